@@ -17,6 +17,8 @@ MAX_LENGTH = 2**20
 """Characters of a settings file."""
 _KEY = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-.a-z0-9]*[a-z0-9])?$"
 
+PolicyName = Literal["first-fit", "best-fit", "spread", "least-loss", "fgd", "expected-fill"]
+
 Names = Annotated[frozenset[str], NoDecode]
 """Names, separated by commas in the environment."""
 
@@ -106,6 +108,35 @@ class Settings(BaseSettings):
     without_volumes: bool = False
     """Do not look at the volumes of pods, and read no storage objects. For accounts without the right to read
     them: kube-scheduler may then refuse the node of a pod with volumes, and take its devices back."""
+
+    policy: Annotated[dict[str, PolicyName], NoDecode] = Field(default_factory=dict)
+    """Which nodes and devices to prefer among those that fit, by driver, or by class as `class:NAME`; `*`
+    stands for all others. A name alone, as `least-loss`, applies to all. `first-fit`, the default, is what
+    Kubernetes does. docs/placement.md says which policy pays when."""
+
+    preferences: Literal["first", "last", "off"] | None = None
+    """When preferred affinity, `PreferNoSchedule` taints and `ScheduleAnyway` spread of pods count: `first`
+    before the policy, `last` between nodes that the policy finds equal. None: `last`, and `off` for claims
+    that `first-fit` decides. See docs/placement.md."""
+
+    policy_seed: int = Field(default=0, ge=0)
+    """Start of the random numbers of `expected-fill`. Equal seeds give equal decisions."""
+
+    demand: Path | None = None
+    """File with the demand for which policies keep room, as JSON (docs/placement.md). None: it is learnt from
+    the claims that this process sees, unless every policy is `first-fit`."""
+
+    demand_half_life_hours: float = Field(default=168.0, gt=0)
+    """After how long a claim counts half in the learnt demand. A week: fleets often have a weekly rhythm."""
+
+    demand_config_map: Annotated[str, StringConstraints(pattern=_KEY)] | None = None
+    """`NAMESPACE/NAME` of an existing ConfigMap that keeps the learnt demand across restarts. The leader
+    writes it, at most once a minute. None: a restart starts to learn anew."""
+
+    policy_compare_seconds: float = Field(default=30.0, ge=0)
+    """Minimum interval between two decisions that are repeated with every policy, in a thread, to show on the
+    status page and in metrics what each would have done. At most 2 % of the time is spent on it. Only if a
+    policy is not `first-fit`, or a demand is given. 0: off."""
 
     search_steps: int = Field(default=10_000, ge=1)
     """Devices that a decision tries on one node before it gives up there; ten times as many on all nodes
@@ -215,6 +246,18 @@ class Settings(BaseSettings):
         return (
             [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
         )
+
+    @field_validator("policy", mode="before")
+    @classmethod
+    def _policies(cls, value: Any) -> Any:
+        """`NAME`, `DRIVER=NAME` or `class:CLASS=NAME`, several as a list or separated by commas."""
+        texts = value.split(",") if isinstance(value, str) else value
+        if isinstance(texts, list | tuple):
+            return {
+                target or "*": name
+                for target, _, name in (str(text).strip().rpartition("=") for text in texts)
+            }
+        return value
 
     @field_validator("group_modes", "exclusion_scopes", mode="before")
     @classmethod

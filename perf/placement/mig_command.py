@@ -118,7 +118,7 @@ def _learned(mix: str, load: float, folder: Path) -> Demand:
             found = mig.learnt_demand(mix, load, progress)
         folder.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({"shapes": [shape.to_json() for shape in found.shapes]}, indent=1) + "\n")
-    return read_demand(path.read_bytes(), str(path))
+    return read_demand(path.read_text(), str(path)).demand
 
 
 def _table(rows: Sequence[Mapping[str, Any]], figures: Sequence[str]) -> Table:

@@ -6,7 +6,7 @@ import numpy as np
 
 from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.dra.candidates import Candidates
-from reconciler.allocation.policies.policy import Question
+from reconciler.allocation.policies.policy import Question, SetJudge
 from reconciler.state.devices.snapshot.snapshot import View
 
 RANDOM_NODE = "random-node"
@@ -35,4 +35,8 @@ class RandomNode:
         view: View,  # noqa: ARG002
     ) -> Rows | None:
         """See `Policy.devices`."""
+        return None
+
+    def sets(self, question: Question, view: View) -> SetJudge | None:  # noqa: ARG002
+        """See `Policy.sets`."""
         return None

@@ -9,10 +9,12 @@ from reconciler.app.control import build_control, recording
 from reconciler.app.discovery import Found, discovered, log_lacks
 from reconciler.app.foundation import Foundation, foundation
 from reconciler.app.from_settings import check, ownership, rules
+from reconciler.app.job import Job
 from reconciler.app.jobs import audit, sparing_the_collector, watches, watches_on_demand
 from reconciler.app.leadership import Alone, Candidate, recalls_for
 from reconciler.app.observing import inboxes_of, listeners, observe
 from reconciler.app.parts import Parts
+from reconciler.app.placing import learner_of, placing
 from reconciler.cluster.transport import Transport
 from reconciler.control.decisions.decisions import Report
 from reconciler.control.decisions.ids import Numbering
@@ -53,15 +55,18 @@ def _rest(base: Foundation, found: Found, on_decision: Report | None) -> Parts:
     ours, semantics = ownership(settings), rules(settings, lacking=found.off)
     recorder = recording(settings, semantics, ours)
     store = Store(semantics) if recorder is None else recorder.store
-    core = build_control(base, found, ours, store, recorder, reporter, inboxes.pending)
+    choosing = placing(base, store, recorder)
+    core = build_control(base, found, ours, store, recorder, reporter, inboxes.pending, choosing)
     intake, client = core.intake, core.connection.client
-    shadow = shadow_of(settings, intake, ours, core.sink, clock=clock, report=reporter.report)
-    sink = core.sink if shadow is None else shadow.take
     recalls = recalls_for(settings, served)
     if base.role is None:
         leadership: Alone | Candidate = Alone(core.fence)
     else:
         leadership = Candidate(base.role, intake, core.fence, recalls, clock=clock)
+    learner = learner_of(settings, intake, core.sink, choosing, client, leadership.leads)
+    sink = core.sink if learner is None else learner.take
+    shadow = shadow_of(settings, intake, ours, sink, choosing.in_use, clock=clock, report=reporter.report)
+    sink = sink if shadow is None else shadow.take
     task_health = TaskHealth(base.stop)
     return Parts(
         settings=settings,
@@ -74,8 +79,9 @@ def _rest(base: Foundation, found: Found, on_decision: Report | None) -> Parts:
             *watches(client, served, sink, core.decoders, recalls, core.echoes),
             *watches_on_demand(client, intake, sink),
             audit(intake, reporter.report, settings.audit_seconds),
+            *([] if learner is None else [Job("learn the demand", learner.run)]),
             *switches(settings, client, intake.pause),
-            *observe(base, found, core, leadership, inboxes, task_health),
+            *observe(base, found, core, leadership, inboxes, task_health, choosing),
             sparing_the_collector(intake),
         ),
         task_health=task_health,

@@ -18,6 +18,7 @@ from reconciler.cluster.transport import Transport
 from reconciler.cluster.watch import Sink, follow
 from reconciler.control.decider import Decider
 from reconciler.control.decisions.decisions import Report
+from reconciler.control.demand.in_use import PoliciesInUse
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.control.queueing.pause import Pause, Switch
@@ -48,6 +49,7 @@ def shadow_of(
     intake: Intake,
     ours: Ownership,
     sink: Sink,
+    policies: PoliciesInUse,
     *,
     clock: Callable[[], float],
     report: Report,
@@ -59,6 +61,7 @@ def shadow_of(
         intake,
         Decider(ours, steps=settings.search_steps),
         sink=sink,
+        policies=policies,
         pending_seconds=settings.shadow_pending_seconds,
         clock=clock,
         report=report,

@@ -14,6 +14,7 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.app.coexistence import guarded
 from reconciler.app.discovery import Found
 from reconciler.app.foundation import Connection, Foundation, now
+from reconciler.app.placing import Placing
 from reconciler.cluster.cursor import Decode
 from reconciler.cluster.echoes import Echoes
 from reconciler.cluster.pause_reasons import PauseReasons
@@ -82,17 +83,17 @@ def build_control(
     recorder: Recorder | None,
     reporter: Reporter,
     pending: Pending,
+    placing: Placing,
 ) -> Control:
     """Build the parts that decide and write. `recorder` is the journal of `store`, if there is one."""
     settings, served, withdrawals, reasons = base.settings, found.served, Withdrawals(), PauseReasons()
     queue: Queue[Unit] = Queue(
         base=settings.backoff_base_seconds, cap=settings.backoff_cap_seconds, random=random
     )
-    kinds = (resource.kind for resource in served)
     intake = Intake(
         store,
         queue,
-        kinds,
+        (resource.kind for resource in served),
         reporter.report,
         ours=ours,
         reasons=reasons,
@@ -103,7 +104,7 @@ def build_control(
     connection = base.connection(guarded(base, reasons), watched=served)
     writer = Writer(connection.client, served, echoes=echoes, withdrawals=withdrawals, now=now)
     fence = Fence(intake, writer, ours, clock=base.clock, patience=settings.write_seconds)
-    planner = Planner(intake.store, intake.roster, intake.placement, ours, intake.reclaimed)
+    planner = Planner(intake.store, intake.roster, intake.placement, ours, intake.reclaimed, placing.in_use)
     settler = Settler(intake, writer, reporter.report)
     pod_writer = PodWriter(connection.client, served)
     koordinator = _koordinator(base, intake, pod_writer, recorder, reporter) if settings.koordinator else None
@@ -117,7 +118,7 @@ def build_control(
         clock=base.clock,
         now=now,
         report=reporter.report,
-        journal=recorder.decided if recorder else None,
+        journal=placing.journal(recorder),
     )
     gangs = _gangs(base, intake, planner, ours, settler, writer, pod_writer, recorder, reporter, machines)
     # Gangs come first: a pod of a gang needs nothing on its own.

@@ -3,9 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+from reconciler.allocation.policies.demand import NO_DEMAND, ReadDemand
+from reconciler.allocation.policies.selection import Policies
+from reconciler.allocation.policies.weighing import Weighing
 from reconciler.api.objects.semantics import Semantics, with_gates
+from reconciler.control.demand.file import read_demand_file
 from reconciler.control.ownership import Ownership
-from reconciler.errors import Rejected
+from reconciler.errors import Malformed, Rejected
 from reconciler.ha.record import LONGEST, Terms
 from reconciler.ha.shards.shard import Shard, parse
 from reconciler.settings import Settings
@@ -17,6 +21,7 @@ def check(settings: Settings) -> None:
     rules(settings)
     shard_of(settings)
     terms_of(settings)
+    policies(settings)
 
 
 def ownership(settings: Settings) -> Ownership:
@@ -44,6 +49,14 @@ def rules(settings: Settings, *, lacking: frozenset[str] = frozenset()) -> Seman
     gates = with_gates(settings.feature_gates, lacking=lacking)
     modes, scopes = settings.group_modes.items(), settings.exclusion_scopes.items()
     return Semantics(settings.semantics, gates, frozenset(modes), frozenset(scopes))
+
+
+def policies(settings: Settings) -> tuple[Policies, tuple[Malformed, ...]]:
+    """The placement policies, and what of the demand file is left out. Raises Malformed for other files."""
+    read = ReadDemand(NO_DEMAND) if settings.demand is None else read_demand_file(settings.demand)
+    names = tuple(sorted(settings.policy.items()))
+    preferences = None if settings.preferences is None else Weighing(settings.preferences)
+    return Policies(names, read.demand, settings.policy_seed, preferences), read.refused
 
 
 def elects(settings: Settings) -> bool:

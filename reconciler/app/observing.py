@@ -11,6 +11,7 @@ from reconciler.app.from_settings import ownership
 from reconciler.app.job import Job
 from reconciler.app.leadership import Candidate, Leadership
 from reconciler.app.lease_signals import lease_signals
+from reconciler.app.placing import Placing
 from reconciler.cluster.events import EventWriter
 from reconciler.control.decisions.decisions import Report
 from reconciler.control.intake import Intake
@@ -73,13 +74,15 @@ def observe(
     leadership: Leadership,
     inboxes: Inboxes,
     health: TaskHealth,
+    placing: Placing,
 ) -> list[Job]:
     """Build what operators see, and register the signals of all parts. Returns the jobs to run."""
     clock, intake = base.clock, core.intake
     machines = core.machines.fleet if core.machines is not None else None
     capacity = Capacity(intake.store.snapshot, ready=intake.listed.is_set)
-    jobs = []
+    jobs = placing.jobs
     signals = [
+        *placing.signals,
         server_signals(
             found.served,
             found.off,
@@ -115,7 +118,7 @@ def observe(
         signals.append(doctor.signals())
     base.telemetry.register(*signals)
     if base.port is not None:
-        base.telemetry.register(_page(base, core, leadership, inboxes, capacity, signals))
+        base.telemetry.register(_page(base, core, leadership, inboxes, capacity, signals, placing))
     return jobs
 
 
@@ -160,6 +163,7 @@ def _page(
     inboxes: Inboxes,
     capacity: Capacity,
     signals: Iterable[Signals],
+    placing: Placing,
 ) -> Signals:
     """The page with the facts of all parts and, if enabled, the what-if endpoint."""
     intake = core.intake
@@ -168,11 +172,19 @@ def _page(
         *(fact for one in signals for fact in one.facts),
     ]
     sources = PageSources(
-        intake, core.reconciler, core.planner.next, core.machines, inboxes.pending, inboxes.messages
+        intake,
+        core.reconciler,
+        core.planner.next,
+        core.machines,
+        inboxes.pending,
+        inboxes.messages,
+        placing.view,
     )
     routes = page_routes(sources.sources(capacity, facts, clock=base.clock, now=now), base.stop)
     if base.settings.status_what_if:
-        endpoint = WhatifEndpoint(intake.store, intake.nodes, ready=intake.listed.is_set)
+        endpoint = WhatifEndpoint(
+            intake.store, intake.nodes, ready=intake.listed.is_set, policies=placing.in_use
+        )
         routes += whatif_routes(endpoint.ask)
     return Signals(routes=routes)
 

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import click
 
+from reconciler.allocation.policies.selection import Policies
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.common.exits import Exit
 from reconciler.cli.common.input import read_manifests, report_ignored, report_refused, report_warnings
@@ -17,6 +18,7 @@ from reconciler.cli.common.options import (
     steps_option,
 )
 from reconciler.cli.common.output import as_documents, as_list, remark
+from reconciler.cli.common.policy_options import policy_options
 from reconciler.cli.common.progress import track_progress
 from reconciler.cli.views.koordinator_report import lines, print_devices, written
 from reconciler.cli.views.koordinator_report import names_of as names_of_pods
@@ -39,8 +41,14 @@ from reconciler.state.koordinator.rules import Semantics as DeviceSemantics
 @koordinator_semantics_option(default="proposal")
 @release_and_rules_options
 @steps_option(STEPS)
+@policy_options
 def allocate(
-    files: tuple[str, ...], output: str, rules: Semantics, steps: int, koordinator_semantics: str
+    files: tuple[str, ...],
+    output: str,
+    rules: Semantics,
+    steps: int,
+    koordinator_semantics: str,
+    policies: Policies,
 ) -> None:
     """Allocate the claims in manifests, without a cluster.
 
@@ -63,7 +71,9 @@ def allocate(
         bundle = read_manifests(files, progress)
         progress.stage("allocating claims")
         machines = Rules(DeviceSemantics(koordinator_semantics))
-        report = decide(bundle, rules, steps=steps, machines=machines, on_question=progress.step)
+        report = decide(
+            bundle, rules, steps=steps, machines=machines, policies=policies, on_question=progress.step
+        )
         devices = report.devices
     report_warnings(bundle.warnings)
     report_refused(bundle.refused)

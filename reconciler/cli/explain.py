@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from reconciler.allocation.policies.selection import Policies
 from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.analysis.explain import explain as explain_claims
 from reconciler.analysis.explain.report import as_json
@@ -32,6 +33,7 @@ from reconciler.cli.common.options import (
 )
 from reconciler.cli.common.output import console_on, echo_value, print_line, remark
 from reconciler.cli.common.plain_text import plain
+from reconciler.cli.common.policy_options import policy_options
 from reconciler.cli.common.progress import track_progress
 from reconciler.cli.explain_devices import requests_devices
 from reconciler.cli.explain_question import KINDS, Situation, in_manifests, on_cluster
@@ -54,6 +56,7 @@ from reconciler.state.koordinator.rules import Semantics as DeviceSemantics
 @release_and_rules_options
 @koordinator_semantics_option(default="proposal")
 @steps_option(STEPS)
+@policy_options
 def explain(
     target: str,
     namespace: str | None,
@@ -64,6 +67,7 @@ def explain(
     rules: Semantics,
     koordinator_semantics: str,
     steps: int,
+    policies: Policies,
 ) -> None:
     """Explain why a claim is pending: the devices that pass each gate, the blocking gates, near misses.
 
@@ -88,16 +92,30 @@ def explain(
             progress.stage("allocating earlier claims")
             if of_pod and requests_devices(bundle.of(Pod), key, machines):
                 situation = explain_devices.in_manifests(
-                    bundle, rules, machines, key, steps=steps, on_question=progress.step
+                    bundle,
+                    rules,
+                    machines,
+                    key,
+                    steps=steps,
+                    policies=policies,
+                    on_question=progress.step,
                 )
             else:
                 situation = in_manifests(
-                    bundle, rules, key, of_pod=of_pod, steps=steps, on_question=progress.step
+                    bundle,
+                    rules,
+                    key,
+                    of_pod=of_pod,
+                    steps=steps,
+                    policies=policies,
+                    on_question=progress.step,
                 )
         else:
             progress.stage("reading the cluster")
             with errors_as(NoAnswer):
-                situation = asyncio.run(_live(key, rules, machines, connection, of_pod=of_pod))
+                situation = asyncio.run(
+                    _live(key, rules, machines, connection, of_pod=of_pod, policies=policies)
+                )
     if not situation.known:
         raise NoAnswer(plain(situation.message))
     for note in situation.notes:
@@ -115,10 +133,17 @@ def explain(
 
 
 async def _live(
-    key: ObjectKey, rules: Semantics, machines: Rules, connection: Connection, *, of_pod: bool
+    key: ObjectKey,
+    rules: Semantics,
+    machines: Rules,
+    connection: Connection,
+    *,
+    of_pod: bool,
+    policies: Policies,
 ) -> Situation:
     if not of_pod:
-        return await on_cluster(await list_objects(KINDS, connection, volumes=True), rules, key, of_pod=False)
+        raws = await list_objects(KINDS, connection, volumes=True)
+        return await on_cluster(raws, rules, key, of_pod=False, policies=policies)
     refused: Rejected | None = None
     try:
         raws = await list_objects(KINDS, connection, volumes=True)
@@ -129,7 +154,7 @@ async def _live(
         return explain_devices.on_cluster(raws, rules, machines, key)
     if refused is not None:
         raise refused
-    return await on_cluster(raws, rules, key, of_pod=True)
+    return await on_cluster(raws, rules, key, of_pod=True, policies=policies)
 
 
 def _named(raws: Iterable[Mapping[str, Any]], key: ObjectKey) -> Iterator[Pod]:

@@ -11,6 +11,7 @@ from reconciler.allocation.koordinator.failure import Failure
 from reconciler.allocation.koordinator.fleet import Fleet, Placed
 from reconciler.allocation.koordinator.refusing import BOTH, BOTH_WHY, OFFERED, Refusal, reason_of, refusal
 from reconciler.allocation.koordinator.unserved import Unserved
+from reconciler.allocation.policies.selection import Policies
 from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.allocation.reasons.reasons import remedy
 from reconciler.analysis.explain.koordinator_pods import explain_pod
@@ -50,6 +51,7 @@ def in_manifests(
     key: ObjectKey,
     *,
     steps: int,
+    policies: Policies,
     on_question: Callable[[Question], None],
 ) -> Situation:
     """Explain a pod as `allocate` meets it: earlier claims and pods are allocated first."""
@@ -59,7 +61,15 @@ def in_manifests(
         if question.pod.key == key:
             explained.append(_decided(question.pod, question.demand, question.fleet, question.can_run))
 
-    report = decide(bundle, rules, steps=steps, machines=machines, on_question=on_question, on_pod=on_pod)
+    report = decide(
+        bundle,
+        rules,
+        steps=steps,
+        machines=machines,
+        policies=policies,
+        on_question=on_question,
+        on_pod=on_pod,
+    )
     pod = next(pod for pod in bundle.of(Pod) if pod.key == key)
     if report.devices is None:
         demand = read_demand(pod, machines)

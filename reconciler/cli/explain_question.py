@@ -9,6 +9,7 @@ from reconciler.allocation.alignment import decide as decide_claims
 from reconciler.allocation.dra.budget import UNLIMITED
 from reconciler.allocation.gangs import decide_gang
 from reconciler.allocation.gangs.question import GangUnsatisfied
+from reconciler.allocation.policies.selection import Policies
 from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.objects.changes import Refused, Replaced
@@ -69,6 +70,7 @@ def in_manifests(
     *,
     of_pod: bool,
     steps: int,
+    policies: Policies,
     on_question: Callable[[Question], None] = lambda _: None,
 ) -> Situation:
     """Return the questions as `allocate` meets them: earlier claims and pods are allocated first.
@@ -84,7 +86,7 @@ def in_manifests(
             matching.append(question)
             notes.extend(filter(None, [question.left_out()]))
 
-    report = decide(bundle, rules, steps=steps, on_question=note)
+    report = decide(bundle, rules, steps=steps, policies=policies, on_question=note)
     answers = {
         (answer.pod, answer.claims): answer.outcome
         for answer in report.answers
@@ -107,7 +109,7 @@ def in_manifests(
 
 
 async def on_cluster(
-    raws: Iterable[Mapping[str, Any]], rules: Semantics, key: ObjectKey, *, of_pod: bool
+    raws: Iterable[Mapping[str, Any]], rules: Semantics, key: ObjectKey, *, of_pod: bool, policies: Policies
 ) -> Situation:
     """Return the questions as the reconciler meets them now: other pending claims do not come first.
 
@@ -118,7 +120,7 @@ async def on_cluster(
     for listing in listings(raws):
         intake.take(listing)
     ours = Ownership(all_claims=True, alone=True)
-    planner = Planner(intake.store, intake.roster, intake.placement, ours, intake.reclaimed)
+    planner = Planner(intake.store, intake.roster, intake.placement, ours, intake.reclaimed, lambda: policies)
     pods = [key] if of_pod else sorted(intake.roster.users(key))
     gangs = GangPlanner(
         intake.store, intake.roster, intake.gangs, intake.groups, intake.nodes.on_demand, planner
@@ -136,9 +138,15 @@ async def on_cluster(
                 where = None if planned.nodes is None else tuple(planned.nodes)
                 snapshot = intake.store.snapshot()
                 answer = None
-                if planned.together is not None:  # it depends on more than claims and nodes
+                # It may depend on more than claims and nodes.
+                if planned.together or planned.room or not policies.first_fit:
                     answer = decide_claims(
-                        planned.claims, snapshot, nodes=planned.nodes, companions=planned.together
+                        planned.claims,
+                        snapshot,
+                        nodes=planned.nodes,
+                        companions=planned.together,
+                        policy=policies.of(planned.claims, snapshot),
+                        pod=planned.room,
                     )
                 questions.append(AllocationQuestion(planned.claims, snapshot, where, answer))
                 notes += filter(

@@ -11,6 +11,8 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
+from reconciler.allocation.policies.named import POLICIES
+from reconciler.allocation.policies.selection import parse_policies
 from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.analysis.explain import explain
 from reconciler.analysis.explain.report import as_json
@@ -18,6 +20,7 @@ from reconciler.cli.common.exits import Exit
 from reconciler.cli.common.options import output_option
 from reconciler.cli.common.output import console_on, echo_value, print_line
 from reconciler.cli.common.plain_text import counted
+from reconciler.cli.common.policy_options import checked_policies, demand_in, demand_option
 from reconciler.cli.views.explanation import print_explanation
 from reconciler.errors import Rejected
 from reconciler.operations.journal.entries import Decided
@@ -32,20 +35,31 @@ from reconciler.operations.logs.setup import configure
     "--explain", "explained", is_flag=True, help="Explain the refusals, or with --until that decision."
 )
 @click.option(
+    "--policy",
     "--diff-policy",
     "policy",
-    type=click.Choice(["first-fit"]),
-    help="Compare with this policy.  [default: the policy of the journal, first-fit]",
+    multiple=True,
+    callback=checked_policies,
+    metavar="[DRIVER=|class:CLASS=]NAME",
+    help=f"Compare with other policies: {', '.join(POLICIES)}.  [default: those of the journal]",
 )
+@demand_option
 @output_option("table", "json")
 def replay_command(
-    journal: Path, until: str | None, explained: bool, policy: str | None, output: str
+    journal: Path,
+    until: str | None,
+    explained: bool,
+    policy: tuple[str, ...],
+    demand: Path | None,
+    output: str,
 ) -> None:
     """Repeat the decisions of a journal, from the same inputs in the same order, and compare.
 
-    `run --journal DIR` writes a journal. Share ids are random, so they are not compared.
+    `run --journal DIR` writes a journal. Share ids are random, so they are not compared. With --policy, each
+    decision is made from the recorded state, as if the policy had decided it alone.
     """
-    del policy  # first-fit is the only policy
+    names = parse_policies(policy) if policy else None
+    wanted = None if demand is None else demand_in(demand)
     configure("warning")
     explanations: list[dict[str, Any]] = []
     last: list[Again] = []
@@ -63,7 +77,9 @@ def replay_command(
                     _print_explanation(decision, explanation)
 
         try:
-            tally = replay(journal, until=until, seen=on_decision, progress=advance)
+            tally = replay(
+                journal, until=until, names=names, demand=wanted, seen=on_decision, progress=advance
+            )
         except Rejected as exc:
             raise click.UsageError(str(exc)) from exc
     if until is not None and (not last or last[0].then.id != until):

@@ -22,6 +22,12 @@ from reconciler.cli.common.options import (
     koordinator_semantics_option,
     release_option,
 )
+from reconciler.cli.common.policy_options import (
+    demand_option,
+    policy_option,
+    policy_seed_option,
+    preferences_option,
+)
 from reconciler.cli.common.server_input import read_for_server
 from reconciler.cluster.client import Client
 from reconciler.cluster.http import connect
@@ -92,6 +98,10 @@ log = structlog.get_logger()
     help="Also serve pods that request Koordinator's devices.",
 )
 @koordinator_semantics_option()
+@policy_option
+@preferences_option
+@policy_seed_option
+@demand_option
 @click.option(
     "--without-volumes",
     is_flag=True,

@@ -12,7 +12,7 @@ from pydantic import StringConstraints
 from pydantic.fields import FieldInfo
 
 from reconciler.cli.run import run
-from reconciler.settings import Names, Settings
+from reconciler.settings import Names, PolicyName, Settings
 
 _HEAD = """\
 # Settings
@@ -73,8 +73,13 @@ def _kind(name: str, field: FieldInfo) -> str:
     if annotation == Names.__origin__:  # type: ignore[attr-defined]
         return "names, separated by commas in the environment"
     inner = [one for one in get_args(annotation) if one is not type(None)]
+    if type(None) in get_args(annotation) and get_origin(inner[0]) is Literal:
+        annotation = inner[0]
     if get_origin(annotation) is Literal:
         return " or ".join(f"`{choice}`" for choice in get_args(annotation))
+    if name == "policy":
+        choices = ", ".join(f"`{choice}`" for choice in get_args(PolicyName))
+        return f"`POLICY` or `NAME=POLICY`, separated by commas in the environment; policies: {choices}"
     if get_origin(annotation) is dict:
         return "`NAME=MODE`, separated by commas in the environment"
     if type(None) in get_args(annotation):

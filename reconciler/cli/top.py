@@ -69,6 +69,11 @@ ORDERS: dict[str, Callable[[Line], float]] = {
     is_flag=True,
     help="Show Koordinator's devices instead; --driver then names a type: gpu, rdma, fpga.",
 )
+@click.option(
+    "--demand",
+    metavar="NAMESPACE/NAME",
+    help="Show the learnt demand and the comparison of policies in this ConfigMap instead.",
+)
 @rules_options
 @pass_clock
 def top(
@@ -83,6 +88,7 @@ def top(
     interval: float,
     output: str,
     koordinator: bool,
+    demand: str | None,
     rules: Semantics,
 ) -> None:
     """Show how many devices exist, are allocated and are free; and how many more of each profile fit.
@@ -101,6 +107,11 @@ def top(
     live = not (files or once or console.is_dumb_terminal) and console.is_terminal and output in FOR_PEOPLE
     options = TopOptions(chosen, drivers, nodes, sort, output, live=live, interval=interval)
     with errors_as(Failure):
+        if demand is not None:
+            from reconciler.cli.top_demand import show_demand  # noqa: PLC0415
+
+            show_demand(demand, files, connection, console, output)
+            return
         if koordinator:
             # Late import: the other cases of `top` do not need it.
             from reconciler.cli.top_koordinator import show_machines  # noqa: PLC0415

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import click
 
+from reconciler.allocation.policies.selection import Policies
 from reconciler.analysis.whatif import Answer, Baseline, Scenario, Unit, answer
 from reconciler.analysis.whatif.answering import STEPS
 from reconciler.analysis.whatif.reading import units_in
@@ -36,6 +37,7 @@ from reconciler.cli.common.options import (
     steps_option,
 )
 from reconciler.cli.common.output import echo_value
+from reconciler.cli.common.policy_options import policy_options
 from reconciler.cli.common.progress import ProgressTracker, track_progress
 from reconciler.cli.views.whatif import print_answer
 from reconciler.errors import Rejected
@@ -77,6 +79,7 @@ MAX_COPIES = 10_000
 @release_and_rules_options
 @koordinator_semantics_option(default="proposal")
 @steps_option(STEPS)
+@policy_options
 def whatif(
     files: tuple[str, ...],
     connection: Connection,
@@ -89,6 +92,7 @@ def whatif(
     rules: Semantics,
     koordinator_semantics: str,
     steps: int,
+    policies: Policies,
 ) -> None:
     """What-if analysis: would claims fit, where, how many copies, and which claims are lost. Writes nothing.
 
@@ -121,7 +125,7 @@ def whatif(
         if not units and not drained:
             raise NoAnswer(f"{files[0]} has no pending claim, no template and no pod")
         progress.stage("placing")
-        result = answer(scenario, baseline, steps=steps)
+        result = answer(scenario, baseline, steps=steps, policies=policies)
     _print(result, units, output)
     sys.exit(Exit.OK if result.fits else Exit.FAILED)
 

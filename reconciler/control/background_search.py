@@ -5,6 +5,7 @@ the present state before it is used.
 """
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
@@ -136,7 +137,7 @@ class BackgroundSearch:
         timer = asyncio.get_running_loop().call_later(PATIENCE, first.release)
         try:
             if lane is self._selectors:
-                if await lane.run(partial(evaluate_all_selectors, question.claims, snapshot, share=SHARE)):
+                if await lane.run(partial(_run_selectors, question, snapshot)):
                     return None
                 raise Unfinished("the selectors of other units run next")
             first.release()
@@ -182,6 +183,17 @@ class _Turn:
         if self._order is not None:
             self._order.release()
             self._order = None
+
+
+def _run_selectors(question: Decide, snapshot: Snapshot, wanted: Callable[[], bool]) -> bool:
+    """Run the selectors of the claims, and those of the demand of their policies. Returns whether all ran."""
+    if not evaluate_all_selectors(question.claims, snapshot, wanted, SHARE):
+        return False
+    policies = question.policies
+    if not policies.uses_demand or policies.demand.is_ready(snapshot):
+        return True
+    # One after the other: that one shape takes too many steps says nothing about the next.
+    return all(evaluate_all_selectors([one], snapshot, wanted, SHARE) for one in policies.demand.claims)
 
 
 def _wants_all(claim: ResourceClaim) -> bool:

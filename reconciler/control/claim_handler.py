@@ -156,8 +156,11 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
             seconds = self._clock() - decided.began
             pod, name = _pod(question.unit), decided.name
             steps, pending = granted.steps, self._age(claims[plan.uid])
+            policy = granted.policy or None
             self._report(
-                Allocated(plan.claim, pod, devices, plan.node, seconds, steps, pending, decision_id=name)
+                Allocated(
+                    plan.claim, pod, devices, plan.node, seconds, steps, pending, policy, decision_id=name
+                )
             )
 
         await self._settler.settle(list(zip(granted.plans, question.decide.claims, strict=True)), written)

@@ -56,30 +56,16 @@ class Decider:
         return replace(self._find(question, snapshot, budget), version=snapshot.version)
 
     def _find(self, question: Decide, snapshot: Snapshot, budget: Budget) -> Granted | Refusal:
-        answer = decide(
-            question.claims,
-            snapshot,
-            nodes=question.nodes,
-            steps=self._steps,
-            budget=budget,
-            companions=question.together,
-        )
+        answer = self._decide(question.claims, question, snapshot, budget)
         if isinstance(answer, Unsatisfied):
             return _refusal(answer)
         trespass = self._trespass(question, answer)
         if trespass is None:
             return answer
-        # The first fit contains a device that is not ours. Search again among ours.
+        # It contains a device that is not ours. Search again among ours.
         claims = tuple(self._ours.restricted(claim) for claim in question.claims)
         evaluate_all_selectors(claims, snapshot, lambda: True)  # quick: others are cached
-        other = decide(
-            claims,
-            snapshot,
-            nodes=question.nodes,
-            steps=self._steps,
-            budget=budget,
-            companions=question.together,
-        )
+        other = self._decide(claims, question, snapshot, budget)
         if isinstance(other, Unsatisfied) or self._trespass(question, other) is not None:
             return trespass
         return other
@@ -87,14 +73,20 @@ class Decider:
     def _decide(
         self, claims: tuple[ResourceClaim, ...], question: Decide, snapshot: Snapshot, budget: Budget
     ) -> Granted | Unsatisfied:
-        return decide(
+        policy = question.policies.of(claims, snapshot, budget)
+        answer = decide(
             claims,
             snapshot,
             nodes=question.nodes,
             steps=self._steps,
             budget=budget,
             companions=question.together,
+            policy=policy,
+            pod=question.room,
         )
+        if policy is None or isinstance(answer, Unsatisfied):
+            return answer
+        return replace(answer, policy=policy.name)
 
     def remember(self, question: Decide, snapshot: Snapshot, refusal: Refusal) -> None:
         """Refuse the same question without a search while this snapshot is current."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from reconciler.allocation.alignment import decide as decide_claims
 from reconciler.allocation.placement import Placement, place
+from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.koordinator.device import Device
 from reconciler.api.manifests.bundle import Bundle, storage_of
 from reconciler.api.manifests.claims import Claims
@@ -128,17 +129,18 @@ def decide(
     *,
     steps: int = STEPS,
     machines: Rules = _PROPOSAL,
+    policies: Policies = PLAIN,
     on_question: Callable[[Question], None] = lambda _: None,
     on_pod: Callable[[PodQuestion], None] = lambda _: None,
 ) -> Report:
     """Allocate every pending claim of a bundle, and Koordinator's devices by the rules `machines`.
 
     The claims of one pod are decided together, for one node; other claims one by one. Order and nodes are
-    those of `placement`; nodes that only slices name may be used. `on_question` gets every question about
-    claims before its decision, `on_pod` every question about a pod's Koordinator devices. Raises nothing for
-    the content of the bundle.
+    those of `placement`, and `policies` prefer some of the nodes and devices; nodes that only slices name may
+    be used. `on_question` gets every question about claims before its decision, `on_pod` every question about
+    a pod's Koordinator devices. Raises nothing for the content of the bundle.
     """
-    run = _Run(bundle, rules, steps, machines, on_question, on_pod)
+    run = _Run(bundle, rules, steps, machines, policies, on_question, on_pod)
     for thing in sorted(run.waiting, key=place):
         if isinstance(thing, Pod):
             run.decide_pod(thing)
@@ -156,6 +158,7 @@ class _Run:
         rules: Semantics,
         steps: int,
         machines: Rules,
+        policies: Policies,
         on_question: Callable[[Question], None],
         on_pod: Callable[[PodQuestion], None],
     ) -> None:
@@ -171,7 +174,7 @@ class _Run:
         placement = Placement(nodes, supposed=True)
         ours = Ownership(all_claims=True, alone=True)
         reclaimed = ReclaimedByScheduler(self._store, self._roster, placement, lambda _: None, frozenset())
-        self._planner = Planner(self._store, self._roster, placement, ours, reclaimed)
+        self._planner = Planner(self._store, self._roster, placement, ours, reclaimed, lambda: policies)
         self._charges = Charges(self._store, self._roster, nodes)
         for kind in (ResourceSlice, DeviceClass, DeviceTaintRule):
             load(self._store, bundle.of(kind))
@@ -305,7 +308,13 @@ class _Run:
         self._on_question(Question(pod, question.claims, among, snapshot, left_out))
         keys = tuple(claim.key for claim in question.claims)
         outcome = decide_claims(
-            question.claims, snapshot, nodes=question.nodes, steps=self._steps, companions=question.together
+            question.claims,
+            snapshot,
+            nodes=question.nodes,
+            steps=self._steps,
+            companions=question.together,
+            policy=question.policies.of(question.claims, snapshot),
+            pod=question.room,
         )
         if not isinstance(outcome, Granted):
             return Answer(pod, keys, outcome, left_out())

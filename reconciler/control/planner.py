@@ -1,10 +1,12 @@
 """Determines from the present state what a unit needs next. Decides nothing about devices."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.allocation.dra.companions import Companions
 from reconciler.allocation.placement import Placement, Together, refusal_reason
+from reconciler.allocation.policies.policy import PodRoom
+from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.objects.claims import FINALIZER, ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GangSource, gang_of
@@ -66,6 +68,10 @@ class Decide:
     """Whether pods that arrive may change that"""
     together: Companions | None = field(default=None, compare=False)
     """The gated pods that share the claims; None if there is only one"""
+    policies: Policies = field(default=PLAIN, compare=False)
+    """Which nodes and devices to prefer"""
+    room: PodRoom | None = field(default=None, compare=False)
+    """What policies know of the pod, and what it prefers; None if neither matters"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +104,20 @@ class Planner:
         placement: Placement,
         ours: Ownership,
         reclaimed: ReclaimedByScheduler,
+        policies: Callable[[], Policies] = lambda: PLAIN,
     ) -> None:
+        """`policies` are those in use: their demand changes as it is learnt."""
         self._store = store
         self._roster = roster
         self._placement = placement
         self._reclaimed = reclaimed
         self._ours = ours
+        self._policies = policies
+
+    @property
+    def policies(self) -> Policies:
+        """Those in use."""
+        return self._policies()
 
     def next(self, unit: Unit) -> Step:
         """What the unit needs."""
@@ -128,7 +142,7 @@ class Planner:
         if where.side is Side.SEVERAL:
             return Blocked((claim.key,), SEVERAL, f"claim {claim.key}: {where.why}")
         problem = self.problem(claim.key, None)
-        return problem or self.allowed((claim,)) or Decide((claim,), self._open())
+        return problem or self.allowed((claim,)) or Decide((claim,), self._open(), policies=self._policies())
 
     def _held(self, claim: ResourceClaim) -> Step:
         """Free an allocation of ours that lost a race, or that nobody else would free (RCC-3)."""
@@ -214,10 +228,12 @@ class Planner:
             together = self._together(pod, todo, held) if pod.gated else None
         except Rejected as exc:
             return Blocked(tuple(claim.key for claim in todo), refusal_reason(exc), str(exc))
-        if together is None:
-            return Decide(todo, found.nodes, held, pod, found.crowded, found.awaits_pods)
-        nodes = self._placement.reduced(found.nodes, together, self._store.snapshot())
-        return Decide(todo, nodes, held, pod, crowded=True, awaits_pods=True, together=together)
+        policies, nodes, crowded, awaits = self._policies(), found.nodes, found.crowded, found.awaits_pods
+        if together is not None:
+            nodes = self._placement.reduced(nodes, together, self._store.snapshot())
+            crowded = awaits = True
+        room = self._placement.room(pod, self._store.snapshot(), policies)
+        return Decide(todo, nodes, held, pod, crowded, awaits, together, policies, room)
 
     def _together(
         self, pod: Pod, todo: tuple[ResourceClaim, ...], held: tuple[ResourceClaim, ...]

@@ -15,6 +15,7 @@ import structlog
 from reconciler.aio.queue import Closed
 from reconciler.aio.tasks import Stopped, unless
 from reconciler.allocation.placement import refusal_reason
+from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.objects.changes import Change, Changed, Replaced
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
@@ -61,8 +62,11 @@ class Shadow:
         pending_seconds: float,
         clock: Callable[[], float],
         report: Report,
+        policies: Callable[[], Policies] = lambda: PLAIN,
     ) -> None:
-        """`sink` applies changes. Pods that are pending longer than `pending_seconds` are reported."""
+        """`sink` applies changes; `policies` are those in use. Pods that are pending longer than
+        `pending_seconds` are reported.
+        """
         self._intake = intake
         self._store = intake.store
         self._decider = decider
@@ -70,6 +74,7 @@ class Shadow:
         self._patience = pending_seconds
         self._clock = clock
         self._report = report
+        self._policies = policies
         self._stopped = asyncio.Event()
         self._joint: dict[ObjectKey, Joint] = {}
         self._since: dict[Unit, float] = {}
@@ -160,9 +165,10 @@ class Shadow:
     def _question(self, claims: tuple[ResourceClaim, ...], pod: Pod | None) -> Decide | Refusal:
         """The question before the decision: claims not allocated, the pod not bound."""
         claims = tuple(_unallocated(claim) for claim in claims)
-        snapshot = self._store.snapshot()
+        snapshot, policies = self._store.snapshot(), self._policies()
         if pod is None:
-            return Decide(claims, self._intake.placement.for_claim(snapshot).nodes)
+            nodes = self._intake.placement.for_claim(snapshot).nodes
+            return Decide(claims, nodes, policies=policies)
         keys = {claim.key for claim in claims}
         others = [self._store.claims.get(key) for key in claims_of(pod) if key not in keys]
         held = tuple(other for other in others if other is not None and other.allocation is not None)
@@ -170,7 +176,10 @@ class Shadow:
             found = self._intake.placement.before_binding(pod, held, snapshot)
         except Rejected as exc:
             return Refusal(refusal_reason(exc), str(exc), room=False)
-        return Decide(claims, found.nodes, held, pod, found.crowded, found.awaits_pods)
+        room = self._intake.placement.room(pod, snapshot, policies)
+        return Decide(
+            claims, found.nodes, held, pod, found.crowded, found.awaits_pods, policies=policies, room=room
+        )
 
     def _answer(self, question: Decide | Refusal) -> tuple[Decide, Answer]:
         if isinstance(question, Refusal):

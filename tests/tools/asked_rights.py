@@ -35,9 +35,13 @@ def as_deployed(asked: AccessRequest, settings: Settings, deployed: Settings) ->
 
     Where a right is for everything, neither name nor namespace says anything, and both are left out.
     """
-    if asked.resource == "configmaps" and settings.pause_config_map == f"{asked.namespace}/{asked.name}":
-        namespace, _, name = (deployed.pause_config_map or "/").partition("/")
-        return replace(asked, namespace=namespace, name=name)
+    for here, there in (
+        (settings.pause_config_map, deployed.pause_config_map),
+        (settings.demand_config_map, deployed.demand_config_map),
+    ):
+        if asked.resource == "configmaps" and here == f"{asked.namespace}/{asked.name}":
+            namespace, _, name = (there or "/").partition("/")
+            return replace(asked, namespace=namespace, name=name)
     if asked.resource == "leases" and asked.namespace == settings.lease_namespace:
         return replace(asked, namespace=deployed.lease_namespace, name="")
     if asked.resource in ("configmaps", "leases"):

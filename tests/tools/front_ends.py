@@ -50,7 +50,8 @@ async def live(scenario: Scenario, folder: Path) -> Expected:
     """A reconciler on the embedded server; decisions that were made, then units that are blocked."""
     cluster = served(scenario.objects)
     granted = [said for said in scenario.expected.values() if ": " in said]
-    async with reconciling(cluster, journal=str(folder), **SLOW) as seen:
+    flags: dict[str, Any] = {"policy": scenario.policy, "preferences": scenario.preferences}
+    async with reconciling(cluster, journal=str(folder), **flags, **SLOW) as seen:
         await seen.heard(Allocated, len(granted))
         waiting = len(scenario.expected) - len(granted)
         await seen.heard(Waits, waiting, counts=lambda one: one.reason != NOT_LISTED)
@@ -107,7 +108,8 @@ def _told(decisions: Iterable[Decided]) -> Expected:
 
 def allocated(scenario: Scenario) -> Expected:
     """`allocate`."""
-    return dict(map(_answered, decide(read(scenario.objects), Semantics()).answers))
+    report = decide(read(scenario.objects), Semantics(), policies=scenario.policies)
+    return dict(map(_answered, report.answers))
 
 
 def _answered(answer: Answer) -> tuple[str, str]:
@@ -120,12 +122,13 @@ def _answered(answer: Answer) -> tuple[str, str]:
 
 def explained(scenario: Scenario) -> Expected:
     """`explain -f`, unit by unit. It names the node, and no device."""
-    return {unit: _explained(unit, scenario.objects) for unit in scenario.of_files}
+    return {unit: _explained(unit, scenario) for unit in scenario.of_files}
 
 
-def _explained(unit: str, objects: Iterable[Object]) -> str:
+def _explained(unit: str, scenario: Scenario) -> str:
     kind, _, name = unit.partition(" ")
-    told = run(["explain", name, *(["--pod"] if kind == "pod" else []), "-f", "-", "-o", "json"], objects)[0]
+    options = [*(["--pod"] if kind == "pod" else []), *_policy(scenario)]
+    told = run(["explain", name, *options, "-f", "-", "-o", "json"], scenario.objects)[0]
     if told.get("node"):
         return str(told["node"])
     return str(told.get("reason") or told["message"].partition(":")[0])
@@ -137,7 +140,9 @@ def supposed(scenario: Scenario, folder: Path) -> Expected:
     told: Expected = {}
     for unit, asked, world in _questions(scenario, scenario.of_files):
         rest.write_text(yaml.safe_dump_all(world))
-        found = run(["whatif", "-f", "-", "-f", str(rest), "--count", "1", "-o", "json"], asked)
+        found = run(
+            ["whatif", "-f", "-", "-f", str(rest), "--count", "1", "-o", "json", *_policy(scenario)], asked
+        )
         told |= dict([_placed(unit, found)])
     return told
 
@@ -151,7 +156,7 @@ async def asked_of_the_port(scenario: Scenario) -> Expected:
             change = Changed(one["kind"], typed(one))
             store.apply(change)
             nodes.note(change)
-        ask = WhatifEndpoint(store, nodes, ready=lambda: True).ask
+        ask = WhatifEndpoint(store, nodes, ready=lambda: True, policies=lambda: scenario.policies).ask
         found = await ask(yaml.safe_dump_all(asked), Options(1, frozenset(), frozenset()))
         told |= dict([_placed(unit, found)])
     return told
@@ -189,6 +194,11 @@ def _placed(unit: str, found: dict[str, Any]) -> tuple[str, str]:
             return unit, verdict(one["node"], [device["device"] for device in one["devices"]])
     assert found["refused"]["unit"] == name
     return unit, found["refused"]["reason"]
+
+
+def _policy(scenario: Scenario) -> list[str]:
+    weighing = [] if scenario.preferences is None else [f"--preferences={scenario.preferences}"]
+    return [*(f"--policy={one}" for one in scenario.policy), *weighing]
 
 
 def run(arguments: list[str], objects: Iterable[Object]) -> Any:

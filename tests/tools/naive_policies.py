@@ -32,7 +32,7 @@ class Parts:
             devices = [
                 device(
                     f"g{gpu}-{part}",
-                    {"size": SIZES[slots]},
+                    {"size": SIZES[slots], "gpu": gpu},
                     draws={f"g{gpu}": {f"s{slot}": 1 for slot in range(first, first + slots)}},
                 )
                 for gpu in range(len(gpus))
@@ -47,13 +47,13 @@ class Parts:
         return [*made, held("others", *holds)] if holds else made
 
     def free_slots(self, name: str, gpu: int) -> set[int]:
-        taken = {slot for part in self.held[name][gpu] for slot in _slots(part)}
+        taken = {slot for part in self.held[name][gpu] for slot in slots_of(part)}
         return set(range(4)) - taken
 
     def open_parts(self, name: str, gpu: int, without: str | None = None) -> list[str]:
         """Parts that fit, after one more is taken."""
-        free = self.free_slots(name, gpu) - (_slots(without) if without else set())
-        return [part for part in PARTS if _slots(part) <= free]
+        free = self.free_slots(name, gpu) - (slots_of(without) if without else set())
+        return [part for part in PARTS if slots_of(part) <= free]
 
     def candidates(self, size: str) -> list[tuple[str, int, str]]:
         """(node, GPU, part) of all parts of a size that fit, in first-fit order."""
@@ -66,7 +66,7 @@ class Parts:
         ]
 
 
-def _slots(part: str) -> set[int]:
+def slots_of(part: str) -> set[int]:
     first, count = PARTS[part]
     return set(range(first, first + count))
 

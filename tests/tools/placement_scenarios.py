@@ -1,6 +1,8 @@
 """Manifests, and what becomes of each pod and claim in them, whoever decides."""
 
 from tests.tools.pod_scenarios import POD_SCENARIOS
+from tests.tools.policy_scenarios import POLICY_SCENARIOS
+from tests.tools.preference_scenarios import PREFERENCE_SCENARIOS
 from tests.tools.scenario import Expected, Scenario, asking, fleet, machine, made, running, sized
 from tests.tools.shared_claim_scenarios import SHARED_CLAIM_SCENARIOS
 from tests.tools.small_fleet import DRA, DRIVER, Object, claim, device_class, devices, held
@@ -169,6 +171,8 @@ SCENARIOS = {
         {"claim many": "NoSuitableNode", "claim other": "ClassNotFound"},
     ),
     **POD_SCENARIOS,
+    **POLICY_SCENARIOS,
+    **PREFERENCE_SCENARIOS,
     **SHARED_CLAIM_SCENARIOS,
     **VOLUME_SCENARIOS,
 }

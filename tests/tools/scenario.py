@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from reconciler.allocation.policies.selection import Policies, parse_policies
+from reconciler.allocation.policies.weighing import Weighing
 from tests.tools.small_fleet import Object, device_class, devices, node, pod
 
 Expected = dict[str, str]
@@ -21,6 +23,17 @@ class Scenario:
     """Whether the live loop decides in the same order. Pods that wait are decided later"""
     apart: frozenset[str] = field(default=frozenset())
     """Units that cannot be asked about with `whatif`: it takes claims and pods that are whole and wait"""
+
+    policy: tuple[str, ...] = ()
+    """As `--policy` takes them"""
+
+    preferences: str | None = None
+    """As `--preferences` takes it"""
+
+    @property
+    def policies(self) -> Policies:
+        weighing = None if self.preferences is None else Weighing(self.preferences)
+        return Policies(parse_policies(self.policy), preferences=weighing)
 
     @property
     def of_files(self) -> Expected:

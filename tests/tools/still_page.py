@@ -16,7 +16,7 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.operations.metrics.capacity import Capacity
 from reconciler.operations.page.routes import page_routes
-from reconciler.operations.page.sources import Fact, PendingUnit, Sources
+from reconciler.operations.page.sources import Fact, PendingUnit, PlacementView, Sources
 from reconciler.operations.serving.access import Local
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.serving.server import serving
@@ -40,6 +40,7 @@ class Still:
     created: dict[tuple[str, ObjectKey], str] = field(default_factory=dict)
     plans: dict[ObjectKey, Plan] = field(default_factory=dict)
     fleet: Fleet | None = None
+    placement: PlacementView | None = None
 
     def allocate(self, *raws: Object) -> list[tuple[DeviceID, ...]]:
         """Give each of these claims what it asks for; the devices of each."""
@@ -81,6 +82,7 @@ class Still:
             by_reason=by_reason,
             pending_version=lambda: (len(self.waiting), self.fleet.changes if self.fleet else 0),
             fleet=lambda: self.fleet,
+            placement=lambda: self.placement,
             explain=lambda _: None,
         )
 

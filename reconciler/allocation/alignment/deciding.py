@@ -9,6 +9,7 @@ from itertools import product
 
 from reconciler.allocation.alignment.pairs import MARK, SplitClaim, split_claim
 from reconciler.allocation.alignment.partitions import (
+    InOrder,
     Only,
     PartitionedRequest,
     decide_partitioned,
@@ -22,6 +23,8 @@ from reconciler.allocation.dra.budget import UNLIMITED, Budget
 from reconciler.allocation.dra.companions import Companions
 from reconciler.allocation.dra.constraints import ANY_DOMAIN
 from reconciler.allocation.dra.node_attempt import random_share
+from reconciler.allocation.dra.node_order import preferred_places
+from reconciler.allocation.policies.policy import PodRoom, Policy
 from reconciler.api.objects.claims import TIERS, ResourceClaim
 from reconciler.api.objects.plan import Granted, Plan, Reason, Unsatisfied
 from reconciler.api.objects.requests import DeviceConstraint
@@ -53,6 +56,8 @@ def decide(
     without: Collection[PreferenceKey] = (),
     companions: Companions | None = None,
     only: Only | None = None,
+    policy: Policy | None = None,
+    pod: PodRoom | None = None,
 ) -> Granted | Unsatisfied:
     """Devices for all claims together on one node, or why there are none. As `allocate`, with preferences.
 
@@ -61,12 +66,22 @@ def decide(
     Invalid preferences refuse the claims. Preferences in `without` are ignored. `only` restricts requests to
     some devices. A refusal says what would be missing without any preference; if nothing would, it names
     alignment or partitions. `companions` are pods that use the claims, too: without nodes for all of them,
-    the claims are refused.
+    the claims are refused. `policy` and `pod` are those of `allocate`: the policy chooses among equal tiers.
     """
-    outcome = _decide(claims, snapshot, nodes, steps, new_share, budget, without, companions, only)
+    allocate_on = partial(
+        allocate,
+        steps=steps,
+        new_share=new_share,
+        budget=budget,
+        companions=companions,
+        policy=policy,
+        pod=pod,
+    )
+    prefer = preferred_places(claims, snapshot, policy, pod)
+    outcome = _decide(claims, snapshot, nodes, without, only, prefer, allocate_on)
     if companions is None or isinstance(outcome, Granted) or outcome.reason.is_error:
         return outcome
-    alone = _decide(claims, snapshot, nodes, steps, new_share, budget, without, None, only)
+    alone = _decide(claims, snapshot, nodes, without, only, prefer, partial(allocate_on, companions=None))
     if isinstance(alone, Unsatisfied):
         return alone
     return replace(outcome, reason=Reason.PODS_COMPETE, message=companions.refusal())
@@ -76,14 +91,11 @@ def _decide(
     claims: Sequence[ResourceClaim],
     snapshot: Snapshot,
     nodes: Nodes,
-    steps: int,
-    new_share: Callable[[], str],
-    budget: Budget,
     without: Collection[PreferenceKey],
-    companions: Companions | None,
     only: Only | None,
+    prefer: InOrder | None,
+    allocate_on: Callable[..., Granted | Unsatisfied],
 ) -> Granted | Unsatisfied:
-    allocate_on = partial(allocate, steps=steps, new_share=new_share, budget=budget, companions=companions)
     if not has_preferences(claims, snapshot.classes):
         return allocate_on(claims, snapshot, nodes=nodes, only=only)
     try:
@@ -96,7 +108,9 @@ def _decide(
     except Malformed as exc:
         return Unsatisfied(tuple(claim.key for claim in claims), Reason.PREFERENCES_INVALID, str(exc))
     considered = None if nodes is None else tuple(nodes)
-    return _Decision(claims, splits, partitioned, considered, snapshot, allocate_on, only or {}).decide()
+    return _Decision(
+        claims, splits, partitioned, considered, snapshot, allocate_on, only or {}, prefer
+    ).decide()
 
 
 class _Decision:
@@ -111,6 +125,7 @@ class _Decision:
         snapshot: Snapshot,
         allocate_on: Callable[..., Granted | Unsatisfied],
         only: Only,
+        prefer: InOrder | None,
     ) -> None:
         self._claims = claims
         self._splits = splits
@@ -119,6 +134,7 @@ class _Decision:
         self._snapshot = snapshot
         self._allocate = allocate_on
         self._only = only
+        self._prefer = prefer
         self._alignments: list[tuple[int, Alignment]] = [
             (at, alignment) for at, one in enumerate(splits) for alignment in one.alignments
         ]
@@ -188,7 +204,7 @@ class _Decision:
 
         if not self._partitioned:
             return allocate_on({}, self._nodes)
-        return decide_partitioned(self._partitioned, self._nodes, self._snapshot, allocate_on)
+        return decide_partitioned(self._partitioned, self._nodes, self._snapshot, allocate_on, self._prefer)
 
     def _answer(self, outcome: Granted | Unsatisfied, levels: Levels) -> Granted | Unsatisfied:
         """The answer with the original request names and the tiers that were reached."""

@@ -23,6 +23,8 @@ Only = Mapping[tuple[int, str], frozenset[int]]
 """(position of the claim, request) -> rows of the fleet that the request may use"""
 Allocate = Callable[[Only, Iterable[str] | None], Granted | Unsatisfied]
 """Calls the allocator with requests restricted to devices, on some nodes"""
+InOrder = Callable[[Mask], Iterable[int]]
+"""The places of some nodes (N,), the preferred first"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,23 +101,21 @@ def decide_partitioned(
     nodes: Iterable[str] | None,
     snapshot: Snapshot,
     allocate: Allocate,
+    prefer: InOrder | None = None,
 ) -> Granted | Unsatisfied:
     """The first node, in order of names, where every request has a partition or does not need one.
 
     On a node, partitions with the highest score come first; of equal scores, those that leave the most. A
     request that only prefers partitions gets other devices on a node only if no partition fits there.
+    `prefer` is another order of nodes. If it takes too many tries, the order of names has as many of its own.
     """
+    possible = _possible(partitioned, nodes, snapshot)
+    found = None if prefer is None else _first(partitioned, prefer(possible), snapshot, allocate)
+    if prefer is None or isinstance(found, Unsatisfied):
+        found = _first(partitioned, np.flatnonzero(possible).tolist(), snapshot, allocate)
+    if found is not None:
+        return found
     required = [request for request in partitioned if request.honored]
-    tries, last = 0, None
-    for node in _order(partitioned, nodes, snapshot):
-        for only in _options(partitioned, node, snapshot):
-            tries += 1
-            if tries > MAX_TRIES:
-                return _gave_up(last, partitioned)
-            outcome = allocate(only, (node,))
-            if isinstance(outcome, Granted):
-                return outcome
-            last = outcome
     if not required:
         return allocate({}, nodes)
     plain = allocate({}, nodes)
@@ -130,19 +130,37 @@ def decide_partitioned(
     return Unsatisfied(claims, Reason.PARTITION, f"{names}: enough devices are free, but {problem}")
 
 
+def _first(
+    partitioned: Sequence[PartitionedRequest], places: Iterable[int], snapshot: Snapshot, allocate: Allocate
+) -> Granted | Unsatisfied | None:
+    """The first node, of places in this order; a refusal after too many tries; None if no node fits."""
+    tries, last = 0, None
+    for place in places:
+        node = snapshot.topology.order[place]
+        for only in _options(partitioned, node, snapshot):
+            tries += 1
+            if tries > MAX_TRIES:
+                return _gave_up(last, partitioned)
+            outcome = allocate(only, (node,))
+            if isinstance(outcome, Granted):
+                return outcome
+            last = outcome
+    return None
+
+
 def _gave_up(last: Unsatisfied | None, partitioned: Sequence[PartitionedRequest]) -> Unsatisfied:
     assert last is not None
     message = f"{partitioned[0].name}: gave up after {MAX_TRIES} partitions"
     return Unsatisfied(last.claims, Reason.GAVE_UP, message)
 
 
-def _order(
+def _possible(
     partitioned: Sequence[PartitionedRequest], nodes: Iterable[str] | None, snapshot: Snapshot
-) -> Iterator[str]:
-    """The nodes to try: each request that must have a partition, or else any request, may get one there."""
+) -> Mask:
+    """(N,) where each request that must have a partition, or else any request, may get one."""
     topology = snapshot.topology
     required = [request.nodes(snapshot) for request in partitioned if request.honored]
-    possible = (
+    possible: Mask = (
         np.logical_and.reduce(required)
         if required
         else np.logical_or.reduce([k.nodes(snapshot) for k in partitioned])
@@ -150,7 +168,7 @@ def _order(
     if nodes is not None:
         chosen = set(nodes)
         possible &= np.array([name in chosen for name in topology.order], dtype=np.bool_)
-    return (topology.order[at] for at in np.flatnonzero(possible).tolist())
+    return possible
 
 
 def _options(partitioned: Sequence[PartitionedRequest], node: str, snapshot: Snapshot) -> Iterator[Only]:

@@ -10,6 +10,7 @@ from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
 from reconciler.allocation.dra.companions import Companions
 from reconciler.allocation.dra.match_attribute import nodes_with_a_value
 from reconciler.allocation.dra.node_attempt import Found, NotFound, Only, attempt, random_share
+from reconciler.allocation.dra.node_order import prefers
 from reconciler.allocation.dra.preferred import PreferredSearch
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.refusal_counts import unsatisfied
@@ -54,7 +55,7 @@ def allocate(
     timed: the same fleet gives the same answer on a slow machine. The steps of selectors are bounded too.
     `policy` orders nodes of equal rank and the devices inside; None is first fit, which also answers, with
     steps of its own, where the order of the policy leads nowhere. `pod` is what the policy may know of the
-    pod. Raises Unfinished as `budget` does.
+    pod; what the pod prefers may order nodes without a policy, too. Raises Unfinished as `budget` does.
     """
     try:
         shape = claim_shape(claims, snapshot)
@@ -69,7 +70,7 @@ def allocate(
     refused: list[tuple[str, NotFound]] = []
     tried = 0
     considered, among = _plausible(shape, nodes, snapshot)
-    if policy is not None and among.any():
+    if (policy is not None or prefers(pod)) and among.any():
         search = PreferredSearch(
             Question(parsed, snapshot, pod),
             policy,

@@ -14,7 +14,7 @@ from reconciler.allocation.dra.refusal import Fatal, GaveUp
 from reconciler.allocation.dra.request_options import MAX_RESULTS, ParsedClaims
 from reconciler.allocation.dra.result import plans
 from reconciler.allocation.dra.search import Search
-from reconciler.allocation.dra.state import Choice, set_up
+from reconciler.allocation.dra.state import Choice, NodeProblem, set_up
 from reconciler.api.objects.plan import Plan, Reason
 from reconciler.api.objects.value import value
 from reconciler.errors import Rejected
@@ -48,6 +48,10 @@ Ordered = Callable[[list[list[Candidates]], View], list[list[Candidates]]]
 """Sets the order in which the candidates of each alternative of each slot are tried"""
 
 
+ChooseSet = Callable[[NodeProblem, tuple[Choice, ...], Reach | None], tuple[tuple[Choice, ...], int]]
+"""A set of devices at least as good as one that fits, with the same alternatives; and the devices tried"""
+
+
 def random_share() -> str:
     """A fresh share id (CAP-10)."""
     return str(uuid4())
@@ -66,12 +70,14 @@ def attempt(
     only: Only | None = None,
     companions: Companions | None = None,
     ordered: Ordered | None = None,
+    choose_set: ChooseSet | None = None,
 ) -> Found | NotFound:
     """Try to allocate all claims on one node, with a better rank than `better_than` if that is set.
 
     `companions` are pods that must fit on the nodes that reach the devices.
     `pruned=False` searches without bounds and does not skip equal devices: the same answers, slower.
-    `ordered` sets the order in which candidates are tried; None for first fit. Raises what `budget` raises.
+    `ordered` sets the order in which candidates are tried; None for first fit. `choose_set` may replace
+    what is found by a set that is preferred. Raises what `budget` raises.
     """
     search: Search | None = None
     try:
@@ -89,15 +95,23 @@ def attempt(
             plain = None  # the search tries the other devices
         if plain is not None and len(plain) <= steps:
             budget.spend()
-            return Found(plans(parsed, view, snapshot, _rising(plain, ordered), new_share), 0, len(plain))
-        search = Search(set_up(parsed, view, snapshot), parsed.slots, by_slot, steps, pruned, budget, reach)
+            tried = 0
+            if choose_set is not None and len(plain) > 1:
+                plain, tried = choose_set(set_up(parsed, view, snapshot), plain, reach)
+            made = plans(parsed, view, snapshot, _rising(plain, ordered), new_share)
+            return Found(made, 0, len(plain) + tried)
+        problem = set_up(parsed, view, snapshot)
+        search = Search(problem, parsed.slots, by_slot, steps, pruned, budget, reach)
         chosen = search.run()
         if chosen is not None:
             rank = _rank(parsed, chosen)
             if better_than is not None and rank >= better_than:
                 return NotFound(None, "another node has the same rank or a better one", search.steps)
+            tried = 0
+            if choose_set is not None and len(chosen) > 1:
+                chosen, tried = choose_set(problem, chosen, reach)
             made = plans(parsed, view, snapshot, _rising(chosen, ordered), new_share)
-            return Found(made, rank, search.steps)
+            return Found(made, rank, search.steps + tried)
     except Fatal as fatal:
         message = str(fatal)
         if fatal.claim is not None:

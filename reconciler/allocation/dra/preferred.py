@@ -1,20 +1,21 @@
-"""A decision in the order of a policy. First fit answers where this finds nothing.
+"""A decision in the order of a policy and of what the pod prefers. First fit answers where it finds nothing.
 
-So a policy never turns a yes into a no, and a better alternative of a request is never given up for a
+So an order never turns a yes into a no, and a better alternative of a request is never given up for a
 preferred node or device (SC-1).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
-
 from kernels.types import Amounts, Mask
+from reconciler.allocation.dra.best_set import BestSet
 from reconciler.allocation.dra.budget import Budget
 from reconciler.allocation.dra.candidates import Candidates
-from reconciler.allocation.dra.companions import Companions
-from reconciler.allocation.dra.node_attempt import Found, NotFound, Only, Ordered, attempt
-from reconciler.allocation.policies.policy import LAST, Policy, Question
+from reconciler.allocation.dra.companions import Companions, Reach
+from reconciler.allocation.dra.node_attempt import ChooseSet, Found, NotFound, Only, Ordered, attempt
+from reconciler.allocation.dra.node_order import nodes_in_order
+from reconciler.allocation.dra.state import Choice, NodeProblem
+from reconciler.allocation.policies.policy import Policy, Question
 from reconciler.api.objects.plan import Granted
 from reconciler.state.devices.snapshot.snapshot import View
 
@@ -28,7 +29,7 @@ class PreferredSearch:
     def __init__(
         self,
         question: Question,
-        policy: Policy,
+        policy: Policy | None,
         *,
         steps: int,
         new_share: Callable[[], str],
@@ -36,7 +37,7 @@ class PreferredSearch:
         only: Only | None,
         companions: Companions | None,
     ) -> None:
-        """As `allocate`; each attempt may use all steps."""
+        """As `allocate`; each attempt may use all steps. Without a policy, devices have first-fit order."""
         self._question = question
         self._policy = policy
         self._steps = steps
@@ -55,11 +56,9 @@ class PreferredSearch:
 
         Raises Unfinished as the budget does.
         """
-        keys = self._policy.nodes(self._question, among)
-        if keys is None:
-            keys = np.zeros(len(among), dtype=np.int64)
         best: tuple[int, int, Found] | None = None
-        for number, (least, place) in enumerate(_in_order(among, keys, ranks)):
+        in_order = nodes_in_order(self._question, self._policy, among, ranks)
+        for number, (least, place) in enumerate(in_order):
             if best is not None and least >= best[0]:  # equal ranks: the preferred node was earlier
                 break
             if (best is None and number == MOST_NODES) or self.steps >= MOST_NODES * self._steps:
@@ -75,7 +74,9 @@ class PreferredSearch:
 
     def _on_node(self, node: str) -> Found | NotFound:
         """The devices that the policy prefers, or those of first fit where the order of the policy costs."""
-        preferred = self._attempt(node, self._ordered)
+        if self._policy is None:
+            return self._attempt(node, None)
+        preferred = self._attempt(node, self._ordered, self._choose_set)
         if isinstance(preferred, NotFound):
             # Without an error, and with steps left, the search tried everything: in any order.
             return preferred if preferred.reason is None else self._attempt(node, None)
@@ -84,7 +85,9 @@ class PreferredSearch:
         plain = self._attempt(node, None)
         return plain if isinstance(plain, Found) and plain.rank < preferred.rank else preferred
 
-    def _attempt(self, node: str, ordered: Ordered | None) -> Found | NotFound:
+    def _attempt(
+        self, node: str, ordered: Ordered | None, choose_set: ChooseSet | None = None
+    ) -> Found | NotFound:
         outcome = attempt(
             self._question.parsed,
             node,
@@ -95,9 +98,19 @@ class PreferredSearch:
             only=self._only,
             companions=self._companions,
             ordered=ordered,
+            choose_set=choose_set,
         )
         self.steps += outcome.steps
         return outcome
+
+    def _choose_set(
+        self, problem: NodeProblem, found: tuple[Choice, ...], reach: Reach | None
+    ) -> tuple[tuple[Choice, ...], int]:
+        judge = self._policy.sets(self._question, problem.view) if self._policy is not None else None
+        if judge is None:
+            return found, 0
+        choice = BestSet(problem, self._question.parsed.slots, judge, reach, self._budget)
+        return choice.better_than(found), choice.steps
 
     def _ordered(self, by_slot: list[list[Candidates]], view: View) -> list[list[Candidates]]:
         """Candidates in the order of the policy. A node with errors has them in first-fit order only."""
@@ -106,26 +119,7 @@ class PreferredSearch:
         return [[self._order(one, view) for one in of_slot] for of_slot in by_slot]
 
     def _order(self, candidates: Candidates, view: View) -> Candidates:
-        if candidates.listed is not None:
+        if candidates.listed is not None or self._policy is None:
             return candidates
         order = self._policy.devices(self._question, candidates, view)
         return candidates if order is None else replace(candidates, order=order)
-
-
-def _in_order(among: Mask, keys: Amounts, ranks: Amounts | None) -> Iterator[tuple[int, int]]:
-    """(best possible rank, place) of nodes, the best rank first, then the least key, then the first."""
-    if ranks is not None and ranks[among].any():
-        places = np.flatnonzero(among)
-        for at in np.lexsort((places, keys[places], ranks[places])).tolist():
-            yield int(ranks[places[at]]), int(places[at])
-        return
-    keys = np.where(among, keys, LAST)
-    remaining = among.copy()
-    while len(keys):  # lazy: mostly only the first is used
-        at = int(keys.argmin())
-        if keys[at] == LAST:
-            for place in np.flatnonzero(remaining).tolist():
-                yield 0, place
-            return
-        yield 0, at
-        keys[at], remaining[at] = LAST, False

@@ -92,19 +92,27 @@ def is_quick(slots: Sequence[Slot], fleet: Fleet) -> bool:
 
     A selector may cost more on this fleet than on the last one, but only once.
     """
-    kept, left, bill = _MASKS.of(fleet), QUICK, _Bill()
+    return steps_to_run(slots, fleet) <= QUICK
+
+
+def steps_to_run(slots: Sequence[Slot], fleet: Fleet) -> int:
+    """About how many steps a decision takes for masks that are not cached; more than `QUICK` if unknown."""
+    kept, steps, bill = _MASKS.of(fleet), 0, _Bill()
     for expressions in _lists(slots):
         known = kept.get(expressions)
         if known is not None:
             if bill.exceeded_by(expressions, known):
-                return True
+                break
             continue
         for expression in expressions:
             spent = spent_on(expression)
-            left -= spent + COLUMNS
-            if spent < 0 or left < 0:
-                return False
-    return True
+            steps += spent + COLUMNS if spent >= 0 else QUICK + 1
+    return steps
+
+
+def are_slow(slots: Sequence[Slot]) -> bool:
+    """Whether a selector is known to take longer than a decision may spend on the event loop."""
+    return any(spent_on(one) > QUICK for expressions in _lists(slots) for one in expressions)
 
 
 def is_overspent(slots: Sequence[Slot], fleet: Fleet) -> bool:

@@ -70,7 +70,7 @@ class NodeLayout(NamedTuple):
 
 def set_up(parsed: ParsedClaims, view: View, snapshot: Snapshot) -> NodeProblem:
     """The problem of a decision on one node."""
-    layout = _LAYOUT.of(view)
+    layout = layout_of(view)
     return NodeProblem(
         view=view,
         snapshot=snapshot,
@@ -108,6 +108,13 @@ def _layout(view: View) -> NodeLayout:
 
 
 _LAYOUT = Cache(_layout)
+
+
+def layout_of(view: View) -> NodeLayout:
+    """The counter sets of the devices of a view. Cached by view."""
+    return _LAYOUT.of(view)
+
+
 _CONSTRAINTS: Cache[View, dict[tuple[str | None, str | None], Constraint]] = Cache(lambda _: {})
 
 

@@ -17,6 +17,7 @@ from reconciler.allocation.dra.node_attempt import Only
 from reconciler.allocation.dra.result import pinned_to_node
 from reconciler.allocation.gangs.kinds import Kind
 from reconciler.allocation.gangs.places import Likeness
+from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.objects.claims import Allocation, ResourceClaim
 from reconciler.api.objects.model import Model
 from reconciler.api.objects.plan import Granted, Plan, Reason
@@ -110,10 +111,13 @@ class Attempts:
         pace: Pace,
         *,
         apart: bool,
+        policies: Policies = PLAIN,
     ) -> None:
-        """`devices` (D,) may be used; None for all. `apart`: each device belongs to one node."""
+        """`devices` (D,) may be used; None for all. `apart`: each device belongs to one node. `policies`
+        order the devices inside a node.
+        """
         self._trial, self._likeness, self._devices = trial, likeness, devices
-        self._pace, self._apart = pace, apart
+        self._pace, self._apart, self._policies = pace, apart, policies
         self._base = trial.snapshot
         self._order = self._base.topology.order
         self._known: dict[Hashable, Pattern | None] = {}
@@ -205,6 +209,7 @@ class Attempts:
             steps=max(self._pace.remaining, 1),
             budget=self._pace.budget,
             only=self._rows(claims, desk.place, snapshot, refusing),
+            policy=self._policies.of(claims, snapshot, self._pace.budget),
         )
         self._pace.step(outcome.steps)
         if isinstance(outcome, Granted):
@@ -226,6 +231,7 @@ class Attempts:
             steps=max(self._pace.remaining, 1),
             budget=self._pace.budget,
             only=only,
+            policy=self._policies.of(claims, snapshot, self._pace.budget),
         )
         self._pace.step(outcome.steps)
         return self._order.index(outcome.node) if isinstance(outcome, Granted) else -1

@@ -4,7 +4,7 @@ More members come first, then the tightest tiers, then the smallest domain. Sour
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from reconciler.allocation.gangs.refusing import no_domain, refused
 from reconciler.allocation.gangs.search import Field, Partial, Search, Taken
 from reconciler.allocation.gangs.tiers import Tiers
 from reconciler.allocation.placement import refusal_reason
+from reconciler.allocation.policies.selection import PLAIN
 from reconciler.api.objects.gangs import Tier
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan
@@ -38,20 +39,35 @@ def decide_gang(
 
     On success the seats are placed in the trial; otherwise it is as before. `steps` bounds the devices and
     nodes tried in one domain; ten times as many are tried in all. A refusal is proved unless its reason is
-    that the search gave up. Raises Unfinished as `budget` does; the caller then leaves the trial.
+    that the search gave up. A search that gives up in the order of the policies is repeated in first-fit
+    order, and the answer with more members counts: so policies never cost a member its place. Raises
+    Unfinished as `budget` does; the caller then leaves the trial.
     """
     if not question.members:
         return GangGranted(())
     mark = trial.mark()
-    outcome = _decide(question, trial, steps, budget)
+    outcome, gave_up = _decide(question, trial, steps, budget)
+    if gave_up and not question.policies.first_fit:
+        trial.back_to(mark)
+        plain, _ = _decide(replace(question, policies=PLAIN), trial, steps, budget)
+        if _places(plain) >= _places(outcome):
+            outcome = plain
+        else:
+            trial.back_to(mark)
+            outcome, _ = _decide(question, trial, steps, budget)
     if isinstance(outcome, GangUnsatisfied):
         trial.back_to(mark)
     return outcome
 
 
+def _places(outcome: GangGranted | GangUnsatisfied) -> int:
+    return len(outcome.seats) if isinstance(outcome, GangGranted) else 0
+
+
 def _decide(
     question: GangQuestion, trial: Trial, steps: int, budget: Budget
-) -> GangGranted | GangUnsatisfied:
+) -> tuple[GangGranted | GangUnsatisfied, bool]:
+    """The answer, and whether the search gave up somewhere."""
     before = _leave(question, trial)
     snapshot = trial.snapshot
     try:
@@ -63,16 +79,18 @@ def _decide(
             raise SelectorsNotRun("the selectors must run on the fleet first")
         places = Places(kinds, company, trial)
     except Rejected as exc:
-        return GangUnsatisfied(refusal_reason(exc), str(exc))
-    field = Field(kinds, company, places, trial, _apart(shapes, snapshot), snapshot.topology.order)
+        return GangUnsatisfied(refusal_reason(exc), str(exc)), False
+    apart, order = _apart(shapes, snapshot), snapshot.topology.order
+    field = Field(kinds, company, places, trial, apart, order, question.policies)
     tiers = Tiers(question, trial.nodes, snapshot)
     if tiers.unknown and any(tier.required and tier.key in tiers.unknown for tier in question.tiers):
-        return no_domain(question, tiers.unknown[0])
+        return no_domain(question, tiers.unknown[0]), False
+    used = _policies_of(question, kinds, snapshot)
     del snapshot
     decision = _Decision(question, field, tiers, Domains(tiers, kinds, places, trial), steps, budget)
     found = decision.run()
     if found is None:
-        return refused(
+        refusal = refused(
             question,
             field,
             decision.domains.meeting(tiers.required()),
@@ -80,8 +98,20 @@ def _decide(
             decision.taken_steps,
             gave_up=decision.gave_up,
         )
+        return refusal, decision.gave_up
     domain, taken = found
-    return _granted(question, field, domain, taken, before, decision.taken_steps)
+    granted = _granted(question, field, domain, taken, before, decision.taken_steps)
+    return replace(granted, policy=used), decision.gave_up
+
+
+def _policies_of(question: GangQuestion, kinds: Sequence[Kind], snapshot: Snapshot) -> str:
+    """The names of the policies of all members, in order."""
+    if question.policies.first_fit:
+        return ""
+    found = (
+        question.policies.of(kind.members[0].claims, snapshot) for kind in kinds if kind.shape is not None
+    )
+    return "+".join(dict.fromkeys(policy.name for policy in found if policy is not None))
 
 
 def _leave(question: GangQuestion, trial: Trial) -> dict[ObjectKey, str]:

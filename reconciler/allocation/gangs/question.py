@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GangKey, Tier
@@ -35,6 +36,8 @@ class GangQuestion:
     """Nodes of members that have a place already. They determine the domain of tiers by label"""
     devices: tuple[DeviceID, ...] = ()
     """Devices of members that have a place already. They determine the domain of tiers by attribute"""
+    policies: Policies = field(default=PLAIN, compare=False)
+    """Which devices to prefer inside a node"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,8 @@ class GangGranted:
     domain: tuple[tuple[Tier, str], ...] = ()
     """The tiers that are met, each with the value that all seats share"""
     steps: int = 0
+    policy: str = field(default="", compare=False)
+    """The placement policies that ordered the devices; empty for first fit"""
 
 
 @dataclass(frozen=True, slots=True)

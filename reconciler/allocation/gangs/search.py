@@ -16,6 +16,7 @@ from reconciler.allocation.gangs.attempts import Attempts, Desk, OutOfSteps, Pac
 from reconciler.allocation.gangs.kinds import Company, Kind
 from reconciler.allocation.gangs.limits import Limits
 from reconciler.allocation.gangs.places import Likeness, Places
+from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Plan
 from reconciler.state.trial import Trial
@@ -70,6 +71,8 @@ class Field:
     """Whether each device that the gang could use belongs to one node, and each counter too"""
     order: tuple[str, ...]
     """The names of the nodes, by place"""
+    policies: Policies = PLAIN
+    """Which devices to prefer inside a node"""
 
     @property
     def shares(self) -> bool:
@@ -87,7 +90,9 @@ class Search:
         self._field, self._limits, self._likeness, self._pace = field, limits, likeness, pace
         self._kinds, self._trial = field.kinds, field.trial
         self._among, self._devices = among, devices
-        self._attempts = Attempts(field.trial, likeness, devices, pace, apart=field.apart)
+        self._attempts = Attempts(
+            field.trial, likeness, devices, pace, apart=field.apart, policies=field.policies
+        )
         self._order = field.order
         self._desks = {place: Desk(place) for place in among.tolist()}
         self._placed = [0] * len(self._kinds)

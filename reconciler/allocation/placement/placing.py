@@ -16,7 +16,11 @@ from reconciler.allocation.placement.extended_resources import backed
 from reconciler.allocation.placement.filters import ROOM, require_objects, tests_of
 from reconciler.allocation.placement.nominated import RESERVED, beside_nominated
 from reconciler.allocation.placement.pod_tests import Counters, Question, Test, passed
+from reconciler.allocation.placement.preferences import pod_preferences
 from reconciler.allocation.placement.together import Together, grouped
+from reconciler.allocation.policies.policy import UNKNOWN_CORES, PodRoom
+from reconciler.allocation.policies.selection import Policies
+from reconciler.allocation.policies.weighing import Weighing
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.node_selector import NodeSelector
@@ -26,7 +30,7 @@ from reconciler.state.caches import Cache, share
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.node_subset import NodeSubset
 from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
-from reconciler.state.nodes.demand import demand
+from reconciler.state.nodes.demand import CPU, demand
 from reconciler.state.nodes.table import Nodes
 
 _OF_ONE_NODE = {
@@ -112,6 +116,26 @@ class Placement:
         return NodeChoice(
             None if fitting.all() else NodeSubset(order, fitting), crowded, crowded and arrivals
         )
+
+    def room(self, pod: Pod, snapshot: Snapshot, policies: Policies) -> PodRoom | None:
+        """What policies may know of a pod: the CPU that it needs and that nodes have without it, and what it
+        prefers, if that counts. None if neither matters.
+        """
+        preferred = None
+        if policies.weighing is not Weighing.OFF:
+            preferred = pod_preferences(pod, self._nodes, snapshot.topology.order)
+        if preferred is None and not policies.looks_at_pods:
+            return None
+        if preferred is not None:
+            preferred = replace(
+                preferred,
+                first=policies.weighing is Weighing.FIRST,
+                with_first_fit=policies.preferences is not None,
+            )
+        free = self._nodes.room.free_of(CPU, but=pod.key)
+        free = np.minimum(free, UNKNOWN_CORES)
+        free = self._nodes.in_order(free, snapshot.topology.order)
+        return PodRoom(demand(pod).get(CPU, 0), free, preferred)
 
     def together(
         self,

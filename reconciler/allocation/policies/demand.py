@@ -2,17 +2,31 @@
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import Slot, read_claims
+from reconciler.allocation.dra.selector_masks import QUICK, are_slow, is_overspent, steps_to_run
 from reconciler.api.objects.claims import ResourceClaim, ResourceClaimSpec
 from reconciler.api.objects.meta import ObjectMeta
 from reconciler.errors import Malformed
+from reconciler.state.caches import Cache
+from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot
+
+MAX_SHAPES = 256
+"""Shapes of one demand: each costs a pass over the fleet whenever the demand or the fleet changes"""
+MAX_LENGTH = 2**18
+"""Characters of a demand as JSON: a ConfigMap holds four times as much"""
+KEPT = 4
+"""Demands that are known to be ready on one fleet"""
+MOST = 10**9
+"""The largest weight, value or CPU of a shape"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +44,33 @@ class Shape:
 
     def to_json(self) -> dict[str, object]:
         """As `read_demand` reads it."""
-        spec = None if self.spec is None else json.loads(self.spec.model_dump_json(exclude_defaults=True))
+        spec = None if self.spec is None else json.loads(text_of(self.spec))
         return {"weight": self.weight, "value": self.value, "cpuMilli": self.cores, "spec": spec}
+
+    def claim(self) -> ResourceClaim | None:
+        """A claim of this shape; None for pods without claims."""
+        if self.spec is None:
+            return None
+        return ResourceClaim(metadata=ObjectMeta(name="shape", namespace="demand"), spec=self.spec)
 
     def slots(self, snapshot: Snapshot) -> tuple[Slot, ...]:
         """Its requests; empty if it has none, or if no node could meet them."""
-        if self.spec is None:
+        slots = self.parsed(snapshot)
+        return () if is_overspent(slots, snapshot.fleet) else slots
+
+    def parsed(self, snapshot: Snapshot) -> tuple[Slot, ...]:
+        """The same without a run of selectors: also those that take too many steps."""
+        claim = self.claim()
+        if claim is None:
             return ()
-        claim = ResourceClaim(metadata=ObjectMeta(name="shape", namespace="demand"), spec=self.spec)
         try:
             return read_claims([claim], snapshot.classes, snapshot.rules).slots
         except Fatal:  # for example a class that was deleted: nobody can ask for it now
             return ()
+
+
+_READY: Cache[Fleet, dict[str, object]] = Cache(lambda _: {}, on_fork=dict.copy)
+"""Digest of a demand -> the classes with which it was ready"""
 
 
 @dataclass(frozen=True)
@@ -53,22 +82,69 @@ class Demand:
     @cached_property
     def digest(self) -> str:
         """Equal for equal demands."""
-        text = json.dumps([shape.to_json() for shape in self.shapes], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:12] if self.shapes else ""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()[:12] if self.shapes else ""
+
+    def is_ready(self, snapshot: Snapshot) -> bool:
+        """Whether the selectors of all shapes ran on the fleet, or take little time together."""
+        known = _READY.of(snapshot.fleet)
+        if known.get(self.digest) is not snapshot.classes:
+            fleet = snapshot.fleet
+            if sum(steps_to_run(shape.parsed(snapshot), fleet) for shape in self.shapes) > QUICK:
+                return False
+            known[self.digest] = snapshot.classes
+            if len(known) > KEPT:
+                del known[next(iter(known))]
+        return True
+
+    def without_slow(self, snapshot: Snapshot) -> "Demand":
+        """Without shapes whose selectors are known to be slow: they run again whenever the fleet changes."""
+        return Demand(tuple(shape for shape in self.shapes if not are_slow(shape.parsed(snapshot))))
+
+    @property
+    def claims(self) -> Iterator[ResourceClaim]:
+        """A claim of each shape."""
+        return (claim for shape in self.shapes if (claim := shape.claim()) is not None)
+
+    def to_json(self) -> str:
+        """As `read_demand` reads it."""
+        return json.dumps({"shapes": [shape.to_json() for shape in self.shapes]}, sort_keys=True)
 
 
-def read_demand(text: bytes, source: str) -> Demand:
+class ReadDemand(NamedTuple):
+    """The demand in a text, without what could not be read."""
+
+    demand: Demand
+    refused: tuple[Malformed, ...] = ()
+    """One for each shape that is left out"""
+
+
+def text_of(spec: ResourceClaimSpec) -> str:
+    """JSON without defaults, equal for equal specs."""
+    return spec.model_dump_json(by_alias=True, exclude_defaults=True)
+
+
+def read_demand(text: str, source: str) -> ReadDemand:
     """A demand from `{"shapes": [{"weight": 3, "cpuMilli": 4000, "spec": {"devices": ...}}]}`.
 
-    Raises Malformed.
+    A shape that cannot be read is refused alone. Raises Malformed, naming `source`, if no shape can be.
     """
+    if len(text) > MAX_LENGTH:
+        raise Malformed(source, "", f"is longer than {MAX_LENGTH} characters; keep the most frequent shapes")
     try:
-        shapes = json.loads(text)["shapes"]
-    except (ValueError, TypeError, KeyError) as exc:
+        raws = json.loads(text)["shapes"]
+    except (ValueError, TypeError, KeyError, RecursionError) as exc:
         raise Malformed(source, "shapes", "must be JSON with a list of shapes") from exc
-    if not isinstance(shapes, list):
+    if not isinstance(raws, list):
         raise Malformed(source, "shapes", "must be a list")
-    return Demand(tuple(_shape(raw, f"shapes[{number}]", source) for number, raw in enumerate(shapes)))
+    shapes, refused = [], []
+    for number, raw in enumerate(raws[:MAX_SHAPES]):
+        try:
+            shapes.append(_shape(raw, f"shapes[{number}]", source))
+        except Malformed as exc:
+            refused.append(exc)
+    if len(raws) > MAX_SHAPES:
+        refused.append(Malformed(source, f"shapes[{MAX_SHAPES}:]", f"only {MAX_SHAPES} shapes are read"))
+    return ReadDemand(Demand(tuple(shapes)), tuple(refused))
 
 
 def _shape(raw: object, where: str, source: str) -> Shape:
@@ -77,8 +153,8 @@ def _shape(raw: object, where: str, source: str) -> Shape:
     amounts = {}
     for field, least in (("weight", 1), ("cpuMilli", 0), ("value", 0)):
         amount = raw.get(field, least)
-        if not isinstance(amount, int) or isinstance(amount, bool) or amount < least:
-            raise Malformed(source, f"{where}.{field}", f"must be a whole number, at least {least}")
+        if not isinstance(amount, int) or isinstance(amount, bool) or not least <= amount <= MOST:
+            raise Malformed(source, f"{where}.{field}", f"must be a whole number from {least} to {MOST}")
         amounts[field] = amount
     try:
         spec = ResourceClaimSpec.model_validate(raw["spec"]) if raw.get("spec") is not None else None

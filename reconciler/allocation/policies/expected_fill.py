@@ -108,7 +108,8 @@ class ExpectedFill(Fgd):
         found[places] = np.where(points == NEVER, LAST, -points)
         chosen = self._chosen(scores, need, places[np.argsort(found[places], kind="stable")], question)
         if chosen is not None and found[chosen] != LAST:
-            found[chosen] = -LAST
+            states = scores.nodes.of_node
+            found[places[states[places] == states[chosen]]] = -LAST  # the chosen one is the first of them
         return found
 
     def _chosen(self, scores: Scores, need: Need, ordered: Rows, question: Question) -> int | None:

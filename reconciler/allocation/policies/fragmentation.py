@@ -20,9 +20,10 @@ from reconciler.allocation.policies.compiled_demand import (
     taking,
 )
 from reconciler.allocation.policies.demand import Demand
+from reconciler.allocation.policies.guard import guarded
 from reconciler.allocation.policies.least_loss import LeastLoss
 from reconciler.allocation.policies.node_states import NodeStates, doubled
-from reconciler.allocation.policies.policy import LAST, PodRoom, Question
+from reconciler.allocation.policies.policy import LAST, PodRoom, Policy, Question, SetJudge
 from reconciler.state.caches import Cache
 from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology, View
 
@@ -106,11 +107,11 @@ class Fgd:
     demand: Demand
     name: str = "fgd"
     seed: int = 0
-    partitions: LeastLoss = field(init=False)
+    partitions: Policy = field(init=False)
     """Orders claims of partitions"""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "partitions", LeastLoss(self.demand))
+        object.__setattr__(self, "partitions", guarded(LeastLoss(self.demand)))
 
     @property
     def digest(self) -> str:
@@ -131,6 +132,10 @@ class Fgd:
     def devices(self, question: Question, candidates: Candidates, view: View) -> Rows | None:
         """See `Policy.devices`."""
         return shared_device_first(self, question, candidates, view)
+
+    def sets(self, question: Question, view: View) -> SetJudge | None:
+        """See `Policy.sets`. Whole and shared devices are judged one by one."""
+        return self.partitions.sets(question, view) if need_in(question) is None else None
 
 
 def need_in(question: Question) -> Need | None:

@@ -19,7 +19,8 @@ from reconciler.allocation.dra.static_match import match_in_fleet
 from reconciler.allocation.policies.by_device import in_order, node_keys
 from reconciler.allocation.policies.demand import NO_DEMAND, Demand
 from reconciler.allocation.policies.group_losses import GroupLosses
-from reconciler.allocation.policies.policy import LAST, Question
+from reconciler.allocation.policies.node_losses import NodeLosses
+from reconciler.allocation.policies.policy import LAST, Question, SetJudge
 from reconciler.allocation.policies.room_left import left_of_sets
 from reconciler.allocation.policies.set_losses import FULLNESS, SetLosses
 from reconciler.allocation.policies.shared_losses import SharedLosses
@@ -58,6 +59,11 @@ class LeastLoss:
         """See `Policy.devices`."""
         return in_order(self, candidates, view, question.snapshot)
 
+    def sets(self, question: Question, view: View) -> SetJudge | None:
+        """See `Policy.sets`."""
+        wanted = _tables(self, question.snapshot).wanted
+        return NodeLosses(wanted, view, question.snapshot)
+
     def judge(self, option: RequestOption, rows: Rows, snapshot: Snapshot) -> Amounts:
         """See `DevicePolicy.judge`."""
         tables = _tables(self, snapshot)
@@ -91,8 +97,9 @@ class _Tables:
     def __init__(self, demand: Demand, snapshot: Snapshot) -> None:
         self.classes: object = snapshot.classes
         """What the requests were read with"""
-        self._wanted: tuple[Wanted, ...] = requests_of(demand, snapshot)
-        self.groups = any(one.count > 1 for one in self._wanted)
+        self.wanted: tuple[Wanted, ...] = requests_of(demand, snapshot)
+        """The requests of the demand"""
+        self.groups = any(one.count > 1 for one in self.wanted)
         """Whether some request asks for several devices"""
         self._sets = SetLosses(self._weigh, snapshot)
         self.only_sets = bool(self._sets.alone.all()) and not snapshot.fleet.shared.any()
@@ -111,7 +118,7 @@ class _Tables:
     def of_shares(self, snapshot: Snapshot) -> SharedLosses:
         """The losses of shared devices."""
         if self._shares is None:
-            self._shares = SharedLosses(self._wanted, snapshot)
+            self._shares = SharedLosses(self.wanted, snapshot)
         return self._shares
 
     def of_groups(self, option: RequestOption, snapshot: Snapshot) -> GroupLosses:
@@ -119,7 +126,7 @@ class _Tables:
         at = option.key, option.source.wanted
         found = self._of_option.get(at)
         if found is None or not found.reaches(snapshot):
-            found = self._of_option[at] = GroupLosses(self._wanted, option, snapshot)
+            found = self._of_option[at] = GroupLosses(self.wanted, option, snapshot)
             if len(self._of_option) > KEPT:
                 self._of_option.popitem(last=False)
         self._of_option.move_to_end(at)
@@ -129,9 +136,9 @@ class _Tables:
     def _weigh(self, snapshot: Snapshot) -> Amounts:
         """(D,) the weight of the demand that each device could serve, or its size if there is no demand."""
         found: Amounts = np.zeros(snapshot.fleet.size, dtype=np.int64)
-        for one in self._wanted:
+        for one in self.wanted:
             found[match_in_fleet(one.option, snapshot).suitable] += one.of_device
-        return found if self._wanted else sizes(snapshot.fleet)
+        return found if self.wanted else sizes(snapshot.fleet)
 
 
 _TABLES: Cache[Fleet, dict[tuple[str, ...], _Tables]] = Cache(lambda _: {})

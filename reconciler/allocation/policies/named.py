@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from reconciler.allocation.policies.demand import Demand
 from reconciler.allocation.policies.expected_fill import ExpectedFill
 from reconciler.allocation.policies.fragmentation import Fgd
+from reconciler.allocation.policies.guard import guarded
 from reconciler.allocation.policies.least_loss import LeastLoss
 from reconciler.allocation.policies.policy import Policy
 from reconciler.allocation.policies.tightness import BEST_FIT, SPREAD
@@ -16,7 +17,7 @@ _MADE: Mapping[str, Callable[[Demand, int], Policy | None]] = {
     FIRST_FIT: lambda _demand, _seed: None,
     BEST_FIT.name: lambda _demand, _seed: BEST_FIT,
     SPREAD.name: lambda _demand, _seed: SPREAD,
-    "least-loss": lambda demand, _seed: LeastLoss(demand),
+    "least-loss": lambda demand, _seed: guarded(LeastLoss(demand)),
     "fgd": lambda demand, _seed: Fgd(demand),
     "expected-fill": ExpectedFill,
 }

@@ -7,7 +7,7 @@ import numpy as np
 from kernels.fragmentation import Machines
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.policies.compiled_demand import device_rows
-from reconciler.allocation.policies.policy import PodRoom
+from reconciler.allocation.policies.policy import UNKNOWN_CORES, PodRoom
 from reconciler.allocation.policies.room_left import left_of
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
@@ -15,8 +15,6 @@ Column = TypeVar("Column", bound=np.ndarray[Any, Any])
 
 KEPT = 2**16
 """Distinct states that are numbered. Then all are numbered anew, and what was derived from them is lost."""
-UNKNOWN_CORES = 2**40
-"""Free thousandths of a CPU where the pod is not known"""
 
 
 class States:

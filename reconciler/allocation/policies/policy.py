@@ -1,37 +1,71 @@
-"""What a policy is: it orders nodes, then devices inside a node. It never decides what fits."""
+"""What a policy is: it orders nodes, then devices and sets of them on a node. It never decides what fits."""
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from kernels.types import Amounts, Mask, Rows
-from reconciler.allocation.dra.candidates import Candidates
-from reconciler.allocation.dra.request_options import ParsedClaims
+from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.api.objects.value import value
 from reconciler.state.devices.snapshot.snapshot import Snapshot, View
 
+if TYPE_CHECKING:  # the allocator imports this module
+    from reconciler.allocation.dra.candidates import Candidates
+    from reconciler.allocation.dra.request_options import ParsedClaims
+    from reconciler.allocation.dra.state import State
+
 LAST = np.iinfo(np.int64).max
 """The key of what a policy knows nothing about"""
+UNKNOWN_CORES = 2**40
+"""Free thousandths of a CPU where they are not known; more count as so many"""
+
+
+class Preferences(Protocol):
+    """What a pod prefers among N nodes. It excludes none."""
+
+    @property
+    def first(self) -> bool:
+        """Whether points come before the keys of the policy. Otherwise they decide between equal keys."""
+
+    @property
+    def with_first_fit(self) -> bool:
+        """Whether they count for claims without a policy, too: first fit finds all nodes equal."""
+
+    def points(self, among: Mask) -> Amounts:
+        """(N,) points of the nodes in `among` (N,); the most is the best."""
 
 
 @value(eq=False)
 class PodRoom:
-    """What the pod of the claims needs of a node besides devices."""
+    """What the pod of the claims needs of a node besides devices, and what it prefers."""
 
     cores: int
     """Thousandths of a CPU"""
     free: Amounts
     """(N,) thousandths of a CPU that are free, in the order of `Topology.order`"""
+    preferences: Preferences | None = None
+    """None if they do not count, or all nodes are the same to the pod"""
 
 
 @value(eq=False)
 class Question:
     """What a policy may look at."""
 
-    parsed: ParsedClaims
+    parsed: "ParsedClaims"
     snapshot: Snapshot
     pod: PodRoom | None = None
     """None if the pod is not known, or if the policy does not look at it"""
+
+
+class SetJudge(Protocol):
+    """Judges sets of devices of one node, of n devices, as the policy judges single ones."""
+
+    @property
+    def classes(self) -> Codes:
+        """(n,) not negative. Equal for devices that may replace each other in a set, if both fit."""
+
+    def keys(self, states: Sequence["State"]) -> Amounts:
+        """(K,) keys of what is chosen in each state; the least is preferred."""
 
 
 class Policy(Protocol):
@@ -55,5 +89,8 @@ class Policy(Protocol):
         Only the keys of nodes in `among` (N,) count. None for the order of nodes.
         """
 
-    def devices(self, question: Question, candidates: Candidates, view: View) -> Rows | None:
+    def devices(self, question: Question, candidates: "Candidates", view: View) -> Rows | None:
         """(n,) all positions of a view, the preferred first; None for first-fit order."""
+
+    def sets(self, question: Question, view: View) -> SetJudge | None:
+        """Judges sets of devices of a node; None to choose devices one by one."""

@@ -6,6 +6,7 @@ from reconciler.allocation.alignment import decide
 from reconciler.allocation.dra.budget import UNLIMITED, Budget
 from reconciler.allocation.koordinator.refusing import OFFERED, Refusal
 from reconciler.allocation.placement import NodeChoice, Placement, refusal_reason
+from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.analysis.whatif.answer import Answer, Limit, Lost, Placed, Refused
 from reconciler.analysis.whatif.device_pods import DeviceSimulation, device_ids, holders, lost_pods
 from reconciler.analysis.whatif.losing import lost_claims, remaining_claims, unallocated, units_of
@@ -38,6 +39,7 @@ def answer(
     steps: int = STEPS,
     max_copies: int = MAX_COPIES,
     budget: Budget = UNLIMITED,
+    policies: Policies = PLAIN,
 ) -> Answer:
     """Answer a scenario. Raises Rejected for unknown claims and nodes, Unfinished if `budget` interrupts.
 
@@ -57,7 +59,7 @@ def answer(
     gone_pods = list(lost_pods(held, scenario, store.pods))
     absent = {key for key in freed if key in held and key not in allocated}
     devices = DeviceSimulation(baseline, scenario, held)
-    simulation = _Simulation(baseline, devices, absent, steps, budget)
+    simulation = _Simulation(baseline, devices, absent, steps, budget, policies)
     gone = [_lose(unit, simulation, allocated, store) for unit in units_of(lost, store.pods)]
     gone += [_lose_pod(pod, before, simulation) for pod, before in gone_pods]
     copies, limit, placed, refused = _copies(scenario, simulation, max_copies)
@@ -158,6 +160,7 @@ class _Simulation:
         absent: Collection[ObjectKey],
         steps: int,
         budget: Budget,
+        policies: Policies,
     ) -> None:
         """`absent` are pods that use no resources of their nodes."""
         self._devices = devices
@@ -174,6 +177,7 @@ class _Simulation:
         self._charged = False
         self._steps = steps
         self._budget = budget
+        self._policies = policies
 
     def place(self, unit: Unit, copy: int) -> Placed | Refused:
         """Place a unit; it holds its devices from now on."""
@@ -197,7 +201,15 @@ class _Simulation:
                 choice = choose_nodes(unit.pod, held, snapshot)
         except Rejected as exc:
             return Refused(unit.name, copy, refusal_reason(exc), str(exc))
-        outcome = decide(unit.claims, snapshot, nodes=choice.nodes, steps=self._steps, budget=self._budget)
+        outcome = decide(
+            unit.claims,
+            snapshot,
+            nodes=choice.nodes,
+            steps=self._steps,
+            budget=self._budget,
+            policy=self._policies.of(unit.claims, snapshot, self._budget),
+            pod=None if unit.pod is None else self._placement.room(unit.pod, snapshot, self._policies),
+        )
         if not isinstance(outcome, Granted):
             if unit.pod is not None:
                 left_out = self._placement.left_out(unit.pod, held, snapshot)

@@ -21,9 +21,9 @@ def texts(paths: Iterable[str], stdin: BinaryIO) -> Iterator[tuple[str, str | Ma
         if path == STDIN:
             yield "<stdin>", _text("<stdin>", stdin.read(MAX_BYTES + 1))
         elif Path(path).is_dir():
-            yield from ((str(file), _file(file)) for file in manifests_in(Path(path)))
+            yield from ((str(file), file_text(file)) for file in manifests_in(Path(path)))
         else:
-            yield path, _file(Path(path))
+            yield path, file_text(Path(path))
 
 
 def manifests_in(folder: Path) -> list[Path]:
@@ -31,7 +31,8 @@ def manifests_in(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.suffix in SUFFIXES and path.is_file())
 
 
-def _file(path: Path) -> str | Malformed:
+def file_text(path: Path) -> str | Malformed:
+    """The text of a file, or the error."""
     try:
         with path.open("rb") as file:
             return _text(str(path), file.read(MAX_BYTES + 1))

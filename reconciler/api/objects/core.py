@@ -7,7 +7,7 @@ from pydantic import Field
 from reconciler.api.objects.label_selector import LabelSelector
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple
-from reconciler.api.objects.node_selector import NodeSelector
+from reconciler.api.objects.node_selector import NodeSelector, NodeSelectorTerm
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.volumes import Volumes
 
@@ -70,10 +70,18 @@ class PodResourceClaim(Model):
     resource_claim_template_name: Str | None = None
 
 
+class PreferredSchedulingTerm(Model):
+    """Nodes that a pod prefers."""
+
+    weight: Int = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
 class NodeAffinity(Model):
     """The node affinity of a pod."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: Tuple[PreferredSchedulingTerm] = ()
 
 
 class PodAffinityTerm(Model):
@@ -88,14 +96,22 @@ class PodAffinityTerm(Model):
     mismatch_label_keys: Tuple[Str] = ()
 
 
+class WeightedPodAffinityTerm(Model):
+    """Pods that should be, or should not be, in the topology domain of the node."""
+
+    weight: Int = 0
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
 class PodAffinity(Model):
     """The affinity, or anti-affinity, of a pod to other pods."""
 
     required_during_scheduling_ignored_during_execution: Tuple[PodAffinityTerm] = ()
+    preferred_during_scheduling_ignored_during_execution: Tuple[WeightedPodAffinityTerm] = ()
 
 
 class Affinity(Model):
-    """The part of a pod's affinity that restricts nodes."""
+    """Which nodes a pod needs or prefers, by their labels and by the pods on them."""
 
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None

@@ -90,10 +90,13 @@ def waits_for_volumes(pod: Mapping[str, Any]) -> bool:
 
 
 def _selects_namespaces(pod: Mapping[str, Any]) -> bool:
-    """Whether a required affinity term of a pod selects namespaces by labels."""
+    """Whether an affinity term of a pod, required or preferred, selects namespaces by labels."""
     affinity = pod.get("spec", {}).get("affinity") or {}
-    return any(
-        term.get("namespaceSelector")
-        for kind in ("podAffinity", "podAntiAffinity")
-        for term in (affinity.get(kind) or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or ()
-    )
+    for kind in ("podAffinity", "podAntiAffinity"):
+        of_kind = affinity.get(kind) or {}
+        preferred = of_kind.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+        required = of_kind.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+        terms = [*required, *(one.get("podAffinityTerm") or {} for one in preferred)]
+        if any(term.get("namespaceSelector") for term in terms):
+            return True
+    return False

@@ -49,7 +49,7 @@ def manifest_options(func: F) -> F:
         return func(files=(*files, *more), **rest)
 
     paths = click.Path(exists=True, readable=True)
-    return _all_of(
+    return all_of(
         files_option(required=False),
         click.argument("more", nargs=-1, type=paths, metavar="[FILE|DIR]..."),
     )(command)
@@ -57,7 +57,7 @@ def manifest_options(func: F) -> F:
 
 def connection_options(**default: Any) -> Decorator:
     """`--kubeconfig`, `--context`, `--server` and `--insecure-skip-tls-verify`."""
-    return _all_of(
+    return all_of(
         click.option(
             "--kubeconfig",
             type=click.Path(),
@@ -98,7 +98,7 @@ def cluster_options(func: F) -> F:
         chosen = Connection(named, server, kubeconfig, context, insecure_skip_tls_verify, quiet)
         return func(connection=chosen, **rest)
 
-    return _all_of(
+    return all_of(
         click.option(
             "--cluster",
             is_flag=True,
@@ -123,7 +123,7 @@ def rules_options(func: F) -> F:
         modes, scopes = with_group_modes(group_modes), with_exclusion_scopes(exclusion_scopes)
         return func(rules=Semantics(release, gates, modes, scopes), **rest)
 
-    return _all_of(_gates_option, group_mode_option, exclusion_scope_option)(command)
+    return all_of(_gates_option, group_mode_option, exclusion_scope_option)(command)
 
 
 def release_and_rules_options(func: F) -> F:
@@ -255,6 +255,6 @@ def _exclusion_scopes(
     return texts
 
 
-def _all_of(*decorators: Decorator) -> Decorator:
+def all_of(*decorators: Decorator) -> Decorator:
     """Combine decorators, in the order in which they would be written above a function."""
     return lambda func: reduce(lambda made, decorator: decorator(made), reversed(decorators), func)

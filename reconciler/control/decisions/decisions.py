@@ -25,6 +25,7 @@ from reconciler.control.decisions.fields import (
     PendingSeconds,
     PodKey,
     PodKeys,
+    Policy,
     Pool,
     Seconds,
     Steps,
@@ -119,6 +120,7 @@ class Allocated(Decision):
     steps: Steps
     pending: PendingSeconds = field(default=None, compare=False)
     """By the time of day. None if the claim has no creation time"""
+    policy: Policy = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +167,7 @@ class GangPlaced(Decision):
     ]
     seconds: Seconds
     steps: Steps
+    policy: Policy = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,10 @@ CounterSet = Annotated[str, Logged("name of a counter set in the pool")]
 Node = Annotated[str, Logged("name of a node")]
 
 Message = Annotated[str, Logged("the reason in words")]
+Policy = Annotated[
+    str | None,
+    Logged("the placement policy that chose; absent for first fit", optional=True),
+]
 Steps = Annotated[int, Logged("devices tried", int)]
 NodeCount = Annotated[int, Logged("nodes that were considered", int)]
 Counts = Annotated[

@@ -164,7 +164,7 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
             self._report(
                 Allocated(
                     plan.claim, pod_of[plan.claim], devices, plan.node, seconds, granted.steps,
-                    decision_id=decided.name,
+                    policy=granted.policy or None, decision_id=decided.name,
                 )
             )  # fmt: skip
 
@@ -191,6 +191,7 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
                 tuple((tier.key, value) for tier, value in granted.domain),
                 self._clock() - decided.began,
                 granted.steps,
+                granted.policy or None,
                 decision_id=decided.name,
             )
         )

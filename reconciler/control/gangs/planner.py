@@ -261,7 +261,14 @@ class GangPlanner:
         if (foreign := self._claims.allowed(tuple(todo.values()))) is not None:
             return foreign
         nodes = [node_of(pod, self._store) for pod in running] + [one.node for one in places]
-        question = GangQuestion(gang, tuple(members), least, rules.tiers, tuple(filter(None, nodes)))
+        question = GangQuestion(
+            gang,
+            tuple(members),
+            least,
+            rules.tiers,
+            tuple(filter(None, nodes)),
+            policies=self._claims.policies,
+        )
         return Solve(question, rules, returned)
 
     def _member(self, pod: Pod) -> Member:

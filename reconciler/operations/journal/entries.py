@@ -1,7 +1,7 @@
 """Converts inputs and decisions to JSON and back. One object per line; `t` is its type."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from reconciler.api.koordinator.device import Device
@@ -68,6 +68,19 @@ NodeSets = tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
+class PolicyUse:
+    """The placement policies of a decision."""
+
+    name: str
+    """Of the policy that ordered nodes and devices; empty for first fit, and for a refusal"""
+    seed: int
+    demand: str
+    """Digest of the demand; empty without one"""
+    cores: int | None = None
+    """Thousandths of a CPU that the pod needs; None if no policy looks at it"""
+
+
+@dataclass(frozen=True, slots=True)
 class Decided:
     """A question and its answer."""
 
@@ -85,6 +98,10 @@ class Decided:
     """For each claim its `request=DRIVER/POOL/DEVICE` in order"""
     together: tuple[NodeSets, ...] | None = None
     """Sets of nodes on which the pods that share the claims did not fit; None if no pods share them"""
+    policy: PolicyUse | None = None
+    """None if first fit decides all claims"""
+    preferences: Json | None = None
+    """What the pod preferred, as `write_preferences` writes it; None if nothing counted"""
 
 
 def read_header(raw: Mapping[str, Any]) -> Header:
@@ -215,6 +232,9 @@ def _devices(plan: Plan) -> tuple[str, ...]:
 
 def write_decided(decided: Decided) -> Json:
     """A decision."""
+    used = {} if decided.policy is None else {"policy": asdict(decided.policy)}
+    if decided.preferences is not None:
+        used["preferences"] = decided.preferences
     return {
         "t": "decided",
         "id": decided.id,
@@ -228,6 +248,7 @@ def write_decided(decided: Decided) -> Json:
         "together": None
         if decided.together is None
         else [[list(names) for names in sets] for sets in decided.together],
+        **used,
     }
 
 
@@ -243,6 +264,8 @@ def read_decided(raw: Mapping[str, Any]) -> Decided:
         node=raw["node"],
         devices=tuple(tuple(one) for one in raw["devices"]),
         together=_node_sets(raw.get("together")),
+        policy=PolicyUse(**raw["policy"]) if "policy" in raw else None,
+        preferences=raw.get("preferences"),
     )
 
 

@@ -12,7 +12,7 @@ GANG = "gang"
 def write_gang(name: str, solve: Solve, answer: GangGranted | GangUnsatisfied) -> dict[str, Any]:
     """The question about a gang, and its answer."""
     question = solve.question
-    entry = {
+    entry: dict[str, Any] = {
         "t": GANG,
         "id": name,
         "gang": list(question.gang),
@@ -26,6 +26,10 @@ def write_gang(name: str, solve: Solve, answer: GangGranted | GangUnsatisfied) -
         ],
         "steps": answer.steps,
     }
+    if not question.policies.first_fit:
+        name = answer.policy if isinstance(answer, GangGranted) else ""
+        policies = question.policies
+        entry["policy"] = {"name": name, "seed": policies.seed, "demand": policies.demand.digest}
     if isinstance(answer, GangUnsatisfied):
         return {**entry, "reason": answer.reason, "message": answer.message, "fits": answer.fits}
     return {

@@ -12,6 +12,7 @@ from reconciler.allocation.gangs.question import GangGranted, GangUnsatisfied
 from reconciler.allocation.koordinator.fleet import Fleet
 from reconciler.allocation.koordinator.refusing import Refusal as DeviceRefusal
 from reconciler.allocation.placement import Together
+from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.objects.changes import Change, Changed, Refused, Replaced
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ApiObject, DeviceID
@@ -27,6 +28,7 @@ from reconciler.operations.journal.entries import (
     BEGUN,
     Header,
     Json,
+    PolicyUse,
     answered,
     write_change,
     write_decided,
@@ -36,6 +38,8 @@ from reconciler.operations.journal.entries import (
 from reconciler.operations.journal.files import FILES, FULL_BYTES, Files
 from reconciler.operations.journal.gangs import write_gang
 from reconciler.operations.journal.machines import RecordedState, write_decision
+from reconciler.operations.journal.policies import RoomWriter, write_policies
+from reconciler.operations.journal.preferences import write_preferences
 from reconciler.state.delta import NOTHING, Delta
 from reconciler.state.devices.pools.reach import NodeInfo
 from reconciler.state.devices.snapshot.snapshot import Snapshot
@@ -57,11 +61,20 @@ class Recorder:
         self._files: Files | None = Files(folder, self._beginning, full=full, files=files)
         self._folder = folder
         self._picture: RecordedState | None = None
+        self._policies = PLAIN
+        self._room = RoomWriter()
 
     def machines(self, fleet: Fleet, report: Report) -> RecordedState:
         """The picture of Koordinator's devices, to be written down with the rest."""
         self._picture = RecordedState(fleet, report, self.note)
         return self._picture
+
+    def use(self, policies: Policies) -> None:
+        """Record the policies of the decisions that follow. First fit alone needs no entry."""
+        if policies.first_fit or policies == self._policies:
+            return
+        self._policies = policies
+        self.note(write_policies(policies))
 
     def equipped(
         self, name: str, pod: Pod, suits: Callable[[str], bool], answer: Grant | DeviceRefusal
@@ -92,9 +105,24 @@ class Recorder:
         decided = answered(name, str(unit), claims, asked.nodes, answer, behind=behind)
         if isinstance(asked.together, Together):
             decided = replace(decided, together=tuple(asked.together.refused_nodes()))
+        if not asked.policies.first_fit:
+            decided = replace(decided, policy=_policy_of(asked, answer))
+            if asked.policies.looks_at_pods:
+                self._note_room(asked)
+        if asked.room is not None:
+            wishes = write_preferences(asked.room.preferences, self.store.snapshot().topology.order)
+            decided = replace(decided, preferences=wishes)
         self.note(write_decided(decided), in_snapshot=False)
         if self._files is not None:
             self._files.flush()
+
+    def _note_room(self, asked: Decide) -> None:
+        order = self.store.snapshot().topology.order
+        if asked.room is None or len(asked.room.free) != len(order):
+            return
+        entry = self._room.entry(dict(zip(order, asked.room.free.tolist(), strict=True)))
+        if entry is not None:
+            self.note(entry, in_snapshot=False)
 
     def placed(self, name: str, solve: Solve, answer: GangGranted | GangUnsatisfied) -> None:
         """Record a decision about a gang."""
@@ -118,6 +146,9 @@ class Recorder:
         yield from self.store.whole()
         if self._picture is not None:
             yield from self._picture.whole()
+        if not self._policies.first_fit:
+            yield write_policies(self._policies)
+            yield self._room.whole()
         yield {"t": BEGUN, "inputs": self.store.inputs}
 
 
@@ -182,6 +213,13 @@ class RecordedStore(Store):
     def _write_down(self, entry: Json) -> None:
         self.inputs += 1
         self._journal.note(entry)
+
+
+def _policy_of(asked: Decide, answer: Granted | Refusal) -> PolicyUse:
+    policies = asked.policies
+    name = answer.policy if isinstance(answer, Granted) else ""
+    cores = asked.room.cores if asked.room is not None and policies.looks_at_pods else None
+    return PolicyUse(name, policies.seed, policies.demand.digest, cores)
 
 
 def _node(info: NodeInfo) -> Node:

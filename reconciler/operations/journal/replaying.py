@@ -6,15 +6,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from kernels.types import Mask
 from reconciler.allocation.placement.placing import among
+from reconciler.allocation.policies.demand import Demand
+from reconciler.allocation.policies.policy import PodRoom
+from reconciler.allocation.policies.selection import Policies
 from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.control.decider import Decider
 from reconciler.control.planner import Decide
 from reconciler.errors import Rejected
-from reconciler.operations.journal import machines
+from reconciler.operations.journal import machines, policies
 from reconciler.operations.journal.entries import (
     BEGUN,
     Decided,
@@ -28,6 +33,7 @@ from reconciler.operations.journal.entries import (
     read_retained_draw,
 )
 from reconciler.operations.journal.files import entries, paths
+from reconciler.operations.journal.preferences import read_preferences
 from reconciler.state.devices.occupancy.retained_draws import Drawn
 from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
 from reconciler.state.store import Store
@@ -58,6 +64,22 @@ def _essence(decided: Decided) -> tuple[object, ...]:
     return decided.reason, decided.node, decided.devices
 
 
+@dataclass(frozen=True, slots=True)
+class Override:
+    """What replaces the policies of a journal."""
+
+    names: tuple[tuple[str, str], ...] | None
+    demand: Demand | None
+
+    def of(self, recorded: Policies) -> Policies:
+        """The policies to decide with."""
+        if self.names is None and self.demand is None:
+            return recorded
+        names = recorded.names if self.names is None else self.names
+        demand = recorded.demand if self.demand is None else self.demand
+        return replace(recorded, names=names, demand=demand)
+
+
 @dataclass(slots=True)
 class Tally:
     """The result of a replay."""
@@ -72,15 +94,18 @@ def replay(
     place: Path,
     *,
     until: str | None = None,
+    names: tuple[tuple[str, str], ...] | None = None,
+    demand: Demand | None = None,
     seen: Callable[[Again], None] = lambda _: None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Tally:
     """Make every decision of a journal again, or those up to and with the one named `until`.
 
-    `seen` is called for each, `progress` with the number of read entries. Raises Rejected for other files.
+    `names` (see `parse_policies`) and `demand` replace those of the journal; its seed remains. `seen` is
+    called for each, `progress` with the number of read entries. Raises Rejected for other files.
     """
     tally = Tally()
-    for again in _decisions(place, progress):
+    for again in _decisions(place, progress, Override(names, demand)):
         seen(again)
         if again.now is None:
             tally.unknown += 1
@@ -93,10 +118,10 @@ def replay(
     return tally
 
 
-def _decisions(place: Path, progress: Callable[[int], None]) -> Iterator[Again]:
+def _decisions(place: Path, progress: Callable[[int], None], override: Override) -> Iterator[Again]:
     """All decisions. Every file starts with a complete snapshot, so it needs no earlier file."""
     files = paths(place)
-    run = _Run(_snapshots_needed(files))
+    run = _Run(_snapshots_needed(files), override)
     count = 0
     for path in files:
         found = entries(path)
@@ -126,7 +151,7 @@ def _snapshots_needed(files: Iterable[Path]) -> Counter[Moment]:
                 case "decided":
                     if raw["behind"] > 0:
                         wanted[process, inputs - raw["behind"]] += 1
-                case "koordinator" | "gang":
+                case "koordinator" | "gang" | policies.POLICIES | policies.ROOM:
                     pass  # no inputs of the store
                 case _:
                     inputs += 1
@@ -136,9 +161,11 @@ def _snapshots_needed(files: Iterable[Path]) -> Counter[Moment]:
 class _Run:
     """Rebuilds the store and makes the decisions again."""
 
-    def __init__(self, wanted: Counter[Moment]) -> None:
+    def __init__(self, wanted: Counter[Moment], override: Override) -> None:
         """`wanted` counts the decisions on each earlier snapshot."""
         self._wanted = wanted
+        self._override = override
+        self._policies, self._room = policies.RecordedPolicies(), policies.RecordedRoom()
         self._kept: dict[Moment, tuple[Snapshot, dict[ObjectKey, ResourceClaim]]] = {}
         self._process = ""
 
@@ -161,6 +188,12 @@ class _Run:
                 return self._again(read_decided(raw))
             case "gang":
                 return None  # for people: nodes depend on pods that the journal does not have
+            case policies.POLICIES:
+                self._policies.take(raw)
+                return None
+            case policies.ROOM:
+                self._room.take(raw)
+                return None
             case "begun":
                 self._inputs, self._begun = raw.get("inputs", 0) - 1, True
             case "remembered":
@@ -203,9 +236,34 @@ class _Run:
         if any(claim is None for claim in asked):
             return Again(then, None, None, ())
         known = tuple(claim for claim in asked if claim is not None)
-        answer = self._decider.answer(_question(known, then, world), world)
+        answer = self._decider.answer(self._question(known, then, world), world)
         now = answered(then.id, then.unit, then.claims, then.nodes, answer)
-        return Again(then, replace(now, behind=then.behind, together=then.together), world, known)
+        return Again(
+            then,
+            replace(
+                now,
+                behind=then.behind,
+                together=then.together,
+                policy=then.policy,
+                preferences=then.preferences,
+            ),
+            world,
+            known,
+        )
+
+    def _question(self, claims: tuple[ResourceClaim, ...], then: Decided, world: Snapshot) -> Decide:
+        used, order = then.policy, world.topology.order
+        room = self._room.of(None if used is None else used.cores, order)
+        if then.preferences is not None:
+            room = room or PodRoom(0, np.zeros(len(order), dtype=np.int64))
+            room = replace(room, preferences=read_preferences(then.preferences, order))
+        return Decide(
+            claims,
+            None if then.nodes is None else among(then.nodes, world.topology),
+            together=None if then.together is None else _Recorded(then.together, world.topology),
+            policies=self._override.of(self._policies.of(None if used is None else used.demand)),
+            room=room,
+        )
 
 
 class _ReplayStore(Store):
@@ -229,11 +287,3 @@ class _Recorded:
     def refusal(self) -> str:
         """Why a decision was refused that did not serve all pods."""
         return "the pods that share the claims do not fit together"
-
-
-def _question(claims: tuple[ResourceClaim, ...], then: Decided, world: Snapshot) -> Decide:
-    return Decide(
-        claims,
-        None if then.nodes is None else among(then.nodes, world.topology),
-        together=None if then.together is None else _Recorded(then.together, world.topology),
-    )

@@ -52,6 +52,22 @@ DOCTOR = MetricSpec(
     (("check", "id of the check, as in docs/doctor.md"), ("severity", "error, warning or info")),
 )
 DOCTOR_ROUNDS = MetricSpec("doctor_rounds_total", "counter", "Completed doctor runs.")
+POLICY_CHOICES = MetricSpec(
+    "policy_comparisons_total",
+    "counter",
+    "Sampled decisions that were repeated with every placement policy.",
+    (("policy", "name of the policy"), ("choice", "same, other devices (on the same node) or other node")),
+)
+POLICY_PLACES_LOST = MetricSpec(
+    "policy_places_lost_total",
+    "counter",
+    "Places for claims of the demand, as a weighted mean, that the choices of a policy would have cost in "
+    "the sampled decisions.",
+    (("policy", "name of the policy"),),
+)
+DEMAND_SHAPES = MetricSpec(
+    "demand_shapes", "gauge", "Distinct shapes of claims for which placement policies keep room."
+)
 TURNS = MetricSpec("turns_total", "counter", "Completed reconciles of claims and pods, successful or not.")
 FAILURES = MetricSpec(
     "turn_failures_total", "counter", "Reconciles that failed with an internal error (please report)."
@@ -231,7 +247,8 @@ BUILD = MetricSpec(
 )
 
 CATALOGUE = (
-    DECISION, *metrics_of(DECISIONS), REFUSALS, PENDING, DOCTOR, DOCTOR_ROUNDS, TURNS,
+    DECISION, *metrics_of(DECISIONS), REFUSALS, PENDING, DOCTOR, DOCTOR_ROUNDS, POLICY_CHOICES,
+    POLICY_PLACES_LOST, DEMAND_SHAPES, TURNS,
     FAILURES, QUEUE, QUEUE_AGE, RETRIES, REQUESTS, REQUEST_SECONDS, WATCH_RESTARTS, LISTINGS, CACHE_AGE,
     REFUSED_OBJECTS, DROPPED_FIELDS, LOOP_LAG, LEADER, RIVALS, DEVICES, COUNTER_CAPACITY, COUNTER_AVAILABLE,
     PROFILE_FITS, PROFILE_FRAGMENTATION, STRANDED, CLAIMS, OLDEST_PENDING, SLICES, BUILD,

@@ -17,7 +17,7 @@ from reconciler.control.planner import Decide, Step
 from reconciler.control.queueing.pending import Pending
 from reconciler.control.queueing.units import Kind, Unit, gang_unit
 from reconciler.operations.metrics.capacity import Capacity
-from reconciler.operations.page.sources import Fact, PendingUnit, Question, Sources
+from reconciler.operations.page.sources import Fact, PendingUnit, PlacementView, Question, Sources
 
 SPARE = 1000
 """Messages kept beyond twice the pending units, before messages of other units are dropped"""
@@ -58,6 +58,7 @@ class PageSources:
         machines: KoordinatorState | None,
         pending: Pending,
         messages: RefusalMessages,
+        placement: Callable[[], PlacementView | None] = lambda: None,
     ) -> None:
         """`step` returns the next step of a unit; `machines` has Koordinator's devices, if served."""
         self._intake = intake
@@ -66,6 +67,7 @@ class PageSources:
         self._machines = machines
         self._pending = pending
         self._messages = messages
+        self._placement = placement
 
     def sources(
         self,
@@ -91,6 +93,7 @@ class PageSources:
             by_reason=self._pending.by_reason,
             pending_version=self._pending_version,
             fleet=self._fleet,
+            placement=self._placement,
             explain=self._explain,
         )
 

@@ -40,6 +40,30 @@ class Question(NamedTuple):
     key: ObjectKey
 
 
+class PolicyRow(NamedTuple):
+    """What a placement policy would have done in the sampled decisions."""
+
+    name: str
+    used: bool
+    """Whether claims are decided by it"""
+    same: int
+    other_devices: int
+    other_node: int
+    lost: float
+    """Places of the demand that its choice costs, the mean of all samples"""
+
+
+class PlacementView(NamedTuple):
+    """The demand in use, and the standing comparison of placement policies."""
+
+    samples: int
+    policies: tuple[PolicyRow, ...]
+    demand: tuple[tuple[str, float], ...]
+    """The most frequent shapes in words, and their parts of all claims"""
+    more: int
+    """Further shapes"""
+
+
 @dataclass(frozen=True, slots=True)
 class Sources:
     """All data of the page."""
@@ -66,5 +90,7 @@ class Sources:
     """Changes whenever the pending claims or their reasons may have changed"""
     fleet: Callable[[], Fleet | None]
     """Koordinator's devices, to read at once and not to keep; None if they are not served"""
+    placement: Callable[[], PlacementView | None]
+    """None if first fit decides all claims"""
     explain: Callable[[Question], Explanation | None]
     """Takes some milliseconds. None if there is nothing to decide"""

@@ -11,6 +11,7 @@ from reconciler.operations.page.panels.map import A_PAGE, MapPanel
 from reconciler.operations.page.panels.nodes import NodesPanel
 from reconciler.operations.page.panels.panel import Panel
 from reconciler.operations.page.panels.pending import PendingPanel
+from reconciler.operations.page.panels.placement import PlacementPanel
 from reconciler.operations.page.parts import Part, Renderer
 from reconciler.operations.page.query import Query
 from reconciler.operations.page.sources import Sources
@@ -38,6 +39,7 @@ class View:
             NodesPanel(sources, self.renderer, index),
             MapPanel(sources, self.renderer, index),
             MachinesPanel(sources, self.renderer),
+            PlacementPanel(sources, self.renderer),
         )
         """In the order of the page"""
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from reconciler.aio.worker_thread import Closed, ShouldContinue, WorkerThread
 from reconciler.allocation.dra.budget import Budget, Unfinished, WhileWanted
+from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.analysis.whatif import Baseline, Scenario, answer
 from reconciler.analysis.whatif.reading import units_in
 from reconciler.analysis.whatif.report import as_json
@@ -51,11 +52,19 @@ class Others(NamedTuple):
 class WhatifEndpoint:
     """Answers questions on a copy; the store that the reconciler uses does not change."""
 
-    def __init__(self, store: Store, nodes: Nodes, *, ready: Callable[[], bool]) -> None:
-        """`ready` tells whether all objects were listed."""
+    def __init__(
+        self,
+        store: Store,
+        nodes: Nodes,
+        *,
+        ready: Callable[[], bool],
+        policies: Callable[[], Policies] = lambda: PLAIN,
+    ) -> None:
+        """`ready` tells whether all objects were listed; `policies` are those in use."""
         self._store = store
         self._nodes = nodes
         self._ready = ready
+        self._policies = policies
         self._worker = WorkerThread("what if")
 
     async def ask(self, text: str, options: Options) -> dict[str, Any]:
@@ -70,7 +79,9 @@ class WhatifEndpoint:
         others = Others(self._nodes.residents.namespaces.known, volumes.objects.known, volumes.considered)
         supply = (*self._store.slices, *self._store.taint_rules)
         try:
-            return await self._worker.run(partial(_answer, text, options, fork, supply, nodes, others))
+            return await self._worker.run(
+                partial(_answer, text, options, fork, supply, nodes, others, self._policies())
+            )
         except (Unfinished, Closed) as exc:
             raise Busy("the answer was cancelled") from exc
 
@@ -92,6 +103,7 @@ def _answer(
     supply: tuple[ApiObject, ...],
     nodes: tuple[Node, ...],
     others: Others,
+    policies: Policies,
     wanted: ShouldContinue,
 ) -> dict[str, Any]:
     budget = WhileWanted(wanted, CHECK_EVERY)
@@ -119,7 +131,9 @@ def _answer(
     storage = (*others.storage, *storage_of(manifests))
     scenario = Scenario(units, options.count, options.without, options.drained)
     baseline = Baseline(store, nodes, namespaces, storage=storage, volumes=others.volumes)
-    return as_json(answer(scenario, baseline, steps=STEPS, max_copies=MAX_COPIES, budget=budget))
+    return as_json(
+        answer(scenario, baseline, steps=STEPS, max_copies=MAX_COPIES, budget=budget, policies=policies)
+    )
 
 
 def _counted(objects: Iterable[ApiObject], budget: Budget) -> Iterator[ApiObject]:

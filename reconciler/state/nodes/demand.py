@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from reconciler.api.objects.core import Container, ContainerStatus, Pod
 from reconciler.api.objects.quantity import NANO, Quantity
 
+CPU = "cpu"
 PODS = "pods"
 """Every pod takes one of this resource."""
 
@@ -46,7 +47,7 @@ def demand(pod: Pod) -> dict[str, int]:
 
 def amount(resource: str, nanos: int) -> int:
     """Billionths as a whole number of the resource's unit, rounded up."""
-    return max(min(-(-nanos // (_MILLI if resource == "cpu" else NANO)), MOST), 0)
+    return max(min(-(-nanos // (_MILLI if resource == CPU else NANO)), MOST), 0)
 
 
 def amounts(resources: Mapping[str, Quantity]) -> dict[str, int]:

@@ -148,6 +148,21 @@ class Room:
         found[self._waive(waived)[:, None] & (total == 0)] = MOST
         return found
 
+    def free_of(self, resource: str, *, but: ObjectKey) -> Amounts:
+        """(N,) what is left of one resource without the charge of one pod, from 0 to `MOST`.
+
+        `MOST` at nodes that are not tested.
+        """
+        r = self._resources.get(resource)
+        if r is None:
+            return np.where(self._unknown[: self._size], MOST, 0)
+        found: Amounts = self._total[r, : self._size] - self._used[r, : self._size]
+        own = self._charges.get(but)
+        if own is not None and own.node in self._rows:
+            found[self._rows[own.node]] += own.amounts.get(resource, 0)
+        found[self._unknown[: self._size]] = MOST
+        return np.clip(found, 0, MOST)
+
     def vector(self, wanted: Wanted) -> Amounts:
         """(R,) amounts, in the order of `free`; resources that no node offers are left out."""
         return self._vector(wanted, frozenset())[0]

@@ -21,7 +21,8 @@ from reconciler.state.nodes.demand import amounts
 from reconciler.state.nodes.growing import widened
 from reconciler.state.nodes.labels import LabelColumns
 from reconciler.state.nodes.room import Charge, Room, Wanted
-from reconciler.state.nodes.taints import CLOSING, own_taints, taints_of, tolerated
+from reconciler.state.nodes.soft_taints import SoftTaints
+from reconciler.state.nodes.taints import CLOSING, own_taints, soft_taints, taints_of, tolerated
 from reconciler.state.on_demand import KindsOnDemand
 from reconciler.state.pods.residents import Residents
 from reconciler.state.volumes.state import VolumeState
@@ -59,6 +60,7 @@ class Nodes:
         """
         self.room = Room()
         self.residents = Residents()
+        self.soft_taints = SoftTaints()
         self.on_demand = KindsOnDemand(on_wanted)
         self.volumes = VolumeState(self, complete=on_wanted is None, considered=volumes)
         self.labels_serial = 0
@@ -79,6 +81,7 @@ class Nodes:
         """The same nodes and pods for another thread, changed independently from now on."""
         other = copy(self)
         other.room, other.residents = self.room.fork(), self.residents.fork()
+        other.soft_taints = self.soft_taints.fork()
         other.on_demand, other._labels = self.on_demand.fork(), self._labels.fork()
         other._row_of, other._spare, other._node = dict(self._row_of), list(self._spare), dict(self._node)
         other._supposed, other._profiles = set(self._supposed), dict(self._profiles)
@@ -293,6 +296,7 @@ class Nodes:
             node
         ):  # most changes of a node are heartbeats
             self._node[name] = node
+            self.soft_taints.put(self._row_of[name], soft_taints(node))
             return False
         row = self._row_of.get(name)
         if row is None:
@@ -303,6 +307,7 @@ class Nodes:
             self.volumes.attached.put_node(row, name)
         self._node[name] = node
         self._labels.put(row, name, node.metadata.labels)
+        self.soft_taints.put(row, soft_taints(node))
         self._profile[row] = self._profiles.setdefault(taints_of(node), len(self._profiles))
         self.room.put(row, name, amounts(node.status.allocatable))
         self._invalidate()
@@ -316,6 +321,7 @@ class Nodes:
         self._supposed.discard(name)
         self._spare.append(row)
         self._labels.drop(row, name)
+        self.soft_taints.put(row, ())
         self.room.drop(name)
         self.residents.drop_node(name)
         self.volumes.attached.drop_node(name)

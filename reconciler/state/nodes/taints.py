@@ -14,6 +14,7 @@ CLOSING = frozenset({UNSCHEDULABLE, NOT_READY, UNREACHABLE})
 
 _DECIMAL = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
 _KEEP_OUT = ("NoSchedule", "NoExecute")
+_AVOID = "PreferNoSchedule"
 
 
 def taints_of(node: Node) -> tuple[Taint, ...]:
@@ -33,6 +34,11 @@ def taints_of(node: Node) -> tuple[Taint, ...]:
 def own_taints(node: Node) -> tuple[Taint, ...]:
     """The taints of the Node object that keep pods out."""
     return tuple(taint for taint in node.spec.taints if taint.effect in _KEEP_OUT)
+
+
+def soft_taints(node: Node) -> tuple[Taint, ...]:
+    """The taints of the Node object that pods should avoid."""
+    return tuple(taint for taint in node.spec.taints if taint.effect == _AVOID)
 
 
 def tolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> bool:

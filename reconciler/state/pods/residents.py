@@ -24,6 +24,7 @@ from reconciler.state.pods.ports import Port, counted_as, ports_of
 from reconciler.state.pods.selector_index import SelectorIndex
 from reconciler.state.pods.tally import Tally
 from reconciler.state.pods.terms import PodSet, Scope, Term, anti_affinity_of
+from reconciler.state.pods.wishes import Wish, Wishes, wishes_of
 
 KEPT = 256
 """Most sets of pods whose columns are kept"""
@@ -83,6 +84,8 @@ class Residents:
         self._terms_by_label: SelectorIndex[Term] = SelectorIndex()
         self._sets: OrderedDict[PodSet, Amounts] = OrderedDict()
         self._sets_by_label: SelectorIndex[PodSet] = SelectorIndex()
+        self._wishes: Wishes | None = None
+        """None until a decision first asks for them"""
         self.serial = 0
         """Number of changes so far"""
         self._nominated: dict[str, dict[ObjectKey, Pod]] = {}
@@ -102,6 +105,7 @@ class Residents:
         other._terms_by_label = self._terms_by_label.fork()
         other._sets = OrderedDict((pods, column.copy()) for pods, column in self._sets.items())
         other._sets_by_label = self._sets_by_label.fork()
+        other._wishes = None if self._wishes is None else self._wishes.fork()
         other._nominated = {node: dict(pods) for node, pods in self._nominated.items()}
         other._nominated_to = dict(self._nominated_to)
         return other
@@ -202,6 +206,20 @@ class Residents:
             if term.matches(namespace, labels, labels_of)
         ]
 
+    def wishes(self, pod: Pod, *, but: Collection[ObjectKey]) -> dict[Wish, Amounts]:
+        """What pods on nodes would like that select a pod: (N,) how many have the wish, without `but`."""
+        if self._wishes is None:
+            self._wishes = Wishes()
+            for one in self._residents.values():
+                if self._at[one.row] >= 0:
+                    self._wishes.count(one.pod, int(self._at[one.row]), 1)
+        found = {}
+        for wish, by_row in self._wishes.about(pod, self.namespaces.labels_of):
+            column = np.zeros(self._nodes, dtype=np.int64)
+            column[list(by_row)] = list(by_row.values())
+            found[wish] = self._without(column, but, lambda own, of=wish: wishes_of(own.pod).count(of))  # type: ignore[misc]
+        return found
+
     def having(self, term: Term, *, but: Collection[ObjectKey]) -> Amounts:
         """(N,) how many pods have a term of anti-affinity, without the pods `but`."""
         column = self._terms.column(term, self._nodes)
@@ -298,6 +316,8 @@ class Residents:
         """Add a pod to all columns at the row of its node, or remove it; return whether a set changed."""
         self.serial += 1
         self._at[one.row] = at if sign > 0 else -1
+        if self._wishes is not None:
+            self._wishes.count(one.pod, at, sign)
         for port in one.ports:
             self._ports.add(port, at, sign)
         for term in one.terms:

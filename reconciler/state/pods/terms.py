@@ -1,6 +1,6 @@
-"""What pods require of the pods around them, as values. Source: core/v1, PodAffinityTerm; FIT-1 to FIT-6."""
+"""What pods require or prefer of the pods around them. Source: core/v1, PodAffinityTerm; FIT-1 to FIT-6."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from reconciler.api.objects.core import Pod, PodAffinity, PodAffinityTerm
@@ -8,6 +8,9 @@ from reconciler.api.objects.label_selector import LabelSelector, Requirement, Se
 
 _NOTHING = Selector((Requirement("", "In"),))
 """Selects nothing: no value is allowed"""
+
+HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
+"""Whether a spread constraint keeps pods off nodes, or only off those that have a better one"""
 
 LabelsOf = Callable[[str], Mapping[str, str]]
 """The labels of a namespace"""
@@ -76,7 +79,7 @@ class Term(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """A topology spread constraint that keeps pods off nodes."""
+    """A topology spread constraint."""
 
     skew: int
     topology_key: str
@@ -101,8 +104,25 @@ def anti_affinity_of(pod: Pod) -> tuple[Term, ...]:
     return () if affinity is None else _terms(pod, affinity.pod_anti_affinity)
 
 
-def spread_of(pod: Pod) -> tuple[Spread, ...]:
-    """The constraints with `DoNotSchedule`. Raises Rejected for a selector that cannot be read."""
+def preferred_of(pod: Pod) -> Iterator[tuple[Term, int]]:
+    """The preferred terms with their weights; those of anti-affinity are less than 0.
+
+    Raises Rejected for a selector that cannot be read.
+    """
+    affinity = pod.spec.affinity
+    if affinity is None:
+        return
+    for written, sign in ((affinity.pod_affinity, 1), (affinity.pod_anti_affinity, -1)):
+        if written is not None:
+            for one in written.preferred_during_scheduling_ignored_during_execution:
+                yield _term(pod, one.pod_affinity_term), sign * one.weight
+
+
+def spread_of(pod: Pod, when_unsatisfiable: str = HARD) -> tuple[Spread, ...]:
+    """The constraints that keep pods off nodes, or those with another `whenUnsatisfiable`.
+
+    Raises Rejected for a selector that cannot be read.
+    """
     return tuple(
         Spread(
             one.max_skew,
@@ -113,7 +133,7 @@ def spread_of(pod: Pod) -> tuple[Spread, ...]:
             one.node_taints_policy == "Honor",
         )
         for one in pod.spec.topology_spread_constraints
-        if one.when_unsatisfiable == "DoNotSchedule"
+        if one.when_unsatisfiable == when_unsatisfiable
     )
 
 
@@ -121,7 +141,11 @@ def _terms(pod: Pod, written: PodAffinity | None) -> tuple[Term, ...]:
     if written is None:
         return ()
     found = written.required_during_scheduling_ignored_during_execution
-    return tuple(Term(_scope(pod, one), _parsed(one.label_selector), one.topology_key) for one in found)
+    return tuple(_term(pod, one) for one in found)
+
+
+def _term(pod: Pod, written: PodAffinityTerm) -> Term:
+    return Term(_scope(pod, written), _parsed(written.label_selector), written.topology_key)
 
 
 def _scope(pod: Pod, term: PodAffinityTerm) -> Scope:

@@ -50,11 +50,28 @@ def test_a_lease_that_was_deleted_is_waited_out():
     assert not [path for path in chart if "EARLIER_LEADER" in path.read_text()]
 
 
-def test_the_one_config_map_that_may_be_read_is_the_one_that_pauses():
+def test_the_config_maps_that_may_be_used_are_those_of_the_settings():
     roles = [found for found in documents() if found["kind"] == "Role"]
-    (role,) = [found for found in roles if found["rules"][0]["resources"] == ["configmaps"]]
-    (name,) = role["rules"][0]["resourceNames"]
-    assert environment()["DRA_RECONCILER_PAUSE_CONFIG_MAP"] == f"{role['metadata']['namespace']}/{name}"
+    found = {
+        f"{role['metadata']['namespace']}/{name}": rule["verbs"]
+        for role in roles
+        for rule in role["rules"]
+        if rule["resources"] == ["configmaps"]
+        for name in rule["resourceNames"]
+    }
+    assert found == {
+        environment()["DRA_RECONCILER_PAUSE_CONFIG_MAP"]: ["list", "watch"],
+        environment()["DRA_RECONCILER_DEMAND_CONFIG_MAP"]: ["get", "patch"],
+    }
+
+
+def test_the_config_map_with_the_demand_is_shipped_without_data():
+    """Nobody may create it, and applying it again keeps what was learnt."""
+    shipped = of_kind("ConfigMap")
+    metadata = shipped["metadata"]
+    key = f"{metadata['namespace']}/{metadata['name']}"
+    assert environment()["DRA_RECONCILER_DEMAND_CONFIG_MAP"] == key
+    assert shipped.keys() == {"apiVersion", "kind", "metadata"}
 
 
 def test_the_network_lets_in_what_asks_the_status_port_and_out_to_names_and_the_server():

@@ -18,6 +18,7 @@ from reconciler.cluster.client import Client
 from reconciler.cluster.http import connect
 from reconciler.cluster.transport import Response, Transport
 from reconciler.control.decisions.decisions import Allocated, Compared, Freed, Ungated, WritesPaused
+from reconciler.control.demand import learner
 from reconciler.embedded import serve
 from reconciler.errors import Undecided
 from reconciler.operations import doctor_schedule
@@ -137,8 +138,9 @@ def round_made(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
 
 
 async def test_the_deployed_rights_are_enough_for_everything_and_for_nothing_else(
-    tmp_path: Path, rights: Rights, round_made: asyncio.Event
+    tmp_path: Path, rights: Rights, round_made: asyncio.Event, monkeypatch: pytest.MonkeyPatch
 ):
+    monkeypatch.setattr(learner, "EVERY", 0.1)  # it has nothing to write until it leads
     found, api = cluster()
     found.load(device_class(), node("a"), devices("a", "d0", "d1"), switch(pause="true"))
     found.load(claim("alone", 1), claim("shared", 1), pod("p", "shared", **APART, **mounting("data")))
@@ -147,7 +149,8 @@ async def test_the_deployed_rights_are_enough_for_everything_and_for_nothing_els
     labelled = pod("labelled")
     labelled["metadata"]["labels"] = {COSCHEDULING_LABEL: "group"}
     found.load(pod("grouped", schedulingGroup={"podGroupName": "group"}), labelled)
-    async with running(found, tmp_path, rights, "/status", "/equipped") as there:
+    found.load(*[one for one in deployed_rights.documents("base") if one["kind"] == "ConfigMap"])
+    async with running(found, tmp_path, rights, "/status", "/equipped", policy=["least-loss"]) as there:
         run = there.running
         await run.heard(WritesPaused, 2)  # before the ConfigMap was read, and because of it
         paused = switch()["metadata"]
@@ -217,10 +220,12 @@ def test_a_request_is_known_by_its_verb_and_resource(method: str, path: str, que
 
 def test_names_that_settings_choose_are_taken_for_those_of_deploy():
     there = deployed_rights.settings()
-    settings = Settings(pause_config_map="ops/switch", lease_namespace="ops")
+    settings = Settings(pause_config_map="ops/switch", demand_config_map="ops/demand", lease_namespace="ops")
     listing = (("fieldSelector", "metadata.name=switch"),)
     same = as_deployed(asked("GET", "/api/v1/namespaces/ops/configmaps", listing), settings, there)
     assert f"{same.namespace}/{same.name}" == there.pause_config_map
+    kept = as_deployed(asked("GET", "/api/v1/namespaces/ops/configmaps/demand"), settings, there)
+    assert f"{kept.namespace}/{kept.name}" == there.demand_config_map
     other = asked("GET", "/api/v1/namespaces/ops/configmaps/other")
     assert as_deployed(other, settings, there) == other
 

@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 
 from reconciler.allocation.alignment import decide
 from reconciler.allocation.dra import allocate
+from reconciler.allocation.policies.least_loss import LeastLoss
+from reconciler.allocation.policies.policy import Policy
+from reconciler.allocation.policies.tightness import BEST_FIT, SPREAD
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Plan, Reason, Unsatisfied
 from tests.tools.alignment_outcomes import answer, given_by
@@ -191,6 +194,9 @@ def best_tiers(
     return min((found for way in ways if max(found := levels(way)) < accepted), default=None)
 
 
+SOME_POLICY = st.sampled_from([None, BEST_FIT, SPREAD, LeastLoss()])
+
+
 def near(root: str) -> int:
     """The NUMA node of a PCIe root."""
     return 1 if root == "p2" else 0
@@ -202,13 +208,19 @@ def near(root: str) -> int:
     counts=st.tuples(st.integers(1, 3), st.integers(1, 2)),
     pairs=st.booleans(),
     required=st.sampled_from([PCIE, "numaNode", "node"]),
+    policy=SOME_POLICY,
 )
 def test_the_tiers_are_the_best_there_are(
-    gpus: list[str], nics: list[str], counts: tuple[int, int], pairs: bool, required: str
+    gpus: list[str],
+    nics: list[str],
+    counts: tuple[int, int],
+    pairs: bool,
+    required: str,
+    policy: Policy | None,
 ):
-    """On machines as they are built: a PCIe root is on one NUMA node."""
+    """On machines as they are built: a PCIe root is on one NUMA node. A policy gives up no tier."""
     places = [(root, near(root)) for root in gpus], [(root, near(root)) for root in nics]
-    check(places[0], places[1], counts, pairs=pairs, required=required, exact=True)
+    check(places[0], places[1], counts, pairs=pairs, required=required, exact=True, policy=policy)
 
 
 @given(
@@ -217,6 +229,7 @@ def test_the_tiers_are_the_best_there_are(
     counts=st.tuples(st.integers(1, 3), st.integers(1, 2)),
     pairs=st.booleans(),
     required=st.sampled_from([PCIE, "numaNode", "node"]),
+    policy=SOME_POLICY,
 )
 def test_what_can_be_had_at_all_is_had_whatever_devices_say_of_their_places(
     gpus: list[tuple[str, int]],
@@ -224,8 +237,9 @@ def test_what_can_be_had_at_all_is_had_whatever_devices_say_of_their_places(
     counts: tuple[int, int],
     pairs: bool,
     required: str,
+    policy: Policy | None,
 ):
-    check(gpus, nics, counts, pairs=pairs, required=required, exact=False)
+    check(gpus, nics, counts, pairs=pairs, required=required, exact=False, policy=policy)
 
 
 def check(
@@ -236,12 +250,13 @@ def check(
     pairs: bool,
     required: str,
     exact: bool,
+    policy: Policy | None,
 ) -> None:
     if pairs:
         counts = (counts[1], counts[1])
     preference = {"pairs": pairs, "required": required}
     claim = gpu_nic_claim("c", *counts, joint_allocation=preference)
-    outcome = answer([*classes(), *machine("n", gpus, nics)], claim)
+    outcome = answer([*classes(), *machine("n", gpus, nics)], claim, policy=policy)
     expected = best_tiers(gpus, nics, counts, preference)
     if expected is None:
         assert isinstance(outcome, Unsatisfied)

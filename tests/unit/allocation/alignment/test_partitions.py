@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.allocation.policies.tightness import BEST_FIT
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from tests.tools.alignment_outcomes import answer, given_by
 from tests.tools.alignment_world import classes, gpu_nic_claim, machine
@@ -78,6 +79,17 @@ def test_a_later_node_is_taken_where_its_partition_is_whole():
     outcome = answer([*classes(gpu=[listed]), *machines, taken], gpu_nic_claim("c", 4, 0))
     assert isinstance(outcome, Granted)
     assert (outcome.node, chosen(outcome)) == ("b", {0, 1, 2, 3})
+
+
+def test_a_policy_chooses_among_the_nodes_whose_partitions_are_whole():
+    listed = table(*FOURS)
+    taken = held("h", *(hold(f"gpu-{n}", driver="gpu", pool="b") for n in (0, 4)))
+    more = held("i", *(hold(f"gpu-{n}", driver="gpu", pool="c") for n in (0,)))
+    machines = [one for name in "abc" for one in machine(name, GPUS, [])]
+    world = [*classes(gpu=[listed]), *machines, taken, more]
+    outcome = answer(world, gpu_nic_claim("c", 4, 0), policy=BEST_FIT)
+    assert isinstance(outcome, Granted)
+    assert (outcome.node, chosen(outcome)) == ("c", {4, 5, 6, 7})
 
 
 def test_partitions_and_alignment_go_together():

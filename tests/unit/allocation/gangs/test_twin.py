@@ -1,10 +1,15 @@
 """The search for gangs, compared with trying everything."""
 
+from dataclasses import replace
+
+import pytest
 from hypothesis import assume, given, note
+from hypothesis import strategies as st
 
 from reconciler.allocation.dra.budget import UNLIMITED
 from reconciler.allocation.gangs import decide_gang
 from reconciler.allocation.gangs.question import GangGranted, GangUnsatisfied
+from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.objects.plan import Reason
 from tests.tools.examples import examples
 from tests.tools.gang_twin import Seats, TooMany, best, verdict
@@ -43,13 +48,22 @@ def test_devices_and_counters_of_a_node_are_shared_out_as_by_trying_everything(w
     compare(world)
 
 
-def compare(world: GangWorld) -> None:
+@pytest.mark.parametrize("policy", ["best-fit", "spread", "least-loss"])
+@examples(12)
+@given(world=st.one_of(gang_worlds(), crowded_worlds()))
+def test_policies_choose_devices_and_cost_no_member_its_place(policy: str, world: GangWorld):
+    compare(world, Policies((("*", policy),)))
+
+
+def compare(world: GangWorld, policies: Policies = PLAIN) -> None:
     try:
         expected = best(world)
     except TooMany:
         assume(False)
     with world.trial() as trial:
-        outcome = decide_gang(world.question(), trial, steps=STEPS, budget=UNLIMITED)
+        outcome = decide_gang(
+            replace(world.question(), policies=policies), trial, steps=STEPS, budget=UNLIMITED
+        )
         note(str(outcome))
         if isinstance(outcome, GangUnsatisfied):
             assert outcome.reason != Reason.GAVE_UP

@@ -1,10 +1,15 @@
 """A policy orders candidates and nothing else: it never turns a yes into a no, and breaks no rule."""
 
+from typing import NamedTuple
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernels.types import Amounts, Mask
 from reconciler.allocation.dra.allocate import allocate
+from reconciler.allocation.policies.policy import PodRoom
 from reconciler.api.objects.plan import Granted, Unsatisfied
 from tests.tools.allocation_checker import problems
 from tests.tools.allocation_strategies import contests, worlds
@@ -34,3 +39,33 @@ def test_a_policy_never_turns_a_yes_into_a_no(name: str, steps: int, world: Worl
     else:
         assert steps == STEPS[0]  # another order needs fewer steps
         assert problems(world, found.plans) == []
+
+
+class Points(NamedTuple):
+    """Preferences as they are given, node by node."""
+
+    given: tuple[int, ...]
+    first: bool
+    with_first_fit: bool = True
+
+    def points(self, among: Mask) -> Amounts:
+        return np.array(self.given[: len(among)], dtype=np.int64)
+
+
+POINTS = st.builds(Points, st.tuples(*[st.integers(0, 2)] * 8), st.booleans())
+
+
+@pytest.mark.parametrize("name", [None, "best-fit"])
+@examples(40)
+@given(world=st.one_of(worlds(), contests()), points=POINTS)
+def test_preferences_of_pods_never_turn_a_yes_into_a_no(name: str | None, world: World, points: Points):
+    """Nor do they give up a better alternative."""
+    plain, policy = decide(world, steps=100_000), None if name is None else with_demand(name, world)
+    pod = PodRoom(0, np.zeros(8, dtype=np.int64), points)
+    found = allocate(world.wanted(), world.snapshot(), new_share=share_ids(), policy=policy, pod=pod)
+    if isinstance(plain, Granted):
+        assert isinstance(found, Granted)
+        assert problems(world, found.plans) == []
+        assert rank_of(found, world) <= rank_of(plain, world)
+    else:
+        assert isinstance(found, Unsatisfied)

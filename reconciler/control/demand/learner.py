@@ -1,0 +1,134 @@
+"""Learns the demand from the claims that are seen, beside the work. Decisions never wait for it."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import structlog
+
+from reconciler.allocation.policies.learning import LearntDemand, differs
+from reconciler.api.objects.changes import Change, Changed, Replaced
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.cluster.watch import Sink
+from reconciler.control.demand.config_map import DemandConfigMap
+from reconciler.control.demand.in_use import PoliciesInUse
+from reconciler.control.intake import Intake
+from reconciler.state.nodes.demand import CPU, demand
+
+log = structlog.get_logger()
+
+EVERY = 60.0
+"""Seconds between two updates of the demand in use, and between two writes, at least"""
+BACKLOG = 100_000
+"""Claims that wait to be counted. Of more, the oldest are not counted"""
+AT_ONCE = 200
+"""Claims that are counted between two turns of the event loop"""
+
+
+class Seen(NamedTuple):
+    """A claim when it was first seen."""
+
+    claim: ResourceClaim
+    at: datetime
+
+
+class DemandLearner:
+    """Takes the place of the sink of all watches, notes new claims, and passes every change on."""
+
+    def __init__(
+        self,
+        intake: Intake,
+        sink: Sink,
+        policies: PoliciesInUse,
+        keeper: DemandConfigMap | None,
+        *,
+        half_life: float,
+        now: Callable[[], datetime],
+        comparison: Callable[[], str] = lambda: "",
+    ) -> None:
+        """`keeper` outlasts restarts; `half_life` in seconds; `now` returns the time of day with its zone;
+        `comparison` is kept for people beside the demand.
+        """
+        self._intake = intake
+        self._store = intake.store
+        self._sink = sink
+        self._policies = policies
+        self._keeper = keeper
+        self._now = now
+        self._comparison = comparison
+        self._seen: deque[Seen] = deque(maxlen=BACKLOG)
+        self._learnt = LearntDemand(half_life)
+        self.counted = 0
+        """Claims that this process counted"""
+
+    def take(self, change: Change) -> None:
+        """The sink of every watch: note claims that are new, then apply the change."""
+        match change:
+            case Changed(object=ResourceClaim() as claim):
+                self._note(claim)
+            case Replaced(kind="ResourceClaim", objects=objects):
+                for thing in objects:
+                    if isinstance(thing, ResourceClaim):
+                        self._note(thing)
+        self._sink(change)
+
+    async def run(self) -> None:
+        """Count and publish until cancelled."""
+        await self._intake.listed.wait()
+        before, unwritten, written = await self._restore(), False, ""
+        while True:
+            unwritten |= await self._count(before)
+            self._publish()
+            comparison = self._comparison()
+            unwritten |= comparison != written
+            if unwritten and self._keeper is not None:
+                now, written = self._now(), comparison
+                learnt = self._learnt.demand(now.timestamp())
+                unwritten = not await self._keeper.write(learnt, now, comparison)
+            await asyncio.sleep(EVERY)
+
+    async def _restore(self) -> datetime:
+        """Read what was kept. Returns when it was counted: older claims are in it."""
+        if self._keeper is None:
+            return datetime.min.replace(tzinfo=UTC)
+        kept = await self._keeper.read()
+        if kept.at is None:
+            return datetime.min.replace(tzinfo=UTC)
+        # A clock that runs ahead must not keep later claims from being counted.
+        at = min(kept.at, self._now())
+        self._learnt.load(kept.demand.shapes, at.timestamp())
+        return at
+
+    def _note(self, claim: ResourceClaim) -> None:
+        known = self._store.claims.get(claim.key)
+        if known is None or known.metadata.uid != claim.metadata.uid:
+            self._seen.append(Seen(claim, self._now()))
+
+    async def _count(self, before: datetime) -> bool:
+        """Count what was noted, but claims that were created before. Returns whether there were any."""
+        counted = self.counted
+        while self._seen:
+            for _ in range(min(AT_ONCE, len(self._seen))):
+                claim, at = self._seen.popleft()
+                created = claim.metadata.created or at
+                if created > before:
+                    self._learnt.count(claim.spec, self._cores(claim), min(created, at).timestamp())
+                    self.counted += 1
+            await asyncio.sleep(0)
+        return self.counted > counted
+
+    def _cores(self, claim: ResourceClaim) -> int:
+        """Thousandths of a CPU that the first pod of a claim needs; 0 without a pod."""
+        for key in sorted(self._intake.roster.users(claim.key)):
+            if (pod := self._store.pods.get(key)) is not None:
+                return demand(pod).get(CPU, 0)
+        return 0
+
+    def _publish(self) -> None:
+        """Let decisions use the demand, if it is another one than theirs."""
+        now = self._learnt.demand(self._now().timestamp()).without_slow(self._store.snapshot())
+        if now.shapes and differs(self._policies().demand, now):
+            self._policies.learn(now)
+            log.info("demand learnt", shapes=len(now.shapes), digest=now.digest, counted=self.counted)
