@@ -17,7 +17,7 @@ from reconciler.allocation.placement.filters import ROOM, require_objects, tests
 from reconciler.allocation.placement.nominated import RESERVED, beside_nominated
 from reconciler.allocation.placement.pod_tests import Counters, Question, Test, passed
 from reconciler.allocation.placement.together import Together, grouped
-from reconciler.allocation.policies.policy import UNKNOWN_CORES, PodRoom
+from reconciler.allocation.policies.pod_room import UNKNOWN_CORES, PodRoom
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.node_selector import NodeSelector

@@ -7,23 +7,12 @@ import numpy as np
 from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.request_options import ParsedClaims
+from reconciler.allocation.policies.pod_room import PodRoom
 from reconciler.api.objects.value import value
 from reconciler.state.devices.snapshot.snapshot import Snapshot, View
 
 LAST = np.iinfo(np.int64).max
 """The key of what a policy knows nothing about"""
-UNKNOWN_CORES = 2**40
-"""Free thousandths of a CPU where they are not known; more count as so many"""
-
-
-@value(eq=False)
-class PodRoom:
-    """What the pod of the claims needs of a node besides devices."""
-
-    cores: int
-    """Thousandths of a CPU"""
-    free: Amounts
-    """(N,) thousandths of a CPU that are free, in the order of `Topology.order`"""
 
 
 @value(eq=False)

@@ -6,7 +6,7 @@ from reconciler.allocation.alignment import decide
 from reconciler.allocation.dra.budget import UNLIMITED, Budget
 from reconciler.allocation.koordinator.refusing import OFFERED, Refusal
 from reconciler.allocation.placement import NodeChoice, Placement, refusal_reason
-from reconciler.allocation.policies.policy import PodRoom
+from reconciler.allocation.policies.pod_room import PodRoom
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.analysis.whatif.answer import Answer, Limit, Lost, Placed, Refused
 from reconciler.analysis.whatif.device_pods import DeviceSimulation, device_ids, holders, lost_pods
