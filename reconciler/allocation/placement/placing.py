@@ -18,7 +18,7 @@ from reconciler.allocation.placement.nominated import RESERVED, beside_nominated
 from reconciler.allocation.placement.pod_tests import Counters, Question, Test, passed
 from reconciler.allocation.placement.preferences import pod_preferences
 from reconciler.allocation.placement.together import Together, grouped
-from reconciler.allocation.policies.policy import UNKNOWN_CORES, PodRoom
+from reconciler.allocation.policies.pod_room import UNKNOWN_CORES, PodRoom
 from reconciler.allocation.policies.selection import Policies
 from reconciler.allocation.policies.weighing import Weighing
 from reconciler.api.objects.claims import ResourceClaim
