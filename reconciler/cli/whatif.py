@@ -2,15 +2,15 @@
 
 import asyncio
 import sys
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import replace
 from typing import TypeVar
 
 import click
 
-from reconciler.analysis.whatif import Answer, Baseline, Scenario, Unit, answer
+from reconciler.analysis.whatif import Answer, Baseline, Gang, Scenario, Unit, answer
 from reconciler.analysis.whatif.answering import STEPS
-from reconciler.analysis.whatif.reading import units_in
+from reconciler.analysis.whatif.reading import groups_of, units_in
 from reconciler.analysis.whatif.report import as_json
 from reconciler.api.koordinator.device import Device
 from reconciler.api.manifests.bundle import Bundle, storage_of
@@ -115,7 +115,14 @@ def whatif(
         namespaces = tuple(one for one in objects if isinstance(one, Namespace))
         storage = tuple(one for one in objects if type(one).__name__ in STORAGE)
         baseline = Baseline(
-            store, nodes.described, namespaces, nodes.supposed, devices, machine_rules, storage
+            store,
+            nodes.described,
+            namespaces,
+            nodes.supposed,
+            devices,
+            machine_rules,
+            storage,
+            groups=groups_of(objects),
         )
         scenario = Scenario(units, count, freed, frozenset(drained))
         if not units and not drained:
@@ -133,7 +140,7 @@ def _key(name: str, namespace: str) -> ObjectKey:
 
 def _fleet(
     first: Bundle,
-    units: tuple[Unit, ...],
+    units: tuple[Unit | Gang, ...],
     more: Bundle,
     files: tuple[str, ...],
     connection: Connection,
@@ -148,7 +155,7 @@ def _fleet(
             *(one for one in bundle_objects(rest) if not isinstance(one, Node)),
             *extra,
         ]
-        pods = {unit.pod.key for unit in units if unit.pod is not None}
+        pods = {unit.pod.key for unit in _single(units) if unit.pod is not None}
         objects = [one for one in objects if not _is_question(one, pods)]
         slices = [one for one in objects if isinstance(one, ResourceSlice)]
         devices = _last_of(one for bundle in (first, rest, more) for one in bundle.of(Device))
@@ -176,9 +183,9 @@ def _fleet(
     return found, [*found.nodes, *(one for one in listed if not isinstance(one, Node)), *extra], devices
 
 
-def _listed(units: tuple[Unit, ...], connection: Connection) -> tuple[list[ApiObject], list[Device]]:
+def _listed(units: tuple[Unit | Gang, ...], connection: Connection) -> tuple[list[ApiObject], list[Device]]:
     """Read a cluster. Only pods without claims can be placed on one that does not serve claims."""
-    claims = any(unit.claims for unit in units)
+    claims = any(unit.claims for unit in _single(units))
     try:
         listed = list(list_cluster(KINDS, connection, volumes=True))
     except Rejected:
@@ -194,6 +201,12 @@ def _listed(units: tuple[Unit, ...], connection: Connection) -> tuple[list[ApiOb
     return listed, list(read_devices(raws))
 
 
+def _single(units: Iterable[Unit | Gang]) -> Iterator[Unit]:
+    """The units, and those of gangs."""
+    for unit in units:
+        yield from unit.members if isinstance(unit, Gang) else (unit,)
+
+
 def _is_question(obj: ApiObject, pods: Set[ObjectKey]) -> bool:
     """Objects to place are not part of the fleet; nor are other pending claims."""
     pending = isinstance(obj, ResourceClaim) and obj.allocation is None
@@ -205,7 +218,7 @@ def _last_of(objects: Iterable[T]) -> tuple[T, ...]:
     return tuple({one.key: one for one in objects}.values())
 
 
-def _print(result: Answer, units: tuple[Unit, ...], output: str) -> None:
+def _print(result: Answer, units: tuple[Unit | Gang, ...], output: str) -> None:
     if output == "table":
         print_answer(result, units, sys.stdout)
     else:

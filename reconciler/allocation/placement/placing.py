@@ -16,7 +16,7 @@ from reconciler.allocation.placement.extended_resources import backed
 from reconciler.allocation.placement.filters import ROOM, require_objects, tests_of
 from reconciler.allocation.placement.nominated import RESERVED, beside_nominated
 from reconciler.allocation.placement.pod_tests import Counters, Question, Test, passed
-from reconciler.allocation.placement.together import Together, grouped
+from reconciler.allocation.placement.together import Together
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.node_selector import NodeSelector
@@ -160,9 +160,8 @@ class Placement:
         for kind, claims, pod in found:
             wanted = np.concatenate([kind.wanted, attaching.wanted(pod)])
             whole.append((replace(kind, adds=counters.adds(pod), wanted=wanted), claims))
-        kinds = grouped(whole)
         free = np.concatenate([room.free(waived, but=counters.but), attaching.free])[:, rows]
-        return Together([pod.key for _, _, pod in found], kinds, ordered, free, order)
+        return Together([pod.key for _, _, pod in found], whole, ordered, free, order)
 
     def reduced(self, nodes: NodeSubset | None, together: Together, snapshot: Snapshot) -> NodeSubset | None:
         """The nodes on which all pods may fit, if no device reaches several nodes; else all of `nodes`."""

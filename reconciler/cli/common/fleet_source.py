@@ -11,6 +11,7 @@ from reconciler.api.manifests.inferred_nodes import infer_nodes
 from reconciler.api.manifests.uids import with_own_uid
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Namespace, Node, Pod
+from reconciler.api.objects.gangs import CoschedulingPodGroup, PodGroup
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.objects.taint_rules import DeviceTaintRule
@@ -63,6 +64,7 @@ def bundle_objects(bundle: Bundle) -> Iterator[ApiObject]:
     """The objects of manifests, with the nodes that the slices imply and a unique uid for each claim."""
     slices = bundle.of(ResourceSlice)
     yield from (*slices, *bundle.of(DeviceClass), *bundle.of(DeviceTaintRule), *bundle.of(Pod))
+    yield from (*bundle.of(PodGroup), *bundle.of(CoschedulingPodGroup))
     yield from (*bundle.of(Namespace), *storage_of(bundle))
     yield from infer_nodes(bundle.of(Node), slices).nodes
     yield from map(with_own_uid, bundle.of(ResourceClaim))

@@ -28,6 +28,7 @@ from reconciler.state.pods.groups import PodGroups
 from reconciler.state.pods.placed import placed
 from reconciler.state.store import Store
 
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """A gated member with a seat."""

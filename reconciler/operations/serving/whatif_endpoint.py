@@ -25,6 +25,7 @@ from reconciler.state.devices.snapshot.fork import Fork, Forked
 from reconciler.state.loading import load
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.on_demand import NOT_LISTED
+from reconciler.state.pods.groups import PodGroups
 from reconciler.state.store import Store
 
 MAX_COPIES = 256
@@ -46,15 +47,17 @@ class Others(NamedTuple):
     storage: tuple[ApiObject, ...]
     volumes: bool
     """Whether the volumes of pods are considered"""
+    groups: PodGroups
 
 
 class WhatifEndpoint:
     """Answers questions on a copy; the store that the reconciler uses does not change."""
 
-    def __init__(self, store: Store, nodes: Nodes, *, ready: Callable[[], bool]) -> None:
+    def __init__(self, store: Store, nodes: Nodes, groups: PodGroups, *, ready: Callable[[], bool]) -> None:
         """`ready` tells whether all objects were listed."""
         self._store = store
         self._nodes = nodes
+        self._groups = groups
         self._ready = ready
         self._worker = WorkerThread("what if")
 
@@ -67,7 +70,12 @@ class WhatifEndpoint:
         self._require_storage(text)
         fork, nodes = Forked.fork_of(self._store), self._nodes.known
         volumes = self._nodes.volumes
-        others = Others(self._nodes.residents.namespaces.known, volumes.objects.known, volumes.considered)
+        others = Others(
+            self._nodes.residents.namespaces.known,
+            volumes.objects.known,
+            volumes.considered,
+            self._groups.fork(),
+        )
         supply = (*self._store.slices, *self._store.taint_rules)
         try:
             return await self._worker.run(partial(_answer, text, options, fork, supply, nodes, others))
@@ -118,7 +126,9 @@ def _answer(
     nodes, namespaces = (*nodes, *manifests.of(Node)), (*others.namespaces, *manifests.of(Namespace))
     storage = (*others.storage, *storage_of(manifests))
     scenario = Scenario(units, options.count, options.without, options.drained)
-    baseline = Baseline(store, nodes, namespaces, storage=storage, volumes=others.volumes)
+    baseline = Baseline(
+        store, nodes, namespaces, storage=storage, volumes=others.volumes, groups=others.groups
+    )
     return as_json(answer(scenario, baseline, steps=STEPS, max_copies=MAX_COPIES, budget=budget))
 
 

@@ -43,3 +43,22 @@ def test_allocate_gives_nothing_to_a_gang_that_does_not_fit(tmp_path: Path):
 def test_explain_names_the_reason_of_the_gang(tmp_path: Path):
     _, output = run("explain", "--pod", "p1", "-f", too_large(tmp_path))
     assert "1 of 2 pods fit together" in output
+
+
+def test_whatif_says_where_a_gang_fits_and_how_often():
+    code, output = run("whatif", "-f", str(EXAMPLE))
+    assert code == 0
+    assert "fits once: gang default/pair" in output
+    assert "copy 1 of gang default/pair: 2 pods on 2 nodes, all in example.com/rack=r1" in output
+    assert "copy 2 does not fit: gang default/pair: GangUnplaced" in output
+    _, output = run("whatif", "-f", str(EXAMPLE), "-o", "json")
+    assert [one["unit"] for one in json.loads(output)["gangs"][0]["pods"]] == [
+        "pod default/pair-0",
+        "pod default/pair-1",
+    ]
+
+
+def test_whatif_says_what_a_gang_lacks(tmp_path: Path):
+    code, output = run("whatif", "--count", "1", "-f", too_large(tmp_path))
+    assert code == 1
+    assert "1 of 2 pods fit together" in output
