@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, permutations
 
+from reconciler.allocation.gangs.question import GangGranted
 from tests.tools.gang_world import CLIQUE, KEYS, Asking, Device, GangWorld, Machine, Want
 
 Given = Mapping[str, tuple[Device, ...]]
@@ -19,6 +20,24 @@ class Seats:
     nodes: dict[str, str] = field(default_factory=dict)
     """Pod -> node"""
     given: dict[str, tuple[Device, ...]] = field(default_factory=dict)
+
+
+def seats_of(world: GangWorld, granted: GangGranted) -> Seats:
+    """The answer in the words of the twin."""
+    known = {
+        (one.node or "network", one.name): one
+        for one in (*world.network, *(device for machine in world.machines for device in machine.devices))
+    }
+    return Seats(
+        {seat.pod.name: seat.node for seat in granted.seats},
+        {
+            plan.claim.name: tuple(
+                known[result.pool, result.device] for result in plan.allocation.devices.results
+            )
+            for seat in granted.seats
+            for plan in seat.plans
+        },
+    )
 
 
 class TooMany(Exception):

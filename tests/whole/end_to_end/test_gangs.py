@@ -7,6 +7,7 @@ import pytest
 from reconciler.api.objects.seats import SEAT
 from reconciler.api.validation.served_kinds import POD, POD_GROUP
 from reconciler.control.decisions.decisions import GangGivenBack, GangPlaced, Ungated, Waits
+from reconciler.control.gangs import search
 from tests.tools.faulty_transport import Held, answer
 from tests.tools.gangs import annotated, coscheduling_group, grouped, labelled, pod_group
 from tests.tools.running_reconciler import Cluster, Running, reconciling
@@ -45,6 +46,17 @@ async def test_all_claims_are_written_before_the_first_gate_is_removed():
     assert not cluster.gated("p1")
     assert cluster.claim("c0")["metadata"]["annotations"][SEAT] == "annotation/g 2 n0"
     assert (str(placed.gang), placed.size, placed.on) == ("default/g", 2, ("n0", "n1"))
+
+
+async def test_a_long_search_runs_beside_the_loop(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(search, "QUICK_STEPS", 0)
+    cluster = fleet("a", "a")
+    cluster.load(claim("c0"), claim("c1"))
+    async with reconciling(cluster, **SLOW) as running:
+        cluster.load(annotated("p0", "c0", size=2), annotated("p1", "c1", size=2))
+        await running.heard(Ungated, 2)
+        (placed,) = running.of(GangPlaced)
+    assert placed.on == ("n0", "n1")
 
 
 async def test_too_few_pods_wait_and_hold_nothing():

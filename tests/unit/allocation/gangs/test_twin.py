@@ -4,31 +4,13 @@ from hypothesis import assume, given, note
 
 from reconciler.allocation.dra.budget import UNLIMITED
 from reconciler.allocation.gangs import decide_gang
-from reconciler.allocation.gangs.question import GangGranted, GangUnsatisfied
+from reconciler.allocation.gangs.question import GangUnsatisfied
 from reconciler.api.objects.plan import Reason
 from tests.tools.examples import examples
-from tests.tools.gang_twin import Seats, TooMany, best, verdict
+from tests.tools.gang_twin import TooMany, best, seats_of, verdict
 from tests.tools.gang_world import GangWorld, crowded_worlds, gang_worlds
 
 STEPS = 5_000
-
-
-def seats_of(world: GangWorld, granted: GangGranted) -> Seats:
-    """The answer in the words of the twin."""
-    known = {
-        (one.node or "network", one.name): one
-        for one in (*world.network, *(device for machine in world.machines for device in machine.devices))
-    }
-    return Seats(
-        {seat.pod.name: seat.node for seat in granted.seats},
-        {
-            plan.claim.name: tuple(
-                known[result.pool, result.device] for result in plan.allocation.devices.results
-            )
-            for seat in granted.seats
-            for plan in seat.plans
-        },
-    )
 
 
 @examples(150)
