@@ -69,6 +69,7 @@ ORDERS: dict[str, Callable[[Line], float]] = {
     is_flag=True,
     help="Show Koordinator's devices instead; --driver then names a type: gpu, rdma, fpga.",
 )
+@click.option("--gangs", is_flag=True, help="Show gangs instead, once: size, pods, domain, why pending.")
 @rules_options
 @pass_clock
 def top(
@@ -83,6 +84,7 @@ def top(
     interval: float,
     output: str,
     koordinator: bool,
+    gangs: bool,
     rules: Semantics,
 ) -> None:
     """Show how many devices exist, are allocated and are free; and how many more of each profile fit.
@@ -94,6 +96,8 @@ def top(
     """
     if files and connection.named:
         raise click.UsageError("Name manifests with -f, or a cluster, not both.")
+    if gangs and (koordinator or by or drivers or nodes or sort != "name"):
+        raise click.UsageError("--gangs has no --by, --driver, --node, --sort and --koordinator.")
     chosen: By = by or ("node" if nodes else "driver")
     if nodes and chosen == "driver":
         raise click.UsageError("--node needs --by node or --by pool.")
@@ -101,6 +105,12 @@ def top(
     live = not (files or once or console.is_dumb_terminal) and console.is_terminal and output in FOR_PEOPLE
     options = TopOptions(chosen, drivers, nodes, sort, output, live=live, interval=interval)
     with errors_as(Failure):
+        if gangs:
+            # Late import: the other cases of `top` do not need it.
+            from reconciler.cli.top_gangs import show_gangs  # noqa: PLC0415
+
+            show_gangs(connection, files, rules, output, console)
+            return
         if koordinator:
             # Late import: the other cases of `top` do not need it.
             from reconciler.cli.top_koordinator import show_machines  # noqa: PLC0415

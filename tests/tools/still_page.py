@@ -12,11 +12,12 @@ from reconciler.allocation.alignment import decide
 from reconciler.allocation.koordinator.fleet import Fleet
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.operations.metrics.capacity import Capacity
 from reconciler.operations.page.routes import page_routes
-from reconciler.operations.page.sources import Fact, PendingUnit, Sources
+from reconciler.operations.page.sources import Fact, GangEntry, PendingUnit, Sources
 from reconciler.operations.serving.access import Local
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.serving.server import serving
@@ -40,6 +41,7 @@ class Still:
     created: dict[tuple[str, ObjectKey], str] = field(default_factory=dict)
     plans: dict[ObjectKey, Plan] = field(default_factory=dict)
     fleet: Fleet | None = None
+    gangs: dict[GangKey, GangEntry] = field(default_factory=dict)
 
     def allocate(self, *raws: Object) -> list[tuple[DeviceID, ...]]:
         """Give each of these claims what it asks for; the devices of each."""
@@ -82,6 +84,9 @@ class Still:
             pending_version=lambda: (len(self.waiting), self.fleet.changes if self.fleet else 0),
             fleet=lambda: self.fleet,
             explain=lambda _: None,
+            gangs=lambda: (list(self.gangs), []),
+            gang=self.gangs.get,
+            gangs_version=lambda: len(self.gangs),
         )
 
 

@@ -213,9 +213,7 @@ GANGED: dict[str, Mutant] = {
     "nodes of pods are not recorded": _swap(GangWriter, "record", _not_recorded),
     "pods are not pinned": _swap(GangWriter, "_release", _not_pinned),
     "unanswered patches of pods may arrive": _swap(GangWriter, "resolve", _not_resolved),
-    "the members that run choose no domain": _swap(
-        gang_planner, "placed", lambda *_: Placed((), ())
-    ),
+    "the members that run choose no domain": _swap(gang_planner, "placed", lambda *_: Placed((), ())),
     "changes of claims do not wake gangs": _swap(Intake, "_gangs", lambda *_: None),
 }
 """The same, of what keeps gangs whole"""
