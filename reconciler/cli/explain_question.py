@@ -26,7 +26,7 @@ from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve, Ungat
 from reconciler.control.intake import Intake
 from reconciler.control.offline import STEPS, Question, decide
 from reconciler.control.ownership import MANAGED, Ownership
-from reconciler.control.planner import Blocked, Decide, Planner
+from reconciler.control.planner import Blocked, Decide, Nothing, Planner
 from reconciler.control.queueing.units import Kind, Unit, gang_unit
 from reconciler.errors import Malformed
 from reconciler.state.devices.snapshot.snapshot import Snapshot
@@ -37,10 +37,6 @@ KINDS = ("Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceCla
 """The kinds to list, in the order in which the store receives them"""
 _ON_DEMAND = ("Namespace", "PodGroup", "CoschedulingPodGroup", *STORAGE)
 """Listed if a pod needs them; the store receives them first"""
-
-
-GIVEN_BACK = "GangGivenBack"
-"""The reason of a gang that is partly written and cannot be completed now"""
 
 
 class AllocationQuestion(NamedTuple):
@@ -166,29 +162,28 @@ def planners(intake: Intake) -> tuple[Planner, GangPlanner]:
     )
 
 
-def gang_now(gang: GangKey, gangs: GangPlanner, intake: Intake) -> GangGranted | Blocked | UngateAll | None:
+def gang_now(
+    gang: GangKey, gangs: GangPlanner, intake: Intake
+) -> GangGranted | Blocked | GiveBack | UngateAll | None:
     """What the reconciler would do with a gang now. None: it needs nothing."""
     match gangs.next(gang):
-        case Blocked() as blocked:
-            return blocked
-        case GiveBack(why=why):
-            return Blocked((), GIVEN_BACK, why)
-        case UngateAll() as step:
-            return step
         case Solve(question=question):
             with Trial(intake.store, intake.nodes, supposed=False) as trial:
                 answer = decide_gang(question, trial, steps=STEPS, budget=UNLIMITED)
             if isinstance(answer, GangUnsatisfied):
                 return Blocked((), answer.reason, answer.message)
             return answer
-    return None
+        case Nothing():
+            return None
+        case step:
+            return step
 
 
 def _of_gang(gang: GangKey, gangs: GangPlanner, intake: Intake) -> Situation:
     """Say what a gang waits for: its pods are decided together."""
     match gang_now(gang, gangs, intake):
-        case Blocked(reason=reason, message=message) if reason == GIVEN_BACK:
-            return Situation(message=f"gang {gang} is partly written and will be given back: {message}")
+        case GiveBack(why=why):
+            return Situation(message=f"gang {gang} is partly written and will be given back: {why}")
         case Blocked(reason=reason, message=message):
             return Situation(message=f"gang {gang}: {reason}: {message}")
         case GangGranted(seats=seats):

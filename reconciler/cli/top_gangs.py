@@ -33,6 +33,7 @@ Row = tuple[GangLine, str, str]
 """A gang, the reason why it is pending, and a message"""
 NO_GANGS = "there are no gangs"
 FITS, UNGATED = "can be placed now", "its gates are being removed"
+GIVEN_BACK = "is partly written and will be given back"
 
 
 def show_gangs(
@@ -63,11 +64,9 @@ async def _rows(bundle: Bundle | None, connection: Connection, rules: Semantics)
 def _objects(bundle: Bundle) -> Iterable[Any]:
     """The objects of manifests in the order in which the reconciler lists them."""
     claims = Claims(bundle)
-    for kind in (PodGroup, CoschedulingPodGroup, Namespace):
-        yield from bundle.of(kind)
-    yield from storage_of(bundle)
-    for kind in (Node, DeviceClass, DeviceTaintRule, ResourceSlice):
-        yield from bundle.of(kind)
+    yield from (*bundle.of(PodGroup), *bundle.of(CoschedulingPodGroup), *bundle.of(Namespace))
+    yield from (*storage_of(bundle), *bundle.of(Node), *bundle.of(DeviceClass))
+    yield from (*bundle.of(DeviceTaintRule), *bundle.of(ResourceSlice))
     yield from map(claims.typed, claims.entries)
     yield from claims.pods
 

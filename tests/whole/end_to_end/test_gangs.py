@@ -14,7 +14,7 @@ from tests.tools.running_reconciler import Cluster, Running, reconciling
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod, template
 
 pytestmark = pytest.mark.loopback
-SLOW: dict[str, Any] = {"backoff_base_seconds": 600.0, "backoff_cap_seconds": 600.0}
+SLOW: dict[str, Any] = {"backoff_base_seconds": 600.0, "backoff_cap_seconds": 600.0, "drain_seconds": 0.05}
 
 
 def fleet(*racks: str, each: int = 1) -> Cluster:
@@ -199,6 +199,25 @@ async def test_a_successor_completes_what_was_begun():
     async with reconciling(cluster, write_seconds=0.1, **SLOW) as running:
         await running.heard(Ungated, 2)
     assert cluster.devices("c1")
+
+
+async def test_a_give_back_that_a_predecessor_sent_gets_a_conflict_if_it_arrives_late():
+    """It was sent before the missing pod came. It names the version of the claim that it was decided from."""
+    cluster, sent = fleet("a", "a"), Held()
+    cluster.load(claim("c0"), claim("c1", managed=False))
+    slow = {"write_seconds": 0.1, **SLOW}
+    async with reconciling(cluster, prepare=lambda f: f.on("PATCH", "/c1", Held()), **slow):
+        cluster.load(annotated("p0", "c0", size=2), annotated("p1", "c1", size=2))
+        await cluster.until(lambda: cluster.devices("c0"))
+    cluster.api.delete(POD, "default", "p1")
+    async with reconciling(cluster, prepare=lambda f: f.on("PATCH", "/c0/status", sent), **slow):
+        await sent.arrived.wait()
+        named = cluster.claim("c0")["metadata"]["resourceVersion"]
+    cluster.load(annotated("p1", "c1", size=2))
+    async with reconciling(cluster, **slow) as running:
+        await running.heard(Ungated, 2)
+        assert cluster.devices("c0")
+        assert cluster.claim("c0")["metadata"]["resourceVersion"] != named
 
 
 async def test_a_successor_gives_back_what_cannot_be_completed():
