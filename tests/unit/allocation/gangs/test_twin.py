@@ -8,7 +8,7 @@ from reconciler.allocation.gangs.question import GangUnsatisfied
 from reconciler.api.objects.plan import Reason
 from tests.tools.examples import examples
 from tests.tools.gang_twin import TooMany, best, seats_of, verdict
-from tests.tools.gang_world import GangWorld, crowded_worlds, gang_worlds
+from tests.tools.gang_world import GangWorld, crowded_worlds, gang_worlds, varied_worlds
 
 STEPS = 5_000
 
@@ -22,6 +22,12 @@ def test_the_answer_is_as_good_as_that_of_trying_everything(world: GangWorld):
 @examples(100)
 @given(crowded_worlds())
 def test_devices_and_counters_of_a_node_are_shared_out_as_by_trying_everything(world: GangWorld):
+    compare(world)
+
+
+@examples(60)
+@given(varied_worlds())
+def test_spread_alternatives_shares_and_exclusion_are_met_as_by_trying_everything(world: GangWorld):
     compare(world)
 
 
