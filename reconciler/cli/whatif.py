@@ -171,7 +171,7 @@ def _fleet(
             _last_of(devices),
         )
     progress.stage("reading the cluster")
-    listed, machines = _listed(units, connection)
+    listed, machines = _listed(units, first, connection)
     listed = [*listed, *storage_of(first)]  # the last of a name counts
     extra += [*first.of(ResourceSlice), *first.of(DeviceClass)]
     added = [one for one in extra if isinstance(one, ResourceSlice)]
@@ -183,11 +183,14 @@ def _fleet(
     return found, [*found.nodes, *(one for one in listed if not isinstance(one, Node)), *extra], devices
 
 
-def _listed(units: tuple[Unit | Gang, ...], connection: Connection) -> tuple[list[ApiObject], list[Device]]:
+def _listed(
+    units: tuple[Unit | Gang, ...], first: Bundle, connection: Connection
+) -> tuple[list[ApiObject], list[Device]]:
     """Read a cluster. Only pods without claims can be placed on one that does not serve claims."""
     claims = any(unit.claims for unit in _single(units))
     try:
-        listed = list(list_cluster(KINDS, connection, volumes=True))
+        pods = [entry.raw for entry in first.entries.get(Pod.__name__, {}).values()]
+        listed = list(list_cluster(KINDS, connection, volumes=True, asked=pods))
     except Rejected:
         if claims or not units:
             raise
