@@ -74,6 +74,7 @@ ORDERS: dict[str, Callable[[Line], float]] = {
     metavar="NAMESPACE/NAME",
     help="Show the learnt demand and the comparison of policies in this ConfigMap instead.",
 )
+@click.option("--gangs", is_flag=True, help="Show gangs instead, once: size, pods, domain, why pending.")
 @rules_options
 @pass_clock
 def top(
@@ -89,6 +90,7 @@ def top(
     output: str,
     koordinator: bool,
     demand: str | None,
+    gangs: bool,
     rules: Semantics,
 ) -> None:
     """Show how many devices exist, are allocated and are free; and how many more of each profile fit.
@@ -100,6 +102,8 @@ def top(
     """
     if files and connection.named:
         raise click.UsageError("Name manifests with -f, or a cluster, not both.")
+    if gangs and (koordinator or by or drivers or nodes or sort != "name"):
+        raise click.UsageError("--gangs has no --by, --driver, --node, --sort and --koordinator.")
     chosen: By = by or ("node" if nodes else "driver")
     if nodes and chosen == "driver":
         raise click.UsageError("--node needs --by node or --by pool.")
@@ -111,6 +115,12 @@ def top(
             from reconciler.cli.top_demand import show_demand  # noqa: PLC0415
 
             show_demand(demand, files, connection, console, output)
+            return
+        if gangs:
+            # Late import: the other cases of `top` do not need it.
+            from reconciler.cli.top_gangs import show_gangs  # noqa: PLC0415
+
+            show_gangs(connection, files, rules, output, console)
             return
         if koordinator:
             # Late import: the other cases of `top` do not need it.

@@ -14,7 +14,7 @@ from reconciler.api.objects.core import GATE, Pod
 from reconciler.api.objects.marking import mark
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan
-from reconciler.api.objects.seats import SEAT
+from reconciler.api.objects.seats import FENCED, SEAT
 from reconciler.api.versions.claim_text import read_claim
 from reconciler.api.versions.reading import read
 from reconciler.cluster.client import JSON, Client, Raw
@@ -125,6 +125,16 @@ class Writer:
             return await self._mark(
                 claim.key, claim.metadata.resource_version, others, {**_UNMARKED, **_no_seat(claim)}
             )
+
+    async def touch(self, claim: ResourceClaim) -> ResourceClaim:
+        """Change only the resourceVersion, so that an earlier write that still arrives gets a conflict.
+
+        Cancelled between the two requests: the claim has an annotation that means nothing.
+        """
+        key, finalizers = claim.key, claim.metadata.finalizers
+        if FENCED not in claim.metadata.annotations:  # a patch that changes nothing keeps the version
+            claim = await self._mark(key, claim.metadata.resource_version, finalizers, {FENCED: "true"})
+        return await self._mark(key, claim.metadata.resource_version, finalizers, {FENCED: None})
 
     async def release(self, claim: ResourceClaim) -> None:
         """Withdraw a claim that is being deleted, so that the server removes it.

@@ -17,7 +17,7 @@ from reconciler.allocation.placement.filters import ROOM, require_objects, tests
 from reconciler.allocation.placement.nominated import RESERVED, beside_nominated
 from reconciler.allocation.placement.pod_tests import Counters, Question, Test, passed
 from reconciler.allocation.placement.preferences import pod_preferences
-from reconciler.allocation.placement.together import Together, grouped
+from reconciler.allocation.placement.together import Together
 from reconciler.allocation.policies.pod_room import UNKNOWN_CORES, PodRoom
 from reconciler.allocation.policies.selection import Policies
 from reconciler.allocation.policies.weighing import Weighing
@@ -184,9 +184,8 @@ class Placement:
         for kind, claims, pod in found:
             wanted = np.concatenate([kind.wanted, attaching.wanted(pod)])
             whole.append((replace(kind, adds=counters.adds(pod), wanted=wanted), claims))
-        kinds = grouped(whole)
         free = np.concatenate([room.free(waived, but=counters.but), attaching.free])[:, rows]
-        return Together([pod.key for _, _, pod in found], kinds, ordered, free, order)
+        return Together([pod.key for _, _, pod in found], whole, ordered, free, order)
 
     def reduced(self, nodes: NodeSubset | None, together: Together, snapshot: Snapshot) -> NodeSubset | None:
         """The nodes on which all pods may fit, if no device reaches several nodes; else all of `nodes`."""

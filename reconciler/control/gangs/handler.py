@@ -4,8 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from reconciler.allocation.dra.budget import UNLIMITED
-from reconciler.allocation.gangs import decide_gang
 from reconciler.allocation.gangs.question import GangGranted, GangUnsatisfied, Seat
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
@@ -14,16 +12,16 @@ from reconciler.api.objects.pods import claims_of
 from reconciler.api.objects.seats import SEAT, SeatMark
 from reconciler.control.decisions.decisions import Allocated, GangPlaced, Report, Waits
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve, UngateAll
+from reconciler.control.gangs.search import GangSearch
 from reconciler.control.gangs.writing import GangWriter
 from reconciler.control.handler import Act, Ask, Decided, Given, Handler, Idle, Refused, Stuck
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership, classes_of
-from reconciler.control.planner import NOT_OURS, Blocked
+from reconciler.control.planner import Blocked
 from reconciler.control.queueing.units import Kind, Unit, gang_unit
 from reconciler.control.queueing.waiting import Wants
 from reconciler.control.settler import Settler
 from reconciler.state.nodes.charging import allocation_of, pinned_to
-from reconciler.state.trial import Trial
 
 Journal = Callable[[str, Solve, GangGranted | GangUnsatisfied], None]
 """Records the name of a decision, the question and the answer"""
@@ -67,10 +65,9 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
         self._intake = intake
         self._store = intake.store
         self._planner = planner
-        self._ours = ours
         self._settler = settler
         self._writer = writer
-        self._steps = steps
+        self._search = GangSearch(intake, planner, ours, steps=steps)
         self._clock = clock
         self._report = report
         self._journal = journal
@@ -100,8 +97,14 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
                 return Ask(solve)
         return Idle()
 
-    async def decide(self, question: Solve) -> Given[GangGrant] | Refused[GangRefusal]:
-        answer = self._answer(question)
+    def close(self) -> None:
+        self._search.close()
+
+    async def decide(self, question: Solve) -> Given[GangGrant] | Refused[GangRefusal] | None:
+        found = await self._search.answer(question)  # awaits only for long searches
+        if found is None:
+            return None
+        question, answer = found
         if isinstance(answer, GangGranted):
             return Given(GangGrant(question, answer))
         claims = [claim for member in question.question.members for claim in member.claims]
@@ -110,26 +113,6 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
         minds_pods = any(_minds_pods(member.pod) for member in question.question.members)
         wants = Wants(classes, room, crowded=True, awaits_pods=minds_pods)
         return Refused(GangRefusal(question, answer), answer.reason, wants, self._counted(_unit(question)))
-
-    def _answer(self, solve: Solve) -> GangGranted | GangUnsatisfied:
-        """Places. The trial ends before anybody sees it: nothing stays assumed that is not written."""
-        question = replace(
-            solve.question,
-            members=tuple(
-                replace(member, claims=tuple(map(self._ours.restricted, member.claims)))
-                for member in solve.question.members
-            ),
-        )
-        with Trial(self._store, self._intake.nodes, supposed=False) as trial:
-            answer = decide_gang(question, trial, steps=self._steps, budget=UNLIMITED)
-        if isinstance(answer, GangGranted):
-            for seat in answer.seats:
-                for plan in seat.plans:
-                    if (
-                        why := self._ours.trespass(self._store.claims[plan.claim], plan.allocation)
-                    ) is not None:
-                        return GangUnsatisfied(NOT_OURS, f"claim {plan.claim}: {why}")
-        return answer
 
     def record(self, name: str, answer: Given[GangGrant] | Refused[GangRefusal]) -> None:
         if self._journal is None:

@@ -19,16 +19,14 @@ from reconciler.api.objects.pods import claims_of, is_live
 from reconciler.api.objects.seats import SEAT, seat_mark, seated_on
 from reconciler.control.audit.losing_claim import written_by_us
 from reconciler.control.gangs.roster import GangRoster
-from reconciler.control.gangs.rules import NoRules, rules_of
 from reconciler.control.planner import Blocked, Nothing, Planner
 from reconciler.control.queueing.units import Kind, Roster, Unit
 from reconciler.state.nodes.charging import node_of, pinned_to
 from reconciler.state.on_demand import NOT_LISTED, KindsOnDemand
+from reconciler.state.pods.gang_rules import INCOMPLETE, UNSUPPORTED, NoRules, rules_of
 from reconciler.state.pods.groups import PodGroups
+from reconciler.state.pods.placed import placed
 from reconciler.state.store import Store
-
-INCOMPLETE, UNSUPPORTED = "GangIncomplete", "GangOfKoordinator"
-"""The reasons if too few pods exist, and if a pod requests Koordinator's devices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,13 +258,14 @@ class GangPlanner:
         todo = {claim.key: claim for member in members for claim in member.claims}
         if (foreign := self._claims.allowed(tuple(todo.values()))) is not None:
             return foreign
-        nodes = [node_of(pod, self._store) for pod in running] + [one.node for one in places]
+        there = placed([*running, *(one.pod for one in places)], self._store)
         question = GangQuestion(
             gang,
             tuple(members),
             least,
             rules.tiers,
-            tuple(filter(None, nodes)),
+            there.nodes,
+            there.devices,
             policies=self._claims.policies,
         )
         return Solve(question, rules, returned)

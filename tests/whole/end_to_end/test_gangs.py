@@ -7,15 +7,14 @@ import pytest
 from reconciler.api.objects.seats import SEAT
 from reconciler.api.validation.served_kinds import POD, POD_GROUP
 from reconciler.control.decisions.decisions import GangGivenBack, GangPlaced, Ungated, Waits
+from reconciler.control.gangs import search
 from tests.tools.faulty_transport import Held, answer
 from tests.tools.gangs import annotated, coscheduling_group, grouped, labelled, pod_group
 from tests.tools.running_reconciler import Cluster, Running, reconciling
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod, template
 
 pytestmark = pytest.mark.loopback
-SLOW: dict[str, Any] = {"backoff_base_seconds": 600.0, "backoff_cap_seconds": 600.0}
-SHORT: dict[str, Any] = {**SLOW, "drain_seconds": 0.1}
-"""Does not wait for the answer of a write that is held up, once it is told to end"""
+SLOW: dict[str, Any] = {"backoff_base_seconds": 600.0, "backoff_cap_seconds": 600.0, "drain_seconds": 0.05}
 
 
 def fleet(*racks: str, each: int = 1) -> Cluster:
@@ -47,6 +46,17 @@ async def test_all_claims_are_written_before_the_first_gate_is_removed():
     assert not cluster.gated("p1")
     assert cluster.claim("c0")["metadata"]["annotations"][SEAT] == "annotation/g 2 n0"
     assert (str(placed.gang), placed.size, placed.on) == ("default/g", 2, ("n0", "n1"))
+
+
+async def test_a_long_search_runs_beside_the_loop(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(search, "QUICK_STEPS", 0)
+    cluster = fleet("a", "a")
+    cluster.load(claim("c0"), claim("c1"))
+    async with reconciling(cluster, **SLOW) as running:
+        cluster.load(annotated("p0", "c0", size=2), annotated("p1", "c1", size=2))
+        await running.heard(Ungated, 2)
+        (placed,) = running.of(GangPlaced)
+    assert placed.on == ("n0", "n1")
 
 
 async def test_too_few_pods_wait_and_hold_nothing():
@@ -182,7 +192,7 @@ async def test_a_rejected_claim_gives_back_the_others():
 async def test_a_successor_completes_what_was_begun():
     cluster = fleet("a", "a")
     cluster.load(claim("c0"), claim("c1"))
-    async with reconciling(cluster, prepare=lambda f: f.on("PATCH", "/c1", Held()), **SHORT):
+    async with reconciling(cluster, prepare=lambda f: f.on("PATCH", "/c1", Held()), **SLOW):
         cluster.load(annotated("p0", "c0", size=2), annotated("p1", "c1", size=2))
         await cluster.until(lambda: cluster.devices("c0"))
     assert cluster.devices("c1") == []
@@ -191,10 +201,29 @@ async def test_a_successor_completes_what_was_begun():
     assert cluster.devices("c1")
 
 
+async def test_a_give_back_that_a_predecessor_sent_gets_a_conflict_if_it_arrives_late():
+    """It was sent before the missing pod came. It names the version of the claim that it was decided from."""
+    cluster, sent = fleet("a", "a"), Held()
+    cluster.load(claim("c0"), claim("c1", managed=False))
+    slow = {"write_seconds": 0.1, **SLOW}
+    async with reconciling(cluster, prepare=lambda f: f.on("PATCH", "/c1", Held()), **slow):
+        cluster.load(annotated("p0", "c0", size=2), annotated("p1", "c1", size=2))
+        await cluster.until(lambda: cluster.devices("c0"))
+    cluster.api.delete(POD, "default", "p1")
+    async with reconciling(cluster, prepare=lambda f: f.on("PATCH", "/c0/status", sent), **slow):
+        await sent.arrived.wait()
+        named = cluster.claim("c0")["metadata"]["resourceVersion"]
+    cluster.load(annotated("p1", "c1", size=2))
+    async with reconciling(cluster, **slow) as running:
+        await running.heard(Ungated, 2)
+        assert cluster.devices("c0")
+        assert cluster.claim("c0")["metadata"]["resourceVersion"] != named
+
+
 async def test_a_successor_gives_back_what_cannot_be_completed():
     cluster = fleet("a", "a")
     cluster.load(claim("c0"), claim("c1"))
-    async with reconciling(cluster, prepare=lambda f: f.on("PATCH", "/c1", Held()), **SHORT):
+    async with reconciling(cluster, prepare=lambda f: f.on("PATCH", "/c1", Held()), **SLOW):
         cluster.load(annotated("p0", "c0", size=2), annotated("p1", "c1", size=2))
         await cluster.until(lambda: cluster.devices("c0"))
     cluster.api.delete(POD, "default", "p1")
@@ -209,7 +238,7 @@ async def test_a_successor_gives_back_what_cannot_be_completed():
 async def test_a_successor_removes_the_remaining_gates():
     cluster = fleet("a", "a")
     cluster.load(claim("c0"), claim("c1"))
-    async with reconciling(cluster, prepare=lambda f: f.on("PATCH", "/pods/p1", Held()), **SHORT) as running:
+    async with reconciling(cluster, prepare=lambda f: f.on("PATCH", "/pods/p1", Held()), **SLOW) as running:
         cluster.load(annotated("p0", "c0", size=2), annotated("p1", "c1", size=2))
         await running.heard(Ungated)
     assert cluster.gated("p1")
