@@ -106,8 +106,16 @@ class Even:
 
     def allows(self, codes: Sequence[Codes], counts: Sequence[Amounts]) -> Mask:
         """(N,) the places that the rule allows. A place must be in a domain."""
-        have = counts[self.counter]
-        compared = have[self.domains]
+        return self.allows_between(codes, counts, counts)
+
+    def allows_between(
+        self, codes: Sequence[Codes], most: Sequence[Amounts], least: Sequence[Amounts]
+    ) -> Mask:
+        """(N,) the places that the rule allows, whichever things come first of those that are yet to come.
+
+        `most` counts all of them, `least` none.
+        """
+        have, compared = most[self.counter], least[self.counter][self.domains]
         emptiest = int(compared.min()) if len(compared) >= max(self.least, 1) else 0
         enough = have + self.own - emptiest <= self.skew
         enough[0] = False

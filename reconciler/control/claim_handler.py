@@ -18,7 +18,8 @@ from reconciler.control.intake import Intake
 from reconciler.control.ownership import classes_of
 from reconciler.control.planner import Blocked, Decide, Free, Nothing, Planner, Ungate, is_made_for
 from reconciler.control.queueing.units import Kind, Unit
-from reconciler.control.queueing.waiting import Wants
+from reconciler.control.queueing.waiting import AWAITS_OTHERS, Wants
+from reconciler.control.releasing import Releasing
 from reconciler.control.settler import Settler
 
 Journal = Callable[[str, Unit, Decide, Granted | Refusal], None]
@@ -74,6 +75,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         self._decider = decider
         self._writer = writer
         self._settler = settler
+        self._releasing = Releasing(self._store, intake.roster, intake.placement)
         self._search = BackgroundSearch(intake, planner, decider)
         self._clock = clock
         self._now = now
@@ -101,9 +103,18 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
             case Free() as found:
                 return Act(partial(self._free, unit, found))
             case Ungate(pod=pod):
-                return Act(partial(self._ungate, pod))
+                return self._release(unit, pod)
             case Decide() as decide:
                 return Ask(ClaimQuestion(unit, decide))
+
+    def _release(self, unit: Unit, pod: Pod) -> Stuck | Act:
+        """Remove the gate of a pod whose claims are allocated, if kube-scheduler can bind it now."""
+        match self._releasing.next(pod):
+            case Free() as found:
+                return Act(partial(self._free, unit, found))
+            case Blocked(claims=claims, reason=reason, message=message):
+                return Stuck(Waits(claims, pod.key, reason, message), (pod.key,), AWAITS_OTHERS)
+        return Act(partial(self._ungate, pod))
 
     def expected(self, question: ClaimQuestion) -> str | None:
         return self._decider.refuses(question.decide, self._store.snapshot())
@@ -212,7 +223,8 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         self._report(Freed(found.claim.key, found.why))
 
     async def _ungate(self, pod: Pod) -> None:
-        await self._writer.ungate(pod)
+        # Not left to the watch: events of the claim may come first, and be taken for those of a gated pod.
+        self._intake.observe_pod(await self._writer.ungate(pod))
         self._report(Ungated(pod.key))
 
 

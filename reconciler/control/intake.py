@@ -169,6 +169,12 @@ class Intake:
         if known is not None and known.metadata.uid == claim.metadata.uid:
             self.dispatch(self.store.apply(Changed("ResourceClaim", claim)))
 
+    def observe_pod(self, pod: Pod) -> None:
+        """Take in a pod that a request returned, unless the watch has seen it deleted or recreated."""
+        known = self.store.pods.get(pod.key)
+        if known is not None and known.metadata.uid == pod.metadata.uid:
+            self.dispatch(self.store.apply(Changed("Pod", pod)))
+
     def holds(self, key: ObjectKey, uid: str, version: str) -> bool:
         """Whether the store has a claim in this version or a later one."""
         known = self.store.claims.get(key)
@@ -224,6 +230,8 @@ class Intake:
             self.queue.wake(self.waiting.crowded())
         if hosted.counted:
             self.queue.wake(self.waiting.awaiting_pods())
+        if hosted.settled:
+            self.queue.wake(self.waiting.awaiting_binding())
 
     def put(self, unit: Unit, *, after: float = 0.0) -> None:
         """Queue a unit at its place in the order."""

@@ -16,6 +16,7 @@ from reconciler.allocation.placement.extended_resources import backed
 from reconciler.allocation.placement.filters import ROOM, require_objects, tests_of
 from reconciler.allocation.placement.nominated import RESERVED, beside_nominated
 from reconciler.allocation.placement.pod_tests import Counters, Question, Test, passed
+from reconciler.allocation.placement.releasing import Release, release_of
 from reconciler.allocation.placement.together import Together, grouped
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
@@ -112,6 +113,16 @@ class Placement:
         return NodeChoice(
             None if fitting.all() else NodeSubset(order, fitting), crowded, crowded and arrivals
         )
+
+    def release(self, pod: Pod, held: Iterable[ResourceClaim], snapshot: Snapshot) -> Release:
+        """What a gated pod with all its claims needs before its gate can be removed. Raises as
+        `before_binding`.
+        """
+        question = self._question(pod, held, snapshot, frozenset())
+        require_objects(question)
+        reserved = self._nominated(question)
+        kept = beside_nominated(question, reserved) if reserved else None
+        return release_of(question, kept, snapshot.topology.order)
 
     def together(
         self,
