@@ -114,6 +114,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
                 return Act(partial(self._free, unit, found))
             case Blocked(claims=claims, reason=reason, message=message):
                 return Stuck(Waits(claims, pod.key, reason, message), (pod.key,), AWAITS_OTHERS)
+        self._intake.nodes.residents.release(pod.key)
         return Act(partial(self._ungate, pod))
 
     def expected(self, question: ClaimQuestion) -> str | None:

@@ -61,8 +61,10 @@ def _whichever_comes_first(question: Question) -> Mask:
     deque(tests_of(replace(question, counters=ungated)), maxlen=0)  # its counters, as those of `bound`
     for test in tests_of(replace(question, counters=bound)):
         match test.passed:
-            case Near() as near:
-                found = found & near.allows(bound.codes, bound.counts)
+            case Near(counters=of, first=first) as near:
+                # kube-scheduler may put the first one anywhere for a moment, while it misses its allocation.
+                alone = first and not any(ungated.counts[at].any() for at in of)
+                found = found & replace(near, first=alone).allows(bound.codes, bound.counts)
             case Even() as even:
                 found = found & even.allows_between(bound.codes, ungated.counts, bound.counts)
     return found

@@ -8,6 +8,7 @@ from reconciler.allocation.dra.budget import UNLIMITED
 from reconciler.allocation.gangs import decide_gang
 from reconciler.allocation.gangs.question import GangGranted, GangUnsatisfied, Seat
 from reconciler.api.objects.core import Pod
+from reconciler.api.objects.gangs import GangSource
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan, Reason
 from reconciler.api.objects.pods import claims_of
@@ -20,7 +21,8 @@ from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership, classes_of
 from reconciler.control.planner import NOT_OURS, Blocked
 from reconciler.control.queueing.units import Kind, Unit, gang_unit
-from reconciler.control.queueing.waiting import Wants
+from reconciler.control.queueing.waiting import AWAITS_OTHERS, Wants
+from reconciler.control.releasing import NOT_BOUND, Releasing
 from reconciler.control.settler import Settler
 from reconciler.state.nodes.charging import allocation_of, pinned_to
 from reconciler.state.trial import Trial
@@ -74,6 +76,7 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
         self._clock = clock
         self._report = report
         self._journal = journal
+        self._releasing = Releasing(self._store, intake.roster, intake.placement)
 
     async def resolve(self, unit: Unit) -> None:
         if unit.kind is not Kind.GANG:
@@ -93,12 +96,27 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
             case Blocked() as blocked:
                 return Stuck(self._waits(unit, blocked.reason, blocked.message), self._counted(unit))
             case UngateAll() as step:
-                return Act(partial(self._writer.ungate, step))
+                return self._release(unit, step)
             case GiveBack() as step:
                 return Act(partial(self._writer.give_back, step.seats, step.why))
             case Solve() as solve:
                 return Ask(solve)
         return Idle()
+
+    def _release(self, unit: Unit, step: UngateAll) -> Stuck | Act:
+        """Remove the gates of the members that kube-scheduler can bind now.
+
+        kube-scheduler and its plugins bind the pods of a PodGroup together, so none of these waits for another.
+        """
+        if step.gang.source is GangSource.ANNOTATION:
+            ready = tuple(one for one in step.places if not self._releasing.awaits_binding(one.pod))
+            if not ready:
+                why = "its places are written; pods that affinity or spread counts have to be bound first"
+                return Stuck(self._waits(unit, NOT_BOUND, why), self._counted(unit), AWAITS_OTHERS)
+            step = replace(step, places=ready)
+        for place in step.places:
+            self._intake.nodes.residents.release(place.pod.key)
+        return Act(partial(self._writer.ungate, step))
 
     async def decide(self, question: Solve) -> Given[GangGrant] | Refused[GangRefusal]:
         answer = self._answer(question)

@@ -70,8 +70,8 @@ class Residents:
         self._residents: dict[ObjectKey, Resident] = {}
         self._on: dict[str, dict[ObjectKey, None]] = {}
         """Node -> its pods. A pod may arrive before its node"""
-        self._unbound: dict[ObjectKey, None] = {}
-        """Pods whose node is decided, and that are not bound to it yet"""
+        self._unbound: dict[ObjectKey, bool] = {}
+        """Pods whose node is decided, and that are not bound to it yet -> whether the gate may be gone"""
         self._node_rows: dict[str, int] = {}
         self._nodes = 0
         self._spare: list[int] = []
@@ -145,9 +145,9 @@ class Residents:
     def _note_binding(self, key: ObjectKey, pod: Pod | None, node: str) -> bool:
         """Note whether a pod on a node is bound; return whether it was not, and is now or is gone."""
         if pod is not None and node and not pod.spec.node_name:
-            self._unbound[key] = None
+            self._unbound[key] = self._unbound.get(key, False) or not pod.gated
             return False
-        return self._unbound.pop(key, self) is None
+        return self._unbound.pop(key, None) is not None
 
     def _place(self, key: ObjectKey, pod: Pod | None, node: str) -> Moved:
         before = self._residents.get(key)
@@ -164,8 +164,13 @@ class Residents:
         return Moved(left.counted or came.counted, left.freed)
 
     def unbound(self, *, gated: bool) -> list[ObjectKey]:
-        """The pods whose node is decided, and that are not bound to it: all, or only those with our gate."""
-        return [key for key in self._unbound if not gated or self._residents[key].pod.gated]
+        """The pods whose node is decided, and that are not bound to it: all, or only those surely gated."""
+        return [key for key, may_be_gone in self._unbound.items() if not (gated and may_be_gone)]
+
+    def release(self, key: ObjectKey) -> None:
+        """The gate of a pod is about to be removed: from now on kube-scheduler may bind it."""
+        if key in self._unbound:
+            self._unbound[key] = True
 
     def nominate(self, key: ObjectKey, pod: Pod | None) -> bool:
         """Note a pod without a node that may be nominated to one; return whether that changed."""
