@@ -31,13 +31,13 @@ class GangWriter:
         return pod in self._unanswered
 
     async def ungate(self, step: UngateAll) -> None:
-        """Remove the gate of every pod with a seat; pin those that their allocations do not pin.
+        """Remove the gate of every pod with a seat; pin those that their allocations do not pin, or all.
 
         Interrupted: the next turn goes on with the others.
         """
         for place in step.places:
             try:
-                await self._patch(step.gang, place.pod, self._release(place))
+                await self._patch(step.gang, place.pod, self._release(place, pin=step.pinning))
             except Gone:  # the others run without it; a pod that replaces it is decided alone
                 continue
             self._report(Ungated(place.pod.key))
@@ -74,9 +74,9 @@ class GangWriter:
             self._intake.forget_pod(key)
             del self._unanswered[key]
 
-    def _release(self, place: Place) -> Awaitable[Pod]:
-        """Remove a gate; pin the pod if its allocations do not."""
-        if place.pinned:
+    def _release(self, place: Place, *, pin: bool) -> Awaitable[Pod]:
+        """Remove a gate; pin the pod if its allocations do not, or if told."""
+        if place.pinned and not pin:
             return self._pods.merge(place.pod, release(place.pod))
         return self._pods.patch(place.pod, release_on(place.pod, place.node))
 

@@ -43,7 +43,11 @@ async def test_a_pod_waits_until_the_pod_that_its_affinity_counts_is_bound():
         await running.heard(Ungated)
         cluster.load(claim("two"), pod("web", "two", **near(app="db")))
         (waits,) = await running.heard(Waits)
-        assert (waits.reason, cluster.devices("two"), cluster.gated("web")) == ("PodsNotBound", ["a/d1"], True)
+        assert (waits.reason, cluster.devices("two"), cluster.gated("web")) == (
+            "PodsNotBound",
+            ["a/d1"],
+            True,
+        )
         bind(cluster, "db", "a")
         await running.heard(Ungated, 2)
 
