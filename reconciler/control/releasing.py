@@ -1,7 +1,7 @@
 """Whether the gate of a pod with devices may be removed now. Source: FIT-12.
 
-After its gate, kube-scheduler decides, and clears the allocation of a pod that fits on no node (SCHED-8). Pods
-and nodes may have changed since the decision, and kube-scheduler may see pods in another order.
+After its gate, kube-scheduler decides, and clears the allocation of a pod that fits on no node (SCHED-8).
+Pods and nodes may have changed since the decision, and kube-scheduler may see pods in another order.
 """
 
 from collections.abc import Iterable

@@ -28,7 +28,7 @@ class Release(Enum):
 
 
 def release_of(question: Question, kept: Mask | None, order: tuple[str, ...]) -> Release:
-    """What a pod needs. `kept` (N,) are the nodes that nominated pods fill, by row; `order` names all nodes."""
+    """What a pod needs. `kept` (N,) are the nodes that nominated pods fill; `order` names all nodes."""
     nodes = question.nodes
     suits, found = nodes.every(), nodes.matching(question.held)
     question = replace(question, held=())

@@ -241,7 +241,8 @@ REASONS: Mapping[str, Advice] = {
     ),
     "LeftToScheduler": Advice(
         "kube-scheduler released the devices that we allocated, and now allocates for the pod itself.",
-        "No action is needed. The pod's events and the log line `allocation removed by kube-scheduler` say more.",
+        "No action is needed. The pod's events and the log line `allocation removed by kube-scheduler` say "
+        "more.",
         Section.WAIT,
     ),
     "PodsNotBound": Advice(

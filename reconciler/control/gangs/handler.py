@@ -106,7 +106,7 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
     def _release(self, unit: Unit, step: UngateAll) -> Stuck | Act:
         """Remove the gates of the members that kube-scheduler can bind now.
 
-        kube-scheduler and its plugins bind the pods of a PodGroup together, so none of these waits for another.
+        kube-scheduler and its plugins bind the pods of a PodGroup together, so none of these waits.
         """
         if step.gang.source is GangSource.ANNOTATION:
             ready = tuple(one for one in step.places if not self._releasing.awaits_binding(one.pod))

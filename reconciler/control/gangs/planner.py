@@ -278,7 +278,8 @@ class GangPlanner:
 def _tries_every_domain(gang: GangKey, rules: GangRules | NoRules) -> bool:
     """Whether kube-scheduler may try the members in each domain of a topology (GANG-25).
 
-    Where their devices are not, it would take these away. It tries no other node for a pod that names its node.
+    Where their devices are not, it would take these away. It tries no other node for a pod that names its
+    node.
     """
     return gang.source is GangSource.POD_GROUP and isinstance(rules, GangRules) and bool(rules.tiers)
 

@@ -76,7 +76,7 @@ class Waiting:
         return [unit for unit, wants in self._wants.items() if wants.awaits_pods]
 
     def awaiting_binding(self) -> Iterable[Unit]:
-        """The units to reconcile again when a pod is bound to its decided node, or gone. They keep waiting."""
+        """The units to reconcile again when a pod is bound to its decided node, or gone."""
         return [unit for unit, wants in self._wants.items() if wants.awaits_binding]
 
     def served_by(self, may_serve: Callable[[Demand], bool]) -> list[Unit]:
