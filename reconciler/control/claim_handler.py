@@ -9,6 +9,7 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted, Plan
+from reconciler.api.objects.pods import claims_of
 from reconciler.cluster.writer import Writer
 from reconciler.control.background_search import BackgroundSearch
 from reconciler.control.decider import Decider, Refusal
@@ -107,8 +108,11 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
             case Decide() as decide:
                 return Ask(ClaimQuestion(unit, decide))
 
-    def _release(self, unit: Unit, pod: Pod) -> Stuck | Act:
+    def _release(self, unit: Unit, pod: Pod) -> Idle | Stuck | Act:
         """Remove the gate of a pod whose claims are allocated, if kube-scheduler can bind it now."""
+        held = [claim for key in claims_of(pod) if (claim := self._store.claims.get(key)) is not None]
+        if self._intake.awaits_watch(unit, held, self._clock()):
+            return Idle()
         match self._releasing.next(pod):
             case Free() as found:
                 return Act(partial(self._free, unit, found))

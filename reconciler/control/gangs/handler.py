@@ -103,11 +103,14 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
                 return Ask(solve)
         return Idle()
 
-    def _release(self, unit: Unit, step: UngateAll) -> Stuck | Act:
+    def _release(self, unit: Unit, step: UngateAll) -> Idle | Stuck | Act:
         """Remove the gates of the members that kube-scheduler can bind now.
 
         kube-scheduler and its plugins bind the pods of a PodGroup together, so none of these waits.
         """
+        held = (self._store.claims.get(key) for one in step.places for key in claims_of(one.pod))
+        if self._intake.awaits_watch(unit, [claim for claim in held if claim is not None], self._clock()):
+            return Idle()
         if step.gang.source is GangSource.ANNOTATION:
             ready = tuple(one for one in step.places if not self._releasing.awaits_binding(one.pod))
             if not ready:
