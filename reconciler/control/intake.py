@@ -199,8 +199,8 @@ class Intake:
                 self.put(unit)
 
     def awaits_watch(self, unit: Unit, claims: Iterable[ResourceClaim], now: float) -> bool:
-        """Whether a unit waits until the watch shows these versions of claims: only then may kube-scheduler know
-        them. It is requeued then, at the latest after `WATCH_PATIENCE`; `now` is by the clock of the loop.
+        """Whether a unit waits until the watch shows these versions of claims, so that kube-scheduler may
+        know them. It is requeued then, at the latest after `WATCH_PATIENCE`; `now` is by the clock of the loop.
         """
         versions = (claim.metadata.resource_version for claim in claims)
         newest = max((int(version) for version in versions if version.isdecimal()), default=0)
