@@ -17,6 +17,7 @@ from reconciler.allocation.placement.filters import ROOM, require_objects, tests
 from reconciler.allocation.placement.nominated import RESERVED, beside_nominated
 from reconciler.allocation.placement.pod_tests import Counters, Question, Test, passed
 from reconciler.allocation.placement.preferences import pod_preferences
+from reconciler.allocation.placement.releasing import Release, release_of
 from reconciler.allocation.placement.together import Together
 from reconciler.allocation.policies.pod_room import UNKNOWN_CORES, PodRoom
 from reconciler.allocation.policies.selection import Policies
@@ -136,6 +137,16 @@ class Placement:
         free = np.minimum(free, UNKNOWN_CORES)
         free = self._nodes.in_order(free, snapshot.topology.order)
         return PodRoom(demand(pod).get(CPU, 0), free, preferred)
+
+    def release(self, pod: Pod, held: Iterable[ResourceClaim], snapshot: Snapshot) -> Release:
+        """What a gated pod with all its claims needs before its gate can be removed. Raises as
+        `before_binding`.
+        """
+        question = self._question(pod, held, snapshot, frozenset())
+        require_objects(question)
+        reserved = self._nominated(question)
+        kept = beside_nominated(question, reserved) if reserved else None
+        return release_of(question, kept, snapshot.topology.order)
 
     def together(
         self,

@@ -6,6 +6,7 @@ from functools import partial
 
 from reconciler.allocation.gangs.question import GangGranted, GangUnsatisfied, Seat
 from reconciler.api.objects.core import Pod
+from reconciler.api.objects.gangs import GangSource
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan, Reason
 from reconciler.api.objects.pods import claims_of
@@ -19,7 +20,8 @@ from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership, classes_of
 from reconciler.control.planner import Blocked
 from reconciler.control.queueing.units import Kind, Unit, gang_unit
-from reconciler.control.queueing.waiting import Wants
+from reconciler.control.queueing.waiting import AWAITS_OTHERS, Wants
+from reconciler.control.releasing import NOT_BOUND, Releasing
 from reconciler.control.settler import Settler
 from reconciler.state.nodes.charging import allocation_of, pinned_to
 
@@ -71,6 +73,7 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
         self._clock = clock
         self._report = report
         self._journal = journal
+        self._releasing = Releasing(self._store, intake.roster, intake.placement)
 
     async def resolve(self, unit: Unit) -> None:
         if unit.kind is not Kind.GANG:
@@ -90,12 +93,30 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
             case Blocked() as blocked:
                 return Stuck(self._waits(unit, blocked.reason, blocked.message), self._counted(unit))
             case UngateAll() as step:
-                return Act(partial(self._writer.ungate, step))
+                return self._release(unit, step)
             case GiveBack() as step:
                 return Act(partial(self._writer.give_back, step.seats, step.why))
             case Solve() as solve:
                 return Ask(solve)
         return Idle()
+
+    def _release(self, unit: Unit, step: UngateAll) -> Idle | Stuck | Act:
+        """Remove the gates of the members that kube-scheduler can bind now.
+
+        kube-scheduler and its plugins bind the pods of a PodGroup together, so none of these waits.
+        """
+        held = (self._store.claims.get(key) for one in step.places for key in claims_of(one.pod))
+        if self._intake.awaits_watch(unit, [claim for claim in held if claim is not None], self._clock()):
+            return Idle()
+        if step.gang.source is GangSource.ANNOTATION:
+            ready = tuple(one for one in step.places if not self._releasing.awaits_binding(one.pod))
+            if not ready:
+                why = "its places are written; pods that affinity or spread counts have to be bound first"
+                return Stuck(self._waits(unit, NOT_BOUND, why), self._counted(unit), AWAITS_OTHERS)
+            step = replace(step, places=ready)
+        for place in step.places:
+            self._intake.nodes.residents.release(place.pod.key)
+        return Act(partial(self._writer.ungate, step))
 
     def close(self) -> None:
         self._search.close()

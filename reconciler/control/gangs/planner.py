@@ -13,7 +13,7 @@ from reconciler.allocation.gangs.question import GangQuestion, Member
 from reconciler.allocation.placement import place
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
-from reconciler.api.objects.gangs import GangKey, GangRules, gang_of
+from reconciler.api.objects.gangs import GangKey, GangRules, GangSource, gang_of
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.pods import claims_of, is_live
 from reconciler.api.objects.seats import SEAT, seat_mark, seated_on
@@ -68,6 +68,8 @@ class UngateAll:
 
     gang: GangKey
     places: tuple[Place, ...]
+    pinning: bool = False
+    """Whether all pods are pinned, not only those whose allocations allow several nodes"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,7 @@ class GangPlanner:
         places = self._together(gang, rules, running, [found for pod in gated if (found := self._place(pod))])
         begun = self._has_begun(gang, running, places, keys, rules)
         if places and begun:
-            return UngateAll(gang, places)
+            return UngateAll(gang, places, pinning=_tries_every_domain(gang, rules))
         returned = self._returned(gang, gated)
         answer: Blocked | Solve | None = apart or self._unplaceable(gated, rules)
         if answer is None and isinstance(rules, GangRules):
@@ -277,6 +279,15 @@ class GangPlanner:
             tuple(claim for claim in claims if claim.allocation is None),
             tuple(claim for claim in claims if claim.allocation is not None),
         )
+
+
+def _tries_every_domain(gang: GangKey, rules: GangRules | NoRules) -> bool:
+    """Whether kube-scheduler may try the members in each domain of a topology (GANG-25).
+
+    Where their devices are not, it would take these away. It tries no other node for a pod that names its
+    node.
+    """
+    return gang.source is GangSource.POD_GROUP and isinstance(rules, GangRules) and bool(rules.tiers)
 
 
 def _is_seat(claim: ResourceClaim, gang: GangKey) -> bool:

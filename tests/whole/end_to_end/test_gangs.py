@@ -147,6 +147,17 @@ async def test_members_without_claims_are_pinned_to_their_node():
     assert "affinity" not in cluster.pod("p0")["spec"]
 
 
+async def test_members_of_a_group_with_a_topology_are_pinned_to_their_node():
+    """kube-scheduler tries the group in each rack, and would take the devices away in all but one."""
+    cluster = fleet("a", "b")
+    cluster.load(claim("c0"), grouped("p0", "c0"), pod_group(least=1, topology="rack"))
+    async with reconciling(cluster, **SLOW) as running:
+        await running.heard(Ungated)
+    required = cluster.pod("p0")["spec"]["affinity"]["nodeAffinity"]
+    (term,) = required["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert term["matchFields"] == [{"key": "metadata.name", "operator": "In", "values": ["n0"]}]
+
+
 async def test_a_late_member_joins_the_domain_of_the_others():
     cluster = fleet("a", "b", "b", each=2)
     cluster.load(*(claim(f"c{n}", managed=False) for n in range(1, 4)), claim("wide", 2, managed=False))
