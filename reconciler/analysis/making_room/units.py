@@ -22,6 +22,8 @@ from reconciler.state.store import Store
 
 MIRROR = "kubernetes.io/config.mirror"
 """Annotation of pods that a kubelet runs on its own: nobody can evict them"""
+DAEMON_SET = "DaemonSet"
+"""The kind of controller whose pods come back to their node"""
 
 Pods = frozenset[ObjectKey]
 
@@ -50,6 +52,12 @@ class Occupant:
         return next((one for one in self.pod.metadata.owner_references if one.controller), None)
 
     @property
+    def movable(self) -> bool:
+        """Whether something replaces the pod that may run on another node."""
+        owner = self.controller
+        return self.evictable and owner is not None and owner.kind != DAEMON_SET
+
+    @property
     def evictable(self) -> bool:
         """Whether the pod can be evicted at all."""
         return is_live(self.pod) and MIRROR not in self.pod.metadata.annotations
@@ -62,6 +70,8 @@ class Gang:
     members: Pods
     spare: int
     """How many of them may leave without the others"""
+    rules: GangRules | None
+    """None if they are not known"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +93,20 @@ class Occupants:
         nodes: Nodes,
         groups: PodGroups,
         budgets: Iterable[PodDisruptionBudget] = (),
+        *,
+        gone: Pods = frozenset(),
     ) -> None:
+        """`gone` are pods that count as gone, with the claims that only they use."""
         self.budgets = Budgets(budgets)
         self.users: dict[ObjectKey, Pods] = {}
         """Allocated claim -> the pods without which it is free; empty if it has none"""
         self.pods: dict[ObjectKey, Occupant] = {}
         self.gangs: dict[GangKey, Gang] = {}
         self._read_claims(store)
+        if gone:
+            self.users = {
+                claim: users - gone for claim, users in self.users.items() if not users or users - gone
+            }
         of_pod: dict[ObjectKey, list[ObjectKey]] = {}
         for claim, users in self.users.items():
             for key in users:
@@ -99,7 +116,7 @@ class Occupants:
             if (gang := gang_of(pod)) is not None and is_live(pod):
                 members.setdefault(gang, []).append(pod)
             node, claims = node_of(pod, store), tuple(sorted(of_pod.get(key, ())))
-            if node or claims:
+            if (node or claims) and key not in gone:
                 self.pods[key] = Occupant(pod, node, claims, self.budgets.of(pod), gang)
         for gang, pods in members.items():
             self._count(gang, pods, nodes, groups)
@@ -148,7 +165,7 @@ class Occupants:
         members = frozenset(pod.key for pod in pods if pod.key in self.pods)
         spare = max(len(members) - rules.least, 0) if isinstance(rules, GangRules) else 0
         if members:
-            self.gangs[gang] = Gang(members, spare)
+            self.gangs[gang] = Gang(members, spare, rules if isinstance(rules, GangRules) else None)
 
     def together(self, pods: Iterable[ObjectKey]) -> Pods:
         """These pods, and those that have to leave with them: gangs that would be too small leave whole."""
