@@ -23,6 +23,10 @@ COMMANDS = {
         "Explain why a claim is pending, or where it can be allocated.",
     ),
     "logs": ("reconciler.cli.logs:logs", "Summarize or filter the log lines of `run`."),
+    "make-room": (
+        "reconciler.cli.make_room:command",
+        "Find the cheapest pods to evict so that a claim, pod or gang fits.",
+    ),
     "modes": (
         "reconciler.cli.modes:modes",
         "Show what is allocated on each device, and what that locks out.",

@@ -60,9 +60,7 @@ def _sets(world: RoomWorld) -> Iterator[tuple[Pod, ...]]:
     pods = [one for one in world.objects if isinstance(one, Pod)]
     limit = min(pod.spec.priority or 0 for pod in world.wanted.pods)
     able = [
-        pod
-        for pod in pods
-        if (pod.spec.priority or 0) < limit and MIRROR not in pod.metadata.annotations
+        pod for pod in pods if (pod.spec.priority or 0) < limit and MIRROR not in pod.metadata.annotations
     ]
     for count in range(len(able) + 1):
         for chosen in combinations(able, count):

@@ -124,7 +124,13 @@ class _Draw:
             "annotations": fields.pop("annotations", {}),
         }
         if random.random() < 0.6:
-            owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}
+            owner = {
+                "apiVersion": "apps/v1",
+                "kind": "ReplicaSet",
+                "name": "r",
+                "uid": "r",
+                "controller": True,
+            }
             metadata["ownerReferences"] = [owner]
         spec: Object = {
             "nodeName": node,

@@ -68,6 +68,11 @@ EXITS: Mapping[str, Mapping[Exit, str]] = {
         Exit.FAILED: "no line of dra-reconciler matches",
         Exit.USAGE: _USAGE,
     },
+    "make-room": {
+        Exit.OK: "it has its devices, or fits, now or when the named pods are gone",
+        Exit.FAILED: "no room can be made, or the search gave up",
+        Exit.USAGE: f"{_USAGE}, the name does not exist, or the input or the server cannot be read",
+    },
     "modes": {
         Exit.OK: "the table was printed",
         Exit.FAILED: "the server cannot be read, or some of the input is invalid",
