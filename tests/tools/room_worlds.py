@@ -36,7 +36,7 @@ class RoomWorld:
 
 def room_world(seed: int) -> RoomWorld:
     """The world of a seed."""
-    return _Draw(Random(seed)).world()  # noqa: S311 - a seed repeats it
+    return _Draw(Random(seed)).world()
 
 
 class _Draw:

@@ -116,13 +116,15 @@ class Holds:
                 shared[key] = shared.get(key, 0) + 1
         allowed, pods = self.occupants.budgets.allowed, self.occupants.pods
         found = np.zeros((4, len(self.units)))
+        found[1] = -np.inf
         for at, unit in enumerate(self.units):
-            found[1, at] = -np.inf
             for key in unit:
                 one, share = pods[key], 1 / shared[key]
-                found[0, at] += share * any(not allowed[number] for number in one.budgets)
-                found[1, at] = max(found[1, at], one.priority)
-                found[2, at] += share * (one.priority + OFFSET)
+                priority = one.priority
+                if one.budgets:
+                    found[0, at] += share * any(not allowed[number] for number in one.budgets)
+                found[1, at] = max(found[1, at], priority)
+                found[2, at] += share * (priority + OFFSET)
                 found[3, at] += share
         return found[0], found[1], found[2], found[3]
 

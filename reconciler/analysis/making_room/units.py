@@ -4,7 +4,7 @@ A pod leaves alone, or with its whole gang if the gang would have too few pods w
 when all its users are gone; a claim without users is never freed.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from reconciler.allocation.gangs.rules import rules_of
@@ -125,36 +125,34 @@ class Occupants:
         """Find the users of allocated claims: the pods in `reservedFor`, or if it is empty, pods that name
         the claim.
         """
-        naming: dict[ObjectKey, list[ObjectKey]] = {}
-        in_group: dict[ObjectKey, list[ObjectKey]] = {}
-        for key, pod in store.pods.items():
-            if not pod.finished:
-                for claim in claims_of(pod):
-                    naming.setdefault(claim, []).append(key)
-                gang = gang_of(pod)
-                if gang is not None and gang.source is GangSource.POD_GROUP:
-                    in_group.setdefault(ObjectKey(gang.namespace, gang.name), []).append(key)
+        unreserved = []
         for key, claim in store.claims.items():
-            if allocation_of(store, key) is None:
-                continue
-            if claim.status.reserved_for:
-                self.users[key] = self._reserved(claim, store, in_group)
-            else:
-                self.users[key] = frozenset(naming.get(key, ()))
+            if claim.status.reserved_for and allocation_of(store, key) is not None:
+                self.users[key] = self._reserved(claim, store)
+            elif allocation_of(store, key) is not None:
+                unreserved.append(key)
+        if unreserved:
+            naming: dict[ObjectKey, list[ObjectKey]] = {key: [] for key in unreserved}
+            for key, pod in store.pods.items():
+                for name in () if pod.finished else claims_of(pod):
+                    if name in naming:
+                        naming[name].append(key)
+            self.users |= {key: frozenset(users) for key, users in naming.items()}
 
-    def _reserved(
-        self, claim: ResourceClaim, store: Store, in_group: Mapping[ObjectKey, list[ObjectKey]]
-    ) -> Pods:
+    def _reserved(self, claim: ResourceClaim, store: Store) -> Pods:
         """The existing pods that a claim is reserved for; none if others than pods use it."""
-        found: set[ObjectKey] = set()
+        found: list[ObjectKey] = []
         for user in claim.status.reserved_for:
             key = ObjectKey(claim.key.namespace, user.name)
             if user.resource == "podgroups":
-                found.update(in_group.get(key, ()))
+                gang = GangKey(key.namespace, GangSource.POD_GROUP, key.name)
+                found += [
+                    name for name, pod in store.pods.items() if not pod.finished and gang_of(pod) == gang
+                ]
             elif user.resource != "pods":
                 return frozenset()
             elif (pod := store.pods.get(key)) is not None and _is(pod, user):
-                found.add(key)
+                found.append(key)
         return frozenset(found)
 
     def _count(self, gang: GangKey, pods: Sequence[Pod], nodes: Nodes, groups: PodGroups) -> None:
