@@ -18,6 +18,10 @@ COMMANDS = {
         "Allocate sample claims on the embedded API server, then exit.",
     ),
     "doctor": ("reconciler.cli.doctor:doctor", "Find problems in slices, classes and claims."),
+    "drain": (
+        "reconciler.cli.drain:command",
+        "Find out whether everything on a node or device can go elsewhere.",
+    ),
     "explain": (
         "reconciler.cli.explain:explain",
         "Explain why a claim is pending, or where it can be allocated.",

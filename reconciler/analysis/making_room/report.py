@@ -1,11 +1,30 @@
-"""Converts advice about room to JSON. The field names are stable."""
+"""Converts advice about room and drains to JSON. The field names are stable."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from reconciler.analysis.making_room.advice import Advice
+from reconciler.analysis.making_room.drain import DrainAnswer, Step
 from reconciler.analysis.making_room.moves import Move
 from reconciler.analysis.making_room.wanted import Place, Refusal
+from reconciler.api.objects.meta import DeviceID, ObjectKey
+
+
+def drain_as_json(answer: DrainAnswer) -> dict[str, Any]:
+    """The whole answer about a drain."""
+    return {
+        "empties": answer.empties,
+        "proved": answer.proved,
+        "steps": [_step(step, answer) for step in answer.steps if step.move.refusal is None],
+        "stuck": [{**_step(step, answer), "evenAlone": step.alone} for step in answer.stuck],
+        "staysWithItsNode": [str(key) for key in answer.ignored],
+        "claimsWithoutPods": [str(key) for key in answer.unused],
+    }
+
+
+def _step(step: Step, answer: DrainAnswer) -> dict[str, Any]:
+    found = move_as_json(step.move, answer.devices)
+    return {**found, "waitsForBudgets": [str(key) for key in step.waits_for]}
 
 
 def as_json(advice: Advice) -> dict[str, Any]:
@@ -20,7 +39,7 @@ def as_json(advice: Advice) -> dict[str, Any]:
         "budgetsViolated": [
             {"budget": str(key), "evictions": count} for key, count in (advice.violated or {}).items()
         ],
-        "evict": [move_as_json(move, advice) for move in advice.moves],
+        "evict": [move_as_json(move, advice.devices or {}) for move in advice.moves],
         "deletedAlready": [str(key) for key in advice.leaving],
         "places": [place_as_json(one) for one in advice.places],
         "refused": refusal_as_json(advice.refusal) if advice.refusal is not None else None,
@@ -39,9 +58,9 @@ def _cost(advice: Advice) -> dict[str, Any]:
     }
 
 
-def move_as_json(move: Move, advice: Advice) -> dict[str, Any]:
-    """Pods that leave together, what they free, and where they could go."""
-    unit, devices = move.unit, advice.devices or {}
+def move_as_json(move: Move, devices: Mapping[ObjectKey, Sequence[DeviceID]]) -> dict[str, Any]:
+    """Pods that leave together, what they free of the devices of claims, and where they could go."""
+    unit = move.unit
     return {
         "pods": [str(key) for key in unit.pods],
         "gang": str(unit.gang) if unit.gang is not None else None,

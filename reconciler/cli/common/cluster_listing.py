@@ -20,8 +20,8 @@ async def list_objects(
     """Return all objects of those kinds that the server serves, as JSON with kind and apiVersion.
 
     With `volumes`, also the storage objects, if a pod without a node names a claim of a volume. Pods are
-    returned without volumes if these cannot be listed. `budgets` adds PodDisruptionBudgets. Raises ReconcilerError or OSError if the server
-    cannot be read.
+    returned without volumes if these cannot be listed. `budgets` adds PodDisruptionBudgets. Raises
+    ReconcilerError or OSError if the server cannot be read.
     """
     # Late imports: the client library takes longer to import than these commands take for files.
     from reconciler.cluster.client import Client  # noqa: PLC0415

@@ -1,11 +1,13 @@
-"""The table of `make-room`."""
+"""The tables of `make-room` and `drain`."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TextIO
 
 from reconciler.analysis.making_room.advice import COSTS, Advice
+from reconciler.analysis.making_room.drain import DrainAnswer
 from reconciler.analysis.making_room.moves import Move
 from reconciler.analysis.making_room.wanted import Place
+from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.cli.common.output import console_on, print_line, print_table
 from reconciler.cli.common.plain_text import counted
 from reconciler.cli.common.table import Table
@@ -18,7 +20,7 @@ def print_advice(advice: Advice, out: TextIO) -> None:
         print_line(console, line)
     if advice.moves:
         console.print()
-        print_table(console, leaving_table(advice.moves, advice))
+        print_table(console, leaving_table(advice.moves, advice.devices or {}))
     if advice.places:
         console.print()
         print_table(console, places_table(advice.places))
@@ -58,10 +60,37 @@ def _proof(advice: Advice) -> str:
     return f"proved: no other set {', or '.join(known)}; the rest is not proved"
 
 
-def leaving_table(moves: Iterable[Move], advice: Advice) -> Table:
+def print_drain(answer: DrainAnswer, out: TextIO) -> None:
+    """Print the verdict, then the steps in order, then what cannot go."""
+    console = console_on(out)
+    moving = [step for step in answer.steps if step.move.refusal is None]
+    if not answer.steps and not answer.unused:
+        print_line(console, "empty: nothing that has to go elsewhere")
+    elif answer.empties:
+        print_line(console, f"can be emptied, in this order: {counted(len(moving), 'step')}")
+    else:
+        how = "" if answer.proved else "; another order might help"
+        left = len(answer.stuck) + len(answer.unused)
+        print_line(console, f"cannot be emptied: {left} of {len(answer.steps) + len(answer.unused)}{how}")
+    for step in moving:
+        if step.waits_for:
+            pods = ", ".join(map(str, step.move.unit.pods))
+            print_line(console, f"budget {step.waits_for[0]} allows no eviction now: {pods}")
+    if answer.ignored:
+        print_line(console, f"stay with their node: {', '.join(map(str, answer.ignored))}")
+    for claim in answer.unused:
+        print_line(console, f"claim {claim} holds devices without a pod: deallocate or delete it")
+    for heading, steps in (("GOES TO", moving), ("WHY NOT", answer.stuck)):
+        if steps:
+            console.print()
+            print_table(console, leaving_table((step.move for step in steps), answer.devices, heading))
+
+
+def leaving_table(
+    moves: Iterable[Move], devices: Mapping[ObjectKey, Sequence[DeviceID]], where: str = "COULD GO TO"
+) -> Table:
     """Who leaves, what that frees, and where they could go."""
-    table = Table(("EVICT", "FREES", "COULD GO TO"))
-    devices = advice.devices or {}
+    table = Table(("EVICT", "FREES", where))
     for move in moves:
         unit = move.unit
         name = "\n".join(map(str, unit.pods))
@@ -72,7 +101,7 @@ def leaving_table(moves: Iterable[Move], advice: Advice) -> Table:
 
 def _where(move: Move) -> str:
     if move.refusal is not None:
-        return f"nowhere: {move.refusal.reason}: {move.refusal.message}"
+        return f"{move.refusal.reason}: {move.refusal.message}"
     return "\n".join(_line(place) for place in move.places)
 
 
