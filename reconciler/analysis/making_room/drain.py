@@ -15,7 +15,7 @@ from reconciler.analysis.making_room.units import DAEMON_SET, MIRROR, Occupant, 
 from reconciler.analysis.making_room.world import World
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.pods import is_live
-from reconciler.state.nodes.charging import allocation_of
+from reconciler.state.nodes.charging import allocation_of, pinned_to
 from reconciler.state.trial import Trial
 
 ROUNDS = 5
@@ -65,12 +65,17 @@ class DrainAnswer:
 def drain(world: World, drained: Drained) -> DrainAnswer:
     """Where everything goes that uses what is drained. It must be removed from the world already."""
     occupants = Occupants(world.store, world.nodes, world.groups, world.budgets)
-    held = {
-        claim: tuple(one.id for one in allocation.devices.results)
-        for claim in occupants.users
-        if (allocation := allocation_of(world.store, claim)) is not None
-    }
-    concerned = {claim for claim, devices in held.items() if not drained.devices.isdisjoint(devices)}
+    held: dict[ObjectKey, tuple[DeviceID, ...]] = {}
+    concerned: set[ObjectKey] = set()
+    for claim in occupants.users:
+        allocation = allocation_of(world.store, claim)
+        assert allocation is not None  # only allocated claims have users
+        held[claim] = tuple(one.id for one in allocation.devices.results)
+        if (
+            not drained.devices.isdisjoint(held[claim])
+            or pinned_to(allocation.node_selector) in drained.nodes
+        ):
+            concerned.add(claim)
     leaving, ignored = [], []
     for key, one in sorted(occupants.pods.items(), key=lambda entry: place(entry[1].pod)):
         if (one.node in drained.nodes or not concerned.isdisjoint(one.claims)) and is_live(one.pod):
