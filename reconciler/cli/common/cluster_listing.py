@@ -20,19 +20,21 @@ async def list_objects(
     *,
     volumes: bool = False,
     asked: Iterable[Mapping[str, Any]] = (),
+    budgets: bool = False,
 ) -> list[dict[str, Any]]:
     """Return all objects of those kinds that the server serves, as JSON with kind and apiVersion.
 
     With `volumes`, also the storage objects, if a pod without a node names a claim of a volume. Pods are
     returned without volumes if these cannot be listed. `asked` are pods that are not on the cluster; what
-    they need is listed, too. Raises ReconcilerError or OSError if the server cannot be read.
+    they need is listed, too. `budgets` adds PodDisruptionBudgets. Raises ReconcilerError or OSError if the
+    server cannot be read.
     """
     # Late imports: the client library takes longer to import than these commands take for files.
     from reconciler.cluster.client import Client  # noqa: PLC0415
     from reconciler.cluster.decoding import decode  # noqa: PLC0415
     from reconciler.cluster.discovery import discover, discover_at_least_pods  # noqa: PLC0415
     from reconciler.cluster.http import connect  # noqa: PLC0415
-    from reconciler.cluster.kinds import NAMESPACE, POD, STORAGE  # noqa: PLC0415
+    from reconciler.cluster.kinds import BUDGET, NAMESPACE, POD, STORAGE  # noqa: PLC0415
     from reconciler.cluster.koordinator import DEVICE, with_devices  # noqa: PLC0415
 
     async with connect(**connection.arguments()) as transport:
@@ -62,6 +64,11 @@ async def list_objects(
                 found += await listed(resource)
             except (Gone, Rejected) as exc:
                 remark(f"note: {resource.full_name} cannot be listed: {exc}")
+        if budgets:
+            try:
+                found += await listed(BUDGET)
+            except (Gone, Rejected) as exc:
+                remark(f"note: {BUDGET.full_name} are not considered: {exc}")
         if volumes and any(map(waits_for_volumes, pods)):
             try:
                 found += [raw for resource in STORAGE for raw in await listed(resource)]

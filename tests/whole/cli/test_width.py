@@ -61,6 +61,8 @@ ASKED: Mapping[str, tuple[str, ...]] = {
     "allocate": ("allocate", "-f", "IN"),
     "doctor": ("doctor", "-f", "IN"),
     "explain": ("explain", "CLAIM", "-f", "IN"),
+    "make-room": ("make-room", "CLAIM", "-f", "IN"),
+    "drain": ("drain", "NODE", "-f", "IN"),
     "modes": ("modes", "-f", "IN"),
     "top": ("top", "-f", "IN"),
     "top by pool": ("top", "-f", "IN", "--by", "pool"),
