@@ -21,16 +21,18 @@ MAX_UNITS = 100
 """Maximum units of one copy"""
 
 
-def units_in(bundle: Bundle, machine_rules: Rules | None = None) -> tuple[Unit, ...]:
+def units_in(
+    bundle: Bundle, machine_rules: Rules | None = None, *, most: int | None = MAX_UNITS
+) -> tuple[Unit, ...]:
     """The units of one copy, in the order in which they are placed.
 
-    Raises Malformed for a pod with a missing claim or template, and for too many units. Allocated claims are
-    not units: they belong to the baseline. A template is one claim. Pods that request Koordinator's
-    devices are units only with `machine_rules`.
+    Raises Malformed for a pod with a missing claim or template, and for more than `most` units. Allocated
+    claims are not units: they belong to the baseline. A template is one claim. Pods that request
+    Koordinator's devices are units only with `machine_rules`.
     """
     units = tuple(sorted(_units(bundle, machine_rules), key=lambda unit: place(unit.pod or unit.claims[0])))
-    if len(units) > MAX_UNITS:
-        raise Malformed("the input", "", f"has {len(units)} pods and claims; the maximum is {MAX_UNITS}")
+    if most is not None and len(units) > most:
+        raise Malformed("the input", "", f"has {len(units)} pods and claims; the maximum is {most}")
     return units
 
 

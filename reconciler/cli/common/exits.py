@@ -41,6 +41,11 @@ EXITS: Mapping[str, Mapping[Exit, str]] = {
         Exit.FAILED: "the input is invalid, or the server cannot listen on the address",
         Exit.USAGE: _USAGE,
     },
+    "capacity": {
+        Exit.OK: "the demand fits, now or on the nodes that the answer names",
+        Exit.FAILED: "part of the demand fits on no shape",
+        Exit.USAGE: f"{_USAGE}, a named node does not exist, or the input or the server cannot be read",
+    },
     "completion": {Exit.OK: "the script was printed", Exit.USAGE: _USAGE},
     "convert": {
         Exit.OK: "all objects were written",

@@ -1,0 +1,202 @@
+"""`dra-reconciler capacity`: how many nodes of which shapes a demand needs."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import click
+
+from reconciler.analysis.sizing import STEPS, Item, Shape, distinct_shapes, shape_of, size
+from reconciler.analysis.sizing.reading import items_in, pending_items
+from reconciler.analysis.sizing.report import as_json
+from reconciler.analysis.whatif import Baseline
+from reconciler.api.manifests.bundle import Bundle
+from reconciler.api.manifests.inferred_nodes import InferredNodes, infer_nodes
+from reconciler.api.objects.changes import Removed
+from reconciler.api.objects.claims import DeviceClass
+from reconciler.api.objects.core import Namespace, Node
+from reconciler.api.objects.meta import ApiObject
+from reconciler.api.objects.semantics import Semantics
+from reconciler.api.objects.similar_names import instead
+from reconciler.api.objects.slices import ResourceSlice
+from reconciler.api.objects.storage import STORAGE
+from reconciler.cli.common.connection import Connection
+from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
+from reconciler.cli.common.fleet_source import bundle_objects, list_cluster, read_files
+from reconciler.cli.common.options import (
+    cluster_options,
+    files_option,
+    output_option,
+    release_and_rules_options,
+    steps_option,
+)
+from reconciler.cli.common.output import echo_value
+from reconciler.cli.common.progress import ProgressTracker, track_progress
+from reconciler.cli.views.sizing import print_sizing
+from reconciler.state.loading import store_of
+from reconciler.state.store import Store
+
+KINDS = ("Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaim", "Pod")
+_PATH = click.Path(exists=True, readable=True, allow_dash=True)
+
+
+@click.command()
+@files_option(required=False)
+@cluster_options
+@click.option(
+    "--demand",
+    "demands",
+    multiple=True,
+    type=_PATH,
+    metavar="FILE|DIR|-",
+    help="What is expected: Demand documents with counts, or claims, templates and pods, each once.",
+)
+@click.option("--pending", is_flag=True, help="What is pending now, on the cluster or in the -f files.")
+@click.option(
+    "--shape",
+    "shapes",
+    multiple=True,
+    metavar="NODE",
+    help="A node of the fleet as template for new nodes.  [default: one of each kind with devices]",
+)
+@click.option(
+    "--shape-file",
+    "shape_files",
+    multiple=True,
+    type=_PATH,
+    metavar="FILE|DIR|-",
+    help="ResourceSlices, and maybe Nodes: each node in it is a template.",
+)
+@click.option(
+    "--cost",
+    "costs",
+    multiple=True,
+    metavar="NODE=COST",
+    help="What one node of this shape costs, in any unit.  [default: 1]",
+)
+@output_option("table", "json", "yaml")
+@release_and_rules_options
+@steps_option(STEPS)
+def capacity(
+    files: tuple[str, ...],
+    connection: Connection,
+    demands: tuple[str, ...],
+    pending: bool,
+    shapes: tuple[str, ...],
+    shape_files: tuple[str, ...],
+    costs: tuple[str, ...],
+    output: str,
+    rules: Semantics,
+    steps: int,
+) -> None:
+    """Capacity planning: how many nodes of which shapes a demand needs. Writes nothing.
+
+    Places the demand on the free devices of the fleet first, and the rest on new nodes: of each shape alone,
+    and of a mix. The cheapest comes first, with a lower bound: no nodes of these shapes cost less. For what
+    still fits on the fleet as it is, see top. Details: docs/sizing.md.
+    """
+    if bool(demands) == pending:
+        raise click.UsageError("Name a demand: either --demand FILE, or --pending.")
+    if bool(files) == connection.named:
+        raise click.UsageError("Name the fleet: manifests with -f, or a cluster with --cluster.")
+    prices = dict(_price(text) for text in costs)
+    with errors_as(NoAnswer), track_progress(quiet=output != "table") as progress:
+        asked = _valid(read_files(demands, progress), "--demand")
+        fleet = read_files(files, progress) if files else None
+        nodes, objects = _fleet(fleet, asked, connection, progress)
+        store = store_of(progress.each("loading objects", objects), rules)
+        items = _items(store, asked, fleet, pending=pending)
+        chosen = _shapes(
+            shapes, _valid(read_files(shape_files, progress), "--shape-file"), nodes.nodes, store
+        )
+        chosen = [_priced(shape, prices) for shape in chosen]
+        _check_prices(prices, chosen)
+        baseline = Baseline(
+            store,
+            nodes.described,
+            tuple(one for one in objects if isinstance(one, Namespace)),
+            nodes.supposed,
+            storage=tuple(one for one in objects if type(one).__name__ in STORAGE),
+        )
+        result = size(items, chosen, baseline, steps=steps, progress=progress.stage)
+    if output == "table":
+        print_sizing(result, sys.stdout)
+    else:
+        echo_value(as_json(result, {shape.name: shape for shape in chosen}), output)
+    sys.exit(Exit.OK if result.answered else Exit.FAILED)
+
+
+def _valid(bundle: Bundle, option: str) -> Bundle:
+    """A bundle without invalid objects: with them, too few nodes could be counted."""
+    if bundle.refused:
+        raise NoAnswer(f"some objects of {option} are invalid; fix them")
+    return bundle
+
+
+def _fleet(
+    fleet: Bundle | None, asked: Bundle, connection: Connection, progress: ProgressTracker
+) -> tuple[InferredNodes, list[ApiObject]]:
+    """The nodes and all objects of the fleet, with the classes of the demand."""
+    if fleet is None:
+        progress.stage("reading the cluster")
+        listed = list(list_cluster(KINDS, connection, volumes=True))
+        nodes = InferredNodes(tuple(one for one in listed if isinstance(one, Node)), (), None, ())
+    else:
+        listed = list(bundle_objects(fleet))
+        nodes = infer_nodes(fleet.of(Node), fleet.of(ResourceSlice))
+    return nodes, [*listed, *asked.of(DeviceClass)]
+
+
+def _items(store: Store, asked: Bundle, fleet: Bundle | None, *, pending: bool) -> tuple[Item, ...]:
+    """The demand. What is pending does not stay in the store: the sizing places it."""
+    if not pending:
+        items = items_in(asked)
+    elif fleet is not None:
+        items = items_in(fleet)
+    else:
+        items = pending_items(store)
+    if not items and not pending:
+        raise NoAnswer("--demand has no Demand, no pending claim, no template and no pod with claims")
+    if pending:
+        gone = [key for key, pod in store.pods.items() if not pod.spec.node_name and not pod.finished]
+        for key in gone:
+            store.apply(Removed("Pod", key))
+    return items
+
+
+def _shapes(names: Sequence[str], more: Bundle, nodes: Sequence[Node], store: Store) -> list[Shape]:
+    """The shapes that are named, or one of each kind of node of the fleet."""
+    slices = tuple(store.slices)
+    known = {node.key.name: node for node in nodes}
+    found = []
+    for name in dict.fromkeys(names):
+        if name not in known:
+            raise NoAnswer(f"--shape: there is no node {name}{instead(name, sorted(known), 'nodes')}")
+        found.append(shape_of(known[name], slices))
+        if not found[-1].slices:
+            raise NoAnswer(f"--shape: node {name} publishes no devices of its own; name another node")
+    own = more.of(ResourceSlice)
+    found += [shape_of(node, own) for node in infer_nodes(more.of(Node), own).nodes if own]
+    return found or list(distinct_shapes(nodes, slices))
+
+
+def _price(text: str) -> tuple[str, Fraction]:
+    name, _, price = text.rpartition("=")
+    try:
+        cost = Fraction(price)
+    except (ValueError, ZeroDivisionError):
+        cost = Fraction(0)
+    if not name or cost <= 0:
+        raise click.UsageError(f"--cost {text}: write NODE=COST with a positive number, such as node-1=2.5.")
+    return name, cost
+
+
+def _priced(shape: Shape, prices: dict[str, Fraction]) -> Shape:
+    return replace(shape, cost=prices[shape.name]) if shape.name in prices else shape
+
+
+def _check_prices(prices: dict[str, Fraction], shapes: Sequence[Shape]) -> None:
+    names = sorted(shape.name for shape in shapes)
+    for name in sorted(prices.keys() - set(names)):
+        raise NoAnswer(f"--cost: there is no shape {name}{instead(name, names, 'shapes')}")
