@@ -19,7 +19,7 @@ from reconciler.api.objects.pods import claims_of, is_live
 from reconciler.api.objects.seats import SEAT, seat_mark, seated_on
 from reconciler.control.audit.losing_claim import written_by_us
 from reconciler.control.gangs.roster import GangRoster
-from reconciler.control.gangs.rules import NoRules, rules_of
+from reconciler.allocation.gangs.rules import NoRules, rules_of
 from reconciler.control.planner import Blocked, Nothing, Planner
 from reconciler.control.queueing.units import Kind, Roster, Unit
 from reconciler.state.nodes.charging import node_of, pinned_to
