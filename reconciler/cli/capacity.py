@@ -7,20 +7,19 @@ from fractions import Fraction
 
 import click
 
-from reconciler.analysis.sizing import STEPS, Item, Shape, distinct_shapes, shape_of, size
-from reconciler.analysis.sizing.reading import items_in, pending_items
+from reconciler.analysis.making_room.world import world_of
+from reconciler.analysis.sizing import STEPS, Item, Shape, distinct_shapes, items_of, shape_of, size
+from reconciler.analysis.sizing.reading import items_in, pending_units
 from reconciler.analysis.sizing.report import as_json
-from reconciler.analysis.whatif import Baseline
+from reconciler.analysis.whatif.reading import units_in
 from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.manifests.inferred_nodes import InferredNodes, infer_nodes
-from reconciler.api.objects.changes import Removed
 from reconciler.api.objects.claims import DeviceClass
-from reconciler.api.objects.core import Namespace, Node
-from reconciler.api.objects.meta import ApiObject
+from reconciler.api.objects.core import Node, Pod
+from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.similar_names import instead
 from reconciler.api.objects.slices import ResourceSlice
-from reconciler.api.objects.storage import STORAGE
 from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
 from reconciler.cli.common.fleet_source import bundle_objects, list_cluster, read_files
@@ -34,8 +33,6 @@ from reconciler.cli.common.options import (
 from reconciler.cli.common.output import echo_value
 from reconciler.cli.common.progress import ProgressTracker, track_progress
 from reconciler.cli.views.sizing import print_sizing
-from reconciler.state.loading import store_of
-from reconciler.state.store import Store
 
 KINDS = ("Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaim", "Pod")
 _PATH = click.Path(exists=True, readable=True, allow_dash=True)
@@ -105,21 +102,19 @@ def capacity(
         asked = _valid(read_files(demands, progress), "--demand")
         fleet = read_files(files, progress) if files else None
         nodes, objects = _fleet(fleet, asked, connection, progress)
-        store = store_of(progress.each("loading objects", objects), rules)
-        items = _items(store, asked, fleet, pending=pending)
-        chosen = _shapes(
-            shapes, _valid(read_files(shape_files, progress), "--shape-file"), nodes.nodes, store
-        )
-        chosen = [_priced(shape, prices) for shape in chosen]
+        items, gone = _items(objects, asked, fleet, pending=pending)
+        slices = [one for one in objects if isinstance(one, ResourceSlice)]
+        more = _valid(read_files(shape_files, progress), "--shape-file")
+        chosen = [_priced(one, prices) for one in _shapes(shapes, more, nodes.nodes, slices)]
         _check_prices(prices, chosen)
-        baseline = Baseline(
-            store,
-            nodes.described,
-            tuple(one for one in objects if isinstance(one, Namespace)),
-            nodes.supposed,
-            storage=tuple(one for one in objects if type(one).__name__ in STORAGE),
+        kept = [one for one in objects if not (isinstance(one, Pod) and one.key in gone)]
+        world = world_of(
+            progress.each("loading objects", kept),
+            rules,
+            supposed=nodes.supposed,
+            may_suppose=fleet is not None,
         )
-        result = size(items, chosen, baseline, steps=steps, progress=progress.stage)
+        result = size(items, chosen, world, steps=steps, progress=progress.stage)
     if output == "table":
         print_sizing(result, sys.stdout)
     else:
@@ -143,31 +138,30 @@ def _fleet(
         listed = list(list_cluster(KINDS, connection, volumes=True))
         nodes = InferredNodes(tuple(one for one in listed if isinstance(one, Node)), (), None, ())
     else:
-        listed = list(bundle_objects(fleet))
+        listed = [one for one in bundle_objects(fleet) if not isinstance(one, Node)]
+        listed += fleet.of(Node)
         nodes = infer_nodes(fleet.of(Node), fleet.of(ResourceSlice))
     return nodes, [*listed, *asked.of(DeviceClass)]
 
 
-def _items(store: Store, asked: Bundle, fleet: Bundle | None, *, pending: bool) -> tuple[Item, ...]:
-    """The demand. What is pending does not stay in the store: the sizing places it."""
+def _items(
+    objects: Sequence[ApiObject], asked: Bundle, fleet: Bundle | None, *, pending: bool
+) -> tuple[tuple[Item, ...], frozenset[ObjectKey]]:
+    """The demand, and the pods of it: they are not part of the fleet, because the sizing places them."""
     if not pending:
         items = items_in(asked)
-    elif fleet is not None:
-        items = items_in(fleet)
-    else:
-        items = pending_items(store)
-    if not items and not pending:
-        raise NoAnswer("--demand has no Demand, no pending claim, no template and no pod with claims")
-    if pending:
-        gone = [key for key, pod in store.pods.items() if not pod.spec.node_name and not pod.finished]
-        for key in gone:
-            store.apply(Removed("Pod", key))
-    return items
+        if not items:
+            raise NoAnswer("--demand has no Demand, no pending claim, no template and no pod with claims")
+        return items, frozenset()
+    units = units_in(fleet, most=None) if fleet is not None else pending_units(objects)
+    pods = frozenset(unit.pod.key for unit in units if unit.pod is not None)
+    return items_of((unit, 1) for unit in units), pods
 
 
-def _shapes(names: Sequence[str], more: Bundle, nodes: Sequence[Node], store: Store) -> list[Shape]:
+def _shapes(
+    names: Sequence[str], more: Bundle, nodes: Sequence[Node], slices: Sequence[ResourceSlice]
+) -> list[Shape]:
     """The shapes that are named, or one of each kind of node of the fleet."""
-    slices = tuple(store.slices)
     known = {node.key.name: node for node in nodes}
     found = []
     for name in dict.fromkeys(names):

@@ -18,6 +18,8 @@ class Item:
     unit: Unit
     """The first of them; the others differ in their names only"""
     count: int
+    number: int
+    """Position among the items"""
 
     @property
     def name(self) -> str:
@@ -29,8 +31,8 @@ class Item:
         pod = self.unit.pod
         return Unit(
             self.unit.name,
-            tuple(_copied_claim(claim, number) for claim in self.unit.claims),
-            _copied_pod(pod, number) if pod is not None else None,
+            tuple(_copied_claim(claim, f"{self.number} {number}") for claim in self.unit.claims),
+            _copied_pod(pod, f"{self.number} {number}") if pod is not None else None,
         )
 
 
@@ -41,7 +43,8 @@ def items_of(counted: Iterable[tuple[Unit, int]]) -> tuple[Item, ...]:
         key = _key(unit)
         first, before = found.get(key, (unit, 0))
         found[key] = first, before + count
-    return tuple(Item(unit, count) for unit, count in found.values() if count)
+    wanted = [entry for entry in found.values() if entry[1]]
+    return tuple(Item(unit, count, number) for number, (unit, count) in enumerate(wanted))
 
 
 def _key(unit: Unit) -> Hashable:
@@ -54,11 +57,11 @@ def _key(unit: Unit) -> Hashable:
     return claims, unit.pod.key.namespace, labels, _pod_to_json(spec)
 
 
-def _copied_claim(claim: ResourceClaim, number: int) -> ResourceClaim:
-    metadata = claim.metadata.model_copy(update={"uid": f"expected {claim.key} {number}"})
+def _copied_claim(claim: ResourceClaim, mark: str) -> ResourceClaim:
+    metadata = claim.metadata.model_copy(update={"uid": f"expected {claim.key} {mark}"})
     return claim.model_copy(update={"metadata": metadata})
 
 
-def _copied_pod(pod: Pod, number: int) -> Pod:
-    metadata = pod.metadata.model_copy(update={"name": f"expected {pod.key.name} {number}"})
+def _copied_pod(pod: Pod, mark: str) -> Pod:
+    metadata = pod.metadata.model_copy(update={"name": f"expected {pod.key.name} {mark}"})
     return pod.model_copy(update={"metadata": metadata})

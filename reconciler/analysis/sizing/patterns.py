@@ -1,15 +1,14 @@
 """What one empty node of a shape can hold: patterns, which say how many of each item."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from reconciler.analysis.making_room.world import world_of
 from reconciler.analysis.sizing.demand import Item
 from reconciler.analysis.sizing.shapes import Shape
-from reconciler.analysis.sizing.trying import NoPlace, Placer, start
-from reconciler.analysis.whatif.scenario import Baseline
+from reconciler.analysis.sizing.trying import NoPlace, Placer
 from reconciler.api.objects.claims import DeviceClass
 from reconciler.api.objects.semantics import Semantics
 from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.loading import store_of
 
 Pattern = tuple[int, ...]
 """How many of each item, in the order of the items"""
@@ -31,8 +30,7 @@ class EmptyNode:
     ) -> None:
         self.shape = shape
         self._items = items
-        store = store_of([shape.node, *shape.slices, *classes], rules)
-        self._placer = Placer(start(Baseline(store, (shape.node,))), steps)
+        self._placer = Placer(world_of([shape.node, *shape.slices, *classes], rules, may_suppose=True), steps)
         self.snapshot: Snapshot = self._placer.trial.snapshot
         """Of the empty node"""
         self._filled: dict[tuple[Pattern, Pattern], Pattern] = {}
@@ -113,8 +111,3 @@ def _larger(pattern: Pattern, left: Sequence[int]) -> Iterator[Pattern]:
     for item, count in enumerate(pattern):
         if count < left[item]:
             yield (*pattern[:item], count + 1, *pattern[item + 1 :])
-
-
-def total(placed: Mapping[Pattern, int], items: int) -> Pattern:
-    """How many of each item some nodes hold together: pattern -> number of nodes."""
-    return tuple(sum(pattern[item] * nodes for pattern, nodes in placed.items()) for item in range(items))

@@ -1,6 +1,6 @@
-"""Reads a demand: from Demand documents, from manifests, or from the pending claims and pods of a store."""
+"""Reads a demand: from Demand documents, from manifests, or from what is pending on a cluster."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from reconciler.allocation.placement import place
@@ -9,11 +9,12 @@ from reconciler.analysis.whatif.reading import units_in
 from reconciler.analysis.whatif.scenario import Unit
 from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.pods import claims_of, is_live
 from reconciler.api.objects.similar_names import instead
 from reconciler.api.versions.reading import to_v1, typed
 from reconciler.errors import Malformed
-from reconciler.state.store import Store
 
 KIND = "Demand"
 VERSION = "dra-reconciler.io/v1alpha1"
@@ -46,24 +47,22 @@ def items_in(bundle: Bundle) -> tuple[Item, ...]:
     return items_of(found)
 
 
-def pending_items(store: Store) -> tuple[Item, ...]:
-    """The pending claims of a store: those of one pod together. Finished and bound pods are left out."""
-    return items_of(
-        (unit, 1) for unit in sorted(_pending(store), key=lambda unit: place(unit.pod or unit.claims[0]))
-    )
+def pending_units(objects: Iterable[ApiObject]) -> tuple[Unit, ...]:
+    """The pending claims among all objects of a cluster, those of one pod together, in their order.
 
-
-def _pending(store: Store) -> Iterator[Unit]:
-    claims = {key: claim for key, claim in store.claims.items() if claim.allocation is None}
-    used = set()
-    for pod in store.pods.values():
+    Claims of finished or bound pods are left out.
+    """
+    objects = tuple(objects)
+    claims = {one.key: one for one in objects if isinstance(one, ResourceClaim) and one.allocation is None}
+    used: set[ObjectKey] = set()
+    found = []
+    for pod in (one for one in objects if isinstance(one, Pod)):
         own = tuple(claims[key] for key in claims_of(pod) if key in claims)
         used.update(claim.key for claim in own)
         if own and is_live(pod) and not pod.spec.node_name:
-            yield Unit(f"pod {pod.key}", own, pod)
-    for key, claim in claims.items():
-        if key not in used:
-            yield Unit(f"claim {key}", (claim,))
+            found.append(Unit(f"pod {pod.key}", own, pod))
+    found += [Unit(f"claim {key}", (claim,)) for key, claim in claims.items() if key not in used]
+    return tuple(sorted(found, key=lambda unit: place(unit.pod or unit.claims[0])))
 
 
 def _item(raw: object, where: str, subject: str, units: Mapping[str, Unit]) -> tuple[Unit, int]:

@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 
 from reconciler.analysis.capacity.solver import Solver
+from reconciler.analysis.making_room.world import World
 from reconciler.analysis.sizing.answer import Group, ItemAnswer, Option, Sizing
 from reconciler.analysis.sizing.bounds import Supply, needs_of
 from reconciler.analysis.sizing.cover import Cover, best_cover, cost_of, exact_cover
@@ -13,8 +14,7 @@ from reconciler.analysis.sizing.demand import Item
 from reconciler.analysis.sizing.patterns import EmptyNode, Pattern
 from reconciler.analysis.sizing.proofs import Candidate, Free, candidate, least_cost
 from reconciler.analysis.sizing.shapes import Shape
-from reconciler.analysis.sizing.trying import NoPlace, Placer, start
-from reconciler.analysis.whatif.scenario import Baseline
+from reconciler.analysis.sizing.trying import NoPlace, Placer
 from reconciler.state.nodes.demand import MOST, demand
 from reconciler.state.trial import Trial
 
@@ -27,22 +27,22 @@ Progress = Callable[[str], None]
 def size(
     items: Sequence[Item],
     shapes: Sequence[Shape],
-    baseline: Baseline,
+    world: World,
     *,
     steps: int = STEPS,
     progress: Progress = lambda _: None,
 ) -> Sizing:
     """The nodes to add so that all items fit, for each shape alone and for a mix of shapes.
 
-    The free devices of the fleet are used first. The store of the baseline changes for the time of the call.
+    The free devices of the fleet are used first. The world changes for the time of the call only.
     """
-    trial = start(baseline)
-    snapshot = trial.snapshot
+    snapshot = world.store.snapshot()
     solver = Solver()
     needs = needs_of(items, snapshot)
     progress("placing on the fleet")
-    with trial:
-        here = _Here(items, trial, steps)
+    placer = Placer(world, steps)
+    with placer.trial:
+        here = _Here(items, placer)
         progress("trying the shapes")
         classes = tuple(snapshot.classes.values())
         candidates = []
@@ -118,28 +118,26 @@ def _groups(cover: Cover, candidates: Sequence[Candidate]) -> tuple[Group, ...]:
 class _Here:
     """What the fleet takes of the demand as it is."""
 
-    def __init__(self, items: Sequence[Item], trial: Trial, steps: int) -> None:
+    def __init__(self, items: Sequence[Item], placer: Placer) -> None:
         self._items = items
-        self._trial = trial
-        self._placer = Placer(trial, steps)
+        self._placer = placer
         self.placed = [0] * len(items)
         self.refused: dict[int, NoPlace] = {}
         """Item -> why the next one does not fit"""
-        self.room = _free_room(items, trial)
+        self.room = _free_room(items, placer.trial)
         alone = {at: self._alone(item) for at, item in enumerate(items)}
         self.nothing = frozenset(at for at, why in alone.items() if why is not None and why.proven)
 
     def _alone(self, item: Item) -> NoPlace | None:
         """Why not even one fits."""
-        mark = self._trial.mark()
         refused = self._placer.place(item.copy(0))
-        self._trial.back_to(mark)
+        self._placer.trial.back_to(0)
         return refused
 
     def fill(self, candidates: Sequence[Candidate]) -> None:
         """Place all items: first those that no shape holds, then those of which a node holds the fewest."""
         size = [max((one.copies[at] for one in candidates), default=0) for at in range(len(self._items))]
-        for at in sorted(range(len(self._items)), key=lambda at: size[at]):
+        for at in sorted(range(len(self._items)), key=lambda at: size[at]):  # 0 where no shape holds it
             for number in range(1, self._items[at].count + 1):
                 refused = self._placer.place(self._items[at].copy(number))
                 if refused is not None:

@@ -4,16 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reconciler.allocation.alignment import decide
-from reconciler.allocation.placement import Placement, refusal_reason
-from reconciler.analysis.whatif.scenario import Baseline, Unit
-from reconciler.api.objects.changes import Changed
+from reconciler.allocation.placement import refusal_reason
+from reconciler.analysis.making_room.world import World
+from reconciler.analysis.whatif.scenario import Unit
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.plan import Granted, Reason
 from reconciler.errors import Rejected
-from reconciler.state.nodes.charging import node_of
-from reconciler.state.nodes.demand import demand
-from reconciler.state.nodes.table import Nodes
-from reconciler.state.trial import Trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,27 +26,13 @@ class NoPlace:
         return self.reason != Reason.GAVE_UP
 
 
-def start(baseline: Baseline) -> Trial:
-    """A trial on the store of a baseline, with its pods on their nodes."""
-    nodes = Nodes(volumes=baseline.volumes)
-    for other in (*baseline.namespaces, *baseline.storage, *baseline.nodes):
-        nodes.note(Changed(type(other).__name__, other))
-    for node in baseline.supposed:
-        nodes.suppose(node)
-    store = baseline.store
-    for pod in store.pods.values():
-        nodes.residents.nominate(pod.key, pod if not pod.spec.node_name else None)
-        nodes.host(pod.key, pod, node_of(pod, store), demand(pod))
-    return Trial(store, nodes, supposed=True)
-
-
 class Placer:
     """Places units on one trial."""
 
-    def __init__(self, trial: Trial, steps: int) -> None:
+    def __init__(self, world: World, steps: int) -> None:
         """`steps` are the devices that one decision tries on one node."""
-        self.trial = trial
-        self._placement = Placement(trial.nodes, supposed=True)
+        self.trial = world.trial()
+        self._placement = world.placement()
         self._steps = steps
 
     def place(self, unit: Unit) -> NoPlace | None:

@@ -6,15 +6,16 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.analysis.making_room.world import world_of
 from reconciler.analysis.sizing import Sizing, shape_of, size
 from reconciler.analysis.sizing.reading import items_in
-from reconciler.analysis.whatif import Baseline
 from reconciler.api.manifests.bundle import bundle
 from reconciler.api.manifests.documents import Document
 from reconciler.api.manifests.origin import Origin
 from reconciler.api.objects.core import Node
+from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
-from tests.tools.builders import store, typed
+from tests.tools.builders import typed
 from tests.tools.examples import examples
 from tests.tools.machines import Machine, device_class, halves, objects_of, spec_of, wholes
 
@@ -32,17 +33,13 @@ def answer(wanted: Mapping[Want, int], fleet: Sequence[Machine], shapes: Sequenc
     ]
     raw = {"apiVersion": "dra-reconciler.io/v1alpha1", "kind": "Demand", "items": items}
     raws = [one for at, machine in enumerate(fleet) for one in objects_of(f"n{at}", machine)]
-    nodes = [one for one in map(typed, raws) if isinstance(one, Node)]
     chosen = []
     for at, machine in enumerate(shapes):
         own = list(map(typed, objects_of(f"shape-{at}", machine)))
         (node,) = (one for one in own if isinstance(one, Node))
         chosen.append(shape_of(node, [one for one in own if isinstance(one, ResourceSlice)]))
-    return size(
-        items_in(bundle([Document(Origin("test"), raw)])),
-        chosen,
-        Baseline(store(device_class(), *raws), tuple(nodes)),
-    )
+    world = world_of(map(typed, [device_class(), *raws]), Semantics())
+    return size(items_in(bundle([Document(Origin("test"), raw)])), chosen, world)
 
 
 def fits(wanted: Sequence[Want], nodes: Sequence[tuple[Machine, tuple[str, ...]]]) -> bool:
