@@ -60,8 +60,10 @@ class Supply:
             self.countable[at] = not bool(fleet.shared[suits[:, at]].any())
         rows = np.flatnonzero(suits.any(axis=1))
         drawing = (fleet.sets[rows] >= 0).any(axis=1)
-        self._whole, self._whole_counts = _counted(suits[rows[~drawing]])
-        self._states = _states(suits, rows[drawing], snapshot)
+        whole = rows[~drawing]
+        self._whole, self._whole_counts = _counted(suits[whole])
+        self._suits, self._node_of = suits[whole], fleet.codes["node"][whole]
+        self._states, self._state_of, self._node_of_set = _states(suits, rows[drawing], snapshot)
         self._draws = [_draws(rows[suits[rows, at]], snapshot) for at in range(len(needs))]
 
     def most(self, weights: Sequence[int]) -> int:
@@ -71,12 +73,7 @@ class Supply:
         """
         worth = np.array(weights, dtype=np.int64)
         found = int(_worth(self._whole, worth) @ self._whole_counts)
-        for state in self._states:
-            of_devices = _worth(state.suits, worth)
-            keep = np.flatnonzero(of_devices)
-            if len(keep):
-                problem = PackingProblem(state.draws[keep], state.left, tuple(of_devices[keep].tolist()))
-                found += state.sets * self._solver.solve(problem).bound
+        found += sum(state.sets * self._packed(state, worth) for state in self._states)
         return found
 
     def least(self, need: int, amounts: Amounts) -> int:
@@ -89,12 +86,37 @@ class Supply:
 
     def copies(self, item: int) -> int | None:
         """An upper bound on how many of one item can be placed; None if nothing limits them here."""
-        limits = []
-        for at, need in enumerate(self._needs):
-            if need.item == item and self.countable[at] and need.count:
-                single = [int(number == at) for number in range(len(self._needs))]
-                limits.append(self.most(single) // need.count)
+        limits = [
+            self._copies(at, need.count)
+            for at, need in enumerate(self._needs)
+            if need.item == item and self.countable[at] and need.count
+        ]
         return min(limits, default=None)
+
+    def _copies(self, at: int, count: int) -> int:
+        """How often a need finds its devices on one node, at most."""
+        single = [int(number == at) for number in range(len(self._needs))]
+        nodes = np.concatenate([self._node_of[self._suits[:, at]], self._node_of_set])
+        if count == 1 or (nodes < 0).any():  # several nodes may reach a device
+            return self.most(single) // count
+        of_state = [self._packed(state, np.array(single, dtype=np.int64)) for state in self._states]
+        devices = np.concatenate(
+            [
+                np.ones(int(self._suits[:, at].sum()), dtype=np.int64),
+                np.array(of_state, dtype=np.int64)[self._state_of],
+            ]
+        )
+        on_node = np.bincount(nodes, weights=devices).astype(np.int64)
+        return int((on_node // count).sum())
+
+    def _packed(self, state: "_State", worth: Amounts) -> int:
+        """The most weight of the devices of one set in a state."""
+        of_devices = _worth(state.suits, worth)
+        keep = np.flatnonzero(of_devices)
+        if not len(keep):
+            return 0
+        problem = PackingProblem(state.draws[keep], state.left, tuple(of_devices[keep].tolist()))
+        return self._solver.solve(problem).bound
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,24 +132,33 @@ class _State:
     sets: int
 
 
-def _states(suits: Mask, rows: Rows, snapshot: Snapshot) -> list[_State]:
-    """Group sets by state. A device that draws from several sets counts in its first one only."""
+def _states(suits: Mask, rows: Rows, snapshot: Snapshot) -> tuple[list[_State], Rows, Codes]:
+    """Group sets by state; (n,) the state of each set, and (n,) its node, -1 if its devices have several.
+
+    A device that draws from several sets counts in its first one only.
+    """
     fleet, left = snapshot.fleet, snapshot.occupancy.left
     if not len(rows):
-        return []
+        return [], np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.int32)
     at = (fleet.sets[rows] >= 0).argmax(axis=1)
     sets, draws = fleet.sets[rows, at], fleet.draws[rows, at]
     order = np.lexsort((draws, sets))
     rows, sets, draws = rows[order], sets[order], draws[order]
     starts = np.flatnonzero(np.append(True, sets[1:] != sets[:-1]))
     ends = np.append(starts[1:], len(sets))
+    nodes = fleet.codes["node"][rows]
+    lowest, highest = (each.reduceat(nodes, starts) for each in (np.minimum, np.maximum))
     states: dict[tuple[bytes, bytes, bytes], _State] = {}
+    keys = []
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
         own, free = suits[rows[start:end]], left[sets[start]]
         key = draws[start:end].tobytes(), own.tobytes(), free.tobytes()
+        keys.append(key)
         known = states.get(key)
         states[key] = _State(fleet.table[draws[start:end]], own, free, 1 + (known.sets if known else 0))
-    return list(states.values())
+    number = {key: at for at, key in enumerate(states)}
+    state_of = np.array([number[key] for key in keys], dtype=np.intp)
+    return list(states.values()), state_of, np.where(lowest == highest, lowest, -1).astype(np.int32)
 
 
 def _draws(rows: Rows, snapshot: Snapshot) -> Codes:

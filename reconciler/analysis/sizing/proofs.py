@@ -70,10 +70,15 @@ class Free:
     """Items of which the fleet cannot take even one, proven"""
     room: dict[str, int] | None
     """Resource of nodes -> free amount of all nodes; None if a node does not say"""
+    pods: tuple[int | None, ...]
+    """How many pods of each item the nodes have room for, whatever devices they need; None for any number"""
 
     def copies(self, item: int) -> int | None:
         """An upper bound on how many of an item the fleet can take."""
-        return 0 if item in self.nothing else self.supply.copies(item)
+        if item in self.nothing:
+            return 0
+        limits = [limit for limit in (self.pods[item], self.supply.copies(item)) if limit is not None]
+        return min(limits, default=None)
 
 
 def least_cost(

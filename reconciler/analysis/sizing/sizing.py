@@ -53,7 +53,7 @@ def size(
             candidates.append(candidate(node, supply, items))
         here.fill(candidates)
     solver.begin()
-    free = Free(Supply(needs, snapshot, solver), here.nothing, here.room)
+    free = Free(Supply(needs, snapshot, solver), here.nothing, here.room, here.pods)
     wanted = tuple(item.count - placed for item, placed in zip(items, here.placed, strict=True))
     lonely = all(at in here.nothing for at in range(len(items)))
     options: list[Option] = []
@@ -125,6 +125,7 @@ class _Here:
         self.refused: dict[int, NoPlace] = {}
         """Item -> why the next one does not fit"""
         self.room = _free_room(items, placer.trial)
+        self.pods = tuple(_room_for(item, placer.trial) for item in items)
         alone = {at: self._alone(item) for at, item in enumerate(items)}
         self.nothing = frozenset(at for at, why in alone.items() if why is not None and why.proven)
 
@@ -158,3 +159,15 @@ def _free_room(items: Sequence[Item], trial: Trial) -> dict[str, int] | None:
         at = np.flatnonzero(room.vector({name: 1}))
         found[name] = int(np.maximum(free[at], 0).sum())
     return found
+
+
+def _room_for(item: Item, trial: Trial) -> int | None:
+    """How many pods of an item the nodes have room for; None for a claim, and if a node does not say."""
+    if item.unit.pod is None:
+        return None
+    room = trial.nodes.room
+    free, wanted = room.free(frozenset(), but=()), room.vector(demand(item.unit.pod))
+    if (free >= MOST).any() or not wanted.any():
+        return None
+    limited = np.flatnonzero(wanted)
+    return int((np.maximum(free[limited], 0) // wanted[limited, None]).min(axis=0).sum())
