@@ -1,0 +1,118 @@
+"""For each field, the fewest pods that must leave it for each gain, whatever happens to them then."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
+from math import ceil
+
+import numpy as np
+
+from reconciler.analysis.defragment.goals import Count, Goal, Holds
+from reconciler.analysis.defragment.movers import Mover
+
+MOST_TRIED = 10
+"""Pods of a field of which all sets are tried; of more, only all together, and then nothing is proven"""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """Pods that leave a field, and what it gains."""
+
+    field: int
+    movers: tuple[int, ...]
+    """Positions among the movers"""
+    gain: int
+
+    @property
+    def moves(self) -> int:
+        return len(self.movers)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldOptions:
+    """What can be gained in one field."""
+
+    options: tuple[Option, ...]
+    """For each gain that is possible, the sets of the fewest pods"""
+    at_least: Mapping[int, Fraction]
+    """Gain -> no set of pods that gains so much or more weighs less, see `fewest_moves`"""
+    most: int
+    """No set of pods gains more"""
+
+
+class Blockers:
+    """Which pods hold devices in which fields."""
+
+    def __init__(self, goal: Goal, movers: Sequence[Mover]) -> None:
+        self.of_field: dict[int, list[int]] = {}
+        """Field -> movers"""
+        self.fields_of: list[tuple[int, ...]] = []
+        """Mover -> fields"""
+        for at, mover in enumerate(movers):
+            fields = np.unique(goal.of[mover.rows])
+            self.fields_of.append(tuple(fields[fields >= 0].tolist()))
+            for field in self.fields_of[-1]:
+                self.of_field.setdefault(field, []).append(at)
+
+    def weight(self, mover: int) -> Fraction:
+        """One move, divided among the fields that it may help."""
+        return Fraction(1, len(self.fields_of[mover]))
+
+
+def options_of(
+    field: int, goal: Goal, holds: Holds, movers: Sequence[Mover], blockers: Blockers
+) -> FieldOptions | None:
+    """What one field can gain; None if nothing. Changes `holds`, and changes it back."""
+    inside = blockers.of_field.get(field, [])
+    before = goal.count(field, holds)
+    everything = _without(inside, field, goal, holds, movers)
+    most = everything.most - before.least
+    if most <= 0:
+        return None
+    if len(inside) > MOST_TRIED:
+        gain = everything.least - before.least
+        options = (Option(field, tuple(inside), gain),) if gain > 0 else ()
+        lightest = min((blockers.weight(at) for at in inside), default=Fraction(0))
+        return FieldOptions(options, dict.fromkeys(range(1, most + 1), lightest), most)
+    found: list[Option] = []
+    lightest_for: dict[int, Fraction] = {}
+    best = 0
+    for size in range(1, len(inside) + 1):
+        reached = best
+        for chosen in combinations(inside, size):
+            count = everything if size == len(inside) else _without(chosen, field, goal, holds, movers)
+            weight = sum((blockers.weight(at) for at in chosen), start=Fraction(0))
+            for gain in range(1, count.most - before.least + 1):
+                lightest_for[gain] = min(weight, lightest_for.get(gain, weight))
+            if count.least - before.most > best:
+                found.append(Option(field, chosen, count.least - before.most))
+                reached = max(reached, count.least - before.most)
+        best = reached
+    return FieldOptions(tuple(found), lightest_for, most)
+
+
+def _without(chosen: Sequence[int], field: int, goal: Goal, holds: Holds, movers: Sequence[Mover]) -> Count:
+    """How many fit in a field without some pods."""
+    for at in chosen:
+        holds.give_back(movers[at].rows)
+    found = goal.count(field, holds)
+    for at in chosen:
+        holds.take(movers[at].rows)
+    return found
+
+
+def fewest_moves(found: Sequence[FieldOptions], gain: int) -> int | None:
+    """No plan with fewer moves gains so much; None if none gains it. Source: MOVE-3.
+
+    A move counts in each field that it may help with its part, so that one move counts at most once.
+    """
+    unknown = Fraction(-1)
+    lightest = [Fraction(0), *[unknown] * gain]
+    for one in found:
+        for total in range(gain, 0, -1):
+            for step, weight in one.at_least.items():
+                before = lightest[max(total - step, 0)]
+                if before >= 0 and (lightest[total] < 0 or before + weight < lightest[total]):
+                    lightest[total] = before + weight
+    return ceil(lightest[gain]) if lightest[gain] >= 0 else None

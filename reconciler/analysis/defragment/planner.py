@@ -1,0 +1,206 @@
+"""Plans moves: the fields that gain most for the fewest moves, each move tried by the allocator itself.
+
+The pods of a field move one after another, each to devices that are free at that moment, so every step fits.
+No other field may lose what it holds of the goal.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from kernels.types import Codes, Rows
+from reconciler.analysis.defragment.goals import Goal, Holds
+from reconciler.analysis.defragment.movers import Mover, rows_of_claims
+from reconciler.analysis.defragment.options import (
+    Blockers,
+    Option,
+    fewest_moves,
+    options_of,
+)
+from reconciler.analysis.defragment.places import Place, Places
+from reconciler.analysis.making_room.world import World
+from reconciler.state.devices.pools.fleet import Fleet
+from reconciler.state.trial import Trial
+
+MOST_DECISIONS = 5_000
+"""Decisions of one plan, after which it is given up"""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedMove:
+    """One pod, evicted and placed elsewhere."""
+
+    mover: Mover
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The moves that empty a place."""
+
+    field: int
+    gain: int
+    moves: tuple[PlannedMove, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is planned, and what cannot be beaten."""
+
+    steps: tuple[Step, ...]
+    gain: int
+    most: int
+    """No plan gains more"""
+    fewest: int | None
+    """No plan with so much gain has fewer moves"""
+
+    @property
+    def moves(self) -> tuple[PlannedMove, ...]:
+        """All moves, in order."""
+        return tuple(move for step in self.steps for move in step.moves)
+
+
+class Planner:
+    """Plans on a trial. The caller undoes it."""
+
+    def __init__(self, goal: Goal, movers: Sequence[Mover], world: World, trial: Trial, steps: int) -> None:
+        self._goal = goal
+        self._movers = movers
+        self._trial = trial
+        self._places = Places(world.placement(), steps)
+        self._blockers = Blockers(goal, movers)
+        self._holds = holds_of(world)
+        self._counts = np.array(
+            [goal.count(at, self._holds).least for at in range(goal.fields)], dtype=np.int32
+        )
+        self._sizes = [size_of(mover, self._holds.fleet) for mover in movers]
+
+    def run(self, wanted: int) -> Plan:
+        """Gain so much, or as much as is found."""
+        fields = [
+            found
+            for at in range(self._goal.fields)
+            if (found := options_of(at, self._goal, self._holds, self._movers, self._blockers)) is not None
+        ]
+        left = [option for one in fields for option in one.options]
+        done: list[Step] = []
+        gained, moved = 0, set[int]()
+        while gained < wanted and left and self._places.tried < MOST_DECISIONS:
+            option = min(left, key=lambda one: self._rank(one, wanted - gained))
+            left.remove(option)
+            step = self._try(option) if moved.isdisjoint(option.movers) else None
+            if step is not None:
+                done.append(step)
+                gained += step.gain
+                moved.update(option.movers)
+                left = [one for one in left if one.field != option.field]
+        fewest = fewest_moves(fields, min(wanted, gained)) if gained else 0
+        return Plan(tuple(done), gained, sum(one.most for one in fields), fewest)
+
+    def _rank(self, option: Option, wanted: int) -> tuple[Fraction, int, int, tuple[int, ...]]:
+        """Fewest moves for what is still wanted; then the smallest pods, which find a place more easily."""
+        size = sum(self._sizes[at] for at in option.movers)
+        return Fraction(option.moves, min(option.gain, wanted)), size, option.field, option.movers
+
+    def _try(self, option: Option) -> Step | None:
+        """Move the pods of an option; None if one of them has no place. Then nothing changed."""
+        mark = self._trial.mark()
+        future = _Future(self._goal, self._holds.copy(), self._counts.copy())
+        future.leave([self._movers[at] for at in option.movers])
+        future.require(option.field, int(self._counts[option.field]) + option.gain)
+        moves: list[PlannedMove] = []
+        for at in sorted(option.movers, key=lambda at: (-self._sizes[at], at)):
+            place = self._move(self._movers[at], future)
+            if place is None:
+                self._trial.back_to(mark)
+                return None
+            moves.append(PlannedMove(self._movers[at], place))
+        gain = int(future.counts.sum() - self._counts.sum())
+        self._holds, self._counts = future.holds, future.counts
+        return Step(option.field, gain, tuple(moves))
+
+    def _move(self, mover: Mover, future: "_Future") -> Place | None:
+        """Evict a pod and place it where no field loses; None if there is no such place."""
+        trial = self._trial
+        for claim in mover.claims:
+            trial.release(claim.metadata.uid)
+        trial.remove(mover.key)
+        places = self._places.of(mover, trial.snapshot, future.worse(), future.accepts)
+        place = next(places, None)
+        if place is not None:
+            future.enter(place.rows)
+            trial.place(place.granted.plans, mover.pod, place.granted.node)
+        return place
+
+
+class _Future:
+    """The fleet after all moves of an option: its pods are gone, or in their new places."""
+
+    def __init__(self, goal: Goal, holds: Holds, counts: Codes) -> None:
+        self._goal = goal
+        self.holds = holds
+        self.counts = counts
+        """(fields,) how many each field holds"""
+        self._required: dict[int, int] = {}
+
+    def leave(self, movers: Iterable[Mover]) -> None:
+        """Take pods out."""
+        for mover in movers:
+            self.holds.give_back(mover.rows)
+            self._count(self._fields(mover.rows))
+
+    def require(self, field: int, level: int) -> None:
+        """A field must hold so many in the end; the others must not lose any."""
+        self._required[field] = level
+
+    def enter(self, rows: Rows) -> None:
+        """Put a pod in."""
+        self.holds.take(rows)
+        self._count(self._fields(rows))
+
+    def accepts(self, rows: Rows) -> bool:
+        """Whether no field holds too few with these devices held."""
+        self.holds.take(rows)
+        fine = all(
+            self._goal.count(field, self.holds).least >= self._required.get(field, int(self.counts[field]))
+            for field in self._fields(rows)
+        )
+        self.holds.give_back(rows)
+        return fine
+
+    def worse(self) -> Codes:
+        """(D,) 0 for devices where nothing can be lost, 1 for the others."""
+        return np.append(self.counts > 0, False)[self._goal.of].astype(np.int32)
+
+    def _fields(self, rows: Rows) -> list[int]:
+        found = np.unique(self._goal.of[rows])
+        fields: list[int] = found[found >= 0].tolist()
+        return fields
+
+    def _count(self, fields: Iterable[int]) -> None:
+        for field in fields:
+            self.counts[field] = self._goal.count(field, self.holds).least
+
+
+def holds_of(world: World) -> Holds:
+    """What the claims of a world hold."""
+    snapshot = world.store.snapshot()
+    rows = [np.zeros(0, dtype=np.intp), *rows_of_claims(world).values()]
+    holders = np.bincount(np.concatenate(rows), minlength=snapshot.fleet.size).astype(np.int32)
+    return Holds(snapshot.fleet, snapshot.occupancy.left.copy(), holders)
+
+
+def size_of(mover: Mover, fleet: Fleet) -> int:
+    """How much of their counter sets the devices of a pod draw, in thousandths of a set or whole device."""
+    size = 0
+    for row in mover.rows.tolist():
+        number = int(fleet.sets[row, 0]) if fleet.sets.shape[1] else -1
+        if number < 0:
+            size += 1000
+            continue
+        total, draw = fleet.totals[number], fleet.table[fleet.draws[row, 0]]
+        used = total > 0
+        size += int((1000 * draw[used] // total[used]).max(initial=0))
+    return size
