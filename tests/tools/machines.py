@@ -77,3 +77,39 @@ def spec_of(profile: str, count: int) -> Object:
     selector = {"cel": {"expression": f"device.attributes['{DRIVER}'].profile == '{profile}'"}}
     exactly = {"deviceClassName": "any", "count": count, "selectors": [selector]}
     return {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}
+
+
+def claim_of(name: str, profile: str, node: str, *devices: str) -> Object:
+    """An allocated claim of one pod of the same name."""
+    results = [{"request": "r", "driver": DRIVER, "pool": node, "device": one} for one in devices]
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": name, "namespace": "default", "uid": name},
+        "spec": spec_of(profile, len(devices)),
+        "status": {
+            "allocation": {
+                "devices": {"results": results},
+                "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
+            },
+            "reservedFor": [{"resource": "pods", "name": name, "uid": f"uid-{name}"}],
+        },
+    }
+
+
+def pod_of(name: str, node: str, *, controller: str = "ReplicaSet") -> Object:
+    """A running pod that uses the claim of its name."""
+    owner = {"apiVersion": "apps/v1", "kind": controller, "name": "r", "uid": "r", "controller": True}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": f"uid-{name}",
+            "ownerReferences": [owner] if controller else [],
+        },
+        "spec": {"nodeName": node, "resourceClaims": [{"name": "c", "resourceClaimName": name}]},
+        "status": {"phase": "Running"},
+    }

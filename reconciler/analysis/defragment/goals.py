@@ -107,6 +107,8 @@ class ProfileGoal:
     """The counter sets of each field"""
     rows: tuple[Rows, ...]
     """The devices of the profile in each field that no taint keeps out"""
+    every: Rows
+    """All devices of the profile"""
     solver: Solver
     _wide: dict[int, Amounts] = field(default_factory=dict)
 
@@ -159,6 +161,7 @@ def profile_goal(layout: FleetLayout, profile: int, solver: Solver) -> ProfileGo
         of,
         tuple(np.flatnonzero(layout.linked == one) for one in roots),
         _by_field(rows, of, len(roots)),
+        np.flatnonzero(layout.profiles.of == profile),
         solver,
     )
 

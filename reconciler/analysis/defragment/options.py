@@ -1,6 +1,6 @@
 """For each field, the fewest pods that must leave it for each gain, whatever happens to them then."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
@@ -44,7 +44,8 @@ class FieldOptions:
 class Blockers:
     """Which pods hold devices in which fields."""
 
-    def __init__(self, goal: Goal, movers: Sequence[Mover]) -> None:
+    def __init__(self, goal: Goal, movers: Sequence[Mover], alike: Iterable[int] = ()) -> None:
+        """`alike` are movers that need what is counted themselves: wherever they go, they take as much."""
         self.of_field: dict[int, list[int]] = {}
         """Field -> movers"""
         self.fields_of: list[tuple[int, ...]] = []
@@ -54,6 +55,7 @@ class Blockers:
             self.fields_of.append(tuple(fields[fields >= 0].tolist()))
             for field in self.fields_of[-1]:
                 self.of_field.setdefault(field, []).append(at)
+        self.alike = frozenset(at for at in alike if len(self.fields_of[at]) == 1)
 
     def weight(self, mover: int) -> Fraction:
         """One move, divided among the fields that it may help."""
@@ -66,30 +68,71 @@ def options_of(
     """What one field can gain; None if nothing. Changes `holds`, and changes it back."""
     inside = blockers.of_field.get(field, [])
     before = goal.count(field, holds)
-    everything = _without(inside, field, goal, holds, movers)
-    most = everything.most - before.least
-    if most <= 0:
-        return None
-    if len(inside) > MOST_TRIED:
-        gain = everything.least - before.least
-        options = (Option(field, tuple(inside), gain),) if gain > 0 else ()
-        lightest = min((blockers.weight(at) for at in inside), default=Fraction(0))
-        return FieldOptions(options, dict.fromkeys(range(1, most + 1), lightest), most)
-    found: list[Option] = []
-    lightest_for: dict[int, Fraction] = {}
-    best = 0
-    for size in range(1, len(inside) + 1):
+    alike = [at for at in inside if at in blockers.alike]
+    for at in alike:
+        holds.give_back(movers[at].rows)
+    whole = goal.count(field, holds)
+    taken = sum(int((goal.of[movers[at].rows] == field).sum()) for at in alike)
+    if whole.most > before.least + taken:  # they waste room, so that moving them may gain
+        for at in alike:
+            holds.take(movers[at].rows)
+        alike, whole = [], before
+    others = [at for at in inside if at not in alike]
+    at_least, most = _proof(others, whole, field, goal, holds, movers, blockers)
+    for at in alike:
+        holds.take(movers[at].rows)
+    options = tuple(_options(inside, alike, before, field, goal, holds, movers))
+    return FieldOptions(options, at_least, most) if most > 0 else None
+
+
+def _options(
+    inside: Sequence[int],
+    alike: Iterable[int],
+    before: Count,
+    field: int,
+    goal: Goal,
+    holds: Holds,
+    movers: Sequence[Mover],
+) -> Iterator[Option]:
+    """For each gain, the sets of the fewest pods; not those that take what they give wherever they go."""
+    useless = frozenset(alike)
+    best, sizes = 0, range(1, len(inside) + 1)
+    for size in sizes if len(inside) <= MOST_TRIED else sizes[-1:]:
         reached = best
         for chosen in combinations(inside, size):
-            count = everything if size == len(inside) else _without(chosen, field, goal, holds, movers)
-            weight = sum((blockers.weight(at) for at in chosen), start=Fraction(0))
-            for gain in range(1, count.most - before.least + 1):
-                lightest_for[gain] = min(weight, lightest_for.get(gain, weight))
-            if count.least - before.most > best:
-                found.append(Option(field, chosen, count.least - before.most))
-                reached = max(reached, count.least - before.most)
+            if useless.issuperset(chosen):
+                continue
+            gain = _without(chosen, field, goal, holds, movers).least - before.most
+            if gain > best:
+                yield Option(field, chosen, gain)
+                reached = max(reached, gain)
         best = reached
-    return FieldOptions(tuple(found), lightest_for, most)
+
+
+def _proof(
+    inside: Sequence[int],
+    before: Count,
+    field: int,
+    goal: Goal,
+    holds: Holds,
+    movers: Sequence[Mover],
+    blockers: Blockers,
+) -> tuple[dict[int, Fraction], int]:
+    """The least weight for each gain, and the most that can be gained."""
+    most = max(_without(inside, field, goal, holds, movers).most - before.least, 0)
+    if len(inside) > MOST_TRIED:
+        lightest = min((blockers.weight(at) for at in inside), default=Fraction(0))
+        return dict.fromkeys(range(1, most + 1), lightest), most
+    found: dict[int, Fraction] = {}
+    for size in range(1, len(inside) + 1) if most else ():
+        for chosen in combinations(inside, size):
+            weight = sum((blockers.weight(at) for at in chosen), start=Fraction(0))
+            if most in found and found[most] <= weight:
+                continue
+            count = _without(chosen, field, goal, holds, movers)
+            for gain in range(1, count.most - before.least + 1):
+                found[gain] = min(weight, found.get(gain, weight))
+    return found, most
 
 
 def _without(chosen: Sequence[int], field: int, goal: Goal, holds: Holds, movers: Sequence[Mover]) -> Count:

@@ -11,10 +11,12 @@ from fractions import Fraction
 import numpy as np
 
 from kernels.types import Codes, Rows
-from reconciler.analysis.defragment.goals import Goal, Holds
+from reconciler.analysis.defragment.ceiling import alike, most_by_amounts
+from reconciler.analysis.defragment.goals import Goal, Holds, ProfileGoal
 from reconciler.analysis.defragment.movers import Mover, rows_of_claims
 from reconciler.analysis.defragment.options import (
     Blockers,
+    FieldOptions,
     Option,
     fewest_moves,
     options_of,
@@ -70,11 +72,15 @@ class Planner:
         self._movers = movers
         self._trial = trial
         self._places = Places(world.placement(), steps)
-        self._blockers = Blockers(goal, movers)
         self._holds = holds_of(world)
+        snapshot = trial.snapshot
+        is_profile = isinstance(goal, ProfileGoal)
+        self._blockers = Blockers(goal, movers, alike(goal, movers, snapshot) if is_profile else ())
+        self._room = most_by_amounts(goal, movers, self._holds, snapshot) if is_profile else None
         self._counts = np.array(
             [goal.count(at, self._holds).least for at in range(goal.fields)], dtype=np.int32
         )
+        self._before = int(self._counts.sum())
         self._sizes = [size_of(mover, self._holds.fleet) for mover in movers]
 
     def run(self, wanted: int) -> Plan:
@@ -97,7 +103,12 @@ class Planner:
                 moved.update(option.movers)
                 left = [one for one in left if one.field != option.field]
         fewest = fewest_moves(fields, min(wanted, gained)) if gained else 0
-        return Plan(tuple(done), gained, sum(one.most for one in fields), fewest)
+        return Plan(tuple(done), gained, self._most(fields), fewest)
+
+    def _most(self, fields: Iterable[FieldOptions]) -> int:
+        """No plan gains more: by what each field holds without its pods, and by all that is free."""
+        by_field = sum(one.most for one in fields)
+        return by_field if self._room is None else max(min(by_field, self._room - self._before), 0)
 
     def _rank(self, option: Option, wanted: int) -> tuple[Fraction, int, int, tuple[int, ...]]:
         """Fewest moves for what is still wanted; then the smallest pods, which find a place more easily."""
@@ -144,6 +155,8 @@ class _Future:
         self.counts = counts
         """(fields,) how many each field holds"""
         self._required: dict[int, int] = {}
+        self._refused: set[tuple[bytes, bytes]] = set()
+        """Draws and what is left of their sets: a device that costs a field too much has many equals"""
 
     def leave(self, movers: Iterable[Mover]) -> None:
         """Take pods out."""
@@ -159,15 +172,25 @@ class _Future:
         """Put a pod in."""
         self.holds.take(rows)
         self._count(self._fields(rows))
+        self._refused.clear()
 
     def accepts(self, rows: Rows) -> bool:
         """Whether no field holds too few with these devices held."""
+        fleet, fields = self.holds.fleet, self._fields(rows)
+        if self._required.keys().isdisjoint(fields):
+            alike = fleet.draws[rows].tobytes(), self.holds.left[fleet.sets[rows]].tobytes()
+        else:
+            alike = b"", b""
+        if alike in self._refused:
+            return False
         self.holds.take(rows)
         fine = all(
             self._goal.count(field, self.holds).least >= self._required.get(field, int(self.counts[field]))
-            for field in self._fields(rows)
+            for field in fields
         )
         self.holds.give_back(rows)
+        if not fine and alike[0]:
+            self._refused.add(alike)
         return fine
 
     def worse(self) -> Codes:
