@@ -94,7 +94,7 @@ def _options(
     holds: Holds,
     movers: Sequence[Mover],
 ) -> Iterator[Option]:
-    """For each gain, the sets of the fewest pods; not those that take what they give wherever they go."""
+    """The sets of the fewest pods for each gain; not those that take what they give wherever they go."""
     useless = frozenset(alike)
     best, sizes = 0, range(1, len(inside) + 1)
     for size in sizes if len(inside) <= MOST_TRIED else sizes[-1:]:
@@ -104,7 +104,8 @@ def _options(
                 continue
             gain = _without(chosen, field, goal, holds, movers).least - before.most
             if gain > best:
-                yield Option(field, chosen, gain)
+                # A pod may go to another place in the same field, so that less is gained.
+                yield from (Option(field, chosen, part) for part in range(gain, 0, -1))
                 reached = max(reached, gain)
         best = reached
 

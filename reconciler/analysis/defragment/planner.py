@@ -16,7 +16,6 @@ from reconciler.analysis.defragment.goals import Goal, Holds, ProfileGoal
 from reconciler.analysis.defragment.movers import Mover, rows_of_claims
 from reconciler.analysis.defragment.options import (
     Blockers,
-    FieldOptions,
     Option,
     fewest_moves,
     options_of,
@@ -81,16 +80,24 @@ class Planner:
             [goal.count(at, self._holds).least for at in range(goal.fields)], dtype=np.int32
         )
         self._before = int(self._counts.sum())
+        found = (options_of(at, goal, self._holds, movers, self._blockers) for at in range(goal.fields))
+        self._fields = [one for one in found if one is not None]
         self._sizes = [size_of(mover, self._holds.fleet) for mover in movers]
+
+    @property
+    def before(self) -> int:
+        """How many there are before any move."""
+        return self._before
+
+    @property
+    def most(self) -> int:
+        """No plan gains more: by what each field holds without its pods, and by all that is free."""
+        by_field = sum(one.most for one in self._fields)
+        return by_field if self._room is None else max(min(by_field, self._room - self._before), 0)
 
     def run(self, wanted: int) -> Plan:
         """Gain so much, or as much as is found."""
-        fields = [
-            found
-            for at in range(self._goal.fields)
-            if (found := options_of(at, self._goal, self._holds, self._movers, self._blockers)) is not None
-        ]
-        left = [option for one in fields for option in one.options]
+        left = [option for one in self._fields for option in one.options]
         done: list[Step] = []
         gained, moved = 0, set[int]()
         while gained < wanted and left and self._places.tried < MOST_DECISIONS:
@@ -102,13 +109,8 @@ class Planner:
                 gained += step.gain
                 moved.update(option.movers)
                 left = [one for one in left if one.field != option.field]
-        fewest = fewest_moves(fields, min(wanted, gained)) if gained else 0
-        return Plan(tuple(done), gained, self._most(fields), fewest)
-
-    def _most(self, fields: Iterable[FieldOptions]) -> int:
-        """No plan gains more: by what each field holds without its pods, and by all that is free."""
-        by_field = sum(one.most for one in fields)
-        return by_field if self._room is None else max(min(by_field, self._room - self._before), 0)
+        fewest = fewest_moves(self._fields, min(wanted, gained)) if gained else 0
+        return Plan(tuple(done), gained, self.most, fewest)
 
     def _rank(self, option: Option, wanted: int) -> tuple[Fraction, int, int, tuple[int, ...]]:
         """Fewest moves for what is still wanted; then the smallest pods, which find a place more easily."""
