@@ -18,6 +18,7 @@ from perf.workloads import (
     mig,
     network,
     podfit,
+    room,
     stream,
 )
 
@@ -29,6 +30,7 @@ _FAMILIES = (
     gangs,
     network,
     podfit,
+    room,
     alternatives,
     churn,
     impossible,

@@ -22,11 +22,19 @@ COMMANDS = {
         "Allocate sample claims on the embedded API server, then exit.",
     ),
     "doctor": ("reconciler.cli.doctor:doctor", "Find problems in slices, classes and claims."),
+    "drain": (
+        "reconciler.cli.drain:command",
+        "Find out whether everything on a node or device can go elsewhere.",
+    ),
     "explain": (
         "reconciler.cli.explain:explain",
         "Explain why a claim is pending, or where it can be allocated.",
     ),
     "logs": ("reconciler.cli.logs:logs", "Summarize or filter the log lines of `run`."),
+    "make-room": (
+        "reconciler.cli.make_room:command",
+        "Find the cheapest pods to evict so that a claim, pod or gang fits.",
+    ),
     "modes": (
         "reconciler.cli.modes:modes",
         "Show what is allocated on each device, and what that locks out.",

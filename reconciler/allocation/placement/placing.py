@@ -188,6 +188,16 @@ class Placement:
                 found = found & passed(test, question.counters)
         return NodeSubset(snapshot.topology.order, self._nodes.in_order(found, snapshot.topology.order))
 
+    def whatever_runs(self, pod: Pod, held: Iterable[ResourceClaim], snapshot: Snapshot) -> NodeSubset:
+        """The nodes that suit a pod whatever other pods do. Raises as `before_binding` does."""
+        question = self._question(pod, held, snapshot, frozenset())
+        require_objects(question)
+        found = self._nodes.every()
+        for test in tests_of(question):
+            if not test.by_pods:
+                found = found & passed(test, question.counters)
+        return NodeSubset(snapshot.topology.order, self._nodes.in_order(found, snapshot.topology.order))
+
     def only(self, name: str, snapshot: Snapshot) -> NodeSubset:
         """One node, or an empty subset if there is no such node."""
         found = self._usable(self._nodes.only(name, snapshot.topology), snapshot.topology)

@@ -4,7 +4,7 @@ A pod leaves alone, or with its whole gang if the gang would have too few pods w
 when all its users are gone; a claim without users is never freed.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from reconciler.allocation.gangs.rules import rules_of
@@ -22,6 +22,8 @@ from reconciler.state.store import Store
 
 MIRROR = "kubernetes.io/config.mirror"
 """Annotation of pods that a kubelet runs on its own: nobody can evict them"""
+DAEMON_SET = "DaemonSet"
+"""The kind of controller whose pods come back to their node"""
 
 Pods = frozenset[ObjectKey]
 
@@ -50,6 +52,12 @@ class Occupant:
         return next((one for one in self.pod.metadata.owner_references if one.controller), None)
 
     @property
+    def movable(self) -> bool:
+        """Whether something replaces the pod that may run on another node."""
+        owner = self.controller
+        return self.evictable and owner is not None and owner.kind != DAEMON_SET
+
+    @property
     def evictable(self) -> bool:
         """Whether the pod can be evicted at all."""
         return is_live(self.pod) and MIRROR not in self.pod.metadata.annotations
@@ -62,6 +70,8 @@ class Gang:
     members: Pods
     spare: int
     """How many of them may leave without the others"""
+    rules: GangRules | None
+    """None if they are not known"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +93,20 @@ class Occupants:
         nodes: Nodes,
         groups: PodGroups,
         budgets: Iterable[PodDisruptionBudget] = (),
+        *,
+        gone: Pods = frozenset(),
     ) -> None:
+        """`gone` are pods that count as gone, with the claims that only they use."""
         self.budgets = Budgets(budgets)
         self.users: dict[ObjectKey, Pods] = {}
         """Allocated claim -> the pods without which it is free; empty if it has none"""
         self.pods: dict[ObjectKey, Occupant] = {}
         self.gangs: dict[GangKey, Gang] = {}
         self._read_claims(store)
+        if gone:
+            self.users = {
+                claim: users - gone for claim, users in self.users.items() if not users or users - gone
+            }
         of_pod: dict[ObjectKey, list[ObjectKey]] = {}
         for claim, users in self.users.items():
             for key in users:
@@ -99,7 +116,7 @@ class Occupants:
             if (gang := gang_of(pod)) is not None and is_live(pod):
                 members.setdefault(gang, []).append(pod)
             node, claims = node_of(pod, store), tuple(sorted(of_pod.get(key, ())))
-            if node or claims:
+            if (node or claims) and key not in gone:
                 self.pods[key] = Occupant(pod, node, claims, self.budgets.of(pod), gang)
         for gang, pods in members.items():
             self._count(gang, pods, nodes, groups)
@@ -108,36 +125,34 @@ class Occupants:
         """Find the users of allocated claims: the pods in `reservedFor`, or if it is empty, pods that name
         the claim.
         """
-        naming: dict[ObjectKey, list[ObjectKey]] = {}
-        in_group: dict[ObjectKey, list[ObjectKey]] = {}
-        for key, pod in store.pods.items():
-            if not pod.finished:
-                for claim in claims_of(pod):
-                    naming.setdefault(claim, []).append(key)
-                gang = gang_of(pod)
-                if gang is not None and gang.source is GangSource.POD_GROUP:
-                    in_group.setdefault(ObjectKey(gang.namespace, gang.name), []).append(key)
+        unreserved = []
         for key, claim in store.claims.items():
-            if allocation_of(store, key) is None:
-                continue
-            if claim.status.reserved_for:
-                self.users[key] = self._reserved(claim, store, in_group)
-            else:
-                self.users[key] = frozenset(naming.get(key, ()))
+            if claim.status.reserved_for and allocation_of(store, key) is not None:
+                self.users[key] = self._reserved(claim, store)
+            elif allocation_of(store, key) is not None:
+                unreserved.append(key)
+        if unreserved:
+            naming: dict[ObjectKey, list[ObjectKey]] = {key: [] for key in unreserved}
+            for key, pod in store.pods.items():
+                for name in () if pod.finished else claims_of(pod):
+                    if name in naming:
+                        naming[name].append(key)
+            self.users |= {key: frozenset(users) for key, users in naming.items()}
 
-    def _reserved(
-        self, claim: ResourceClaim, store: Store, in_group: Mapping[ObjectKey, list[ObjectKey]]
-    ) -> Pods:
+    def _reserved(self, claim: ResourceClaim, store: Store) -> Pods:
         """The existing pods that a claim is reserved for; none if others than pods use it."""
-        found: set[ObjectKey] = set()
+        found: list[ObjectKey] = []
         for user in claim.status.reserved_for:
             key = ObjectKey(claim.key.namespace, user.name)
             if user.resource == "podgroups":
-                found.update(in_group.get(key, ()))
+                gang = GangKey(key.namespace, GangSource.POD_GROUP, key.name)
+                found += [
+                    name for name, pod in store.pods.items() if not pod.finished and gang_of(pod) == gang
+                ]
             elif user.resource != "pods":
                 return frozenset()
             elif (pod := store.pods.get(key)) is not None and _is(pod, user):
-                found.add(key)
+                found.append(key)
         return frozenset(found)
 
     def _count(self, gang: GangKey, pods: Sequence[Pod], nodes: Nodes, groups: PodGroups) -> None:
@@ -148,7 +163,7 @@ class Occupants:
         members = frozenset(pod.key for pod in pods if pod.key in self.pods)
         spare = max(len(members) - rules.least, 0) if isinstance(rules, GangRules) else 0
         if members:
-            self.gangs[gang] = Gang(members, spare)
+            self.gangs[gang] = Gang(members, spare, rules if isinstance(rules, GangRules) else None)
 
     def together(self, pods: Iterable[ObjectKey]) -> Pods:
         """These pods, and those that have to leave with them: gangs that would be too small leave whole."""

@@ -63,6 +63,11 @@ EXITS: Mapping[str, Mapping[Exit, str]] = {
         Exit.USAGE: _USAGE,
         Exit.PARTIAL: "there are warnings but no errors, with --strict",
     },
+    "drain": {
+        Exit.OK: "everything can go elsewhere",
+        Exit.FAILED: "something cannot go elsewhere",
+        Exit.USAGE: f"{_USAGE}, a named object does not exist, or the input or the server cannot be read",
+    },
     "explain": {
         Exit.OK: "the claim is allocated, or can be allocated",
         Exit.FAILED: "the claim cannot be allocated now",
@@ -72,6 +77,11 @@ EXITS: Mapping[str, Mapping[Exit, str]] = {
         Exit.OK: "some lines match",
         Exit.FAILED: "no line of dra-reconciler matches",
         Exit.USAGE: _USAGE,
+    },
+    "make-room": {
+        Exit.OK: "it has its devices, or fits, now or when the named pods are gone",
+        Exit.FAILED: "no room can be made, or the search gave up",
+        Exit.USAGE: f"{_USAGE}, the name does not exist, or the input or the server cannot be read",
     },
     "modes": {
         Exit.OK: "the table was printed",

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from reconciler.allocation.gangs.question import GangQuestion, Member
+from reconciler.allocation.gangs.rules import NoRules, rules_of
 from reconciler.allocation.placement import place
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
@@ -19,7 +20,6 @@ from reconciler.api.objects.pods import claims_of, is_live
 from reconciler.api.objects.seats import SEAT, seat_mark, seated_on
 from reconciler.control.audit.losing_claim import written_by_us
 from reconciler.control.gangs.roster import GangRoster
-from reconciler.allocation.gangs.rules import NoRules, rules_of
 from reconciler.control.planner import Blocked, Nothing, Planner
 from reconciler.control.queueing.units import Kind, Roster, Unit
 from reconciler.state.nodes.charging import node_of, pinned_to
