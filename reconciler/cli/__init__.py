@@ -17,6 +17,10 @@ COMMANDS = {
     ),
     "completion": ("reconciler.cli.completion:completion", "Print the completion script for a shell."),
     "convert": ("reconciler.cli.convert:convert", "Convert manifests of any version to resource.k8s.io/v1."),
+    "defragment": (
+        "reconciler.cli.defragment:defragment",
+        "Find pods to move so that more large devices fit.",
+    ),
     "demo": (
         "reconciler.cli.demo.command:demo",
         "Allocate sample claims on the embedded API server, then exit.",

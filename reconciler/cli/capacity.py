@@ -95,8 +95,8 @@ def capacity(
     """
     if bool(demands) == pending:
         raise click.UsageError("Name a demand: either --demand FILE, or --pending.")
-    if bool(files) == connection.named:
-        raise click.UsageError("Name the fleet: manifests with -f, or a cluster with --cluster.")
+    if files and connection.named:
+        raise click.UsageError("Name manifests with -f, or a cluster, not both.")
     prices = dict(_price(text) for text in costs)
     with errors_as(NoAnswer), track_progress(quiet=output != "table") as progress:
         asked = _valid(read_files(demands, progress), "--demand")

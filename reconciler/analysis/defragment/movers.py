@@ -16,10 +16,9 @@ from reconciler.analysis.whatif.losing import unallocated
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.pinning import unpinned
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.nodes.charging import allocation_of
-
-DAEMON_SET = "DaemonSet"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,6 +26,7 @@ class Mover:
     """A pod that may be moved."""
 
     pod: Pod
+    """As its controller recreates it: without our pin to the node"""
     node: str
     claims: tuple[ResourceClaim, ...]
     """Its claims, without their allocations"""
@@ -73,7 +73,8 @@ def _movers(world: World, occupants: Occupants, rows: Mapping[ObjectKey, Rows]) 
         wanted = sum(_devices(world, claim) for claim in occupant.claims)
         if len(devices) == wanted and wanted:
             claims = tuple(unallocated(world.store.claims[claim]) for claim in occupant.claims)
-            yield Mover(occupant.pod, occupant.node, claims, devices)
+            pod = unpinned(occupant.pod, occupant.node)
+            yield Mover(pod, occupant.node, claims, devices)
 
 
 def _devices(world: World, claim: ObjectKey) -> int:
@@ -84,8 +85,7 @@ def _devices(world: World, claim: ObjectKey) -> int:
 
 def _replaceable(occupant: Occupant, occupants: Occupants) -> bool:
     """Whether the pod comes back, anywhere, and may go at all."""
-    controller = occupant.controller
-    if controller is None or controller.kind == DAEMON_SET or not occupant.evictable:
+    if not (occupant.movable and occupant.evictable):
         return False
     if occupants.together([occupant.pod.key]) != frozenset([occupant.pod.key]):
         return False

@@ -52,6 +52,11 @@ EXITS: Mapping[str, Mapping[Exit, str]] = {
         Exit.FAILED: "some of the input is invalid or cannot be converted; the rest was written",
         Exit.USAGE: _USAGE,
     },
+    "defragment": {
+        Exit.OK: "the plan gains what was wanted, or nothing has to be moved",
+        Exit.FAILED: "no plan with so much gain was found",
+        Exit.USAGE: f"{_USAGE}, the fleet has nothing of the name, or input or server cannot be read",
+    },
     "demo": {
         Exit.OK: "all sample claims are allocated or pending with a reason",
         Exit.FAILED: "some claims were not decided in time",
