@@ -1,6 +1,7 @@
 """Plans moves: the fields that gain most for the fewest moves, each move tried by the allocator itself.
 
-The pods of a field move one after another, each to devices that are free at that moment, so every step fits.
+The pods of a field move one after another, each to devices that are free at that moment, so every step fits
+(MOVE-2).
 No other field may lose what it holds of the goal.
 """
 

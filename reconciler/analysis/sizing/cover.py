@@ -81,7 +81,7 @@ def _greedy(wanted: Pattern, candidates: Sequence[Candidate], orders: Sequence[t
 def exact_cover(
     wanted: Pattern, candidates: Sequence[Candidate], known: Cover, at_least: Fraction
 ) -> tuple[Cover, bool]:
-    """Search for a cheaper cover than a known one; and whether the result is proven cheapest."""
+    """Search for a cheaper cover than a known one; and whether the result is proven cheapest (SIZE-2)."""
     kinds: list[tuple[int, Pattern]] = []
     for at, one in enumerate(candidates):
         patterns = one.node.all_patterns(wanted)

@@ -84,17 +84,17 @@ def _item(raw: object, where: str, subject: str, units: Mapping[str, Unit]) -> t
         raise Malformed(subject, f"{where}.name", "must be a string")
     (field,) = given
     if field == "spec":
-        claim = _claim(raw["spec"], f"{where}.spec", subject)
+        claim = _claim(raw["spec"], name or "expected", f"{where}.spec", subject)
         return Unit(name or f"{where} of {KIND}", (claim,)), count
     unit = _named(field, raw[field], f"{where}.{field}", subject, units)
     return Unit(name or unit.name, unit.claims, unit.pod), count
 
 
-def _claim(spec: Any, where: str, subject: str) -> ResourceClaim:
+def _claim(spec: Any, name: str, where: str, subject: str) -> ResourceClaim:
     raw = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
-        "metadata": {"name": "expected", "namespace": "default"},
+        "metadata": {"name": name, "namespace": "default"},
         "spec": spec,
     }
     try:
