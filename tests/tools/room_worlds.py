@@ -158,7 +158,7 @@ class _Draw:
             annotations = {GANG: random.choice("gh"), SIZE: "2"}
         elif random.random() < 0.05:
             annotations = {"kubernetes.io/config.mirror": "x"}
-        fields = {"annotations": annotations, "priority": random.choice([-1, 0, 0, 3, 8])}
+        fields: Object = {"annotations": annotations, "priority": random.choice([-1, 0, 0, 3, 8])}
         pod = self._pod(f"p{number}", [one.key.name for one in claims], **fields)
         world, node = world_of(self.objects, Semantics()), random.choice(self.nodes)
         with world.trial() as trial:
@@ -180,7 +180,7 @@ class _Draw:
             )
             self.objects.append(claim.model_copy(update={"status": status}))
         for one in users:
-            copied = self._pod(one, [claim.key.name for claim in claims], node=node, **dict(fields))
+            copied = self._pod(one, [claim.key.name for claim in claims], node=node, **fields)
             self.objects.append(copied)
 
     def _wanted(self) -> Wanted:

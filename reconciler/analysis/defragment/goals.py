@@ -61,9 +61,13 @@ class Goal(Protocol):
 
     title: str
     """For users, in the singular: `device of 7g.40gb`"""
-    fields: int
     of: Codes
     """(D,) the field of each device; -1 for none"""
+
+    @property
+    def fields(self) -> int:
+        """The number of fields."""
+        ...
 
     def name(self, at: int) -> str:
         """The name of a field, for users."""

@@ -76,7 +76,8 @@ def drain(world: World, drained: Drained) -> DrainAnswer:
             or pinned_to(allocation.node_selector) in drained.nodes
         ):
             concerned.add(claim)
-    leaving, ignored = [], []
+    leaving: list[ObjectKey] = []
+    ignored: list[ObjectKey] = []
     for key, one in sorted(occupants.pods.items(), key=lambda entry: place(entry[1].pod)):
         if (one.node in drained.nodes or not concerned.isdisjoint(one.claims)) and is_live(one.pod):
             belongs = bool(drained.nodes) and _belongs_to_its_node(one)

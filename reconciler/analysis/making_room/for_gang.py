@@ -9,7 +9,7 @@ from itertools import islice
 import numpy as np
 
 from kernels.leaving import whole
-from kernels.types import Mask
+from kernels.types import Mask, Rows
 from reconciler.analysis.making_room.bounds import Bounds, Costs
 from reconciler.analysis.making_room.costs import NOTHING, Cost, Pricing
 from reconciler.analysis.making_room.found import Found
@@ -114,7 +114,7 @@ class _Search:
         violations, _, priorities, pods = whole(np.array(total)).tolist()
         return Cost(int(violations), int(highest[order[at]]), int(priorities), int(pods), -float("inf"))
 
-    def _rates(self, mask: Mask) -> tuple[Costs, np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+    def _rates(self, mask: Mask) -> tuple[Costs, Costs, Rows]:
         """(4, n) the least cost of a member on each usable node, (n,) the highest priority, (n,) members."""
         usable = mask & np.isfinite(self._of_copies[0][1])
         rates, size = np.full((4, int(usable.sum())), np.inf), np.zeros(int(usable.sum()), dtype=np.int64)

@@ -80,7 +80,7 @@ def print_drain(answer: DrainAnswer, out: TextIO) -> None:
         print_line(console, f"stay with their node: {', '.join(map(str, answer.ignored))}")
     for claim in answer.unused:
         print_line(console, f"claim {claim} holds devices without a pod: deallocate or delete it")
-    for heading, steps in (("GOES TO", moving), ("WHY NOT", answer.stuck)):
+    for heading, steps in (("GOES TO", moving), ("COULD GO TO", answer.stuck)):
         if steps:
             console.print()
             print_table(console, leaving_table((step.move for step in steps), answer.devices, heading))
@@ -101,7 +101,7 @@ def leaving_table(
 
 def _where(move: Move) -> str:
     if move.refusal is not None:
-        return f"{move.refusal.reason}: {move.refusal.message}"
+        return f"nowhere: {move.refusal.reason}: {move.refusal.message}"
     return "\n".join(_line(place) for place in move.places)
 
 

@@ -25,6 +25,11 @@ SHORT = together(GOOD, claim("b"))
 DRAWS = gpus("n1", 1).replace(
     "{name: gpu-0}", "{name: gpu-0, consumesCounters: [{counterSet: x, counters: {m: {value: 1}}}]}"
 )
+HELD = claim("held") + (
+    "status: {allocation: {devices: {results: [{request: gpu, driver: gpu.example.com, pool: n1, "
+    "device: gpu-0}]}, nodeSelector: {nodeSelectorTerms: [{matchFields: "
+    "[{key: metadata.name, operator: In, values: [n1]}]}]}}}\n"
+)
 ELSEWHERE = CLASS.replace("device.driver ==", "device.driver !=")
 LINE = (
     '{"timestamp": "2026-01-01T00:00:00Z", "level": "info", '
@@ -39,6 +44,7 @@ FILES = {
     "warned.yaml": together(ELSEWHERE, gpus("n1", 1)),
     "broken.yaml": DRAWS,
     "more.yaml": gpus("n2", 1),
+    "held.yaml": together(SHORT, HELD),
     "run.log": LINE,
     "empty.log": "nothing\n",
 }
@@ -56,10 +62,14 @@ CASES: dict[tuple[str, int], tuple[str, ...]] = {
     ("doctor", 0): ("-f", "good.yaml"),
     ("doctor", 1): ("-f", "broken.yaml"),
     ("doctor", 3): ("--strict", "-f", "warned.yaml"),
+    ("drain", 0): ("n1", "-f", "good.yaml"),
+    ("drain", 1): ("n1", "-f", "held.yaml"),
     ("explain", 0): ("a", "-f", "good.yaml"),
     ("explain", 1): ("b", "-f", "short.yaml"),
     ("logs", 0): ("run.log",),
     ("logs", 1): ("empty.log",),
+    ("make-room", 0): ("a", "-f", "good.yaml"),
+    ("make-room", 1): ("b", "-f", "held.yaml"),
     ("modes", 0): ("-f", "good.yaml"),
     ("modes", 1): NO_SERVER,
     ("run", 1): ("--own-driver", "gpu.example.com", *NO_SERVER),

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from reconciler.allocation.gangs import refusing as gang_refusals
+from reconciler.allocation.gangs import rules as gang_rules
 from reconciler.allocation.koordinator import refusing
 from reconciler.allocation.reasons.reasons import OTHER, REASONS, UNKNOWN, bounded, remedy
 from reconciler.analysis.explain.page import reasons_page
 from reconciler.api.objects.plan import Reason
 from reconciler.control import planner
 from reconciler.control.gangs import planner as gang_planner
-from reconciler.control.gangs import rules as gang_rules
 from reconciler.control.koordinator import handler
 from reconciler.operations.events.unmanaged import NOT_MANAGED
 from reconciler.state.on_demand import NOT_LISTED, NOT_READABLE
