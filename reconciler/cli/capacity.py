@@ -32,9 +32,9 @@ from reconciler.cli.common.options import (
 )
 from reconciler.cli.common.output import echo_value
 from reconciler.cli.common.progress import ProgressTracker, track_progress
+from reconciler.cli.common.room_source import KINDS
 from reconciler.cli.views.sizing import print_sizing
 
-KINDS = ("Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaim", "Pod")
 _PATH = click.Path(exists=True, readable=True, allow_dash=True)
 
 

@@ -110,6 +110,10 @@ def pod_of(name: str, node: str, *, controller: str = "ReplicaSet") -> Object:
             "uid": f"uid-{name}",
             "ownerReferences": [owner] if controller else [],
         },
-        "spec": {"nodeName": node, "resourceClaims": [{"name": "c", "resourceClaimName": name}]},
+        "spec": {
+            "nodeName": node,
+            "containers": [{"name": "main", "image": "example.com/main"}],
+            "resourceClaims": [{"name": "c", "resourceClaimName": name}],
+        },
         "status": {"phase": "Running"},
     }

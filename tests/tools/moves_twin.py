@@ -55,13 +55,14 @@ def reachable(scene: Scene, most: int) -> Mapping[State, int]:
     """State -> the fewest moves to it, for states within a number of moves."""
     found = {scene.start: 0}
     edge = [scene.start]
+    pods = range(len(scene.profiles))
+    spots_of = [list(spots(scene.machines, scene.profiles[pod], len(scene.start[pod][1]))) for pod in pods]
     for depth in range(1, most + 1):
         after = []
-        for state, pod in product(edge, range(len(scene.profiles))):
-            count = len(state[pod][1])
-            for spot in spots(scene.machines, scene.profiles[pod], count):
+        for state, pod in product(edge, pods):
+            for spot in spots_of[pod]:
                 moved = (*state[:pod], spot, *state[pod + 1 :])
-                if moved not in found and is_valid(scene.machines, moved):
+                if moved not in found and scene.machines[spot[0]].room_for(on(moved, spot[0])):
                     found[moved] = depth
                     after.append(moved)
         edge = after

@@ -1,13 +1,17 @@
 """`dra-reconciler capacity`: the nodes to add, for manifests and for a cluster."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from reconciler.cli import main
+from reconciler.embedded import serve
+from tests.tools.command_servers import Overheard
 from tests.tools.short_manifests import CLASS, claim, gpus, node, pod, requests, template, together
 
 FLEET = together(CLASS, gpus("n1", 2), gpus("n2", 4))
@@ -27,7 +31,8 @@ def say(tmp_path: Path) -> Callable[..., Result]:
             (tmp_path / f"{name}.yaml").write_text(text)
         texts = [f"{tmp_path / arg[1:]}.yaml" if arg[:1] == "@" else arg for arg in arguments]
         first = ["--demand", str(tmp_path / "asked.yaml")] if asked else []
-        return CliRunner().invoke(main, ["capacity", "-f", str(tmp_path / "world.yaml"), *first, *texts])
+        first += ["-f", str(tmp_path / "world.yaml")] if world else []
+        return CliRunner().invoke(main, ["capacity", *first, *texts])
 
     return run
 
@@ -92,6 +97,21 @@ def test_room_for_pods_on_new_nodes_counts(say):
     result = say(asked, "-o", "json", world=world)
     best = json.loads(result.stdout)["options"][0]
     assert (best["total"], best["optimal"]) == (3, True)
+
+
+@pytest.mark.loopback
+async def test_a_cluster_is_only_read(say):
+    api = Overheard()
+    nodes = together(node("n1"), node("n2"))
+    gates = "schedulingGates: [{name: dra-reconciler.io/allocation}]"
+    gated = pod("p", "x=d", spec=f"{gates}, containers: [{{name: main, image: example.com/main}}]")
+    api.load([*yaml.safe_load_all(together(FLEET, nodes, claim("c", 4), claim("d", 3), gated))])
+    async with serve(api) as url:
+        pending = await asyncio.to_thread(say, "", "--pending", "--server", url, world="")
+        asked = await asyncio.to_thread(say, claim("e"), "--server", url, world="")
+    assert pending.stdout.splitlines()[0] == "add 1 node like n2: proven cheapest", pending.output
+    assert asked.stdout.splitlines()[0] == "fits now: no node is needed"
+    assert set(api.methods) == {"GET"}
 
 
 @pytest.mark.parametrize(

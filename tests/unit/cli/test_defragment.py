@@ -1,5 +1,6 @@
 """`dra-reconciler defragment`: the plan for people, for programs and as evictions."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -9,22 +10,29 @@ import yaml
 from click.testing import CliRunner, Result
 
 from reconciler.cli import main
+from reconciler.embedded import serve
+from tests.tools.builders import Object
+from tests.tools.command_servers import Overheard
 from tests.tools.machines import claim_of, device_class, halves, objects_of, pod_of
+
+
+def fleet() -> list[Object]:
+    """Two machines with a quarter held of each, and a half of the second."""
+    objects = [device_class(), *objects_of("n0", halves()), *objects_of("n1", halves())]
+    for name, profile, on, one in (
+        ("a", "quarter", "n0", "quarter-1"),
+        ("b", "quarter", "n1", "quarter-0"),
+        ("c", "half", "n1", "half-2"),
+    ):
+        objects += [claim_of(name, profile, on, one), pod_of(name, on)]
+    return objects
 
 
 @pytest.fixture
 def say(tmp_path: Path) -> Callable[..., Result]:
-    """Runs the command on two machines with a quarter held of each, and a half of the second."""
-    objects = [device_class(), *objects_of("n0", halves()), *objects_of("n1", halves())]
-    held = [
-        ("a", "quarter", "n0", "quarter-1"),
-        ("b", "quarter", "n1", "quarter-0"),
-        ("c", "half", "n1", "half-2"),
-    ]
-    for name, profile, on, one in held:
-        objects += [claim_of(name, profile, on, one), pod_of(name, on)]
+    """Runs the command on the fleet."""
     path = tmp_path / "fleet.yaml"
-    path.write_text(yaml.safe_dump_all(objects))
+    path.write_text(yaml.safe_dump_all(fleet()))
     return lambda *arguments: CliRunner().invoke(main, ["defragment", "-f", str(path), *arguments])
 
 
@@ -65,6 +73,21 @@ def test_evictions_are_printed_as_commands(say):
     (line,) = say("-o", "commands").stdout.splitlines()
     assert line.startswith('echo \'{"apiVersion": "policy/v1", "kind": "Eviction"')
     assert line.endswith("| kubectl create --raw /api/v1/namespaces/default/pods/a/eviction -f -")
+
+
+@pytest.mark.loopback
+async def test_a_cluster_is_only_read():
+    api = Overheard()
+    objects = fleet()
+    for one in objects:
+        if one["kind"] == "ResourceClaim":  # the server gives pods other uids
+            del one["status"]["reservedFor"]
+    api.load(objects)
+    async with serve(api) as url:
+        arguments = ["defragment", "--gain", "whole=1", "--server", url]
+        result = await asyncio.to_thread(CliRunner().invoke, main, arguments)
+    assert result.stdout.startswith("1 move gain 1 device of whole: 0 now, 1 after"), result.output
+    assert set(api.methods) == {"GET"}
 
 
 def test_too_much_is_refused_with_what_is_possible(say):
