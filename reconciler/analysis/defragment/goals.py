@@ -77,6 +77,10 @@ class Goal(Protocol):
         """How many fit in a field."""
         ...
 
+    def state(self, at: int, holds: Holds) -> bytes:
+        """Equal for fields in which a device of equal draws costs the same; empty if that is not known."""
+        ...
+
 
 @dataclass(slots=True, eq=False)
 class GroupGoal:
@@ -98,6 +102,9 @@ class GroupGoal:
     def count(self, at: int, holds: Holds) -> Count:
         free = int(not holds.holders[self.rows[at]].any())
         return Count(free, free)
+
+    def state(self, at: int, holds: Holds) -> bytes:
+        return bytes([1 + self.count(at, holds).least])
 
 
 @dataclass(slots=True, eq=False)
@@ -134,6 +141,13 @@ class ProfileGoal:
         self.solver.begin()
         packed = self.solver.solve(PackingProblem(fitting, left))
         return Count(packed.best, packed.bound)
+
+    def state(self, at: int, holds: Holds) -> bytes:
+        if len(self.sets[at]) > 1:  # the draws do not say from which set
+            return b""
+        rows = self.rows[at]
+        draws = holds.fleet.draws[rows].tobytes()
+        return holds.left[self.sets[at]].tobytes() + (holds.holders[rows] > 0).tobytes() + draws
 
     def _draws(self, at: int, fleet: Fleet) -> Amounts:
         """(n, sets x C) what the devices of a field draw from its sets, side by side. Kept."""

@@ -81,21 +81,24 @@ def options_of(
     at_least, most = _proof(others, whole, field, goal, holds, movers, blockers)
     for at in alike:
         holds.take(movers[at].rows)
-    options = tuple(_options(inside, alike, before, field, goal, holds, movers))
+    options = tuple(sets_of(inside, field, goal, holds, movers, useless=alike))
     return FieldOptions(options, at_least, most) if most > 0 else None
 
 
-def _options(
+def sets_of(
     inside: Sequence[int],
-    alike: Iterable[int],
-    before: Count,
     field: int,
     goal: Goal,
     holds: Holds,
     movers: Sequence[Mover],
+    *,
+    useless: Iterable[int],
 ) -> Iterator[Option]:
-    """The sets of the fewest pods for each gain; not those that take what they give wherever they go."""
-    useless = frozenset(alike)
+    """The sets of the fewest pods inside a field for each gain; none of `useless` pods only.
+
+    Changes `holds`, and changes it back.
+    """
+    useless, before = frozenset(useless), goal.count(field, holds)
     best, sizes = 0, range(1, len(inside) + 1)
     for size in sizes if len(inside) <= MOST_TRIED else sizes[-1:]:
         reached = best

@@ -7,7 +7,6 @@ No other field may lose what it holds of the goal.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from reconciler.analysis.defragment.options import (
     Option,
     fewest_moves,
     options_of,
+    sets_of,
 )
 from reconciler.analysis.defragment.places import Place, Places
 from reconciler.analysis.making_room.world import World
@@ -28,6 +28,8 @@ from reconciler.state.trial import Trial
 
 MOST_DECISIONS = 5_000
 """Decisions of one plan, after which it is given up"""
+EXTRA_DECISIONS = 60
+"""Decisions after the first plan, to look for a better one without one of its steps"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +44,14 @@ class PlannedMove:
 class Step:
     """The moves that empty a place."""
 
-    field: int
+    option: Option
     gain: int
     moves: tuple[PlannedMove, ...]
+
+    @property
+    def field(self) -> int:
+        """Where the gain is."""
+        return self.option.field
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +92,9 @@ class Planner:
             [goal.count(at, self._holds).least for at in range(goal.fields)], dtype=np.int32
         )
         self._before = int(self._counts.sum())
+        self._start = self._holds.copy(), self._counts.copy()
+        self._mark = trial.mark()
+        self._bounds: dict[int, int | None] = {}
         found = (options_of(at, goal, self._holds, movers, self._blockers) for at in range(goal.fields))
         self._fields = [one for one in found if one is not None]
         self._sizes = [size_of(mover, self._holds.fleet) for mover in movers]
@@ -101,26 +111,73 @@ class Planner:
         return by_field if self._room is None else max(min(by_field, self._room - self._before), 0)
 
     def run(self, wanted: int) -> Plan:
-        """Gain so much, or as much as is found."""
-        left = [option for one in self._fields for option in one.options]
+        """Gain so much, or as much as is found. The trial then has the state after all moves."""
+        best = self._greedy(wanted, None)
+        limit, banned = self._places.tried + EXTRA_DECISIONS, set[Option]()
+        while self._places.tried < limit and not self._is_best(best, wanted):
+            without = next((step.option for step in best if step.option not in banned), None)
+            if without is None:
+                break
+            banned.add(without)
+            other = self._greedy(wanted, without)
+            if _worth(other, wanted) > _worth(best, wanted):
+                best = other
+        self._redo(best)
+        gained = _gain(best)
+        return Plan(best, gained, self.most, self._fewest(min(wanted, gained)))
+
+    def _is_best(self, steps: tuple[Step, ...], wanted: int) -> bool:
+        """Whether the bounds leave no room for a better plan."""
+        gained = min(_gain(steps), wanted)
+        enough = gained >= min(wanted, self.most)
+        return enough and _moves(steps) <= (self._fewest(gained) or 0)
+
+    def _fewest(self, gain: int) -> int | None:
+        if gain not in self._bounds:
+            self._bounds[gain] = fewest_moves(self._fields, gain) if gain > 0 else 0
+        return self._bounds[gain]
+
+    def _greedy(self, wanted: int, without: Option | None) -> tuple[Step, ...]:
+        """From the start, always the option that needs the fewest moves for its gain; never one of them."""
+        self._redo(())
+        left = [option for one in self._fields for option in one.options if option != without]
         done: list[Step] = []
-        gained, moved = 0, set[int]()
-        while gained < wanted and left and self._places.tried < MOST_DECISIONS:
-            option = min(left, key=lambda one: self._rank(one, wanted - gained))
+        moved = set[int]()
+        while (missing := wanted - _gain(done)) > 0 and left and self._places.tried < MOST_DECISIONS:
+            option = min(left, key=lambda one: self._rank(one, missing))
             left.remove(option)
             step = self._try(option) if moved.isdisjoint(option.movers) else None
             if step is not None:
                 done.append(step)
-                gained += step.gain
                 moved.update(option.movers)
-                left = [one for one in left if one.field != option.field]
-        fewest = fewest_moves(self._fields, min(wanted, gained)) if gained else 0
-        return Plan(tuple(done), gained, self.most, fewest)
+                changed = self._changed(step)
+                left = [one for one in left if one.field not in changed]
+                left += [one for at in sorted(changed) for one in self._again(at, moved) if one != without]
+        return tuple(done)
 
-    def _rank(self, option: Option, wanted: int) -> tuple[Fraction, int, int, tuple[int, ...]]:
+    def _changed(self, step: Step) -> set[int]:
+        """The fields that pods of a step left or entered."""
+        rows = [rows for move in step.moves for rows in (move.mover.rows, move.place.rows)]
+        return set(self._goal.of[np.concatenate(rows)].tolist()) - {-1}
+
+    def _again(self, field: int, moved: set[int]) -> Iterable[Option]:
+        """What a field that changed may gain now. Nobody moves twice."""
+        inside = [at for at in self._blockers.of_field.get(field, ()) if at not in moved]
+        useless = self._blockers.alike
+        return sets_of(inside, field, self._goal, self._holds, self._movers, useless=useless)
+
+    def _redo(self, steps: Iterable[Step]) -> None:
+        """Go back to the start, and repeat some steps."""
+        self._trial.back_to(self._mark)
+        self._holds, self._counts = self._start[0].copy(), self._start[1].copy()
+        for move in (move for step in steps for move in step.moves):
+            self._evict(move.mover)
+            self._trial.place(move.place.granted.plans, move.mover.pod, move.place.granted.node)
+
+    def _rank(self, option: Option, wanted: int) -> tuple[float, int, int, tuple[int, ...]]:
         """Fewest moves for what is still wanted; then the smallest pods, which find a place more easily."""
         size = sum(self._sizes[at] for at in option.movers)
-        return Fraction(option.moves, min(option.gain, wanted)), size, option.field, option.movers
+        return option.moves / min(option.gain, wanted), size, option.field, option.movers
 
     def _try(self, option: Option) -> Step | None:
         """Move the pods of an option; None if one of them has no place. Then nothing changed."""
@@ -137,20 +194,37 @@ class Planner:
             moves.append(PlannedMove(self._movers[at], place))
         gain = int(future.counts.sum() - self._counts.sum())
         self._holds, self._counts = future.holds, future.counts
-        return Step(option.field, gain, tuple(moves))
+        return Step(option, gain, tuple(moves))
 
     def _move(self, mover: Mover, future: "_Future") -> Place | None:
         """Evict a pod and place it where no field loses; None if there is no such place."""
         trial = self._trial
-        for claim in mover.claims:
-            trial.release(claim.metadata.uid)
-        trial.remove(mover.key)
+        self._evict(mover)
         places = self._places.of(mover, trial.snapshot, future.worse(), future.accepts)
         place = next(places, None)
         if place is not None:
             future.enter(place.rows)
             trial.place(place.granted.plans, mover.pod, place.granted.node)
         return place
+
+    def _evict(self, mover: Mover) -> None:
+        """Count a pod as gone, and its devices as free."""
+        for claim in mover.claims:
+            self._trial.release(claim.metadata.uid)
+        self._trial.remove(mover.key)
+
+
+def _gain(steps: Iterable[Step]) -> int:
+    return sum(step.gain for step in steps)
+
+
+def _moves(steps: Iterable[Step]) -> int:
+    return sum(len(step.moves) for step in steps)
+
+
+def _worth(steps: tuple[Step, ...], wanted: int) -> tuple[int, int]:
+    """More gain is better, up to what is wanted; then fewer moves."""
+    return min(_gain(steps), wanted), -_moves(steps)
 
 
 class _Future:
@@ -163,7 +237,7 @@ class _Future:
         """(fields,) how many each field holds"""
         self._required: dict[int, int] = {}
         self._refused: set[tuple[bytes, bytes]] = set()
-        """Draws and what is left of their sets: a device that costs a field too much has many equals"""
+        """Draws and states of fields: a device that costs a field too much has many equals"""
 
     def leave(self, movers: Iterable[Mover]) -> None:
         """Take pods out."""
@@ -183,20 +257,19 @@ class _Future:
 
     def accepts(self, rows: Rows) -> bool:
         """Whether no field holds too few with these devices held."""
-        fleet, fields = self.holds.fleet, self._fields(rows)
-        if self._required.keys().isdisjoint(fields):
-            alike = fleet.draws[rows].tobytes(), self.holds.left[fleet.sets[rows]].tobytes()
-        else:
-            alike = b"", b""
-        if alike in self._refused:
-            return False
+        fields = self._fields(rows)
+        alike = b"", b""
+        if len(rows) == len(fields) == 1 and fields[0] not in self._required:
+            alike = self.holds.fleet.draws[rows].tobytes(), self._goal.state(fields[0], self.holds)
+            if alike in self._refused:
+                return False
         self.holds.take(rows)
         fine = all(
             self._goal.count(field, self.holds).least >= self._required.get(field, int(self.counts[field]))
             for field in fields
         )
         self.holds.give_back(rows)
-        if not fine and alike[0]:
+        if not fine and alike[1]:
             self._refused.add(alike)
         return fine
 
