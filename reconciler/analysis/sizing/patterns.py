@@ -1,6 +1,7 @@
 """What one empty node of a shape can hold: patterns, which say how many of each item."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from math import prod
 
 from reconciler.analysis.making_room.world import world_of
 from reconciler.analysis.sizing.demand import Item
@@ -82,8 +83,11 @@ class EmptyNode:
     def all_patterns(self, left: Sequence[int]) -> frozenset[Pattern] | None:
         """Every pattern within `left` that the node can hold and that no other one contains.
 
-        None if there are too many, or if the search gave up on one.
+        None if there may be too many, or if the search gave up on one.
         """
+        alone = [self.fill([item], _only(item, left))[item] for item in range(len(left))]
+        if prod(count + 1 for count in alone) > MOST_QUESTIONS:
+            return None
         held: set[Pattern] = set()
         asked: set[Pattern] = set()
         pending: list[Pattern] = [(0,) * len(self._items)]
@@ -93,8 +97,6 @@ class EmptyNode:
                 if larger in asked:
                     continue
                 asked.add(larger)
-                if len(asked) > MOST_QUESTIONS:
-                    return None
                 answer = self.holds(larger)
                 if answer is None:
                     return None
@@ -104,6 +106,10 @@ class EmptyNode:
         return frozenset(
             pattern for pattern in held if not any(larger in held for larger in _larger(pattern, left))
         )
+
+
+def _only(item: int, left: Sequence[int]) -> Pattern:
+    return tuple(count if at == item else 0 for at, count in enumerate(left))
 
 
 def _larger(pattern: Pattern, left: Sequence[int]) -> Iterator[Pattern]:
