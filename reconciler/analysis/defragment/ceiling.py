@@ -9,7 +9,8 @@ from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption, read_claims
 from reconciler.allocation.dra.static_match import match_in_fleet
 from reconciler.analysis.capacity.families import families
-from reconciler.analysis.defragment.goals import Holds, ProfileGoal
+from reconciler.analysis.defragment.goals import ProfileGoal
+from reconciler.analysis.defragment.holds import Holds
 from reconciler.analysis.defragment.movers import Mover
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 

@@ -12,6 +12,7 @@ import numpy as np
 from kernels.types import Amounts, Codes, Rows
 from reconciler.analysis.capacity.layout import FleetLayout
 from reconciler.analysis.capacity.solver import PackingProblem, Solver
+from reconciler.analysis.defragment.holds import Holds
 from reconciler.state.devices.pools.fleet import Fleet
 
 
@@ -22,40 +23,6 @@ class Count(NamedTuple):
     most: int
 
 
-@dataclass(slots=True, eq=False)
-class Holds:
-    """What is held of D devices and left of S counter sets, changed device by device."""
-
-    fleet: Fleet
-    left: Amounts
-    """(S, C)"""
-    holders: Codes
-    """(D,) how many hold a device"""
-
-    def copy(self) -> "Holds":
-        """The same holds, changed independently from now on."""
-        return Holds(self.fleet, self.left.copy(), self.holders.copy())
-
-    def take(self, rows: Rows) -> None:
-        """Hold devices."""
-        self._change(rows, 1)
-
-    def give_back(self, rows: Rows) -> None:
-        """Release devices."""
-        self._change(rows, -1)
-
-    def _change(self, rows: Rows, sign: int) -> None:
-        for row in rows.tolist():  # the devices of one pod
-            before = int(self.holders[row])
-            self.holders[row] = before + sign
-            if not before or not before + sign:  # a shared device draws once
-                for number, draw in zip(
-                    self.fleet.sets[row].tolist(), self.fleet.draws[row].tolist(), strict=True
-                ):
-                    if number >= 0:
-                        self.left[number] -= sign * self.fleet.table[draw]
-
-
 class Goal(Protocol):
     """What is counted, and in which fields."""
 
@@ -63,6 +30,8 @@ class Goal(Protocol):
     """For users, in the singular: `device of 7g.40gb`"""
     of: Codes
     """(D,) the field of each device; -1 for none"""
+    all_or_nothing: bool
+    """Whether a field gains only if all its pods leave"""
 
     @property
     def fields(self) -> int:
@@ -91,6 +60,7 @@ class GroupGoal:
     of: Codes
     rows: tuple[Rows, ...]
     """The devices of each field"""
+    all_or_nothing: bool = True
 
     @property
     def fields(self) -> int:
@@ -121,6 +91,7 @@ class ProfileGoal:
     every: Rows
     """All devices of the profile"""
     solver: Solver
+    all_or_nothing: bool = False
     _wide: dict[int, Amounts] = field(default_factory=dict)
 
     @property

@@ -8,7 +8,8 @@ from math import ceil
 
 import numpy as np
 
-from reconciler.analysis.defragment.goals import Count, Goal, Holds
+from reconciler.analysis.defragment.goals import Count, Goal
+from reconciler.analysis.defragment.holds import Holds
 from reconciler.analysis.defragment.movers import Mover
 
 MOST_TRIED = 10
@@ -99,8 +100,8 @@ def sets_of(
     Changes `holds`, and changes it back.
     """
     useless, before = frozenset(useless), goal.count(field, holds)
-    best, sizes = 0, range(1, len(inside) + 1)
-    for size in sizes if len(inside) <= MOST_TRIED else sizes[-1:]:
+    best, few = 0, len(inside) <= MOST_TRIED and not goal.all_or_nothing
+    for size in range(1 if few else max(len(inside), 1), len(inside) + 1):
         reached = best
         for chosen in combinations(inside, size):
             if useless.issuperset(chosen):
@@ -124,6 +125,8 @@ def _proof(
 ) -> tuple[dict[int, Fraction], int]:
     """The least weight for each gain, and the most that can be gained."""
     most = max(_without(inside, field, goal, holds, movers).most - before.least, 0)
+    if goal.all_or_nothing:
+        return {1: sum(map(blockers.weight, inside), start=Fraction(0))} if most else {}, most
     if len(inside) > MOST_TRIED:
         lightest = min((blockers.weight(at) for at in inside), default=Fraction(0))
         return dict.fromkeys(range(1, most + 1), lightest), most

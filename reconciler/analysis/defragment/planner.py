@@ -1,8 +1,7 @@
 """Plans moves: the fields that gain most for the fewest moves, each move tried by the allocator itself.
 
-The pods of a field move one after another, each to devices that are free at that moment, so every step fits
-(MOVE-2).
-No other field may lose what it holds of the goal.
+The pods of a field move one after another, each to devices that are free at that moment, so every step fits.
+No other field may lose what it holds of the goal (MOVE-2).
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,10 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernels.types import Codes, Rows
 from reconciler.analysis.defragment.ceiling import alike, most_by_amounts
-from reconciler.analysis.defragment.goals import Goal, Holds, ProfileGoal
-from reconciler.analysis.defragment.movers import Mover, rows_of_claims
+from reconciler.analysis.defragment.future import Future
+from reconciler.analysis.defragment.goals import Goal, ProfileGoal
+from reconciler.analysis.defragment.holds import holds_of, size_of
+from reconciler.analysis.defragment.movers import Mover
 from reconciler.analysis.defragment.options import (
     Blockers,
     Option,
@@ -23,7 +23,6 @@ from reconciler.analysis.defragment.options import (
 )
 from reconciler.analysis.defragment.places import Place, Places
 from reconciler.analysis.making_room.world import World
-from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.trial import Trial
 
 MOST_DECISIONS = 5_000
@@ -182,7 +181,7 @@ class Planner:
     def _try(self, option: Option) -> Step | None:
         """Move the pods of an option; None if one of them has no place. Then nothing changed."""
         mark = self._trial.mark()
-        future = _Future(self._goal, self._holds.copy(), self._counts.copy())
+        future = Future(self._goal, self._holds.copy(), self._counts.copy())
         future.leave([self._movers[at] for at in option.movers])
         future.require(option.field, int(self._counts[option.field]) + option.gain)
         moves: list[PlannedMove] = []
@@ -196,7 +195,7 @@ class Planner:
         self._holds, self._counts = future.holds, future.counts
         return Step(option, gain, tuple(moves))
 
-    def _move(self, mover: Mover, future: "_Future") -> Place | None:
+    def _move(self, mover: Mover, future: Future) -> Place | None:
         """Evict a pod and place it where no field loses; None if there is no such place."""
         trial = self._trial
         self._evict(mover)
@@ -225,85 +224,3 @@ def _moves(steps: Iterable[Step]) -> int:
 def _worth(steps: tuple[Step, ...], wanted: int) -> tuple[int, int]:
     """More gain is better, up to what is wanted; then fewer moves."""
     return min(_gain(steps), wanted), -_moves(steps)
-
-
-class _Future:
-    """The fleet after all moves of an option: its pods are gone, or in their new places."""
-
-    def __init__(self, goal: Goal, holds: Holds, counts: Codes) -> None:
-        self._goal = goal
-        self.holds = holds
-        self.counts = counts
-        """(fields,) how many each field holds"""
-        self._required: dict[int, int] = {}
-        self._refused: set[tuple[bytes, bytes]] = set()
-        """Draws and states of fields: a device that costs a field too much has many equals"""
-
-    def leave(self, movers: Iterable[Mover]) -> None:
-        """Take pods out."""
-        for mover in movers:
-            self.holds.give_back(mover.rows)
-            self._count(self._fields(mover.rows))
-
-    def require(self, field: int, level: int) -> None:
-        """A field must hold so many in the end; the others must not lose any."""
-        self._required[field] = level
-
-    def enter(self, rows: Rows) -> None:
-        """Put a pod in."""
-        self.holds.take(rows)
-        self._count(self._fields(rows))
-        self._refused.clear()
-
-    def accepts(self, rows: Rows) -> bool:
-        """Whether no field holds too few with these devices held."""
-        fields = self._fields(rows)
-        alike = b"", b""
-        if len(rows) == len(fields) == 1 and fields[0] not in self._required:
-            alike = self.holds.fleet.draws[rows].tobytes(), self._goal.state(fields[0], self.holds)
-            if alike in self._refused:
-                return False
-        self.holds.take(rows)
-        fine = all(
-            self._goal.count(field, self.holds).least >= self._required.get(field, int(self.counts[field]))
-            for field in fields
-        )
-        self.holds.give_back(rows)
-        if not fine and alike[1]:
-            self._refused.add(alike)
-        return fine
-
-    def worse(self) -> Codes:
-        """(D,) 0 for devices where nothing can be lost, 1 for the others."""
-        return np.append(self.counts > 0, False)[self._goal.of].astype(np.int32)
-
-    def _fields(self, rows: Rows) -> list[int]:
-        found = np.unique(self._goal.of[rows])
-        fields: list[int] = found[found >= 0].tolist()
-        return fields
-
-    def _count(self, fields: Iterable[int]) -> None:
-        for field in fields:
-            self.counts[field] = self._goal.count(field, self.holds).least
-
-
-def holds_of(world: World) -> Holds:
-    """What the claims of a world hold."""
-    snapshot = world.store.snapshot()
-    rows = [np.zeros(0, dtype=np.intp), *rows_of_claims(world).values()]
-    holders = np.bincount(np.concatenate(rows), minlength=snapshot.fleet.size).astype(np.int32)
-    return Holds(snapshot.fleet, snapshot.occupancy.left.copy(), holders)
-
-
-def size_of(mover: Mover, fleet: Fleet) -> int:
-    """How much of their counter sets the devices of a pod draw, in thousandths of a set or whole device."""
-    size = 0
-    for row in mover.rows.tolist():
-        number = int(fleet.sets[row, 0]) if fleet.sets.shape[1] else -1
-        if number < 0:
-            size += 1000
-            continue
-        total, draw = fleet.totals[number], fleet.table[fleet.draws[row, 0]]
-        used = total > 0
-        size += int((1000 * draw[used] // total[used]).max(initial=0))
-    return size

@@ -1,10 +1,11 @@
 """Shapes: the nodes that could be added, each as one empty node with its slices."""
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from reconciler.api.objects.core import Node
+from reconciler.api.objects.meta import PoolID
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.state.nodes.taints import CLOSING
 
@@ -47,8 +48,22 @@ def shape_of(node: Node, slices: Iterable[ResourceSlice], cost: Fraction = Fract
         }
     )
     status = node.status.model_copy(update={"conditions": ()})
-    own = tuple(one for one in slices if one.spec.node_name == name)
+    own = tuple(_complete(one for one in slices if one.spec.node_name == name))
     return Shape(name, node.model_copy(update={"spec": spec, "status": status}), own, cost)
+
+
+def _complete(slices: Iterable[ResourceSlice]) -> Iterator[ResourceSlice]:
+    """The newest slices of each pool, as a whole pool: that of the fleet may have slices of other nodes."""
+    pools: dict[PoolID, list[ResourceSlice]] = {}
+    for one in slices:
+        pools.setdefault(one.pool_id, []).append(one)
+    for found in pools.values():
+        newest = max(one.spec.pool.generation for one in found)
+        kept = [one for one in found if one.spec.pool.generation == newest]
+        for one in kept:
+            pool = replace(one.spec.pool, resource_slice_count=len(kept))
+            same = pool == one.spec.pool
+            yield one if same else one.model_copy(update={"spec": replace(one.spec, pool=pool)})
 
 
 def distinct_shapes(nodes: Sequence[Node], slices: Iterable[ResourceSlice]) -> Iterator[Shape]:
