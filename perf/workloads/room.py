@@ -111,7 +111,7 @@ def _churned(nodes: int) -> Iterator[ApiObject]:
     while isinstance(outcome := decider.decide(one := _whole(len(held))), Granted):
         held.append((one, outcome, SLICES))
     for one, granted, _ in held:
-        yield from _running(one, granted, int(drawn.choice(PRIORITIES)))
+        yield from running(one, granted, int(drawn.choice(PRIORITIES)))
 
 
 def _whole(number: int) -> ResourceClaim:
@@ -130,10 +130,10 @@ def _everywhere(machines: Sequence[Json], drawn: Generator) -> Iterator[ApiObjec
             outcome = allocate([one], decider.store.snapshot(), nodes=[node])
             assert isinstance(outcome, Granted)
             decider.store.assume(outcome.plans[0])
-            yield from _running(one, outcome, int(drawn.choice(PRIORITIES, p=[0.6, 0.3, 0.1])))
+            yield from running(one, outcome, int(drawn.choice(PRIORITIES, p=[0.6, 0.3, 0.1])))
 
 
-def _running(one: ResourceClaim, granted: Granted, priority: int) -> Iterator[ApiObject]:
+def running(one: ResourceClaim, granted: Granted, priority: int) -> Iterator[ApiObject]:
     """A claim with its devices, and its pod."""
     name = one.key.name
     user = ConsumerReference(resource="pods", name=name, uid=f"uid-pod-{name}")

@@ -11,8 +11,16 @@ from reconciler.cli.common.exits import exits_text
 COMMANDS = {
     "allocate": ("reconciler.cli.allocate:allocate", "Allocate the claims in manifests, without a cluster."),
     "apiserver": ("reconciler.cli.apiserver:apiserver", "Run only the embedded API server."),
+    "capacity": (
+        "reconciler.cli.capacity:capacity",
+        "Capacity planning: how many nodes of which shapes a demand needs.",
+    ),
     "completion": ("reconciler.cli.completion:completion", "Print the completion script for a shell."),
     "convert": ("reconciler.cli.convert:convert", "Convert manifests of any version to resource.k8s.io/v1."),
+    "defragment": (
+        "reconciler.cli.defragment:defragment",
+        "Find pods to move so that more large devices fit.",
+    ),
     "demo": (
         "reconciler.cli.demo.command:demo",
         "Allocate sample claims on the embedded API server, then exit.",

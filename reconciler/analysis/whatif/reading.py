@@ -35,7 +35,7 @@ def units_in(bundle: Bundle, machine_rules: Rules | None = None) -> tuple[Unit |
     Pods that request Koordinator's devices are units only with `machine_rules`. A gang is one unit, at the
     position of its first pod; pods that are bound are not among its members.
     """
-    alone = sorted(_units(bundle, machine_rules), key=lambda unit: place(unit.pod or unit.claims[0]))
+    alone = single_units(bundle, machine_rules)
     units = tuple(
         with_gangs(alone, groups_of([*bundle.of(PodGroup), *bundle.of(CoschedulingPodGroup)]), machine_rules)
     )
@@ -46,6 +46,14 @@ def units_in(bundle: Bundle, machine_rules: Rules | None = None) -> tuple[Unit |
     if pods > MAX_MEMBERS:
         raise Malformed("the input", "", f"has {pods} pods of gangs; the maximum is {MAX_MEMBERS}")
     return units
+
+
+def single_units(bundle: Bundle, machine_rules: Rules | None = None) -> tuple[Unit, ...]:
+    """The pods and claims of one copy in the order in which they are placed, those of gangs one by one.
+
+    Raises as `units_in`, but for any number.
+    """
+    return tuple(sorted(_units(bundle, machine_rules), key=lambda unit: place(unit.pod or unit.claims[0])))
 
 
 def groups_of(objects: Iterable[ApiObject]) -> PodGroups:

@@ -41,11 +41,21 @@ EXITS: Mapping[str, Mapping[Exit, str]] = {
         Exit.FAILED: "the input is invalid, or the server cannot listen on the address",
         Exit.USAGE: _USAGE,
     },
+    "capacity": {
+        Exit.OK: "the demand fits, now or on the nodes that the answer names",
+        Exit.FAILED: "part of the demand fits on no shape",
+        Exit.USAGE: f"{_USAGE}, a named node does not exist, or the input or the server cannot be read",
+    },
     "completion": {Exit.OK: "the script was printed", Exit.USAGE: _USAGE},
     "convert": {
         Exit.OK: "all objects were written",
         Exit.FAILED: "some of the input is invalid or cannot be converted; the rest was written",
         Exit.USAGE: _USAGE,
+    },
+    "defragment": {
+        Exit.OK: "the plan gains what was wanted, or nothing has to be moved",
+        Exit.FAILED: "no plan with so much gain was found",
+        Exit.USAGE: f"{_USAGE}, the fleet has nothing of the name, or input or server cannot be read",
     },
     "demo": {
         Exit.OK: "all sample claims are allocated or pending with a reason",
