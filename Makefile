@@ -45,6 +45,7 @@ docs: $(STAMP)  ## the pages and pictures that are made from the code
 	$(BIN)/python -m reconciler.cli.settings_page > docs/settings.md
 	$(BIN)/python -m reconciler.cli.commands_page > docs/commands.md
 	$(BIN)/python -m docs.pictures
+	$(BIN)/python -m docs.chart_values
 
 lock:  ## write requirements.lock and, for the image, deploy/requirements.lock afresh from pyproject.toml (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \

@@ -29,7 +29,7 @@ NOT_RUN: Mapping[str, str] = {
     "source .venv/bin/activate": "changes the shell; the other commands run from that folder",
     "python -m tests.conformance": "CI runs it if the recorded answers are available",
     "python -m reconciler.": "another test compares the page with the output",
-    "python -m docs.pictures": "another test compares the pictures",
+    "python -m docs.": "another test compares the pictures and pages",
     "python -m perf run": "is a long measurement; tests/whole/perf runs a small one",
     "python -m tests.tools.fuzz": "needs a fuzzer that is not a dependency, and runs without end",
     "kubectl logs": _CLUSTER + "logs of pods",
