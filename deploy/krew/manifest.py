@@ -1,6 +1,8 @@
 """Print the manifest of the kubectl plugin for krew, of the archives of a release.
 
-usage: python3 -m deploy.krew.manifest REPOSITORY FOLDER      FOLDER holds kubectl-dra_reconciler_OS_ARCH.tar.gz
+usage: python3 -m deploy.krew.manifest REPOSITORY FOLDER
+
+FOLDER holds archives named kubectl-dra_reconciler_OS_ARCH.tar.gz.
 """
 
 import hashlib
