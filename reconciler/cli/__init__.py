@@ -27,6 +27,10 @@ COMMANDS = {
         "reconciler.cli.modes:modes",
         "Show what is allocated on each device, and what that locks out.",
     ),
+    "release-gates": (
+        "reconciler.cli.release_gates:release_gates",
+        "Remove our scheduling gate from pods, to uninstall.",
+    ),
     "replay": ("reconciler.cli.replay:replay_command", "Repeat the decisions of a journal and compare."),
     "top": ("reconciler.cli.top:top", "Show the usage of devices, and what still fits."),
     "run": ("reconciler.cli.run:run", "Allocate the claims of a cluster until it is stopped."),

@@ -73,6 +73,11 @@ EXITS: Mapping[str, Mapping[Exit, str]] = {
         Exit.FAILED: "the server cannot be read, or some of the input is invalid",
         Exit.USAGE: _USAGE,
     },
+    "release-gates": {
+        Exit.OK: "all gates were removed, or there was none",
+        Exit.FAILED: "some gates could not be removed, or the server cannot be read",
+        Exit.USAGE: _USAGE,
+    },
     "replay": {
         Exit.OK: "all decisions are the same",
         Exit.FAILED: "some decisions differ",

@@ -62,6 +62,7 @@ CASES: dict[tuple[str, int], tuple[str, ...]] = {
     ("logs", 1): ("empty.log",),
     ("modes", 0): ("-f", "good.yaml"),
     ("modes", 1): NO_SERVER,
+    ("release-gates", 1): NO_SERVER,
     ("run", 1): ("--own-driver", "gpu.example.com", *NO_SERVER),
     ("top", 0): ("-f", "good.yaml"),
     ("top", 1): ("--once", *NO_SERVER),
