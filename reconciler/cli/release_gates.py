@@ -108,20 +108,21 @@ async def _remove(client: "Client", pod: Pod) -> str:
     from reconciler.cluster.kinds import POD  # noqa: PLC0415
     from reconciler.cluster.writer import ungate  # noqa: PLC0415
 
-    with suppress(Gone):
-        for _ in range(ATTEMPTS):
-            try:
-                await ungate(client, POD, pod)
-            except Conflict:
+    for _ in range(ATTEMPTS):
+        try:
+            await ungate(client, POD, pod)
+        except Conflict:
+            with suppress(Gone):
                 again = read(await client.get(POD, pod.key))
                 assert isinstance(again, Pod)
                 pod = again
-            except ReconcilerError as exc:
-                return str(exc)
-            else:
-                return ""
-        return f"others changed it {ATTEMPTS} times; try again"
-    return ""
+        except Gone:
+            return ""
+        except ReconcilerError as exc:
+            return str(exc)
+        else:
+            return ""
+    return f"others changed it {ATTEMPTS} times; try again"
 
 
 def _as_json(one: Released) -> dict[str, Any]:

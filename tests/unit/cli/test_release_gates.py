@@ -87,12 +87,8 @@ async def test_only_our_gate_is_removed_and_only_in_the_namespace():
 async def test_a_dry_run_changes_nothing():
     found = cluster()
     result = await run(found, "-A", "--dry-run", "-o", "json")
-    pods = json.loads(result.stdout)["pods"]
-    assert [(one["namespace"], one["name"], one["problem"]) for one in pods] == [
-        ("default", "both", None),
-        ("default", "one", None),
-        ("other", "elsewhere", None),
-    ]
+    pods = [(one["namespace"], one["name"], one["problem"]) for one in json.loads(result.stdout)["pods"]]
+    assert pods == [("default", "both", None), ("default", "one", None), ("other", "elsewhere", None)]
     assert gates(found, "one") == [GATE]
     assert "would be removed" in (await run(found, "--dry-run")).stdout
 
@@ -106,7 +102,8 @@ async def test_a_pod_that_others_change_is_read_again_and_one_that_is_gone_is_no
     assert gates(found, "one") == gates(found, "free") == []
     found.load(pod("leaves"))
     api.gone = "leaves"
-    assert (await run(found)).exit_code == 0
+    result = await run(found)
+    assert result.exit_code == 0, result.output
     found.load(pod("busy"))
     api.changes = 100
     result = await run(found)
