@@ -40,7 +40,6 @@ NOT_RUN: Mapping[str, str] = {
     "kubectl delete -k deploy/": "tests/whole/deploy checks these manifests",
     "kubectl krew": "needs a published release",
     "kubectl label namespace NAME dra-reconciler.io/gate-pods-": "the label is on no namespace of the tests",
-    "dra-reconciler top --contexts": "the kubeconfig of the tests has one context; another test reads several",
     "dra-reconciler release-gates -A": "would ungate pods of other pages; another test removes gates",
     "kubectl apply -k deploy/": "tests/whole/deploy checks these manifests",
     "dra-reconciler run --leader-elect": "waits for a Lease; tests/whole/ha runs replicas",
