@@ -1,7 +1,6 @@
 """Several clusters at once: side by side, in parallel, and one that is down stops no other."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.contexts import Reached, ask_each
 from reconciler.embedded import ApiServer, serve
 from reconciler.errors import Retry
+from tests.tools.output_schemas import fitting
 from tests.tools.short_manifests import CLASS, claim, gpus, node, together
 
 DOWN = "http://127.0.0.1:1"
@@ -74,7 +74,7 @@ async def test_top_has_a_line_for_each_context_in_one_table(tmp_path: Path):
         assert "there is no node w2" in wrong.stderr
         nobody = await run(config, "top", "--contexts", "down,nobody", "-o", "json")
         assert nobody.exit_code == 1
-        found = json.loads(nobody.stdout)["contexts"]
+        found = fitting("top", nobody.stdout)["contexts"]
         assert [(each["context"], each["result"]) for each in found] == [("down", None), ("nobody", None)]
         assert "there is no context nobody" in found[1]["problem"]
 
@@ -88,7 +88,7 @@ async def test_the_doctor_examines_each_and_ends_with_the_worst_code(tmp_path: P
         assert [line for line in lines if line.startswith("context ")] == ["context west", "context east"]
         down = await run(config, "doctor", "--contexts", "all", "-o", "json")
         assert down.exit_code == 1
-        found = json.loads(down.stdout)["contexts"]
+        found = fitting("doctor", down.stdout)["contexts"]
         assert [each["context"] for each in found] == ["east", "down", "west"]
         assert [each["result"] is None for each in found] == [False, True, False]
         assert found[0]["result"]["summary"]["error"] == 0
@@ -106,7 +106,7 @@ async def test_a_claim_is_explained_wherever_it_exists(tmp_path: Path):
         assert "error: context down: " in result.stderr
         refused = await run(config, "explain", "c", "--contexts", "west,down", "-o", "json")
         assert refused.exit_code == 1
-        found = json.loads(refused.stdout)["contexts"]
+        found = fitting("explain", refused.stdout)["contexts"]
         assert found[0]["result"][0]["allocatable"] is False
         assert found[1]["result"] is None
         unknown = await run(config, "explain", "nothing", "--contexts", "east,west")

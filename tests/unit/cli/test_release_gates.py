@@ -1,7 +1,6 @@
 """`dra-reconciler release-gates`: our gate goes, everything else of a pod stays."""
 
 import asyncio
-import json
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from reconciler.api.validation.served_kinds import POD
 from reconciler.cli import main
 from reconciler.embedded import ApiServer, Request, Response, serve
 from reconciler.embedded.server.messages import Stream
+from tests.tools.output_schemas import fitting
 from tests.tools.running_reconciler import Cluster
 from tests.tools.small_fleet import node, pod
 
@@ -87,7 +87,10 @@ async def test_only_our_gate_is_removed_and_only_in_the_namespace():
 async def test_a_dry_run_changes_nothing():
     found = cluster()
     result = await run(found, "-A", "--dry-run", "-o", "json")
-    pods = [(one["namespace"], one["name"], one["problem"]) for one in json.loads(result.stdout)["pods"]]
+    pods = [
+        (one["namespace"], one["name"], one["problem"])
+        for one in fitting("release-gates", result.stdout)["pods"]
+    ]
     assert pods == [("default", "both", None), ("default", "one", None), ("other", "elsewhere", None)]
     assert gates(found, "one") == [GATE]
     assert "would be removed" in (await run(found, "--dry-run")).stdout
