@@ -23,6 +23,10 @@ COMMANDS = {
         "Explain why a claim is pending, or where it can be allocated.",
     ),
     "logs": ("reconciler.cli.logs:logs", "Summarize or filter the log lines of `run`."),
+    "migrate": (
+        "reconciler.cli.migrate:migrate_command",
+        "Rewrite requests for extended resources in manifests to claims.",
+    ),
     "modes": (
         "reconciler.cli.modes:modes",
         "Show what is allocated on each device, and what that locks out.",

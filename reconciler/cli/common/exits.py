@@ -68,6 +68,12 @@ EXITS: Mapping[str, Mapping[Exit, str]] = {
         Exit.FAILED: "no line of dra-reconciler matches",
         Exit.USAGE: _USAGE,
     },
+    "migrate": {
+        Exit.OK: "everything was rewritten, or nothing had to be",
+        Exit.FAILED: "some of the input is invalid or cannot be rewritten; the rest was rewritten",
+        Exit.USAGE: f"{_USAGE}, or the mapping file is invalid",
+        Exit.PARTIAL: "some resources stand for no class and were left",
+    },
     "modes": {
         Exit.OK: "the table was printed",
         Exit.FAILED: "the server cannot be read, or some of the input is invalid",

@@ -31,6 +31,12 @@ LINE = (
     '"logger": "reconciler.operations.logs.decision_log", "event": "pod ungated", '
     '"pod": "default/p", "decision_id": "x"}\n'
 )
+REQUESTS = """
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec: {containers: [{name: a, image: i, resources: {limits: {example.com/unknown: 1}}}]}
+"""
 FILES = {
     "good.yaml": GOOD,
     "short.yaml": SHORT,
@@ -39,6 +45,7 @@ FILES = {
     "warned.yaml": together(ELSEWHERE, gpus("n1", 1)),
     "broken.yaml": DRAWS,
     "more.yaml": gpus("n2", 1),
+    "requests.yaml": REQUESTS,
     "run.log": LINE,
     "empty.log": "nothing\n",
 }
@@ -60,6 +67,9 @@ CASES: dict[tuple[str, int], tuple[str, ...]] = {
     ("explain", 1): ("b", "-f", "short.yaml"),
     ("logs", 0): ("run.log",),
     ("logs", 1): ("empty.log",),
+    ("migrate", 0): ("-f", "good.yaml"),
+    ("migrate", 1): ("-f", "bad.yaml"),
+    ("migrate", 3): ("-f", "requests.yaml"),
     ("modes", 0): ("-f", "good.yaml"),
     ("modes", 1): NO_SERVER,
     ("release-gates", 1): NO_SERVER,

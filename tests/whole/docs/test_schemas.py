@@ -41,10 +41,11 @@ CASES: dict[str, list[tuple[str, ...]]] = {
     "whatif": [("whatif", *DEMO), ("whatif", "--drain", "node-a", "-f", "held.yaml", *TUTORIAL[:2])],
 }
 ELSEWHERE = {
+    "migrate": "tests/unit/cli/test_migrate.py",
     "release-gates": "tests/unit/cli/test_release_gates.py",
     "replay": "tests/unit/operations/journal/test_replay.py",
 }
-"""Schemas of commands that need more than files; these modules validate them"""
+"""Schemas of commands whose tests validate the output"""
 
 
 @pytest.fixture(scope="module")
