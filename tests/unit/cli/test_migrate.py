@@ -1,4 +1,4 @@
-"""`dra-reconciler migrate`: what is printed, that servers accept it, and that the pods then get their devices."""
+"""`dra-reconciler migrate`: what is printed, that it is valid, and that the pods then get their devices."""
 
 from pathlib import Path
 

@@ -143,7 +143,7 @@ def test_zero_devices_are_no_claim():
     mains=st.lists(st.integers(0, 4), min_size=1, max_size=3),
 )
 def test_a_pod_holds_what_kubernetes_counts_for_it(inits: list[tuple[int, bool]], mains: list[int]):
-    """The effective request: containers and sidecars run together, other init containers before the later ones."""
+    """The effective request: containers and sidecars run together, other init containers before them."""
     lasting = [count for count, stays in inits if stays]
     wanted = sum(lasting) + sum(mains)
     for at, (count, stays) in enumerate(inits):
