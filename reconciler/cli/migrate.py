@@ -11,12 +11,13 @@ import click
 from reconciler.api.manifests.bundle import bundle
 from reconciler.api.manifests.documents import Document, Refusal, documents
 from reconciler.api.manifests.yaml_text import ParseError, parse
-from reconciler.api.migrate.mapping import mapping
-from reconciler.api.migrate.workloads import Migration, migrate
+from reconciler.api.migrate.mapping import Resources, mapping
+from reconciler.api.migrate.pods import MOST, Template
+from reconciler.api.migrate.workloads import Migration, migrate, template_object
 from reconciler.api.objects.claims import DeviceClass
 from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
 from reconciler.cli.common.input import report_nothing, report_refused
-from reconciler.cli.common.options import manifest_options, output_option
+from reconciler.cli.common.options import manifest_options, namespace_option, output_option
 from reconciler.cli.common.output import as_documents, as_list, console_on, print_line, print_text, remark
 from reconciler.cli.common.plain_text import counted, object_name, plain
 from reconciler.errors import Malformed
@@ -34,11 +35,26 @@ _STYLES = {"+": "green", "-": "red", "@": "cyan"}
     help="What resources stand for; docs/from-device-plugins.md shows it.  [default: extendedResourceName of "
     "the DeviceClasses in the input; GPUs and MIG profiles of NVIDIA]",
 )
+@click.option(
+    "--templates",
+    "counts",
+    type=click.IntRange(1, MOST),
+    metavar="COUNT",
+    help="Also make the templates for up to COUNT devices of all resources that are known by name.",
+)
+@namespace_option
 @click.option("--without-gate", is_flag=True, help="Do not add our scheduling gate to the pods.")
 @output_option(
     "diff", "yaml", "json", "name", explained="diff; yaml and json: all objects and the new templates."
 )
-def migrate_command(files: tuple[str, ...], map_file: str | None, without_gate: bool, output: str) -> None:
+def migrate_command(
+    files: tuple[str, ...],
+    map_file: str | None,
+    counts: int | None,
+    namespace: str | None,
+    without_gate: bool,
+    output: str,
+) -> None:
     """Rewrite requests such as nvidia.com/gpu: 2 in manifests to claims, and make the templates for them.
 
     Rewrites Pods, Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs and JobSets. Other
@@ -48,17 +64,18 @@ def migrate_command(files: tuple[str, ...], map_file: str | None, without_gate: 
       dra-reconciler migrate -f manifests/
       dra-reconciler migrate -f manifests/ -o yaml | kubectl apply -f -
     """
-    if not files:
+    if not files and counts is None:
         raise click.UsageError("No input: name manifests with -f FILE, -f DIR or -f -.")
     found = list(documents(files, sys.stdin.buffer))
     read = [one for one in found if isinstance(one, Document)]
     refused = [one for one in found if isinstance(one, Refusal)]
-    if not found:
+    if files and not found:
         report_nothing(files)
     classes = bundle(one for one in read if one.raw.get("kind") == "DeviceClass").of(DeviceClass)
     with errors_as(NoAnswer):
         resources = mapping(classes, _map(map_file), map_file or "")
     migration = migrate((one.raw for one in read), resources, gate=not without_gate)
+    migration = _with_all(migration, resources, counts or 0, namespace)
     objects = [*migration.templates, *(one.after for one in migration.changes)]
     match output:
         case "yaml":
@@ -73,6 +90,17 @@ def migrate_command(files: tuple[str, ...], map_file: str | None, without_gate: 
             _print(migration)
     report_refused(refused)
     sys.exit(_report(migration, bool(refused)))
+
+
+def _with_all(migration: Migration, resources: Resources, counts: int, namespace: str | None) -> Migration:
+    """With the templates for 1 to `counts` devices of each named resource, each once."""
+    more = [
+        template_object(Template(wanted, count), namespace)
+        for wanted in dict.fromkeys(resources.named.values())
+        for count in range(1, counts + 1)
+    ]
+    there = [*migration.templates, *(one.after for one in migration.changes)]
+    return migration._replace(templates=(*migration.templates, *(one for one in more if one not in there)))
 
 
 def _map(path: str | None) -> Mapping[str, Any] | None:

@@ -36,7 +36,7 @@ class Resources(NamedTuple):
     """All known resources."""
 
     named: Mapping[str, Wanted]
-    """Of a mapping file, or else of the classes"""
+    """Of a mapping file, or else of the classes, or else of common device plugins"""
 
     def wanted(self, resource: str) -> Wanted | None:
         """What a resource stands for; None if that is unknown."""
@@ -44,8 +44,6 @@ class Resources(NamedTuple):
             return self.named[resource]
         if resource.startswith(IMPLICIT):
             return Wanted(resource.removeprefix(IMPLICIT))
-        if resource in _KNOWN:
-            return Wanted(_KNOWN[resource])
         profile = resource.removeprefix(_MIG)
         if resource.startswith(_MIG) and _MIG_PROFILE.fullmatch(profile):
             return mig(profile)
@@ -75,7 +73,8 @@ def mapping(
         for one in ordered
         if one.spec.extended_resource_name
     }
-    return Resources({**found, **_read(file, where)})
+    known = {resource: Wanted(name) for resource, name in _KNOWN.items()}
+    return Resources({**known, **found, **_read(file, where)})
 
 
 def _read(file: Mapping[str, Any] | None, where: str) -> Mapping[str, Wanted]:

@@ -101,6 +101,18 @@ def test_by_default_it_shows_the_differences(tmp_path: Path):
     assert names[-1] == "pod/p"
 
 
+def test_templates_can_be_made_ahead_for_the_policy(tmp_path: Path):
+    (tmp_path / "map.yaml").write_text("resources: {nvidia.com/gpu: {class: gpu, name: fast}}")
+    result = CliRunner().invoke(
+        main, ["migrate", "--map", str(tmp_path / "map.yaml"), "--templates", "3", "-n", "x", "-o", "yaml"]
+    )
+    assert result.exit_code == 0, result.output
+    made = list(yaml.safe_load_all(result.stdout))
+    assert [one["metadata"] for one in made] == [{"name": f"fast-{n}", "namespace": "x"} for n in (1, 2, 3)]
+    assert run(tmp_path, together(CLASS, POD), "--templates", "1", "-o", "name").exit_code == 0
+    assert CliRunner().invoke(main, ["migrate"]).exit_code == 2
+
+
 def test_what_is_left_is_named_and_decides_the_exit_code(tmp_path: Path):
     unknown = run(tmp_path, POD)
     assert unknown.exit_code == 3
