@@ -147,8 +147,8 @@ def _print(migration: Migration) -> None:
 
 
 def _differences(before: Mapping[str, Any], after: Mapping[str, Any], title: str) -> Iterator[str]:
-    texts = [as_documents([dict(one)]).splitlines() if one else [] for one in (before, after)]
-    yield from difflib.unified_diff(*texts, fromfile=title, tofile=title, lineterm="")
+    old, new = (as_documents([dict(one)]).splitlines() if one else [] for one in (before, after))
+    yield from difflib.unified_diff(old, new, fromfile=title, tofile=title, lineterm="")
 
 
 def _named(raw: Mapping[str, Any]) -> str:

@@ -26,20 +26,20 @@ class Template(NamedTuple):
     """A ResourceClaimTemplate that a pod needs."""
 
     wanted: Wanted
-    count: int
+    devices: int
 
     @property
     def name(self) -> str:
         """By devices and count, such as `gpu.nvidia.com-2`."""
-        return f"{self.wanted.label}-{self.count}"
+        return f"{self.wanted.label}-{self.devices}"
 
     def spec(self) -> Json:
         """The spec of its claims."""
         exactly: Json = {"deviceClassName": self.wanted.device_class}
         if self.wanted.selector:
             exactly["selectors"] = [{"cel": {"expression": self.wanted.selector}}]
-        if self.count > 1:
-            exactly["count"] = self.count
+        if self.devices > 1:
+            exactly["count"] = self.devices
         return {"devices": {"requests": [{"name": "devices", "exactly": exactly}]}}
 
 
@@ -111,7 +111,7 @@ def _entries(
             for later, entry in own.items():
                 if later > at and left > 0:
                     _use(containers[at], entry)
-                    left -= entry.template.count
+                    left -= entry.template.devices
             if left > 0:
                 lacking.append((left, containers[at]))
     if lacking:

@@ -30,7 +30,7 @@ class Interfering(ApiServer):
         name = request.path.rpartition("/")[2]
         if request.method == "PATCH":
             if name == "refuses":
-                return Response(403, {}, b'{"kind": "Status", "message": "pods is forbidden"}')
+                return Response(403, b'{"kind": "Status", "message": "pods is forbidden"}')
             if name == self.gone:
                 self.delete(POD, "default", name)
             elif self.changes:

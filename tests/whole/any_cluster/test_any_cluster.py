@@ -13,7 +13,7 @@ pytestmark = pytest.mark.loopback
 
 def of(*names: str):
     """Whether a decision is about a claim or pod of this name, in any namespace."""
-    return lambda one: getattr(one, "claim", getattr(one, "pod", None)).name in names
+    return lambda one: (one.claim if isinstance(one, Allocated) else one.pod).name in names
 
 
 def about_claim(name: str):

@@ -3,6 +3,7 @@
 import asyncio
 import re
 import shlex
+from functools import partial
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -104,8 +105,7 @@ async def test_each_step_prints_what_the_page_shows():
                 lines = result.stdout.splitlines()
             assert fits(shown, lines), "\n".join([shlex.join(words), *lines])
             if words[-1] in THEN:
-                then = THEN[words[-1]]
-                await found.until(lambda then=then: then(found))
+                await found.until(partial(THEN[words[-1]], found))
 
 
 def test_every_file_of_the_tutorial_is_used():

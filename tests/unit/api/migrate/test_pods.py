@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.api.migrate.mapping import Resources, Wanted, mapping
-from reconciler.api.migrate.pods import GATE, rewrite
+from reconciler.api.migrate.pods import rewrite
+from reconciler.api.objects.core import GATE
 from reconciler.errors import Malformed
 
 GPU = "example.com/gpu"
