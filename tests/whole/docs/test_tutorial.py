@@ -3,8 +3,8 @@
 import asyncio
 import re
 import shlex
-from functools import partial
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import pytest
