@@ -39,9 +39,17 @@ COMMANDS = {
         "reconciler.cli.make_room:command",
         "Find the cheapest pods to evict so that a claim, pod or gang fits.",
     ),
+    "migrate": (
+        "reconciler.cli.migrate:migrate_command",
+        "Rewrite requests for extended resources in manifests to claims.",
+    ),
     "modes": (
         "reconciler.cli.modes:modes",
         "Show what is allocated on each device, and what that locks out.",
+    ),
+    "release-gates": (
+        "reconciler.cli.release_gates:release_gates",
+        "Remove our scheduling gate from pods, to uninstall.",
     ),
     "replay": ("reconciler.cli.replay:replay_command", "Repeat the decisions of a journal and compare."),
     "top": ("reconciler.cli.top:top", "Show the usage of devices, and what still fits."),

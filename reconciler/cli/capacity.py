@@ -91,7 +91,7 @@ def capacity(
 
     Places the demand on the free devices of the fleet first, and the rest on new nodes: of each shape alone,
     and of a mix. The cheapest comes first, with a lower bound: no nodes of these shapes cost less. For what
-    still fits on the fleet as it is, see top. Details: docs/sizing.md.
+    still fits on the fleet as it is, see top. Details: docs/fleet-size.md.
     """
     if bool(demands) == pending:
         raise click.UsageError("Name a demand: either --demand FILE, or --pending.")

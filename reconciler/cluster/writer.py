@@ -22,7 +22,7 @@ from reconciler.cluster.decoding import decode
 from reconciler.cluster.discovery import CLAIM
 from reconciler.cluster.dropped import Dropped
 from reconciler.cluster.echoes import Echoes, version_of
-from reconciler.cluster.kinds import Served
+from reconciler.cluster.kinds import Resource, Served
 from reconciler.cluster.withdrawals import Withdrawals
 from reconciler.errors import Conflict, Gone, Inconsistent, Malformed, Undecided
 
@@ -150,14 +150,7 @@ class Writer:
 
         Cancelled: the gate may be removed.
         """
-        if not pod.gated:
-            return pod
-        gates = [gate.to_json() for gate in pod.spec.scheduling_gates if gate.name != GATE]
-        patch = _from(pod.key, pod.metadata.resource_version, spec={"schedulingGates": gates or None})
-        found = read(await self._client.patch(self._pods, pod.key, patch))
-        if not isinstance(found, Pod):
-            raise Inconsistent(f"{found.key} was read as {type(found).__name__}, not Pod")
-        return found
+        return await ungate(self._client, self._pods, pod)
 
     async def _deallocate(self, claim: ResourceClaim) -> ResourceClaim:
         patch = _from(claim.key, claim.metadata.resource_version, status={"allocation": None})
@@ -188,6 +181,21 @@ class Writer:
     def _read(self, text: bytes) -> ResourceClaim:
         """The claim in the text of a response. Raises as `_answer`."""
         return read_claim(text, self._claims.api_version) or _answer(_decoded(text))
+
+
+async def ungate(client: Client, pods: Resource, pod: Pod) -> Pod:
+    """Remove our scheduling gate from a pod; other gates stay. Returns the pod as stored.
+
+    Raises the errors of `Client`. Cancelled: the gate may be removed.
+    """
+    if not pod.gated:
+        return pod
+    gates = [gate.to_json() for gate in pod.spec.scheduling_gates if gate.name != GATE]
+    patch = _from(pod.key, pod.metadata.resource_version, spec={"schedulingGates": gates or None})
+    found = read(await client.patch(pods, pod.key, patch))
+    if not isinstance(found, Pod):
+        raise Inconsistent(f"{found.key} was read as {type(found).__name__}, not Pod")
+    return found
 
 
 def _no_seat(claim: ResourceClaim) -> Mapping[str, str | None]:

@@ -1,4 +1,4 @@
-"""Sizing: how many nodes of which shapes a demand needs. No I/O, no clock, no logging. docs/sizing.md."""
+"""Sizing: how many nodes of which shapes a demand needs. No I/O, no clock, no logging. docs/fleet-size.md."""
 
 from reconciler.analysis.sizing.answer import Group, ItemAnswer, Option, Sizing
 from reconciler.analysis.sizing.demand import Item, items_of

@@ -88,9 +88,20 @@ EXITS: Mapping[str, Mapping[Exit, str]] = {
         Exit.FAILED: "no room can be made, or the search gave up",
         Exit.USAGE: f"{_USAGE}, the name does not exist, or the input or the server cannot be read",
     },
+    "migrate": {
+        Exit.OK: "everything was rewritten, or nothing had to be",
+        Exit.FAILED: "some of the input is invalid or cannot be rewritten; the rest was rewritten",
+        Exit.USAGE: f"{_USAGE}, or the mapping file is invalid",
+        Exit.PARTIAL: "some resources stand for no class and were left",
+    },
     "modes": {
         Exit.OK: "the table was printed",
         Exit.FAILED: "the server cannot be read, or some of the input is invalid",
+        Exit.USAGE: _USAGE,
+    },
+    "release-gates": {
+        Exit.OK: "all gates were removed, or there was none",
+        Exit.FAILED: "some gates could not be removed, or the server cannot be read",
         Exit.USAGE: _USAGE,
     },
     "replay": {

@@ -36,6 +36,12 @@ LINE = (
     '"logger": "reconciler.operations.logs.decision_log", "event": "pod ungated", '
     '"pod": "default/p", "decision_id": "x"}\n'
 )
+REQUESTS = """
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec: {containers: [{name: a, image: i, resources: {limits: {example.com/unknown: 1}}}]}
+"""
 FILES = {
     "good.yaml": GOOD,
     "short.yaml": SHORT,
@@ -46,6 +52,7 @@ FILES = {
     "more.yaml": gpus("n2", 1),
     "held.yaml": together(SHORT, HELD),
     "huge.yaml": claim("h", 9),
+    "requests.yaml": REQUESTS,
     "run.log": LINE,
     "empty.log": "nothing\n",
 }
@@ -75,8 +82,12 @@ CASES: dict[tuple[str, int], tuple[str, ...]] = {
     ("logs", 1): ("empty.log",),
     ("make-room", 0): ("a", "-f", "good.yaml"),
     ("make-room", 1): ("b", "-f", "held.yaml"),
+    ("migrate", 0): ("-f", "good.yaml"),
+    ("migrate", 1): ("-f", "bad.yaml"),
+    ("migrate", 3): ("-f", "requests.yaml"),
     ("modes", 0): ("-f", "good.yaml"),
     ("modes", 1): NO_SERVER,
+    ("release-gates", 1): NO_SERVER,
     ("run", 1): ("--own-driver", "gpu.example.com", *NO_SERVER),
     ("top", 0): ("-f", "good.yaml"),
     ("top", 1): ("--once", *NO_SERVER),
@@ -87,11 +98,14 @@ CASES: dict[tuple[str, int], tuple[str, ...]] = {
 SIGNALLED = ("apiserver", "run")
 OF_JOURNALS = ("replay",)
 """Needs a recorded journal: tests/unit/operations/journal has its 0 and 1"""
+OF_SERVERS = ("release-gates",)
+"""Needs a server: tests/unit/cli/test_release_gates.py has its 0"""
 
 
 def test_every_command_has_exit_codes_and_every_code_a_case():
     assert EXITS.keys() == COMMANDS.keys()
     tried = {*CASES, *((name, 0) for name in SIGNALLED), *((name, 2) for name in EXITS)}
+    tried |= {(name, 0) for name in OF_SERVERS}
     tried |= {(name, code) for name in OF_JOURNALS for code in (0, 1)}
     assert tried == {(name, code) for name, codes in EXITS.items() for code in codes}
 
