@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 from click.testing import CliRunner
 
+from reconciler.allocation.policies.demand import NO_DEMAND
 from reconciler.api.manifests.bundle import Bundle, bundle
 from reconciler.api.manifests.documents import of_text
 from reconciler.api.objects.changes import Changed
@@ -50,7 +51,10 @@ async def live(scenario: Scenario, folder: Path) -> Expected:
     """A reconciler on the embedded server; decisions that were made, then units that are blocked."""
     cluster = served(scenario.objects)
     granted = [said for said in scenario.expected.values() if ": " in said]
-    async with reconciling(cluster, journal=str(folder), policy=scenario.policy, **SLOW) as seen:
+    given = folder / "demand.json"
+    given.write_text(NO_DEMAND.to_json())  # else it is learnt, and what is decided depends on when
+    flags: dict[str, Any] = {"policy": scenario.policy, "demand": given, **SLOW}
+    async with reconciling(cluster, journal=str(folder), **flags) as seen:
         await seen.heard(Allocated, len(granted))
         waiting = len(scenario.expected) - len(granted)
         await seen.heard(Waits, waiting, counts=lambda one: one.reason != NOT_LISTED)
