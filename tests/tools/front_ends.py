@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 from click.testing import CliRunner
 
+from reconciler.allocation.policies.demand import NO_DEMAND
 from reconciler.api.manifests.bundle import Bundle, bundle
 from reconciler.api.manifests.documents import of_text
 from reconciler.api.objects.changes import Changed
@@ -51,7 +52,9 @@ async def live(scenario: Scenario, folder: Path) -> Expected:
     """A reconciler on the embedded server; decisions that were made, then units that are blocked."""
     cluster = served(scenario.objects)
     granted = [said for said in scenario.expected.values() if ": " in said]
-    flags: dict[str, Any] = {"policy": scenario.policy, "preferences": scenario.preferences}
+    given = folder / "demand.json"
+    given.write_text(NO_DEMAND.to_json())  # else it is learnt, and what is decided depends on when
+    flags: dict[str, Any] = {"policy": scenario.policy, "preferences": scenario.preferences, "demand": given}
     async with reconciling(cluster, journal=str(folder), **flags, **SLOW) as seen:
         await seen.heard(Allocated, len(granted))
         waiting = len(scenario.expected) - len(granted)

@@ -41,7 +41,7 @@ POLICY_SCENARIOS = {
         {"pod p": "b: d0 d0"},
         policy=(f"{DRIVER}=best-fit",),
     ),
-    "expected fill looks at the room of nodes": Scenario(
+    "expected fill without a demand takes the first node with room": Scenario(
         [*GPUS, claim("c"), asking("p", "c", cpu="3")], {"pod p": "a: d0"}, policy=("expected-fill",)
     ),
     "a policy never refuses what first fit allocates": Scenario(

@@ -45,6 +45,21 @@ async def test_the_same_devices_on_the_same_node_agree():
     assert told.devices == told.their_devices
 
 
+async def test_a_policy_decides_what_is_compared():
+    """Node b has fewer free devices, so best fit takes one of those."""
+    cluster = fleet(machine("a"), machine("b"))
+    ordinary(cluster, "p", "one")
+    ordinary(cluster, "q", "two")
+    listening = Listening()
+    async with reconciling(cluster, prepare=listening.prepare, policy=["best-fit"], **SHADOW) as running:
+        await listening.listed()
+        allocate(cluster, "one", "b", "d0", pod="p")
+        allocate(cluster, "two", "b", "d1", pod="q")
+        told = await running.heard(Compared, 2)
+    assert [one.node for one in told] == ["a", "b"]
+    assert [one.outcome for one in told] == [Outcome.OTHER_NODE, Outcome.AGREES]
+
+
 async def test_other_devices_on_the_same_node():
     cluster = fleet(machine("a"))
     ordinary(cluster, "p", "one")
