@@ -11,6 +11,7 @@ from perf.workload import Figure, latencies, rate
 from reconciler.aio.collector import COLLECTIONS
 from reconciler.allocation.dra import allocate
 from reconciler.allocation.dra.selector_masks import warm_up
+from reconciler.allocation.policies.policy import Policy
 from reconciler.api.objects.changes import Changed, Removed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Plan, Unsatisfied
@@ -44,9 +45,11 @@ class Decider:
     processor: float = 0.0
     """Seconds of processor time of all decisions: what is left of them on a machine that others use too"""
     outcomes: list[Granted | Unsatisfied] = field(default_factory=list)
+    policy: Policy | None = None
+    """None is first fit"""
 
     @classmethod
-    def over(cls, fleet: Iterable[Json]) -> "Decider":
+    def over(cls, fleet: Iterable[Json], policy: Policy | None = None) -> "Decider":
         """A decider over a fleet that is listed completely. Reading JSON is not counted.
 
         What a process does once, such as building the parser of selectors, is done: `cold-start` counts it.
@@ -61,13 +64,13 @@ class Decider:
         gc.collect()
         gc.freeze()
         gc.set_threshold(*COLLECTIONS)
-        return cls(store, seconds)
+        return cls(store, seconds, policy=policy)
 
     def decide(self, *claims: ResourceClaim) -> Granted | Unsatisfied:
         """Decide claims together; from the picture to the assumed plan is timed."""
         store = self.store
         busy, began = thread_time(), perf_counter()
-        outcome = allocate(claims, store.snapshot())
+        outcome = allocate(claims, store.snapshot(), policy=self.policy)
         if isinstance(outcome, Granted):
             for plan in outcome.plans:
                 store.assume(plan)

@@ -15,7 +15,7 @@ class Want(NamedTuple):
 
     cores: int
     units: int
-    count: int
+    gpus: int
     models: frozenset[str]
 
     def claim(self, name: str) -> Object:
@@ -23,7 +23,7 @@ class Want(NamedTuple):
         models = " || ".join(
             f'device.attributes["{DRIVER}"].model == "{model}"' for model in sorted(self.models)
         )
-        wanted = request("r", self.count, capacity={"milli": str(self.units)}, selectors=selectors(models))
+        wanted = request("r", self.gpus, capacity={"milli": str(self.units)}, selectors=selectors(models))
         return claim(name, wanted)
 
 
@@ -67,7 +67,7 @@ class Twin:
     ) -> tuple[str, int] | None:
         """The node of the first distinct states where the drawn demand loses least."""
         found = self._points(want)
-        pressure = {name: self.pressure(name) if want.count else 0 for name in found}
+        pressure = {name: self.pressure(name) if want.gpus else 0 for name in found}
         ordered = sorted(found, key=lambda name: (pressure[name] - found[name][0], name))
         first: dict[tuple[object, ...], str] = {}
         for name in ordered:
@@ -79,43 +79,43 @@ class Twin:
         losses = []
         for name in distinct:
             one, device = self.machines[name], found[name][1]
-            left = naive.after(naive.Kind(want.cores, want.units, want.count, frozenset()), one.free, device)
+            left = naive.after(naive.Kind(want.cores, want.units, want.gpus, frozenset()), one.free, device)
             number = sorted(self.machines).index(name)
             before = naive.filled(sequences, one.cores, number, one.free)
             loss = before - naive.filled(sequences, one.cores - want.cores, number, left)
-            losses.append(loss * (price * 1000 + pressure[name]) if want.count else loss)
+            losses.append(loss * (price * 1000 + pressure[name]) if want.gpus else loss)
         chosen = distinct[losses.index(min(losses))]
         return chosen, found[chosen][1]
 
     def place(self, want: Want, name: str, device: int) -> None:
         """Take what the want asks for."""
         one = self.machines[name]
-        one.free = naive.after(naive.Kind(0, want.units, want.count, frozenset()), one.free, device)
+        one.free = naive.after(naive.Kind(0, want.units, want.gpus, frozenset()), one.free, device)
         one.cores -= want.cores
 
     def fits(self, want: Want, name: str) -> bool:
         """Whether the node has what the want asks for."""
         one, anywhere = self.machines[name], frozenset([0])
-        kind = naive.Kind(want.cores, want.units, want.count, anywhere)
-        return (not want.count or one.model in want.models) and naive.fits(kind, one.cores, 0, one.free)
+        kind = naive.Kind(want.cores, want.units, want.gpus, anywhere)
+        return (not want.gpus or one.model in want.models) and naive.fits(kind, one.cores, 0, one.free)
 
     def pressure(self, name: str) -> int:
         """Thousandths of the GPUs of the node's model that are asked for by what cannot go everywhere."""
         sizes = {one: len(machine.free) for one, machine in self.machines.items()}
-        asked = sum(weight * want.count for want, weight in self.demand)
+        asked = sum(weight * want.gpus for want, weight in self.demand)
         total = 0
         for want, weight in self.demand:
-            serving = [one for one in self.machines if not want.count or self._serves(want, one)]
+            serving = [one for one in self.machines if not want.gpus or self._serves(want, one)]
             own = sum(sizes[one] for one in serving)
             if name in serving and 0 < own < sum(sizes.values()):
-                total += 1000 * weight * want.count * sum(sizes.values()) * 1024 // (asked * own)
+                total += 1000 * weight * want.gpus * sum(sizes.values()) * 1024 // (asked * own)
         return (total + 512) // 1024
 
     def _points(self, want: Want) -> dict[str, tuple[int, int]]:
         """(points, shared GPU or -1) of the nodes that the want fits."""
         kinds = [self._kind(one, weight) for one, weight in self._typical()]
         nodes = frozenset(range(len(self.machines)))
-        need = naive.Kind(want.cores, want.units, want.count, nodes)
+        need = naive.Kind(want.cores, want.units, want.gpus, nodes)
         found = {}
         for number, name in enumerate(sorted(self.machines)):
             one = self.machines[name]
@@ -135,20 +135,20 @@ class Twin:
         return kept
 
     def _drawn(self, shape: tuple[int, int]) -> list[list[naive.Kind]]:
-        asking = [(want, weight) for want, weight in self.demand if want.count]
+        asking = [(want, weight) for want, weight in self.demand if want.gpus]
         weights = np.array([weight for _, weight in asking])
         drawn = np.random.default_rng(0).choice(len(asking), shape, p=weights / weights.sum())
         return [[self._kind(*asking[at]) for at in row] for row in drawn.tolist()]
 
     def _kind(self, want: Want, weight: int) -> naive.Kind:
         nodes = sorted(self.machines)
-        models = {at for at, name in enumerate(nodes) if not want.count or self._serves(want, name)}
-        return naive.Kind(want.cores, want.units, want.count, frozenset(models), weight)
+        models = {at for at, name in enumerate(nodes) if not want.gpus or self._serves(want, name)}
+        return naive.Kind(want.cores, want.units, want.gpus, frozenset(models), weight)
 
     def _serves(self, want: Want, name: str) -> bool:
         return bool(self.machines[name].free) and self.machines[name].model in want.models
 
     def _state(self, name: str) -> tuple[object, ...]:
         one = self.machines[name]
-        serving = tuple(not want.count or self._serves(want, name) for want, _ in self.demand)
+        serving = tuple(not want.gpus or self._serves(want, name) for want, _ in self.demand)
         return one.cores, serving, tuple(sorted(one.free))

@@ -56,22 +56,26 @@ def keys_of(policy: DevicePolicy, option: RequestOption, snapshot: Snapshot) -> 
 
 def node_keys(policy: DevicePolicy, question: Question, among: Mask) -> Amounts:
     """(N,) the sum over all requests of the keys of their first alternatives that a node has devices for."""
+    of_slots = [_of_slot(policy, slot, question.snapshot) for slot in question.parsed.slots]
+    if len(of_slots) == 1:
+        return of_slots[0]
     total: Amounts = np.zeros(len(among), dtype=np.int64)
-    for slot in question.parsed.slots:
-        total += _of_slot(policy, slot, question.snapshot)
+    for keys in of_slots:
+        total += keys
     return total
 
 
 def _of_slot(policy: DevicePolicy, slot: Slot, snapshot: Snapshot) -> Amounts:
     codes = np.maximum(snapshot.topology.order_codes, -1)
-    found: Amounts = np.full(len(codes), FARTHEST, dtype=np.int64)
+    found: Amounts | None = None
     for option in reversed(slot.options):
         keys, available = keys_of(policy, option, snapshot)
         least = keys.of_node[codes]
         if not available.local:
             least = np.minimum(least, keys.least_anywhere())
-        judged = policy.judge_nodes(option, least, snapshot)
-        found = np.where(least < LAST, np.minimum(judged, FARTHEST), found)
+        judged = np.minimum(policy.judge_nodes(option, least, snapshot), FARTHEST)
+        found = judged if found is None else np.where(least < LAST, judged, found)
+    assert found is not None  # a request has an alternative at least
     return found
 
 

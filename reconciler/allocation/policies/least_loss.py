@@ -69,6 +69,8 @@ class LeastLoss:
         tables = _tables(self, snapshot)
         losses = tables.of_sets(snapshot)
         found = losses.of_row[rows]
+        if tables.only_sets:
+            return found
         sharing = np.flatnonzero(snapshot.fleet.shared[rows])
         if len(sharing):
             found[sharing] = tables.of_shares(snapshot).of(option, rows[sharing], snapshot) * FULLNESS
@@ -79,9 +81,10 @@ class LeastLoss:
 
     def judge_nodes(self, option: RequestOption, least: Amounts, snapshot: Snapshot) -> Amounts:
         """See `DevicePolicy.judge_nodes`. Several devices count as the preferred one so many times."""
-        taken = max(option.source.wanted, 1)
+        taken, tables = max(option.source.wanted, 1), _tables(self, snapshot)
+        if taken == 1 and not tables.groups:
+            return least
         found = np.where(least < LAST, least, 0) * taken
-        tables = _tables(self, snapshot)
         if tables.groups:
             codes = np.maximum(snapshot.topology.order_codes, -1)
             found += tables.of_groups(option, snapshot).of_node[codes] * FULLNESS
@@ -98,13 +101,16 @@ class _Tables:
         """The requests of the demand"""
         self.groups = any(one.count > 1 for one in self.wanted)
         """Whether some request asks for several devices"""
-        self._sets: SetLosses | None = None
+        self._sets = SetLosses(self._weigh, snapshot)
+        self.only_sets = bool(self._sets.alone.all()) and not snapshot.fleet.shared.any()
+        """Whether the losses of counter sets say all about every device"""
         self._shares: SharedLosses | None = None
-        self._of_option: OrderedDict[RequestKey, GroupLosses] = OrderedDict()
+        self._of_option: OrderedDict[tuple[RequestKey, int], GroupLosses] = OrderedDict()
+        """By request and its devices: keys do not say how many"""
 
     def of_sets(self, snapshot: Snapshot) -> SetLosses:
         """The losses of all devices."""
-        if self._sets is None or not self._sets.reaches(snapshot):
+        if not self._sets.reaches(snapshot):
             self._sets = SetLosses(self._weigh, snapshot)
         self._sets.follow(snapshot)
         return self._sets
@@ -117,12 +123,13 @@ class _Tables:
 
     def of_groups(self, option: RequestOption, snapshot: Snapshot) -> GroupLosses:
         """What a request costs shapes of several devices."""
-        found = self._of_option.get(option.key)
+        at = option.key, option.source.wanted
+        found = self._of_option.get(at)
         if found is None or not found.reaches(snapshot):
-            found = self._of_option[option.key] = GroupLosses(self.wanted, option, snapshot)
+            found = self._of_option[at] = GroupLosses(self.wanted, option, snapshot)
             if len(self._of_option) > KEPT:
                 self._of_option.popitem(last=False)
-        self._of_option.move_to_end(option.key)
+        self._of_option.move_to_end(at)
         found.follow(snapshot)
         return found
 

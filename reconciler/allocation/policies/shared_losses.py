@@ -19,7 +19,9 @@ class SharedLosses:
     def __init__(self, wanted: Sequence[Wanted], snapshot: Snapshot) -> None:
         self._wanted = wanted
         suits = [match_in_fleet(one.option, snapshot).suitable for one in wanted]
-        self._model, self._first = _models(np.array(suits, dtype=np.bool_).reshape(len(wanted), snapshot.fleet.size))
+        self._model, self._first = _models(
+            np.array(suits, dtype=np.bool_).reshape(len(wanted), snapshot.fleet.size)
+        )
         self._known: dict[RequestKey, Remembered[tuple[int, int, int], int]] = {}
 
     def of(self, option: RequestOption, rows: Rows, snapshot: Snapshot) -> Amounts:

@@ -1,4 +1,4 @@
-"""What `least-loss` counts for groups of devices and for shares, against sums over the shapes of the demand."""
+"""What `least-loss` counts for groups of devices and for shares, against sums over the demand."""
 
 import numpy as np
 from hypothesis import given

@@ -39,7 +39,7 @@ def _few_sequences() -> Iterator[None]:
 _NEEDS = st.sampled_from([(300, 1), (500, 1), (700, 1), (1000, 1), (1000, 2), (0, 0)])
 _NAMED = st.sampled_from([frozenset("a"), frozenset("b"), frozenset("ab")])
 WANTS = st.builds(
-    lambda cores, need, models: Want(cores, *need, models if need[1] else frozenset()),
+    lambda cores, need, models: Want(cores, need[0], need[1], models if need[1] else frozenset()),
     st.sampled_from((0, 1000, 3000)), _NEEDS, _NAMED,
 )  # fmt: skip
 MACHINES = st.builds(
@@ -53,7 +53,7 @@ def twins(draw: st.DrawFn) -> Twin:
     """Fleets, and demands in which one want at least asks for GPUs."""
     machines = draw(st.lists(MACHINES, min_size=2, max_size=5))
     wants = draw(
-        st.lists(WANTS, min_size=1, max_size=4, unique=True).filter(lambda all_: any(w.count for w in all_))
+        st.lists(WANTS, min_size=1, max_size=4, unique=True).filter(lambda all_: any(w.gpus for w in all_))
     )
     weights = draw(st.lists(st.integers(1, 60), min_size=len(wants), max_size=len(wants), unique=True))
     return Twin({f"n{at}": one for at, one in enumerate(machines)}, list(zip(wants, weights, strict=True)))
@@ -71,7 +71,7 @@ def _decide(world: Store, twin: Twin, want: Want, name: str, policy: Policy) -> 
     order = seen.topology.order
     fits = np.array([twin.machines[one].cores >= want.cores for one in order])
     room = PodRoom(want.cores, np.array([twin.machines[one].cores for one in order], dtype=np.int64))
-    if not want.count:
+    if not want.gpus:
         keys = policy.nodes(Question(ParsedClaims((), ()), seen, room), fits)
         assert keys is not None
         least = int(np.where(fits, keys, LAST).argmin())
@@ -81,7 +81,7 @@ def _decide(world: Store, twin: Twin, want: Want, name: str, policy: Policy) -> 
         return None
     world.assume(found.plans[0])
     devices = found.plans[0].allocation.devices.results
-    shared = want.count == 1 and want.units < 1000
+    shared = want.gpus == 1 and want.units < 1000
     return found.node, int(devices[0].device.removeprefix("g")) if shared else -1
 
 
@@ -92,7 +92,7 @@ def test_nodes_are_those_of_looking_at_every_node(name: str, twin: Twin, data: s
     """Pod after pod in one store, so that what is remembered follows what is held."""
     demand = Demand(
         tuple(
-            Shape(_claim(want, "s").spec if want.count else None, want.cores, weight)
+            Shape(_claim(want, "s").spec if want.gpus else None, want.cores, weight)
             for want, weight in twin.demand
         )
     )
