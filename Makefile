@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: run test soak lint docs lock clean
+.PHONY: run test test-cluster cluster soak lint docs tables lock clean
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed; call make PYTHON=python3.12")'
@@ -22,6 +22,14 @@ test soak: export PYTHONDONTWRITEBYTECODE =
 test: $(STAMP)  ## the whole test suite
 	$(BIN)/python -m pytest -n auto
 
+cluster:  ## a throw-away cluster by kind or k3d with fake devices and our chart; without them, say what is missing
+	deploy/try-cluster.sh
+
+# The current context of KUBECONFIG, unless DRA_RECONCILER_TEST_CONTEXT names one. What is made there is deleted again.
+test-cluster: $(STAMP)  ## end-to-end tests on a real cluster; CONTRIBUTING.md has more variables
+	DRA_RECONCILER_TEST_CONTEXT="$${DRA_RECONCILER_TEST_CONTEXT:-$$(kubectl config current-context)}" \
+	  $(BIN)/python -m pytest tests/whole/any_cluster tests/whole/cluster_real
+
 # Of a run that found something, FIRST and the seed that it names give the same schedules again.
 FIRST     ?= 100000
 SCHEDULES ?= 5000
@@ -31,6 +39,7 @@ soak: $(STAMP)  ## thousands of simulated schedules that `make test` does not ha
 	$(BIN)/python -m tests.tools.simulation --first $(FIRST) --schedules $(SCHEDULES)
 	$(BIN)/python -m tests.tools.simulation --first $(FIRST) --schedules $$(( $(SCHEDULES) / 10 )) --sockets
 	$(BIN)/python -m tests.tools.simulation --first $(FIRST) --schedules $$(( $(SCHEDULES) / 10 )) --pair
+	$(BIN)/python -m tests.tools.room_twin --first $(FIRST) --cases $$(( 2 * $(SCHEDULES) ))
 	EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n auto -m hypothesis
 
 lint: $(STAMP)  ## what CI checks besides the tests
@@ -45,6 +54,11 @@ docs: $(STAMP)  ## the pages and pictures that are made from the code
 	$(BIN)/python -m reconciler.cli.settings_page > docs/settings.md
 	$(BIN)/python -m reconciler.cli.commands_page > docs/commands.md
 	$(BIN)/python -m docs.pictures
+	$(BIN)/python -m docs.chart_values
+
+tables: $(STAMP)  ## the tables of the parser of selectors, after an upgrade of cel-python or lark
+	$(BIN)/python -m reconciler.cel.parser > .venv/parser_tables.json
+	mv .venv/parser_tables.json reconciler/cel/parser_tables.json
 
 lock:  ## write requirements.lock and, for the image, deploy/requirements.lock afresh from pyproject.toml (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \

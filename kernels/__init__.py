@@ -12,3 +12,5 @@ W   words of 64 bits; sized for the largest set of names
 Codes are int32 positions in another axis; -1 means "none". Amounts are int64 in the unit of their
 column; the code that builds a column guarantees that sums over it cannot overflow.
 """
+
+__distribution__ = "dra-reconciler"

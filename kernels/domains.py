@@ -106,9 +106,23 @@ class Even:
 
     def allows(self, codes: Sequence[Codes], counts: Sequence[Amounts]) -> Mask:
         """(N,) the places that the rule allows. A place must be in a domain."""
-        have = counts[self.counter]
-        compared = have[self.domains]
-        emptiest = int(compared.min()) if len(compared) >= max(self.least, 1) else 0
+        return self.allows_between(codes, counts, counts)
+
+    def allows_between(
+        self, codes: Sequence[Codes], most: Sequence[Amounts], fewest: Sequence[Amounts]
+    ) -> Mask:
+        """(N,) the places that the rule allows, however many come first of the things that are yet to come.
+
+        `most` counts all of them, `fewest` none.
+        """
+        have, compared = most[self.counter], np.flatnonzero(self.domains)
+        emptiest = np.zeros_like(have)
+        if len(compared) >= max(self.least, 1):
+            there = fewest[self.counter][compared]
+            at = int(there.argmin())
+            emptiest[:] = there[at]
+            emptiest[compared[at]] = np.delete(there, at).min(initial=have[compared[at]])
+            emptiest[compared] = np.minimum(emptiest[compared], have[compared])
         enough = have + self.own - emptiest <= self.skew
         enough[0] = False
         found: Mask = enough[codes[self.counter]]

@@ -5,6 +5,7 @@ from perf.workloads import (
     alternatives,
     cel,
     churn,
+    defragment,
     exclusive,
     explain,
     failover,
@@ -18,6 +19,7 @@ from perf.workloads import (
     mig,
     network,
     podfit,
+    room,
     stream,
 )
 
@@ -29,6 +31,8 @@ _FAMILIES = (
     gangs,
     network,
     podfit,
+    room,
+    defragment,
     alternatives,
     churn,
     impossible,

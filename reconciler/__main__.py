@@ -1,6 +1,6 @@
 """`python -m reconciler` is `dra-reconciler`."""
 
-from reconciler.cli import main
+from dra_reconciler import main
 
 if __name__ == "__main__":
-    main(prog_name="dra-reconciler")
+    main()

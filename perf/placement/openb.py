@@ -20,7 +20,8 @@ from reconciler.allocation.dra import allocate
 from reconciler.allocation.dra.request_options import ParsedClaims
 from reconciler.allocation.dra.selector_masks import warm_up
 from reconciler.allocation.policies.demand import NO_DEMAND, Demand, Shape
-from reconciler.allocation.policies.policy import PodRoom, Policy, Question
+from reconciler.allocation.policies.pod_room import PodRoom
+from reconciler.allocation.policies.policy import Policy, Question
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import Semantics

@@ -100,7 +100,7 @@ def build_control(
         withdrawing=withdrawals,
         volumes=not settings.without_volumes,
     )
-    echoes = Echoes(holds=intake.holds, add=intake.catch_up)
+    echoes = Echoes(holds=intake.holds, add=intake.catch_up, shown=intake.shown)
     connection = base.connection(guarded(base, reasons), watched=served)
     writer = Writer(connection.client, served, echoes=echoes, withdrawals=withdrawals, now=now)
     fence = Fence(intake, writer, ours, clock=base.clock, patience=settings.write_seconds)

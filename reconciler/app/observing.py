@@ -183,7 +183,11 @@ def _page(
     routes = page_routes(sources.sources(capacity, facts, clock=base.clock, now=now), base.stop)
     if base.settings.status_what_if:
         endpoint = WhatifEndpoint(
-            intake.store, intake.nodes, ready=intake.listed.is_set, policies=placing.in_use
+            intake.store,
+            intake.nodes,
+            intake.groups,
+            ready=intake.listed.is_set,
+            policies=placing.in_use,
         )
         routes += whatif_routes(endpoint.ask)
     return Signals(routes=routes)

@@ -1,4 +1,4 @@
-"""The parser: cel-python's packaged grammar text, extended for Kubernetes' dialect.
+"""The grammar: cel-python's packaged text, extended for Kubernetes' dialect.
 
 The package itself is never imported: its environment changes the recursion limit of the process.
 """
@@ -6,8 +6,6 @@ The package itself is never imported: its environment changes the recursion limi
 import re
 from importlib.util import find_spec
 from pathlib import Path
-
-from lark import Lark
 
 from reconciler.errors import Inconsistent
 
@@ -47,15 +45,3 @@ def grammar_text() -> str:
             )
         text = f"{parts[0]}{definition}\n{parts[1]}"
     return text
-
-
-def make_parser(builder: object) -> Lark:
-    """A parser that calls `builder`'s method of the same name for each rule it reduces. Takes 100 ms."""
-    return Lark(
-        grammar_text(),
-        start="expr",
-        parser="lalr",
-        keep_all_tokens=True,
-        maybe_placeholders=False,
-        transformer=builder,
-    )

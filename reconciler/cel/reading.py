@@ -11,8 +11,8 @@ from lark.exceptions import UnexpectedInput, UnexpectedToken
 
 from reconciler.cel import literals, macros
 from reconciler.cel.errors import CelRefused
-from reconciler.cel.grammar import make_parser
 from reconciler.cel.limits import MAX_DEPTH, MAX_LENGTH, MAX_NESTING
+from reconciler.cel.parser import make_parser
 from reconciler.cel.refusal import Refusal
 from reconciler.cel.tree import (
     Call,

@@ -11,21 +11,45 @@ from reconciler.cli.common.exits import exits_text
 COMMANDS = {
     "allocate": ("reconciler.cli.allocate:allocate", "Allocate the claims in manifests, without a cluster."),
     "apiserver": ("reconciler.cli.apiserver:apiserver", "Run only the embedded API server."),
+    "capacity": (
+        "reconciler.cli.capacity:capacity",
+        "Capacity planning: how many nodes of which shapes a demand needs.",
+    ),
     "completion": ("reconciler.cli.completion:completion", "Print the completion script for a shell."),
     "convert": ("reconciler.cli.convert:convert", "Convert manifests of any version to resource.k8s.io/v1."),
+    "defragment": (
+        "reconciler.cli.defragment:defragment",
+        "Find pods to move so that more large devices fit.",
+    ),
     "demo": (
         "reconciler.cli.demo.command:demo",
         "Allocate sample claims on the embedded API server, then exit.",
     ),
     "doctor": ("reconciler.cli.doctor:doctor", "Find problems in slices, classes and claims."),
+    "drain": (
+        "reconciler.cli.drain:command",
+        "Find out whether everything on a node or device can go elsewhere.",
+    ),
     "explain": (
         "reconciler.cli.explain:explain",
         "Explain why a claim is pending, or where it can be allocated.",
     ),
     "logs": ("reconciler.cli.logs:logs", "Summarize or filter the log lines of `run`."),
+    "make-room": (
+        "reconciler.cli.make_room:command",
+        "Find the cheapest pods to evict so that a claim, pod or gang fits.",
+    ),
+    "migrate": (
+        "reconciler.cli.migrate:migrate_command",
+        "Rewrite requests for extended resources in manifests to claims.",
+    ),
     "modes": (
         "reconciler.cli.modes:modes",
         "Show what is allocated on each device, and what that locks out.",
+    ),
+    "release-gates": (
+        "reconciler.cli.release_gates:release_gates",
+        "Remove our scheduling gate from pods, to uninstall.",
     ),
     "replay": ("reconciler.cli.replay:replay_command", "Repeat the decisions of a journal and compare."),
     "top": ("reconciler.cli.top:top", "Show the usage of devices, and what still fits."),

@@ -20,6 +20,14 @@ from reconciler.api.manifests.sources import texts
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.common.cluster_listing import list_objects
 from reconciler.cli.common.connection import Connection
+from reconciler.cli.common.contexts import as_json as contexts_as_json
+from reconciler.cli.common.contexts import (
+    ask_each,
+    check_usage,
+    contexts_option,
+    print_heading,
+    report_unreached,
+)
 from reconciler.cli.common.exits import Exit, Failure, errors_as
 from reconciler.cli.common.input import report_nothing
 from reconciler.cli.common.options import (
@@ -47,6 +55,7 @@ KINDS = (
 @click.command()
 @manifest_options
 @cluster_options
+@contexts_option
 @output_option(
     "table",
     "wide",
@@ -58,11 +67,20 @@ KINDS = (
 @click.option("--strict", is_flag=True, help="Exit with code 3 if there are warnings, for CI.")
 @rules_options
 def doctor(
-    files: tuple[str, ...], connection: Connection, output: str, strict: bool, rules: Semantics
+    files: tuple[str, ...],
+    connection: Connection,
+    contexts: tuple[str, ...],
+    output: str,
+    strict: bool,
+    rules: Semantics,
 ) -> None:
     """Find problems in ResourceSlices, DeviceClasses and ResourceClaims, with a remedy for each."""
+    check_usage(connection, contexts, files, output)
     if bool(files) == connection.named:
         raise click.UsageError("Name manifests with -f, or a cluster with --cluster.")
+    if contexts:
+        _examine_contexts(connection, contexts, output, strict=strict, rules=rules)
+        return
     with track_progress(quiet=output not in FOR_PEOPLE) as progress:
         sources: dict[str, str] = {}
         if files:
@@ -89,6 +107,34 @@ def doctor(
         case _:
             print_findings(findings, sys.stdout, wide=output == "wide")
     sys.exit(_exit_code(findings, strict=strict))
+
+
+def _examine_contexts(
+    connection: Connection, contexts: tuple[str, ...], output: str, *, strict: bool, rules: Semantics
+) -> None:
+    """Examine several clusters, one after another as they are named. Exits with the worst code."""
+    with track_progress(quiet=output not in FOR_PEOPLE) as progress:
+        progress.stage("reading the clusters")
+        reached = ask_each(connection, contexts, lambda one: list_objects(KINDS, one))
+        progress.stage("checking")
+        found = [
+            worst_first(examine(read_input(map(_document, one.found), rules)))
+            if one.found is not None
+            else None
+            for one in reached
+        ]
+    if output in FOR_PEOPLE:
+        answered = [(one.context, some) for one, some in zip(reached, found, strict=True) if some is not None]
+        for number, (context, findings) in enumerate(answered):
+            print_heading(context, first=number == 0)
+            print_findings(findings, sys.stdout, wide=output == "wide")
+    else:
+        results = [as_json(findings) if findings is not None else None for findings in found]
+        echo_value(contexts_as_json(reached, results), output)
+    silent = report_unreached(reached)
+    codes = [_exit_code(findings, strict=strict) for findings in found if findings is not None]
+    failed = silent or Exit.FAILED in codes
+    sys.exit(Exit.FAILED if failed else max(codes))
 
 
 def _with_lines(findings: Iterable[Finding], sources: Mapping[str, str]) -> Iterator[Finding]:

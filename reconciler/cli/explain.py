@@ -19,6 +19,15 @@ from reconciler.api.versions.reading import read
 from reconciler.cli import explain_devices
 from reconciler.cli.common.cluster_listing import list_objects
 from reconciler.cli.common.connection import Connection
+from reconciler.cli.common.contexts import (
+    Reached,
+    ask_each,
+    check_usage,
+    contexts_option,
+    print_heading,
+    report_unreached,
+)
+from reconciler.cli.common.contexts import as_json as contexts_as_json
 from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
 from reconciler.cli.common.input import read_manifests, report_refused, report_warnings
 from reconciler.cli.common.options import (
@@ -52,6 +61,7 @@ from reconciler.state.koordinator.rules import Semantics as DeviceSemantics
 )
 @files_option(required=False)
 @cluster_options
+@contexts_option
 @output_option("table", "json", "yaml")
 @release_and_rules_options
 @koordinator_semantics_option(default="proposal")
@@ -63,6 +73,7 @@ def explain(
     of_pod: bool,
     files: tuple[str, ...],
     connection: Connection,
+    contexts: tuple[str, ...],
     output: str,
     rules: Semantics,
     koordinator_semantics: str,
@@ -77,13 +88,22 @@ def explain(
     """
     if files and connection.named:
         raise click.UsageError("Name manifests with -f, or a cluster, not both.")
+    check_usage(connection, contexts, files, output)
     before, _, name = target.rpartition("/")
     if not name or "/" in before:
         raise click.UsageError(f"{target!r} is not a claim name: write CLAIM or NAMESPACE/CLAIM.")
-    with errors_as(NoAnswer):
-        key = ObjectKey(before or namespace_of(namespace, connection, in_cluster=not files), name)
     quiet = output != "table"
     machines = Rules(DeviceSemantics(koordinator_semantics))
+    if contexts:
+
+        async def ask(one: Connection) -> tuple[ObjectKey, Situation]:
+            own = ObjectKey(before or namespace_of(namespace, one, in_cluster=True), name)
+            return own, await _live(own, rules, machines, one, of_pod=of_pod)
+
+        _explain_contexts(ask_each(connection, contexts, ask), output, steps=steps)
+        return
+    with errors_as(NoAnswer):
+        key = ObjectKey(before or namespace_of(namespace, connection, in_cluster=not files), name)
     with track_progress(quiet=quiet) as progress:
         if files:
             bundle = read_manifests(files, progress)
@@ -123,13 +143,51 @@ def explain(
     if not situation.questions and not situation.explanations:
         _print_message(key, situation.message, output, allocated=situation.allocated)
         sys.exit(Exit.OK if situation.allocated else Exit.FAILED)
+    explanations = _explained(situation, steps=steps, quiet=quiet)
+    _print(explanations, output)
+    sys.exit(Exit.OK if any(one.allocatable for one in explanations) else Exit.FAILED)
+
+
+def _explained(situation: Situation, *, steps: int, quiet: bool) -> list[Explanation]:
     with track_progress(quiet=quiet) as progress:
-        explanations = [*situation.explanations] + [
+        return [*situation.explanations] + [
             explain_claims(q.claims, q.snapshot, nodes=q.nodes, answer=q.answer, steps=steps)
             for q in progress.each("explaining", situation.questions)
         ]
-    _print(explanations, output)
-    sys.exit(Exit.OK if any(one.allocatable for one in explanations) else Exit.FAILED)
+
+
+def _explain_contexts(
+    reached: list[Reached[tuple[ObjectKey, Situation]]], output: str, *, steps: int
+) -> None:
+    """Explain the claim on each cluster that has it. Exits with 0 if one can allocate it or has done so."""
+    codes: list[Exit] = []
+    results: list[Any] = []
+    first = True
+    for one in reached:
+        result = None
+        if one.found is not None:
+            key, situation = one.found
+            explanations = _explained(situation, steps=steps, quiet=output != "table")
+            well = situation.allocated or any(each.allocatable for each in explanations)
+            if situation.known:
+                codes.append(Exit.OK if well else Exit.FAILED)
+            result = (
+                [as_json(each) for each in explanations]
+                if explanations
+                else [_message(key, situation.message, allocated=situation.allocated)]
+            )
+            if output == "table":
+                print_heading(one.context, first=first)
+                first = False
+                if explanations:
+                    _print(explanations, output)
+                else:
+                    _print_message(key, situation.message, output, allocated=situation.allocated)
+        results.append(result)
+    if output != "table":
+        echo_value(contexts_as_json(reached, results), output)
+    report_unreached(reached)
+    sys.exit(min(codes, default=Exit.USAGE))
 
 
 async def _live(
@@ -180,6 +238,10 @@ def _print(explanations: list[Explanation], output: str) -> None:
 
 def _print_message(key: ObjectKey, message: str, output: str, *, allocated: bool) -> None:
     if output != "table":
-        echo_value([{"name": str(key), "allocatable": allocated, "message": message}], output)
+        echo_value([_message(key, message, allocated=allocated)], output)
     else:
         print_line(console_on(sys.stdout), f"{key}: {message}")
+
+
+def _message(key: ObjectKey, message: str, *, allocated: bool) -> dict[str, Any]:
+    return {"name": str(key), "allocatable": allocated, "message": message}

@@ -8,8 +8,8 @@ from reconciler.aio.queue import Queue
 from reconciler.allocation.alignment import decide as decide_claims
 from reconciler.allocation.dra.budget import UNLIMITED
 from reconciler.allocation.gangs import decide_gang
-from reconciler.allocation.gangs.question import GangUnsatisfied
-from reconciler.allocation.policies.selection import Policies
+from reconciler.allocation.gangs.question import GangGranted, GangUnsatisfied
+from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.objects.changes import Refused, Replaced
@@ -23,11 +23,11 @@ from reconciler.api.objects.similar_names import similar_key
 from reconciler.api.objects.storage import STORAGE
 from reconciler.api.versions.reading import read
 from reconciler.cli.common.cluster_listing import waits_for_volumes
-from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve
+from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve, UngateAll
 from reconciler.control.intake import Intake
 from reconciler.control.offline import STEPS, Question, decide
 from reconciler.control.ownership import MANAGED, Ownership
-from reconciler.control.planner import Blocked, Decide, Planner
+from reconciler.control.planner import Blocked, Decide, Nothing, Planner
 from reconciler.control.queueing.units import Kind, Unit, gang_unit
 from reconciler.errors import Malformed
 from reconciler.state.devices.snapshot.snapshot import Snapshot
@@ -115,16 +115,9 @@ async def on_cluster(
 
     Treats every claim and device as owned: ownership is a setting of the running reconciler.
     """
-    queue: Queue[Unit] = Queue(base=1.0, cap=1.0, random=random)
-    intake = Intake(Store(rules), queue, KINDS, lambda _: None)
-    for listing in listings(raws):
-        intake.take(listing)
-    ours = Ownership(all_claims=True, alone=True)
-    planner = Planner(intake.store, intake.roster, intake.placement, ours, intake.reclaimed, lambda: policies)
+    intake = intake_of(raws, rules)
+    planner, gangs = planners(intake, policies)
     pods = [key] if of_pod else sorted(intake.roster.users(key))
-    gangs = GangPlanner(
-        intake.store, intake.roster, intake.gangs, intake.groups, intake.nodes.on_demand, planner
-    )
     for gang in sorted(intake.gangs.of(pods)):
         if gangs.serves(gang_unit(gang)) and any(gangs.serves(Unit(Kind.POD, pod)) for pod in pods):
             return _of_gang(gang, gangs, intake)
@@ -159,19 +152,50 @@ async def on_cluster(
     return _without_questions(key, intake.store.claims, intake.store.pods, of_pod=of_pod)
 
 
-def _of_gang(gang: GangKey, gangs: GangPlanner, intake: Intake) -> Situation:
-    """Say what a gang waits for: its pods are decided together."""
+def intake_of(raws: Iterable[Mapping[str, Any]], rules: Semantics) -> Intake:
+    """The state of a cluster. Needs a running loop."""
+    queue: Queue[Unit] = Queue(base=1.0, cap=1.0, random=random)
+    intake = Intake(Store(rules), queue, KINDS, lambda _: None)
+    for listing in listings(raws):
+        intake.take(listing)
+    return intake
+
+
+def planners(intake: Intake, policies: Policies = PLAIN) -> tuple[Planner, GangPlanner]:
+    """What units need, and what gangs need, if every claim and device is ours."""
+    ours = Ownership(all_claims=True, alone=True)
+    planner = Planner(intake.store, intake.roster, intake.placement, ours, intake.reclaimed, lambda: policies)
+    return planner, GangPlanner(
+        intake.store, intake.roster, intake.gangs, intake.groups, intake.nodes.on_demand, planner
+    )
+
+
+def gang_now(
+    gang: GangKey, gangs: GangPlanner, intake: Intake
+) -> GangGranted | Blocked | GiveBack | UngateAll | None:
+    """What the reconciler would do with a gang now. None: it needs nothing."""
     match gangs.next(gang):
-        case Blocked(reason=reason, message=message):
-            return Situation(message=f"gang {gang}: {reason}: {message}")
-        case GiveBack(why=why):
-            return Situation(message=f"gang {gang} is partly written and will be given back: {why}")
         case Solve(question=question):
             with Trial(intake.store, intake.nodes, supposed=False) as trial:
                 answer = decide_gang(question, trial, steps=STEPS, budget=UNLIMITED)
             if isinstance(answer, GangUnsatisfied):
-                return Situation(message=f"gang {gang}: {answer.reason}: {answer.message}")
-            pods = ", ".join(f"{seat.pod.name} on {seat.node}" for seat in answer.seats)
+                return Blocked((), answer.reason, answer.message)
+            return answer
+        case Nothing():
+            return None
+        case step:
+            return step
+
+
+def _of_gang(gang: GangKey, gangs: GangPlanner, intake: Intake) -> Situation:
+    """Say what a gang waits for: its pods are decided together."""
+    match gang_now(gang, gangs, intake):
+        case GiveBack(why=why):
+            return Situation(message=f"gang {gang} is partly written and will be given back: {why}")
+        case Blocked(reason=reason, message=message):
+            return Situation(message=f"gang {gang}: {reason}: {message}")
+        case GangGranted(seats=seats):
+            pods = ", ".join(f"{seat.pod.name} on {seat.node}" for seat in seats)
             return Situation(message=f"gang {gang} can be placed: {pods}")
     return Situation(message=f"gang {gang} is placed; its gates are being removed")
 

@@ -11,9 +11,18 @@ from reconciler.analysis.capacity import By, FleetLayout, Line, Solver, fleet_la
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from reconciler.cli.common.clock import Clock, pass_clock
+from reconciler.cli.common.cluster_listing import list_objects
 from reconciler.cli.common.connection import Connection
-from reconciler.cli.common.exits import Failure, errors_as
-from reconciler.cli.common.fleet_source import bundle_objects, list_cluster, read_files
+from reconciler.cli.common.contexts import as_json as contexts_as_json
+from reconciler.cli.common.contexts import (
+    ask_each,
+    check_usage,
+    contexts_option,
+    report_unreached,
+    side_by_side,
+)
+from reconciler.cli.common.exits import Exit, Failure, errors_as
+from reconciler.cli.common.fleet_source import bundle_objects, list_cluster, read_files, read_valid
 from reconciler.cli.common.options import (
     FOR_PEOPLE,
     cluster_options,
@@ -21,9 +30,16 @@ from reconciler.cli.common.options import (
     output_option,
     rules_options,
 )
-from reconciler.cli.common.output import console_on, echo_value
+from reconciler.cli.common.output import console_on, echo_value, print_table, remark
 from reconciler.cli.common.table import Table
-from reconciler.cli.top_view import TopOptions, TopView, check_names, exit_if_invalid, watch_cluster
+from reconciler.cli.top_view import (
+    NO_DEVICES,
+    TopOptions,
+    TopView,
+    check_names,
+    exit_if_invalid,
+    watch_cluster,
+)
 from reconciler.cli.views.capacity import as_json, tables
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot
@@ -44,6 +60,7 @@ ORDERS: dict[str, Callable[[Line], float]] = {
 
 @click.command()
 @cluster_options
+@contexts_option
 @files_option(required=False)
 @click.option(
     "--by",
@@ -74,11 +91,13 @@ ORDERS: dict[str, Callable[[Line], float]] = {
     metavar="NAMESPACE/NAME",
     help="Show the learnt demand and the comparison of policies in this ConfigMap instead.",
 )
+@click.option("--gangs", is_flag=True, help="Show gangs instead, once: size, pods, domain, why pending.")
 @rules_options
 @pass_clock
 def top(
     clock: Clock,
     connection: Connection,
+    contexts: tuple[str, ...],
     files: tuple[str, ...],
     by: By | None,
     drivers: tuple[str, ...],
@@ -89,6 +108,7 @@ def top(
     output: str,
     koordinator: bool,
     demand: str | None,
+    gangs: bool,
     rules: Semantics,
 ) -> None:
     """Show how many devices exist, are allocated and are free; and how many more of each profile fit.
@@ -97,20 +117,39 @@ def top(
     profile, stranded and fragmented.
 
     On a terminal, shows a cluster until q is pressed: arrow and page keys scroll, s changes the order.
+    Several --contexts are printed once, in one table.
     """
+    check_usage(connection, contexts, files, output)
     if files and connection.named:
         raise click.UsageError("Name manifests with -f, or a cluster, not both.")
+    if gangs and (koordinator or by or drivers or nodes or sort != "name"):
+        raise click.UsageError("--gangs has no --by, --driver, --node, --sort and --koordinator.")
     chosen: By = by or ("node" if nodes else "driver")
     if nodes and chosen == "driver":
         raise click.UsageError("--node needs --by node or --by pool.")
     console = console_on(sys.stdout)
-    live = not (files or once or console.is_dumb_terminal) and console.is_terminal and output in FOR_PEOPLE
+    live = (
+        not (files or contexts or once or console.is_dumb_terminal)
+        and console.is_terminal
+        and output in FOR_PEOPLE
+    )
     options = TopOptions(chosen, drivers, nodes, sort, output, live=live, interval=interval)
     with errors_as(Failure):
         if demand is not None:
             from reconciler.cli.top_demand import show_demand  # noqa: PLC0415
 
             show_demand(demand, files, connection, console, output)
+            return
+        if gangs:
+            # Late import: the other cases of `top` do not need it.
+            from reconciler.cli.top_gangs import show_gangs  # noqa: PLC0415
+
+            show_gangs(connection, files, rules, output, console)
+            return
+        if contexts:
+            if koordinator:
+                raise click.UsageError("--contexts does not show Koordinator's devices.")
+            _show_contexts(connection, contexts, options, rules, console)
             return
         if koordinator:
             # Late import: the other cases of `top` do not need it.
@@ -150,6 +189,45 @@ class UsageView(TopView[Line]):
     def echo(self) -> None:
         """Print everything as JSON or YAML."""
         echo_value(as_json(self.found, self.options.by), self.options.output)
+
+
+def _show_contexts(
+    connection: Connection, contexts: tuple[str, ...], options: TopOptions, rules: Semantics, console: Console
+) -> None:
+    """Print the devices of several clusters, each line with its context. Exits if one cannot be read."""
+    reached = ask_each(connection, contexts, lambda one: list_objects(KINDS, one))
+    views = [UsageView(options) for _ in reached]
+    drivers, nodes = set[str](), set[str]()
+    for one, view in zip(reached, views, strict=True):
+        if one.found is not None:
+            snapshot = store_of(read_valid(one.found), rules).snapshot()
+            every = Gauge().lines(snapshot, options.by)
+            drivers |= {line.driver for line in every}
+            nodes |= {line.node for line in every} | {*snapshot.topology.nodes}
+            view.take(every)
+    if any(one.found is not None for one in reached):
+        check_names("driver", options.types, drivers)
+        check_names("node", options.nodes, nodes)
+    if options.output in FOR_PEOPLE:
+        parts = [
+            (one.context, view.tables() if view.found else [])
+            for one, view in zip(reached, views, strict=True)
+        ]
+        for number, table in enumerate(side_by_side(parts)):
+            if number:
+                console.print()
+            print_table(console, table, wide=options.wide)
+        for one, view in zip(reached, views, strict=True):
+            if one.found is not None and not view.found:
+                remark(f"note: context {one.context}: {NO_DEVICES}")
+    else:
+        results = [
+            as_json(view.found, options.by) if one.found is not None else None
+            for one, view in zip(reached, views, strict=True)
+        ]
+        echo_value(contexts_as_json(reached, results), options.output)
+    if report_unreached(reached):
+        sys.exit(Exit.FAILED)
 
 
 async def _watch(

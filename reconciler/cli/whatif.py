@@ -2,16 +2,16 @@
 
 import asyncio
 import sys
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import replace
 from typing import TypeVar
 
 import click
 
 from reconciler.allocation.policies.selection import Policies
-from reconciler.analysis.whatif import Answer, Baseline, Scenario, Unit, answer
+from reconciler.analysis.whatif import Answer, Baseline, Gang, Scenario, Unit, answer
 from reconciler.analysis.whatif.answering import STEPS
-from reconciler.analysis.whatif.reading import units_in
+from reconciler.analysis.whatif.reading import groups_of, units_in
 from reconciler.analysis.whatif.report import as_json
 from reconciler.api.koordinator.device import Device
 from reconciler.api.manifests.bundle import Bundle, storage_of
@@ -119,7 +119,14 @@ def whatif(
         namespaces = tuple(one for one in objects if isinstance(one, Namespace))
         storage = tuple(one for one in objects if type(one).__name__ in STORAGE)
         baseline = Baseline(
-            store, nodes.described, namespaces, nodes.supposed, devices, machine_rules, storage
+            store,
+            nodes.described,
+            namespaces,
+            nodes.supposed,
+            devices,
+            machine_rules,
+            storage,
+            groups=groups_of(objects),
         )
         scenario = Scenario(units, count, freed, frozenset(drained))
         if not units and not drained:
@@ -137,7 +144,7 @@ def _key(name: str, namespace: str) -> ObjectKey:
 
 def _fleet(
     first: Bundle,
-    units: tuple[Unit, ...],
+    units: tuple[Unit | Gang, ...],
     more: Bundle,
     files: tuple[str, ...],
     connection: Connection,
@@ -152,7 +159,7 @@ def _fleet(
             *(one for one in bundle_objects(rest) if not isinstance(one, Node)),
             *extra,
         ]
-        pods = {unit.pod.key for unit in units if unit.pod is not None}
+        pods = {unit.pod.key for unit in _single(units) if unit.pod is not None}
         objects = [one for one in objects if not _is_question(one, pods)]
         slices = [one for one in objects if isinstance(one, ResourceSlice)]
         devices = _last_of(one for bundle in (first, rest, more) for one in bundle.of(Device))
@@ -168,7 +175,7 @@ def _fleet(
             _last_of(devices),
         )
     progress.stage("reading the cluster")
-    listed, machines = _listed(units, connection)
+    listed, machines = _listed(units, first, connection)
     listed = [*listed, *storage_of(first)]  # the last of a name counts
     extra += [*first.of(ResourceSlice), *first.of(DeviceClass)]
     added = [one for one in extra if isinstance(one, ResourceSlice)]
@@ -180,11 +187,14 @@ def _fleet(
     return found, [*found.nodes, *(one for one in listed if not isinstance(one, Node)), *extra], devices
 
 
-def _listed(units: tuple[Unit, ...], connection: Connection) -> tuple[list[ApiObject], list[Device]]:
+def _listed(
+    units: tuple[Unit | Gang, ...], first: Bundle, connection: Connection
+) -> tuple[list[ApiObject], list[Device]]:
     """Read a cluster. Only pods without claims can be placed on one that does not serve claims."""
-    claims = any(unit.claims for unit in units)
+    claims = any(unit.claims for unit in _single(units))
     try:
-        listed = list(list_cluster(KINDS, connection, volumes=True))
+        pods = [entry.raw for entry in first.entries.get(Pod.__name__, {}).values()]
+        listed = list(list_cluster(KINDS, connection, volumes=True, asked=pods))
     except Rejected:
         if claims or not units:
             raise
@@ -198,6 +208,12 @@ def _listed(units: tuple[Unit, ...], connection: Connection) -> tuple[list[ApiOb
     return listed, list(read_devices(raws))
 
 
+def _single(units: Iterable[Unit | Gang]) -> Iterator[Unit]:
+    """The units, and those of gangs."""
+    for unit in units:
+        yield from unit.members if isinstance(unit, Gang) else (unit,)
+
+
 def _is_question(obj: ApiObject, pods: Set[ObjectKey]) -> bool:
     """Objects to place are not part of the fleet; nor are other pending claims."""
     pending = isinstance(obj, ResourceClaim) and obj.allocation is None
@@ -209,7 +225,7 @@ def _last_of(objects: Iterable[T]) -> tuple[T, ...]:
     return tuple({one.key: one for one in objects}.values())
 
 
-def _print(result: Answer, units: tuple[Unit, ...], output: str) -> None:
+def _print(result: Answer, units: tuple[Unit | Gang, ...], output: str) -> None:
     if output == "table":
         print_answer(result, units, sys.stdout)
     else:

@@ -34,10 +34,19 @@ _object = msgspec.json.Decoder(_Object).decode
 class Echoes:
     """Knows the versions of claims in responses to our writes. Their watch events can be skipped."""
 
-    def __init__(self, *, holds: Holds, add: Callable[[ResourceClaim], None]) -> None:
-        """`add` takes in a claim after a write that failed at this version."""
+    def __init__(
+        self,
+        *,
+        holds: Holds,
+        add: Callable[[ResourceClaim], None],
+        shown: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`add` takes in a claim after a write that failed at this version; `shown` gets the version of every
+        event that is skipped.
+        """
         self._holds = holds
         self._add = add
+        self._shown = shown
         self._begun: dict[str, str] = {}
 
     def begun(self, uid: str, version: str) -> None:
@@ -65,6 +74,7 @@ class Echoes:
             return ""
         key = ObjectKey(it.namespace, it.name)
         if self._holds(key, it.uid, it.resource_version):
+            self._shown(it.resource_version)
             return it.resource_version
         begun = self._begun.get(it.uid) == it.resource_version and self._holds(key, it.uid, "0")
         return it.resource_version if begun else ""

@@ -74,6 +74,9 @@ COSCHEDULING_POD_GROUP = Resource(
 )
 """Its kind is PodGroup, too; it has the name of our model here, so that the two differ"""
 
+BUDGET = Resource("PodDisruptionBudget", "policy", "v1", "poddisruptionbudgets", namespaced=True)
+"""Read only where pods may have to leave"""
+
 _STORAGE = "storage.k8s.io"
 STORAGE = (
     Resource("PersistentVolume", "", "v1", "persistentvolumes", namespaced=False),

@@ -14,7 +14,7 @@ from reconciler.api.objects.core import GATE, Pod
 from reconciler.api.objects.marking import mark
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan
-from reconciler.api.objects.seats import SEAT
+from reconciler.api.objects.seats import FENCED, SEAT
 from reconciler.api.versions.claim_text import read_claim
 from reconciler.api.versions.reading import read
 from reconciler.cluster.client import JSON, Client, Raw
@@ -22,7 +22,7 @@ from reconciler.cluster.decoding import decode
 from reconciler.cluster.discovery import CLAIM
 from reconciler.cluster.dropped import Dropped
 from reconciler.cluster.echoes import Echoes, version_of
-from reconciler.cluster.kinds import Served
+from reconciler.cluster.kinds import Resource, Served
 from reconciler.cluster.withdrawals import Withdrawals
 from reconciler.errors import Conflict, Gone, Inconsistent, Malformed, Undecided
 
@@ -126,6 +126,16 @@ class Writer:
                 claim.key, claim.metadata.resource_version, others, {**_UNMARKED, **_no_seat(claim)}
             )
 
+    async def touch(self, claim: ResourceClaim) -> ResourceClaim:
+        """Change only the resourceVersion, so that an earlier write that still arrives gets a conflict.
+
+        Cancelled between the two requests: the claim has an annotation that means nothing.
+        """
+        key, finalizers = claim.key, claim.metadata.finalizers
+        if FENCED not in claim.metadata.annotations:  # a patch that changes nothing keeps the version
+            claim = await self._mark(key, claim.metadata.resource_version, finalizers, {FENCED: "true"})
+        return await self._mark(key, claim.metadata.resource_version, finalizers, {FENCED: None})
+
     async def release(self, claim: ResourceClaim) -> None:
         """Withdraw a claim that is being deleted, so that the server removes it.
 
@@ -140,14 +150,7 @@ class Writer:
 
         Cancelled: the gate may be removed.
         """
-        if not pod.gated:
-            return pod
-        gates = [gate.to_json() for gate in pod.spec.scheduling_gates if gate.name != GATE]
-        patch = _from(pod.key, pod.metadata.resource_version, spec={"schedulingGates": gates or None})
-        found = read(await self._client.patch(self._pods, pod.key, patch))
-        if not isinstance(found, Pod):
-            raise Inconsistent(f"{found.key} was read as {type(found).__name__}, not Pod")
-        return found
+        return await ungate(self._client, self._pods, pod)
 
     async def _deallocate(self, claim: ResourceClaim) -> ResourceClaim:
         patch = _from(claim.key, claim.metadata.resource_version, status={"allocation": None})
@@ -178,6 +181,21 @@ class Writer:
     def _read(self, text: bytes) -> ResourceClaim:
         """The claim in the text of a response. Raises as `_answer`."""
         return read_claim(text, self._claims.api_version) or _answer(_decoded(text))
+
+
+async def ungate(client: Client, pods: Resource, pod: Pod) -> Pod:
+    """Remove our scheduling gate from a pod; other gates stay. Returns the pod as stored.
+
+    Raises the errors of `Client`. Cancelled: the gate may be removed.
+    """
+    if not pod.gated:
+        return pod
+    gates = [gate.to_json() for gate in pod.spec.scheduling_gates if gate.name != GATE]
+    patch = _from(pod.key, pod.metadata.resource_version, spec={"schedulingGates": gates or None})
+    found = read(await client.patch(pods, pod.key, patch))
+    if not isinstance(found, Pod):
+        raise Inconsistent(f"{found.key} was read as {type(found).__name__}, not Pod")
+    return found
 
 
 def _no_seat(claim: ResourceClaim) -> Mapping[str, str | None]:

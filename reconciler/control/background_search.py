@@ -12,15 +12,13 @@ from functools import partial
 from reconciler.aio.worker_thread import Closed, WorkerThread
 from reconciler.allocation.dra.budget import SelectorsNotRun, StepLimit, Unfinished, WhileWanted
 from reconciler.allocation.dra.selector_masks import SHARE, evaluate_all_selectors, warm_up
-from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted
-from reconciler.api.objects.requests import ALL
 from reconciler.control.decider import Decider, Refusal
 from reconciler.control.intake import Intake
 from reconciler.control.planner import Decide, Planner
 from reconciler.control.queueing.units import Unit
 from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.devices.snapshot.validity import still_valid
+from reconciler.state.devices.snapshot.validity import still_valid, wants_all
 
 QUICK_STEPS = 64
 """Nodes and devices that are tried on the loop, at most 0.25 ms each: 16 ms. A decision that finds devices
@@ -169,7 +167,7 @@ class BackgroundSearch:
         if not self._planner.still_serves(now, found):
             return False
         devices = [result.id for plan in found.plans for result in plan.allocation.devices.results]
-        return still_valid(found.node, devices, before, snapshot, whole=any(map(_wants_all, now.claims)))
+        return still_valid(found.node, devices, before, snapshot, whole=any(map(wants_all, now.claims)))
 
 
 class _Turn:
@@ -194,15 +192,6 @@ def _run_selectors(question: Decide, snapshot: Snapshot, wanted: Callable[[], bo
         return True
     # One after the other: that one shape takes too many steps says nothing about the next.
     return all(evaluate_all_selectors([one], snapshot, wanted, SHARE) for one in policies.demand.claims)
-
-
-def _wants_all(claim: ResourceClaim) -> bool:
-    return any(
-        part.allocation_mode == ALL
-        for request in claim.spec.devices.requests
-        for part in (request.exactly, *request.first_available)
-        if part is not None
-    )
 
 
 def _objects(question: Decide) -> tuple[list[int], list[int]]:

@@ -9,6 +9,7 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted, Plan
+from reconciler.api.objects.pods import claims_of
 from reconciler.cluster.writer import Writer
 from reconciler.control.background_search import BackgroundSearch
 from reconciler.control.decider import Decider, Refusal
@@ -18,7 +19,8 @@ from reconciler.control.intake import Intake
 from reconciler.control.ownership import classes_of
 from reconciler.control.planner import Blocked, Decide, Free, Nothing, Planner, Ungate, is_made_for
 from reconciler.control.queueing.units import Kind, Unit
-from reconciler.control.queueing.waiting import Wants
+from reconciler.control.queueing.waiting import AWAITS_OTHERS, Wants
+from reconciler.control.releasing import Releasing
 from reconciler.control.settler import Settler
 
 Journal = Callable[[str, Unit, Decide, Granted | Refusal], None]
@@ -74,6 +76,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         self._decider = decider
         self._writer = writer
         self._settler = settler
+        self._releasing = Releasing(self._store, intake.roster, intake.placement)
         self._search = BackgroundSearch(intake, planner, decider)
         self._clock = clock
         self._now = now
@@ -101,9 +104,22 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
             case Free() as found:
                 return Act(partial(self._free, unit, found))
             case Ungate(pod=pod):
-                return Act(partial(self._ungate, pod))
+                return self._release(unit, pod)
             case Decide() as decide:
                 return Ask(ClaimQuestion(unit, decide))
+
+    def _release(self, unit: Unit, pod: Pod) -> Idle | Stuck | Act:
+        """Remove the gate of a pod whose claims are allocated, if kube-scheduler can bind it now."""
+        held = [claim for key in claims_of(pod) if (claim := self._store.claims.get(key)) is not None]
+        if self._intake.awaits_watch(unit, held, self._clock()):
+            return Idle()
+        match self._releasing.next(pod):
+            case Free() as found:
+                return Act(partial(self._free, unit, found))
+            case Blocked(claims=claims, reason=reason, message=message):
+                return Stuck(Waits(claims, pod.key, reason, message), (pod.key,), AWAITS_OTHERS)
+        self._intake.nodes.residents.release(pod.key)
+        return Act(partial(self._ungate, pod))
 
     def expected(self, question: ClaimQuestion) -> str | None:
         return self._decider.refuses(question.decide, self._store.snapshot())
@@ -215,7 +231,8 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         self._report(Freed(found.claim.key, found.why))
 
     async def _ungate(self, pod: Pod) -> None:
-        await self._writer.ungate(pod)
+        # Not left to the watch: events of the claim may come first, and be taken for those of a gated pod.
+        self._intake.observe_pod(await self._writer.ungate(pod))
         self._report(Ungated(pod.key))
 
 

@@ -3,6 +3,9 @@
 A process that was killed may have sent an allocation that arrives later. Its claim still looks unallocated,
 so the same devices could be given to another claim. But every allocation is announced by a mark on the claim.
 Removing the mark changes the resourceVersion of the claim, so the late write gets a conflict.
+
+A predecessor may also have been giving back a gang, whose claims look allocated until then. Their
+resourceVersion is changed, too: otherwise a pod could lose its devices after its gate was removed (GANG-27).
 """
 
 import asyncio
@@ -11,7 +14,9 @@ from collections.abc import Callable
 import structlog
 
 from reconciler.api.objects.claims import ALLOCATED_AT, FINALIZER, ResourceClaim
+from reconciler.api.objects.seats import SEAT
 from reconciler.cluster.writer import Writer
+from reconciler.control.audit.losing_claim import written_by_us
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.errors import Gone, Rejected, Retry
@@ -24,7 +29,7 @@ PAUSE, LONGEST_PAUSE = 0.1, 5.0
 
 
 class Fence:
-    """Blocks all reconciles until no allocation of a predecessor can arrive any more."""
+    """Blocks all reconciles until no write of a predecessor to a claim can arrive any more."""
 
     def __init__(
         self,
@@ -48,7 +53,9 @@ class Fence:
         self.up.clear()
 
     async def raise_(self) -> None:
-        """Fence off every claim of ours that is marked and not allocated. Cancelled: the fence is not up.
+        """Fence off our claims that are marked and not allocated, or allocated for gated pods of a gang.
+
+        Cancelled: the fence is not up.
 
         The state must contain all marks that a predecessor set.
         """
@@ -63,15 +70,25 @@ class Fence:
         self.up.set()
 
     def _concerns(self, claim: ResourceClaim) -> bool:
-        """Whether the claim is marked and in our shard. Writes of other shards have timed out."""
-        side = self._ours.side(claim, lambda: self._intake.store.snapshot().classes).side
-        return side is Side.OURS and _is_marked(claim)
+        """Whether the claim is in our shard and a late write to it would matter. Writes of other shards have
+        timed out.
+        """
+        if not (_is_marked(claim) or self._is_seat(claim)):
+            return False
+        return self._ours.side(claim, lambda: self._intake.store.snapshot().classes).side is Side.OURS
+
+    def _is_seat(self, claim: ResourceClaim) -> bool:
+        """Whether a predecessor may be giving back a claim of a gang."""
+        if SEAT not in claim.metadata.annotations or claim.status.reserved_for or not written_by_us(claim):
+            return False
+        users = (self._intake.store.pods.get(key) for key in self._intake.roster.users(claim.key))
+        return any(pod is not None and pod.gated for pod in users)
 
     async def _fence_off(self, claim: ResourceClaim, until: float) -> None:
         pause = PAUSE
         while True:
             try:
-                return await self._remove_mark(claim)
+                return await self._change_version(claim)
             except Gone:
                 return None
             except Rejected as exc:
@@ -82,14 +99,16 @@ class Fence:
                 await asyncio.sleep(max(pause, exc.after))
                 pause = min(2 * pause, LONGEST_PAUSE)
 
-    async def _remove_mark(self, claim: ResourceClaim) -> None:
-        """Remove the mark if it is still there. If the late write was faster, take in the allocation."""
+    async def _change_version(self, claim: ResourceClaim) -> None:
+        """Remove the mark if it is still there. If the late write was faster, take in what it wrote."""
         found = await self._writer.read_claim(claim.key)
         if found is None or found.metadata.uid != claim.metadata.uid:
             return
         self._intake.observe(found)
         if _is_marked(found):
             self._intake.observe(await self._writer.withdraw(found))
+        elif self._is_seat(found):
+            self._intake.observe(await self._writer.touch(found))
 
 
 def _is_marked(claim: ResourceClaim) -> bool:

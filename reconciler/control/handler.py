@@ -29,11 +29,13 @@ class Idle:
 
 @dataclass(frozen=True, slots=True)
 class Stuck:
-    """The unit's own objects must change first. Their change requeues the unit."""
+    """Other objects must change first, normally the unit's own, whose change requeues it."""
 
     waits: Waits
     counted: tuple[ObjectKey, ...]
     """The objects that count as pending"""
+    wants: Wants | None = None
+    """Which changes of others wake the unit before its back-off ends; None if only its own objects matter"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,8 @@ _GONE: Place = (0, "", "", "", "")
 """The place of a deleted unit: first, since its last reconcile is short and only cleans up."""
 
 
+WATCH_PATIENCE = 1.0
+"""Seconds for which gates are kept because the watch of claims is behind"""
 NOTHING_OWNED = Ownership()
 """For callers that take in changes and allocate nothing"""
 
@@ -89,6 +91,10 @@ class Intake:
         self.reclaimed = ReclaimedByScheduler(store, self.roster, self.placement, report, withdrawing)
         self.audit = Audit(store, report)
         self._naming = Naming()
+        self._shown = 0
+        """The newest version that the watch of claims has shown"""
+        self._unshown: dict[Unit, tuple[int, float]] = {}
+        """Units that wait until it shows a version, and until when"""
         self._refused: dict[tuple[str, ObjectKey], str] = {}
 
     @property
@@ -108,6 +114,7 @@ class Intake:
             self.reclaimed.note(thing)
             if isinstance(thing, ResourceClaim):
                 self.audit.reached(thing.metadata.resource_version)
+                self.shown(thing.metadata.resource_version)
         delta = self.store.apply(change)
         if self.nodes.note(change):
             delta |= Delta(supply=True)
@@ -169,6 +176,12 @@ class Intake:
         if known is not None and known.metadata.uid == claim.metadata.uid:
             self.dispatch(self.store.apply(Changed("ResourceClaim", claim)))
 
+    def observe_pod(self, pod: Pod) -> None:
+        """Take in a pod that a request returned, unless the watch has seen it deleted or recreated."""
+        known = self.store.pods.get(pod.key)
+        if known is not None and known.metadata.uid == pod.metadata.uid:
+            self.dispatch(self.store.apply(Changed("Pod", pod)))
+
     def holds(self, key: ObjectKey, uid: str, version: str) -> bool:
         """Whether the store has a claim in this version or a later one."""
         known = self.store.claims.get(key)
@@ -176,6 +189,32 @@ class Intake:
             return False
         ours = known.metadata.resource_version
         return version == ours or (ours.isdecimal() and version.isdecimal() and int(version) <= int(ours))
+
+    def shown(self, version: str) -> None:
+        """The watch of claims has shown a version, perhaps in an event that says nothing new."""
+        if version.isdecimal() and int(version) > self._shown:
+            self._shown = int(version)
+            for unit in [unit for unit, (until, _) in self._unshown.items() if until <= self._shown]:
+                del self._unshown[unit]
+                self.put(unit)
+
+    def awaits_watch(self, unit: Unit, claims: Iterable[ResourceClaim], now: float) -> bool:
+        """Whether a unit waits until the watch shows these versions of claims, so that kube-scheduler may
+        know them. It is requeued then, at the latest after `WATCH_PATIENCE`; `now` is the time of the loop.
+        """
+        versions = (claim.metadata.resource_version for claim in claims)
+        newest = max((int(version) for version in versions if version.isdecimal()), default=0)
+        if newest <= self._shown:
+            return False
+        version, until = self._unshown.get(unit, (0, 0.0))
+        if version != newest:
+            until = now + WATCH_PATIENCE
+            self._unshown[unit] = newest, until
+        if until <= now:
+            del self._unshown[unit]
+            return False
+        self.put(unit, after=until - now)
+        return True
 
     def catch_up(self, claim: ResourceClaim) -> None:
         """Take in a version of a claim whose watch event was skipped; see `cluster.echoes`."""
@@ -224,6 +263,8 @@ class Intake:
             self.queue.wake(self.waiting.crowded())
         if hosted.counted:
             self.queue.wake(self.waiting.awaiting_pods())
+        if hosted.settled:
+            self.queue.wake(self.waiting.awaiting_binding())
 
     def put(self, unit: Unit, *, after: float = 0.0) -> None:
         """Queue a unit at its place in the order."""

@@ -140,8 +140,12 @@ class Reconciler:
                     continue
                 case Idle():
                     self._done(unit)
-                case Stuck(waits=waits, counted=counted):
-                    self._stop_waiting(unit)
+                case Stuck(waits=waits, counted=counted, wants=wants):
+                    if wants is None:
+                        self._stop_waiting(unit)
+                    else:
+                        self._intake.waiting.add(unit, wants)
+                        self._intake.put(unit, after=self._queue.failed(unit))
                     if self.pending.note(unit, waits.reason, counted):
                         self._reporter.report(waits)
                 case Act(write=write):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from reconciler.allocation.dra.companions import Companions
 from reconciler.allocation.placement import Placement, Together, refusal_reason
-from reconciler.allocation.policies.policy import PodRoom
+from reconciler.allocation.policies.pod_room import PodRoom
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.objects.claims import FINALIZER, ResourceClaim
 from reconciler.api.objects.core import Pod

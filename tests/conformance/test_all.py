@@ -1,4 +1,7 @@
-"""The suites over the whole of the data, and the runner over a few cases of our own."""
+"""The suites over the data, the two long ones over a quarter, and the runner over a few cases of our own.
+
+`python -m tests.conformance all` plays all of it.
+"""
 
 import gzip
 import json
@@ -19,17 +22,21 @@ needs_data = pytest.mark.skipif(not SHARED.is_dir(), reason=f"no conformance dat
 SKIPPED = {
     "koordinator": SKIPPED_OF_KOORDINATOR,
 }
+EVERY = {"dra": 4, "podfit": 4}
+"""Of these suites one case in so many is played"""
 CASES = {"dra": 219 + 1117, "cel": 133 + 66, "apiserver": 95, "koordinator": 231, "podfit": 1800}
 
 
 @needs_data
 @pytest.mark.parametrize("suite", SUITES)
 def test_every_recorded_answer_is_ours(suite: str):
-    found = list(outcomes(suite, list(documents(SHARED))))
+    step = EVERY.get(suite, 1)
+    cases = [document for document in documents(SHARED) if SUITES[suite].recognises(document.data)]
+    found = list(outcomes(suite, cases[::step]))
     assert [outcome for outcome in found if outcome.mismatch] == []
     skipped = [outcome for outcome in found if outcome.skipped]
     assert skipped == SKIPPED.get(suite, [])
-    assert len(found) == CASES[suite]
+    assert len(found) == -(-CASES[suite] // step)
 
 
 @needs_data

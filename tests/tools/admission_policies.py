@@ -22,7 +22,8 @@ from reconciler.cel.reading import read
 from reconciler.cel.types import BOOL, DYN
 
 NAMES = ("object", "oldObject", "request", "namespaceObject", "variables")
-_CONSTRUCTED = re.compile(r"\bObject(?:\.[A-Za-z]+)*\{")
+_CONSTRUCTED = re.compile(r"\b(?:Object(?:\.[A-Za-z]+)*|JSONPatch)\{")
+_PATCHED = re.compile(r"\bvalue: (\[\]|Object(?:\.[A-Za-z]+)*\{[^{}]*\})")
 _FIELD = re.compile(r"([{,]\s*)([A-Za-z]+):")
 Object = dict[str, Any]
 
@@ -75,15 +76,19 @@ class Policy:
         """Why a request is denied; nothing if it is not. An error denies, as failurePolicy says."""
         if not self.matches(review):
             return []
+        variables = self._variables(review)
+        return [
+            one["message"] for one in self.spec["validations"] if not _holds(one["expression"], variables)
+        ]
+
+    def _variables(self, review: Review) -> dict[str, Any]:
         variables = review.variables()
         for one in self.spec.get("variables", ()):
             try:
                 variables["variables"][one["name"]] = _evaluated(one["expression"], variables)
             except CelError:
                 continue  # an error where it is used, and only there
-        return [
-            one["message"] for one in self.spec["validations"] if not _holds(one["expression"], variables)
-        ]
+        return variables
 
     def mutated(self, review: Review) -> Object:
         """The object that is created. Lists of named items are merged by name."""
@@ -91,8 +96,13 @@ class Policy:
         new = deepcopy(review.new)
         if self.matches(review):
             for one in self.spec["mutations"]:
-                expression = _as_maps(one["applyConfiguration"]["expression"])
-                _merge(new, _evaluated(expression, review.variables()))
+                if one["patchType"] == "JSONPatch":
+                    expression = _as_maps(one["jsonPatch"]["expression"])
+                    for step in _evaluated(expression, self._variables(review)):
+                        _patch(new, step)
+                else:
+                    expression = _as_maps(one["applyConfiguration"]["expression"])
+                    _merge(new, _evaluated(expression, self._variables(review)))
         return new
 
 
@@ -102,7 +112,7 @@ def expressions(document: Mapping[str, Any]) -> Iterable[str]:
     for part in ("matchConditions", "variables", "validations"):
         yield from (one["expression"] for one in spec.get(part, ()))
     for one in spec.get("mutations", ()):
-        yield _as_maps(one["applyConfiguration"]["expression"])
+        yield _as_maps((one.get("applyConfiguration") or one["jsonPatch"])["expression"])
 
 
 @cache
@@ -137,7 +147,11 @@ def _covers(rule: Mapping[str, Any], review: Review) -> bool:
 
 
 def _as_maps(expression: str) -> str:
-    """Objects are constructed by the name of their type, which our dialect lacks; maps do as well."""
+    """Objects are constructed by the name of their type, which our dialect lacks; maps do as well.
+
+    The values of a map have one type, so that what a patch adds has to be dynamic.
+    """
+    expression = _PATCHED.sub(r"value: dyn(\1)", expression)
     return _FIELD.sub(r'\1"\2":', _CONSTRUCTED.sub("{", expression))
 
 
@@ -146,6 +160,20 @@ def _value(raw: Any) -> Any:
     if isinstance(raw, dict):
         return {key: _value(value) for key, value in raw.items()}
     return tuple(map(_value, raw)) if isinstance(raw, list | tuple) else raw
+
+
+def _patch(into: Object, step: Mapping[str, Any]) -> None:
+    """One operation of a JSON patch: what our policies use of it, adding and removing."""
+    *outer, last = [part.replace("~1", "/") for part in step["path"].split("/")[1:]]
+    node: Any = into
+    for part in outer:
+        node = node[int(part)] if isinstance(node, list) else node[part]
+    if step["op"] == "remove":
+        del node[last]
+    elif last == "-":
+        node.append(dict(step["value"]))
+    else:
+        node[last] = list(step["value"])
 
 
 def _merge(into: Object, applied: Mapping[str, Any]) -> None:

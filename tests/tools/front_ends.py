@@ -23,6 +23,7 @@ from reconciler.operations.serving.whatif import Options
 from reconciler.operations.serving.whatif_endpoint import WhatifEndpoint
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.on_demand import NOT_LISTED
+from reconciler.state.pods.groups import PodGroups
 from reconciler.state.store import Store
 from tests.tools.placement_scenarios import Expected, Scenario
 from tests.tools.running_reconciler import Cluster, reconciling
@@ -156,7 +157,9 @@ async def asked_of_the_port(scenario: Scenario) -> Expected:
             change = Changed(one["kind"], typed(one))
             store.apply(change)
             nodes.note(change)
-        ask = WhatifEndpoint(store, nodes, ready=lambda: True, policies=lambda: scenario.policies).ask
+        ask = WhatifEndpoint(
+            store, nodes, PodGroups(), ready=lambda: True, policies=lambda: scenario.policies
+        ).ask
         found = await ask(yaml.safe_dump_all(asked), Options(1, frozenset(), frozenset()))
         told |= dict([_placed(unit, found)])
     return told

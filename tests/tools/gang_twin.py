@@ -1,10 +1,12 @@
 """Gangs decided by trying everything: each pod on each node or on none, with each choice of devices."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, permutations
 
-from tests.tools.gang_world import CLIQUE, KEYS, Asking, Device, GangWorld, Machine, Want
+from reconciler.allocation.gangs.question import GangGranted
+from tests.tools.gang_world import ANY, CLIQUE, KEYS, Asking, Device, GangWorld, Machine, Want
 
 Given = Mapping[str, tuple[Device, ...]]
 """Claim -> its devices"""
@@ -19,6 +21,24 @@ class Seats:
     nodes: dict[str, str] = field(default_factory=dict)
     """Pod -> node"""
     given: dict[str, tuple[Device, ...]] = field(default_factory=dict)
+
+
+def seats_of(world: GangWorld, granted: GangGranted) -> Seats:
+    """The answer in the words of the twin."""
+    known = {
+        (one.node or "network", one.name): one
+        for one in (*world.network, *(device for machine in world.machines for device in machine.devices))
+    }
+    return Seats(
+        {seat.pod.name: seat.node for seat in granted.seats},
+        {
+            plan.claim.name: tuple(
+                known[result.pool, result.device] for result in plan.allocation.devices.results
+            )
+            for seat in granted.seats
+            for plan in seat.plans
+        },
+    )
 
 
 class TooMany(Exception):
@@ -46,7 +66,8 @@ def allowed(world: GangWorld, seats: Seats) -> bool:
     """Whether pods and claims may be like this, apart from tiers."""
     pods = {pod.name: pod for pod in world.pods}
     held = [device for devices in seats.given.values() for device in devices]
-    if len(set(held)) < len(held):
+    alone = [device for device in held if not device.capacity]
+    if len(set(alone)) < len(alone) or _exclude(alone) or not _is_enough(world, seats):
         return False
     return (
         all(
@@ -56,6 +77,25 @@ def allowed(world: GangWorld, seats: Seats) -> bool:
         and all(_reached(world, pods[name], node, seats.given) for name, node in seats.nodes.items())
         and _keeps_apart(world, seats, pods)
     )
+
+
+def _exclude(held: Sequence[Device]) -> bool:
+    """Whether a device may not be held beside another one of its node."""
+    return any(
+        one is not other and one.node == other.node and one.excludes and one.excludes == other.kind
+        for one in held
+        for other in held
+    )
+
+
+def _is_enough(world: GangWorld, seats: Seats) -> bool:
+    """Whether the capacity of each shared device suffices."""
+    parts = {want.name: want.part for pod in world.pods for want in pod.wants}
+    used: Counter[Device] = Counter()
+    for name, devices in seats.given.items():
+        for device in devices:
+            used[device] += parts[name]
+    return all(much <= device.capacity for device, much in used.items() if device.capacity)
 
 
 def _fits(machine: Machine, pods: list[Asking], held: list[Device]) -> bool:
@@ -69,6 +109,8 @@ def _reached(world: GangWorld, pod: Asking, node: str, given: Given) -> bool:
         if len(devices) != want.count or any(
             not want.suits(one) or one.node not in ("", node) for one in devices
         ):
+            return False
+        if len({one.kind for one in devices}) > 1 and want.kind != ANY:
             return False
         if want.near and ("" in {one.bus for one in devices} or len({one.bus for one in devices}) > 1):
             return False
@@ -89,7 +131,10 @@ def _in_some_order(world: GangWorld, seats: Seats) -> bool:
     """Whether the pods can come one after another so that each finds the pods that it wants beside it."""
     pods = {pod.name: pod for pod in world.pods}
     return any(
-        all(_beside(world, seats, pods[name], order[:at]) for at, name in enumerate(order))
+        all(
+            _beside(world, seats, pods[name], order[:at]) and _is_even(world, seats, pods[name], order[:at])
+            for at, name in enumerate(order)
+        )
         for order in permutations(seats.nodes)
     )
 
@@ -100,6 +145,14 @@ def _beside(world: GangWorld, seats: Seats, pod: Asking, before: Sequence[str]) 
     own = _label(world, seats.nodes[pod.name], pod.beside)
     there = [_label(world, seats.nodes[name], pod.beside) for name in before]
     return bool(own) and (own in there or not any(there))
+
+
+def _is_even(world: GangWorld, seats: Seats, pod: Asking, before: Sequence[str]) -> bool:
+    if not pod.even:
+        return True
+    there = Counter(_label(world, seats.nodes[name], pod.even) for name in before)
+    least = min(there[_label(world, machine.name, pod.even)] for machine in world.machines)
+    return there[_label(world, seats.nodes[pod.name], pod.even)] + 1 - least <= 1
 
 
 def _label(world: GangWorld, node: str, key: str) -> str:
@@ -162,7 +215,7 @@ class _Walk:
         yield from pending
 
     def _devices(self, want: Want, machine: Machine, given: Given) -> Iterator[tuple[Device, ...]]:
-        taken = {device for devices in given.values() for device in devices}
+        taken = {device for devices in given.values() for device in devices if not device.capacity}
         usable = [
             device
             for device in (*machine.devices, *self.world.network)

@@ -21,11 +21,12 @@ from tests.tools.builders import (
     counter_slice,
     device,
     device_class,
+    first_of,
     match,
-    request,
     resource_slice,
     selectors,
     store,
+    wants,
 )
 from tests.tools.scenario import asking, machine, sized
 
@@ -47,6 +48,10 @@ class Device:
     bus: str = ""
     draws: int = 0
     """From the only counter of its pool"""
+    capacity: int = 0
+    """Several claims share the device, each its part of this; 0 if one claim has it alone"""
+    excludes: str = ""
+    """The kind of devices of its node that may not be held beside it"""
 
 
 @dataclass(frozen=True)
@@ -69,10 +74,14 @@ class Want:
     kind: str
     count: int
     near: bool = False
+    otherwise: str = ""
+    """Another kind that does, too: all devices of one kind or of the other"""
+    part: int = 0
+    """How much of the capacity of a shared device it consumes"""
 
     def suits(self, one: Device) -> bool:
         """Whether the kind of a device is right."""
-        return one.kind == self.kind or (self.kind == ANY and one.kind != "n")
+        return one.kind in (self.kind, self.otherwise) or (self.kind == ANY and one.kind != "n")
 
 
 @dataclass(frozen=True)
@@ -86,6 +95,8 @@ class Asking:
     """The label by whose values it keeps away from all pods of the gang; empty for none"""
     beside: str = ""
     """The label whose value it shares with a pod of the gang that is placed before it, if there is one"""
+    even: str = ""
+    """The label over whose values the pods of the gang are spread, with a skew of 1; empty for none"""
 
 
 @dataclass(frozen=True)
@@ -151,13 +162,27 @@ def _supply(one: Machine) -> list[Object]:
 def _device(one: Device) -> Object:
     attributes = {"kind": one.kind, "clique": one.clique, "bus": one.bus and f"{one.node}-{one.bus}"}
     draws = {"card": {"memory": one.draws}} if one.draws else None
-    return device(one.name, {key: value for key, value in attributes.items() if value}, draws=draws)
+    fields: Object = {"allowMultipleAllocations": True} if one.capacity else {}
+    if one.excludes:
+        fields["compatibleOnlyWith"] = {"expression": f"device.attributes['d'].kind != '{one.excludes}'"}
+    return device(
+        one.name,
+        {key: value for key, value in attributes.items() if value},
+        {"size": str(one.capacity)} if one.capacity else None,
+        draws,
+        **fields,
+    )
 
 
 def _claim(want: Want) -> ResourceClaim:
     kind = "device.attributes['d'].kind"
     chosen = f"{kind} != 'n'" if want.kind == ANY else f"{kind} == '{want.kind}'"
-    asked = request("r", want.count, selectors=selectors(chosen))
+    fields: Object = {"capacity": {"size": str(want.part)}} if want.part else {}
+    first = wants(want.count, selectors=selectors(chosen), **fields)
+    asked: Object = {"name": "r", "exactly": first}
+    if want.otherwise:
+        other = wants(want.count, selectors=selectors(f"{kind} == '{want.otherwise}'"))
+        asked = first_of("r", a=first, b=other)
     near = [match("d/bus")] if want.near else []
     return ResourceClaim.model_validate(claim(want.name, asked, constraints=near))
 
@@ -173,6 +198,9 @@ def _pod(one: Asking) -> Pod:
         if key
     }
     spec: Object = {"affinity": affinity} if affinity else {}
+    if one.even:
+        rule = {"maxSkew": 1, "topologyKey": one.even, "whenUnsatisfiable": "DoNotSchedule"}
+        spec["topologySpreadConstraints"] = [{**rule, "labelSelector": {"matchLabels": {"gang": "g"}}}]
     made = asking(one.name, *(want.name for want in one.wants), cpu=str(one.cpu), **spec)
     made["metadata"]["labels"] = {"gang": "g", "index": one.name}
     return Pod.model_validate(made)
@@ -290,3 +318,45 @@ def crowded_worlds(draw: Any) -> GangWorld:
         for count, near in [draw(st.sampled_from([(1, False), (1, False), (2, True), (2, False)]))]
     )
     return GangWorld(machines, (), pods, draw(st.integers(1, len(pods))), ())
+
+
+@st.composite
+def varied_worlds(draw: Any) -> GangWorld:
+    """2 or 3 nodes of one kind of world each: spread, alternatives, shared capacity, or exclusion."""
+    sort = draw(st.sampled_from(["even", "otherwise", "part", "excludes"]))
+    machines = tuple(
+        Machine(
+            f"n{n}",
+            draw(st.sampled_from(["r0", "r1"])),
+            "b0",
+            draw(st.integers(1, 4)),
+            0,
+            tuple(
+                Device(
+                    f"d{at}",
+                    f"n{n}",
+                    kind := draw(st.sampled_from("aab")),
+                    capacity=draw(st.sampled_from([4, 6])) if sort == "part" else 0,
+                    excludes=draw(st.sampled_from(["", "b" if kind == "a" else "a"]))
+                    if sort == "excludes"
+                    else "",
+                )
+                for at in range(draw(st.integers(1, 3)))
+            ),
+        )
+        for n in range(draw(st.integers(2, 3)))
+    )
+    even = draw(st.sampled_from(["rack", "kubernetes.io/hostname"])) if sort == "even" else ""
+    pods = []
+    for n in range(draw(st.integers(2, 4))):
+        kind = draw(st.sampled_from("aab"))
+        want = Want(
+            f"c{n}",
+            kind,
+            1 if sort == "part" else draw(SMALL),
+            otherwise="b" if sort == "otherwise" and kind == "a" else "",
+            part=draw(st.sampled_from([2, 3, 4])) if sort == "part" else 0,
+        )
+        pods.append(Asking(f"p{n}", 1, (want,), even=even))
+    tiers = tuple(Tier(key, required=draw(st.booleans())) for key in draw(st.sampled_from([(), ("rack",)])))
+    return GangWorld(machines, (), tuple(pods), draw(st.integers(1, len(pods))), tiers)

@@ -4,6 +4,7 @@ Not Helm: what is not in this part is refused, so that the chart cannot leave it
 with trim markers, if, else and with, pipelines, fields of the dot, text and numbers as arguments.
 """
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -147,4 +148,11 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "printf": _printed,
     "eq": lambda one, other: one == other,
     "ne": lambda one, other: one != other,
+    "ge": lambda one, other: one >= other,
+    "not": lambda value: not _truth(value),
+    "and": lambda *values: next((one for one in values if not _truth(one)), values[-1]),
+    "or": lambda *values: next((one for one in values if _truth(one)), values[-1]),
+    "int": int,
+    "first": lambda values: values[0],
+    "toJson": lambda value: json.dumps(value, separators=(",", ":")),
 }

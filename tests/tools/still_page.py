@@ -12,11 +12,12 @@ from reconciler.allocation.alignment import decide
 from reconciler.allocation.koordinator.fleet import Fleet
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.operations.metrics.capacity import Capacity
 from reconciler.operations.page.routes import page_routes
-from reconciler.operations.page.sources import Fact, PendingUnit, PlacementView, Sources
+from reconciler.operations.page.sources import Fact, GangEntry, PendingUnit, PlacementView, Sources
 from reconciler.operations.serving.access import Local
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.serving.server import serving
@@ -41,6 +42,7 @@ class Still:
     plans: dict[ObjectKey, Plan] = field(default_factory=dict)
     fleet: Fleet | None = None
     placement: PlacementView | None = None
+    gangs: dict[GangKey, GangEntry] = field(default_factory=dict)
 
     def allocate(self, *raws: Object) -> list[tuple[DeviceID, ...]]:
         """Give each of these claims what it asks for; the devices of each."""
@@ -84,6 +86,9 @@ class Still:
             fleet=lambda: self.fleet,
             placement=lambda: self.placement,
             explain=lambda _: None,
+            gangs=lambda: (list(self.gangs), []),
+            gang=self.gangs.get,
+            gangs_version=lambda: len(self.gangs),
         )
 
 

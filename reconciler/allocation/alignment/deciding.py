@@ -24,7 +24,8 @@ from reconciler.allocation.dra.companions import Companions
 from reconciler.allocation.dra.constraints import ANY_DOMAIN
 from reconciler.allocation.dra.node_attempt import random_share
 from reconciler.allocation.dra.node_order import preferred_places
-from reconciler.allocation.policies.policy import PodRoom, Policy
+from reconciler.allocation.policies.pod_room import PodRoom
+from reconciler.allocation.policies.policy import Policy
 from reconciler.api.objects.claims import TIERS, ResourceClaim
 from reconciler.api.objects.plan import Granted, Plan, Reason, Unsatisfied
 from reconciler.api.objects.requests import DeviceConstraint

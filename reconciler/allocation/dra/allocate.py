@@ -15,7 +15,8 @@ from reconciler.allocation.dra.preferred import PreferredSearch
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.refusal_counts import unsatisfied
 from reconciler.allocation.dra.request_options import ParsedClaims
-from reconciler.allocation.policies.policy import PodRoom, Policy, Question
+from reconciler.allocation.policies.pod_room import PodRoom
+from reconciler.allocation.policies.policy import Policy, Question
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from reconciler.cel.limits import DECISION_COST_LIMIT

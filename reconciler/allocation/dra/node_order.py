@@ -11,7 +11,8 @@ from kernels.types import Amounts, Mask
 from reconciler.allocation.dra.claim_shapes import claim_shape
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import ParsedClaims
-from reconciler.allocation.policies.policy import LAST, PodRoom, Policy, Question
+from reconciler.allocation.policies.pod_room import PodRoom
+from reconciler.allocation.policies.policy import LAST, Policy, Question
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 

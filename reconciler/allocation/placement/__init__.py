@@ -6,6 +6,7 @@ endpoint. No I/O, no clock. It does not choose devices.
 
 from reconciler.allocation.placement.order import Place, place
 from reconciler.allocation.placement.placing import NodeChoice, Placement, refusal_reason
+from reconciler.allocation.placement.releasing import Release
 from reconciler.allocation.placement.together import Together
 
-__all__ = ["NodeChoice", "Place", "Placement", "Together", "place", "refusal_reason"]
+__all__ = ["NodeChoice", "Place", "Placement", "Release", "Together", "place", "refusal_reason"]

@@ -17,8 +17,9 @@ from reconciler.allocation.placement.filters import ROOM, require_objects, tests
 from reconciler.allocation.placement.nominated import RESERVED, beside_nominated
 from reconciler.allocation.placement.pod_tests import Counters, Question, Test, passed
 from reconciler.allocation.placement.preferences import pod_preferences
-from reconciler.allocation.placement.together import Together, grouped
-from reconciler.allocation.policies.policy import UNKNOWN_CORES, PodRoom
+from reconciler.allocation.placement.releasing import Release, release_of
+from reconciler.allocation.placement.together import Together
+from reconciler.allocation.policies.pod_room import UNKNOWN_CORES, PodRoom
 from reconciler.allocation.policies.selection import Policies
 from reconciler.allocation.policies.weighing import Weighing
 from reconciler.api.objects.claims import ResourceClaim
@@ -137,6 +138,16 @@ class Placement:
         free = self._nodes.in_order(free, snapshot.topology.order)
         return PodRoom(demand(pod).get(CPU, 0), free, preferred)
 
+    def release(self, pod: Pod, held: Iterable[ResourceClaim], snapshot: Snapshot) -> Release:
+        """What a gated pod with all its claims needs before its gate can be removed. Raises as
+        `before_binding`.
+        """
+        question = self._question(pod, held, snapshot, frozenset())
+        require_objects(question)
+        reserved = self._nominated(question)
+        kept = beside_nominated(question, reserved) if reserved else None
+        return release_of(question, kept, snapshot.topology.order)
+
     def together(
         self,
         pods: Sequence[tuple[Pod, Iterable[ResourceClaim], tuple[int, ...]]],
@@ -184,9 +195,8 @@ class Placement:
         for kind, claims, pod in found:
             wanted = np.concatenate([kind.wanted, attaching.wanted(pod)])
             whole.append((replace(kind, adds=counters.adds(pod), wanted=wanted), claims))
-        kinds = grouped(whole)
         free = np.concatenate([room.free(waived, but=counters.but), attaching.free])[:, rows]
-        return Together([pod.key for _, _, pod in found], kinds, ordered, free, order)
+        return Together([pod.key for _, _, pod in found], whole, ordered, free, order)
 
     def reduced(self, nodes: NodeSubset | None, together: Together, snapshot: Snapshot) -> NodeSubset | None:
         """The nodes on which all pods may fit, if no device reaches several nodes; else all of `nodes`."""
@@ -209,6 +219,16 @@ class Placement:
         found = self._nodes.every()
         for test in tests_of(question):
             if isinstance(test.passed, np.ndarray) or test.passed.tightens:
+                found = found & passed(test, question.counters)
+        return NodeSubset(snapshot.topology.order, self._nodes.in_order(found, snapshot.topology.order))
+
+    def whatever_runs(self, pod: Pod, held: Iterable[ResourceClaim], snapshot: Snapshot) -> NodeSubset:
+        """The nodes that suit a pod whatever other pods do. Raises as `before_binding` does."""
+        question = self._question(pod, held, snapshot, frozenset())
+        require_objects(question)
+        found = self._nodes.every()
+        for test in tests_of(question):
+            if not test.by_pods:
                 found = found & passed(test, question.counters)
         return NodeSubset(snapshot.topology.order, self._nodes.in_order(found, snapshot.topology.order))
 

@@ -31,7 +31,7 @@ class Together:
         free: Amounts,
         order: tuple[str, ...],
     ) -> None:
-        """`kinds` are the alike pods, each with the positions of its claims in the decision.
+        """`kinds` has one of each pod, in their order, with the positions of its claims in the decision.
 
         free (R, N)
         """
@@ -42,7 +42,8 @@ class Together:
         """Whether a search was too long. The pods count as not fitting there"""
         self.nowhere = any(not kind.allowed.any() for kind, _ in kinds)
         """Whether one of the pods suits no node even alone"""
-        self._kinds = tuple(kinds)
+        self._each = tuple(kinds)
+        self._kinds = tuple(grouped(kinds))
         self._counters = tuple(counters)
         self._free = free
         self._order = order
@@ -52,10 +53,19 @@ class Together:
         """Whether all pods fit on nodes that reach their claims; cached. See `Companions`."""
         key = tuple(mask.tobytes() for mask in reach)
         if key not in self._verdicts:
-            self._verdicts[key] = self._search(reach, spend)
+            self._verdicts[key] = self._search(self._kinds, reach, spend) is not None
             if not self._verdicts[key]:
                 self.refused.append(tuple(reach))
         return self._verdicts[key]
+
+    def places(
+        self, reach: Sequence[Mask], spend: Callable[[], object] = lambda: None
+    ) -> dict[ObjectKey, str] | None:
+        """A node for each pod, if all fit on nodes that reach their claims."""
+        found = self._search(self._each, reach, spend)
+        if found is None:
+            return None
+        return {pod: self._order[place] for pod, (place,) in zip(self.pods, found, strict=True)}
 
     def refused_nodes(self) -> Iterator[tuple[tuple[str, ...], ...]]:
         """The sets of nodes on which the pods did not fit, by name, claim by claim."""
@@ -86,19 +96,25 @@ class Together:
             found &= self._free[r] >= need[r]
         return found
 
-    def _search(self, reach: Sequence[Mask], spend: Callable[[], object]) -> bool:
+    def _search(
+        self,
+        of: Sequence[tuple[Kind, tuple[int, ...]]],
+        reach: Sequence[Mask],
+        spend: Callable[[], object],
+    ) -> tuple[tuple[int, ...], ...] | None:
+        """Kind -> the places of its pods."""
         kinds = []
-        for kind, claims in self._kinds:
+        for kind, claims in of:
             allowed = kind.allowed
             for at in claims:
                 allowed = allowed & reach[at]
             if not allowed.any():
-                return False
+                return None
             kinds.append(replace(kind, allowed=allowed))
         among = np.any([kind.allowed for kind in kinds], axis=0)
         outcome = fit_together(kinds, self._counters, self._free, among, steps=STEPS, on_step=spend)
         self.gave_up = self.gave_up or not outcome.complete
-        return outcome.places is not None
+        return outcome.places
 
 
 def grouped(

@@ -23,7 +23,8 @@ from reconciler.allocation.policies.demand import Demand
 from reconciler.allocation.policies.guard import guarded
 from reconciler.allocation.policies.least_loss import LeastLoss
 from reconciler.allocation.policies.node_states import NodeStates, doubled
-from reconciler.allocation.policies.policy import LAST, PodRoom, Policy, Question, SetJudge
+from reconciler.allocation.policies.pod_room import PodRoom
+from reconciler.allocation.policies.policy import LAST, Policy, Question, SetJudge
 from reconciler.state.caches import Cache
 from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology, View
 

@@ -7,7 +7,7 @@ import numpy as np
 from kernels.fragmentation import Machines
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.policies.compiled_demand import device_rows
-from reconciler.allocation.policies.policy import UNKNOWN_CORES, PodRoom
+from reconciler.allocation.policies.pod_room import UNKNOWN_CORES, PodRoom
 from reconciler.allocation.policies.room_left import left_of
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 

@@ -241,7 +241,19 @@ REASONS: Mapping[str, Advice] = {
     ),
     "LeftToScheduler": Advice(
         "kube-scheduler released the devices that we allocated, and now allocates for the pod itself.",
-        "No action is needed. The pod's events and the log line `allocation taken back` say more.",
+        "No action is needed. The pod's events and the log line `allocation removed by kube-scheduler` say "
+        "more.",
+        Section.WAIT,
+    ),
+    "PodsNotBound": Advice(
+        "The pod has its devices. Its affinity or spread counts pods that are not bound yet; without them, "
+        "kube-scheduler would refuse its node.",
+        "Wait until those pods are bound. If they stay pending, their events say why.",
+        Section.WAIT,
+    ),
+    "NodeUnsuitable": Advice(
+        "The pod shares devices that are allocated, and does not fit on their node now.",
+        "Wait until the other pods that share the devices are bound. kube-scheduler decides then.",
         Section.WAIT,
     ),
     "GangIncomplete": Advice(

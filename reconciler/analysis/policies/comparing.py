@@ -11,7 +11,7 @@ from reconciler.allocation.dra.availability import available
 from reconciler.allocation.dra.budget import Budget
 from reconciler.allocation.policies.demand import Demand, Shape
 from reconciler.allocation.policies.named import POLICIES
-from reconciler.allocation.policies.policy import PodRoom
+from reconciler.allocation.policies.pod_room import PodRoom
 from reconciler.allocation.policies.selection import OTHERS, Policies
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted

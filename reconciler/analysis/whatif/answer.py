@@ -26,7 +26,7 @@ class Limit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A unit that fits."""
+    """A unit that fits, or a pod of a gang that fits."""
 
     unit: str
     copy: int
@@ -34,6 +34,21 @@ class Placed:
     node: str
     """Empty if no node is needed"""
     devices: tuple[Device, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedGang:
+    """A gang of which enough pods fit together."""
+
+    unit: str
+    copy: int
+    """From 1"""
+    seats: tuple[Placed, ...]
+    """Its pods with a place"""
+    left_out: tuple[str, ...]
+    """Its pods without one, as units"""
+    domain: tuple[tuple[str, str], ...]
+    """Topology key -> value that all places share"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +88,8 @@ class Answer:
     placed: tuple[Placed, ...]
     refused: Refused | None
     """The unit that stopped the next copy"""
+    gangs: tuple[PlacedGang, ...] = ()
+    """The gangs among `placed`, which has their pods"""
 
     @property
     def fits(self) -> bool:

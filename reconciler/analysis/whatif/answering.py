@@ -1,35 +1,32 @@
 """Answers a scenario: places the lost claims first, then copy after copy of the units."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from reconciler.allocation.alignment import decide
 from reconciler.allocation.dra.budget import UNLIMITED, Budget
-from reconciler.allocation.koordinator.refusing import OFFERED, Refusal
-from reconciler.allocation.placement import NodeChoice, Placement, refusal_reason
 from reconciler.allocation.policies.selection import PLAIN, Policies
-from reconciler.analysis.whatif.answer import Answer, Limit, Lost, Placed, Refused
+from reconciler.analysis.whatif.answer import Answer, Limit, Lost, Placed, PlacedGang, Refused
 from reconciler.analysis.whatif.device_pods import DeviceSimulation, device_ids, holders, lost_pods
+from reconciler.analysis.whatif.gangs import moved_together
 from reconciler.analysis.whatif.losing import lost_claims, remaining_claims, unallocated, units_of
-from reconciler.analysis.whatif.scenario import Baseline, Scenario, Unit
-from reconciler.api.objects.changes import Changed, Removed
+from reconciler.analysis.whatif.scenario import Baseline, Gang, Scenario, Unit
+from reconciler.analysis.whatif.simulation import Simulation
+from reconciler.api.objects.changes import Removed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.plan import Granted, Reason
+from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.similar_names import instead, key_instead
 from reconciler.errors import Rejected
 from reconciler.state.koordinator.holder import Holder
 from reconciler.state.loading import load
-from reconciler.state.nodes.charging import node_of
-from reconciler.state.nodes.demand import demand
-from reconciler.state.nodes.table import Nodes
 from reconciler.state.store import Store
-from reconciler.state.trial import Trial
 
 MAX_COPIES = 1_000
 """Maximum copies if the scenario has no count"""
 STEPS = 10_000
 """Maximum devices tried for one decision on one node"""
+NO_SEAT = "its gang has its minimum, and there is no place for this pod"
 
 
 def answer(
@@ -59,11 +56,20 @@ def answer(
     gone_pods = list(lost_pods(held, scenario, store.pods))
     absent = {key for key in freed if key in held and key not in allocated}
     devices = DeviceSimulation(baseline, scenario, held)
-    simulation = _Simulation(baseline, devices, absent, steps, budget, policies)
-    gone = [_lose(unit, simulation, allocated, store) for unit in units_of(lost, store.pods)]
+    simulation = Simulation(baseline, devices, absent, steps, budget, policies)
+    units = [
+        replace(unit, held=tuple(remaining_claims(unit, store.claims))) for unit in units_of(lost, store.pods)
+    ]
+    gone: list[Lost] = []
+    for unit in moved_together(units, store, baseline.groups, scenario.drained):
+        gone += _lose(unit, simulation, allocated)
     gone += [_lose_pod(pod, before, simulation) for pod, before in gone_pods]
-    copies, limit, placed, refused = _copies(scenario, simulation, max_copies)
-    return Answer(freed, tuple(gone), copies, scenario.count, limit, tuple(placed), refused)
+    copies = _Copies(simulation, max_copies)
+    limit = copies.place(scenario)
+    return Answer(
+        freed, tuple(gone), copies.complete, scenario.count, limit, tuple(copies.placed), copies.refused,
+        tuple(copies.gangs),
+    )  # fmt: skip
 
 
 def _check(scenario: Scenario, store: Store, held: Mapping[ObjectKey, Holder]) -> None:
@@ -85,11 +91,19 @@ def _check(scenario: Scenario, store: Store, held: Mapping[ObjectKey, Holder]) -
 
 
 def _lose(
-    unit: Unit,
-    simulation: "_Simulation",
-    allocated: Mapping[ObjectKey, ResourceClaim],
-    store: Store,
-) -> Lost:
+    unit: Unit | Gang, simulation: Simulation, allocated: Mapping[ObjectKey, ResourceClaim]
+) -> Iterator[Lost]:
+    if isinstance(unit, Unit):
+        yield _lost(unit, allocated, simulation.move(unit))
+        return
+    outcome = simulation.place_gang(unit, 1)
+    seats = {seat.unit: seat for seat in outcome.seats} if isinstance(outcome, PlacedGang) else {}
+    why = outcome if isinstance(outcome, Refused) else Refused(unit.name, 1, Reason.NO_NODE, NO_SEAT)
+    for member in unit.members:
+        yield _lost(member, allocated, seats.get(member.name, why))
+
+
+def _lost(unit: Unit, allocated: Mapping[ObjectKey, ResourceClaim], elsewhere: Placed | Refused) -> Lost:
     before = [allocated[claim.key].allocation for claim in unit.claims]
     return Lost(
         claims=tuple(claim.key for claim in unit.claims),
@@ -100,41 +114,74 @@ def _lose(
             if allocation is not None
             for result in allocation.devices.results
         ),
-        elsewhere=simulation.move(unit, tuple(remaining_claims(unit, store.claims))),
+        elsewhere=elsewhere,
     )
 
 
-def _lose_pod(pod: Pod, before: Holder, simulation: "_Simulation") -> Lost:
+def _lose_pod(pod: Pod, before: Holder, simulation: Simulation) -> Lost:
     return Lost(
         claims=(),
         pod=pod.key,
         devices=tuple(device for _, device in device_ids(before.node, before.allocation)),
-        elsewhere=simulation.move(Unit(f"pod {pod.key}", (), pod), ()),
+        elsewhere=simulation.move(Unit(f"pod {pod.key}", (), pod)),
     )
 
 
-def _copies(
-    scenario: Scenario, simulation: "_Simulation", max_copies: int
-) -> tuple[int, Limit, list[Placed], Refused | None]:
-    placed: list[Placed] = []
-    if not scenario.units:
-        return 0, Limit.NOTHING, placed, None
-    wanted = max_copies if scenario.count is None else scenario.count
-    for copy in range(1, wanted + 1):
-        for unit in _copy_units(scenario.units, copy):
-            outcome = simulation.place(unit, copy)
-            if isinstance(outcome, Refused):
-                limit = Limit.GAVE_UP if outcome.reason == Reason.GAVE_UP else Limit.FULL
-                return copy - 1, limit, placed, outcome
-            placed.append(outcome)
-    return wanted, Limit.BOUND if scenario.count is None else Limit.ASKED, placed, None
+class _Copies:
+    """Places copy after copy of the units."""
+
+    def __init__(self, simulation: Simulation, max_copies: int) -> None:
+        self._simulation = simulation
+        self._max = max_copies
+        self.complete = 0
+        """Copies with all units placed"""
+        self.placed: list[Placed] = []
+        self.gangs: list[PlacedGang] = []
+        self.refused: Refused | None = None
+
+    def place(self, scenario: Scenario) -> Limit:
+        """Place as many copies as asked, or as fit. Returns why no more were tried."""
+        if not scenario.units:
+            return Limit.NOTHING
+        wanted = self._max if scenario.count is None else scenario.count
+        for copy in range(1, wanted + 1):
+            if not self._place_copy(list(_copy_units(scenario.units, copy)), copy):
+                assert self.refused is not None
+                return Limit.GAVE_UP if self.refused.reason == Reason.GAVE_UP else Limit.FULL
+            self.complete += 1
+        return Limit.BOUND if scenario.count is None else Limit.ASKED
+
+    def _place_copy(self, units: Sequence[Unit | Gang], copy: int) -> bool:
+        for at, unit in enumerate(units):
+            if isinstance(unit, Gang):
+                found: PlacedGang | Placed | Refused = self._simulation.place_gang(unit, copy)
+            else:
+                others = [other for other in units[at + 1 :] if isinstance(other, Unit)]
+                found = self._simulation.place(unit, copy, others)
+            match found:
+                case Refused():
+                    self.refused = found
+                    return False
+                case PlacedGang():
+                    self.gangs.append(found)
+                    self.placed += found.seats
+                case Placed():
+                    self.placed.append(found)
+        return True
 
 
-def _copy_units(units: Sequence[Unit], copy: int) -> Iterator[Unit]:
+def _copy_units(units: Sequence[Unit | Gang], copy: int) -> Iterator[Unit | Gang]:
     """The units of one copy, with their own claims and pods."""
     for unit in units:
-        pod = _copy_pod(unit.pod, copy) if unit.pod is not None else None
-        yield Unit(unit.name, tuple(_copy_claim(claim, copy) for claim in unit.claims), pod)
+        if isinstance(unit, Gang):
+            yield replace(unit, members=tuple(_copy_unit(member, copy) for member in unit.members))
+        else:
+            yield _copy_unit(unit, copy)
+
+
+def _copy_unit(unit: Unit, copy: int) -> Unit:
+    pod = _copy_pod(unit.pod, copy) if unit.pod is not None else None
+    return Unit(unit.name, tuple(_copy_claim(claim, copy) for claim in unit.claims), pod)
 
 
 def _copy_claim(claim: ResourceClaim, copy: int) -> ResourceClaim:
@@ -148,113 +195,3 @@ def _copy_pod(pod: Pod, copy: int) -> Pod:
     return pod.model_copy(
         update={"metadata": pod.metadata.model_copy(update={"name": f"what if {pod.key.name} {copy}"})}
     )
-
-
-class _Simulation:
-    """A store on which units are placed one after another."""
-
-    def __init__(
-        self,
-        baseline: Baseline,
-        devices: DeviceSimulation,
-        absent: Collection[ObjectKey],
-        steps: int,
-        budget: Budget,
-        policies: Policies,
-    ) -> None:
-        """`absent` are pods that use no resources of their nodes."""
-        self._devices = devices
-        self._absent = absent
-        nodes = Nodes(volumes=baseline.volumes)
-        for other in (*baseline.namespaces, *baseline.storage):
-            nodes.note(Changed(type(other).__name__, other))
-        for node in baseline.nodes:
-            nodes.note(Changed("Node", node))
-        for node in baseline.supposed:
-            nodes.suppose(node)
-        self._trial = Trial(baseline.store, nodes, supposed=True)
-        self._placement = Placement(nodes, supposed=True)
-        self._charged = False
-        self._steps = steps
-        self._budget = budget
-        self._policies = policies
-
-    def place(self, unit: Unit, copy: int) -> Placed | Refused:
-        """Place a unit; it holds its devices from now on."""
-        return self._place(unit, copy, self._placement.for_pod, ())
-
-    def move(self, unit: Unit, held: Sequence[ResourceClaim]) -> Placed | Refused:
-        """Place a unit that leaves its node. `held` are the claims of its pod that keep their devices."""
-        return self._place(unit, 1, self._placement.before_binding, held)
-
-    def _place(
-        self, unit: Unit, copy: int, choose_nodes: Callable[..., NodeChoice], held: Sequence[ResourceClaim]
-    ) -> Placed | Refused:
-        snapshot, left_out = self._trial.snapshot, ""
-        if unit.pod is not None and (not unit.claims or self._devices.serves(unit.pod)):
-            return self._place_pod(unit, unit.pod, copy, choose_nodes)
-        try:
-            if unit.pod is None:
-                choice = self._placement.for_claim(snapshot)
-            else:
-                self._charge()
-                choice = choose_nodes(unit.pod, held, snapshot)
-        except Rejected as exc:
-            return Refused(unit.name, copy, refusal_reason(exc), str(exc))
-        outcome = decide(
-            unit.claims,
-            snapshot,
-            nodes=choice.nodes,
-            steps=self._steps,
-            budget=self._budget,
-            policy=self._policies.of(unit.claims, snapshot, self._budget),
-            pod=None if unit.pod is None else self._placement.room(unit.pod, snapshot, self._policies),
-        )
-        if not isinstance(outcome, Granted):
-            if unit.pod is not None:
-                left_out = self._placement.left_out(unit.pod, held, snapshot)
-            return Refused(
-                unit.name, copy, outcome.reason, "; ".join(filter(None, [outcome.message, left_out]))
-            )
-        self._trial.place(outcome.plans, unit.pod, outcome.node)
-        devices = tuple(
-            (plan.claim, result.request, result.id)
-            for plan in outcome.plans
-            for result in plan.allocation.devices.results
-        )
-        return Placed(unit.name, copy, outcome.node, devices)
-
-    def _place_pod(
-        self, unit: Unit, pod: Pod, copy: int, choose_nodes: Callable[..., NodeChoice]
-    ) -> Placed | Refused:
-        """Place a pod that requests Koordinator's devices."""
-        self._budget.spend()
-        self._charge()
-        snapshot = self._trial.snapshot
-        try:
-            choice = choose_nodes(pod, (), snapshot, offered=OFFERED)
-        except Rejected as exc:
-            return Refused(unit.name, copy, Reason.NODE_SELECTOR, str(exc))
-        names = snapshot.topology.nodes.keys() if choice.nodes is None else frozenset(choice.nodes)
-        found = self._devices.place(
-            pod,
-            names.__contains__,
-            lambda: self._placement.left_out(pod, (), snapshot, offered=OFFERED),
-        )
-        if isinstance(found, Refusal):
-            return Refused(unit.name, copy, found.reason, found.message)
-        self._trial.nodes.host(pod.key, pod, found.node, demand(pod))
-        devices = device_ids(found.node, found.allocation)
-        return Placed(unit.name, copy, found.node, tuple((pod.key, kind, device) for kind, device in devices))
-
-    def _charge(self) -> None:
-        """Charge the nodes for the existing pods, once a unit has a pod: there may be thousands."""
-        if self._charged:
-            return
-        self._charged = True
-        store, nodes = self._trial.store, self._trial.nodes
-        for pod in store.pods.values():
-            self._budget.spend()
-            if pod.key not in self._absent:
-                nodes.residents.nominate(pod.key, pod if not pod.spec.node_name else None)
-                nodes.host(pod.key, pod, node_of(pod, store), demand(pod))

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from reconciler.analysis.whatif.answer import Answer, Lost, Placed, Refused
+from reconciler.analysis.whatif.answer import Answer, Lost, Placed, PlacedGang, Refused
 
 
 def as_json(result: Answer) -> dict[str, Any]:
@@ -13,6 +13,7 @@ def as_json(result: Answer) -> dict[str, Any]:
         "copiesAsked": result.asked,
         "limit": str(result.limit),
         "placed": [_placed(one) for one in result.placed],
+        "gangs": [_gang(one) for one in result.gangs],
         "refused": _refused(result.refused) if result.refused is not None else None,
         "freed": [str(key) for key in result.freed],
         "lost": [_lost(one) for one in result.lost],
@@ -25,6 +26,16 @@ def _placed(placed: Placed) -> dict[str, Any]:
         for claim, request, device in placed.devices
     ]
     return {"unit": placed.unit, "copy": placed.copy, "node": placed.node or None, "devices": devices}
+
+
+def _gang(gang: PlacedGang) -> dict[str, Any]:
+    return {
+        "unit": gang.unit,
+        "copy": gang.copy,
+        "pods": [{"unit": seat.unit, "node": seat.node} for seat in gang.seats],
+        "leftOut": list(gang.left_out),
+        "domain": dict(gang.domain),
+    }
 
 
 def _refused(refused: Refused) -> dict[str, Any]:

@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from reconciler.api.koordinator.device import Device
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Namespace, Node, Pod
-from reconciler.api.objects.meta import ApiObject, ObjectKey
+from reconciler.api.objects.gangs import GangKey, Tier
+from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
 from reconciler.state.koordinator.rules import Rules
+from reconciler.state.pods.groups import PodGroups
 from reconciler.state.store import Store
 
 
@@ -19,13 +21,34 @@ class Unit:
     claims: tuple[ResourceClaim, ...]
     pod: Pod | None = None
     """The pod that uses the claims, if any; it restricts the nodes"""
+    held: tuple[ResourceClaim, ...] = ()
+    """Claims of the pod that keep their devices"""
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """Pods of which enough must fit together, or none."""
+
+    name: str
+    """For users: `gang default/g`"""
+    key: GangKey
+    members: tuple[Unit, ...]
+    """Pods without a place, in the order of `placement.place`; claims may be in several of them"""
+    least: int
+    """How many of them must fit"""
+    tiers: tuple[Tier, ...] = ()
+    """The tightest first"""
+    nodes: tuple[str, ...] = ()
+    """Nodes of members that keep their place"""
+    devices: tuple[DeviceID, ...] = ()
+    """Devices of members that keep their place"""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """Units to place under assumptions. Without units: which claims are lost, and where they fit instead."""
 
-    units: tuple[Unit, ...] = ()
+    units: tuple[Unit | Gang, ...] = ()
     """The units of one copy"""
     count: int | None = None
     """Number of copies; None means as many as fit"""
@@ -54,3 +77,5 @@ class Baseline:
     """Storage objects, for pods with volumes"""
     volumes: bool = True
     """Whether they are considered"""
+    groups: PodGroups = field(default_factory=PodGroups)
+    """PodGroups of pods that exist"""

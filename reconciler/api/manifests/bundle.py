@@ -18,7 +18,7 @@ from reconciler.errors import Malformed
 
 NAMESPACED = (
     *("ResourceClaim", "ResourceClaimTemplate", "Pod", "PodGroup"),
-    *("PersistentVolumeClaim", "CSIStorageCapacity"),
+    *("PersistentVolumeClaim", "CSIStorageCapacity", "PodDisruptionBudget"),
 )
 T = TypeVar("T", bound=ApiObject)
 

@@ -188,6 +188,8 @@ class PodSpec(Model):
     affinity: Affinity | None = None
     tolerations: Tuple[Toleration] = ()
     priority: Int | None = None
+    preemption_policy: Str = ""
+    """`Never`: the pod waits rather than have others evicted"""
     scheduling_gates: Tuple[PodSchedulingGate] = ()
     resource_claims: Tuple[PodResourceClaim] = ()
     containers: Tuple[Container] = ()
@@ -222,6 +224,7 @@ class PodStatus(Model):
     """The phase of a pod, its claims and its containers."""
 
     phase: Str = ""
+    start_time: Str | None = None
     nominated_node_name: Str = ""
     """Where kube-scheduler makes room for the pod, or an autoscaler expects it"""
     resource_claim_statuses: Tuple[PodResourceClaimStatus] = ()

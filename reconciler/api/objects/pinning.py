@@ -71,9 +71,8 @@ def unpinned(pod: Pod, node: str) -> Pod:
     # A pod without an affinity of its own got one term with the pin alone.
     only_pin = len(terms) == 1 and not _selects(terms[0])
     without = None if only_pin else selector.model_copy(update={"node_selector_terms": tuple(terms)})
-    affinity = Affinity(
-        node_affinity=NodeAffinity(required_during_scheduling_ignored_during_execution=without)
-    )
+    node_affinity = NodeAffinity(required_during_scheduling_ignored_during_execution=without)
+    affinity = (pod.spec.affinity or Affinity()).model_copy(update={"node_affinity": node_affinity})
     return pod.model_copy(
         update={"spec": pod.spec.model_copy(update={"node_name": "", "affinity": affinity})}
     )

@@ -13,6 +13,9 @@ from reconciler.api.objects.meta import ApiObject
 SEAT = "dra-reconciler.io/gang-seat"
 """`SOURCE/NAME SIZE NODE`. On a claim: it was allocated for this gang. On a pod: it is to run on this node"""
 
+FENCED = "dra-reconciler.io/fenced"
+"""On a claim, for a moment: changes its resourceVersion, so that a late write to it gets a conflict"""
+
 
 class SeatMark(NamedTuple):
     """What the annotation says."""

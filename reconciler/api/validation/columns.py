@@ -7,7 +7,7 @@ from reconciler.api.validation.kinds import Column, Object
 from reconciler.api.validation.timestamps import age
 
 
-def _at(*path: str, missing: str = "") -> Any:
+def _at(*path: str, missing: str | int = "") -> Any:
     """A cell that shows the value at `path`."""
 
     def cell(obj: Object, _now: datetime) -> Any:
@@ -127,6 +127,13 @@ SERVICE = (
     AGE,
 )
 CONFIG_MAP = (NAME, Column("Data", _data_size, type="integer"), AGE)
+BUDGET = (
+    NAME,
+    Column("Min Available", _at("spec", "minAvailable", missing="N/A")),
+    Column("Max Unavailable", _at("spec", "maxUnavailable", missing="N/A")),
+    Column("Allowed Disruptions", _at("status", "disruptionsAllowed", missing=0), type="integer"),
+    AGE,
+)
 LEASE = (NAME, Column("Holder", _at("spec", "holderIdentity")), AGE)
 EVENT = (
     Column("Last Seen", _last_seen),

@@ -3,6 +3,7 @@
 from typing import Final
 
 from reconciler.api.validation import (
+    budgets,
     claims,
     columns,
     core,
@@ -190,6 +191,14 @@ POD_GROUP: Final = ServedKind(
 )  # fmt: skip
 """Served on real servers with the feature gate GenericWorkload."""
 
+POLICY: Final = GroupVersion("policy", "v1")
+BUDGET: Final = ServedKind(
+    "PodDisruptionBudget", "poddisruptionbudgets", "poddisruptionbudget", (POLICY,),
+    description="How many of some pods must stay available. Its status is not computed here.",
+    short_names=("pdb",), has_status=True, counts_generations=True, strategic=_CONDITIONED,
+    columns=columns.BUDGET, validate=budgets.check_budget,
+)  # fmt: skip
+
 STORAGE: Final = GroupVersion("storage.k8s.io", "v1")
 PERSISTENT_VOLUME: Final = ServedKind(
     "PersistentVolume", "persistentvolumes", "persistentvolume", (CORE,),
@@ -237,7 +246,7 @@ VOLUME_ATTACHMENT: Final = ServedKind(
 
 BUILTIN: Final = (
     NAMESPACE, NODE, POD, SERVICE, CONFIG_MAP, EVENT_KIND, LEASE,
-    CLAIM, TEMPLATE, DEVICE_CLASS, SLICE, TAINT_RULE, DEVICE, COSCHEDULING_GROUP, POD_GROUP,
+    CLAIM, TEMPLATE, DEVICE_CLASS, SLICE, TAINT_RULE, DEVICE, COSCHEDULING_GROUP, POD_GROUP, BUDGET,
     PERSISTENT_VOLUME, VOLUME_CLAIM, STORAGE_CLASS, CSI_NODE, CSI_DRIVER, STORAGE_CAPACITY, VOLUME_ATTACHMENT,
 )  # fmt: skip
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.api.objects import storage
+from reconciler.api.objects.budgets import PodDisruptionBudget
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from reconciler.api.objects.core import Namespace, Node, Pod
 from reconciler.api.objects.gangs import CoschedulingPodGroup, PodGroup
@@ -38,12 +39,17 @@ MODELS: dict[str, type[ApiObject]] = {
     "Namespace": Namespace,
     "PodGroup": PodGroup,
     "CoschedulingPodGroup": CoschedulingPodGroup,
+    "PodDisruptionBudget": PodDisruptionBudget,
     **storage.MODELS,
 }
 """By the name of the model. Two API groups have a kind PodGroup; each has its own model."""
 
 _CORE = ("Node", "Pod", "Namespace", "PersistentVolume", "PersistentVolumeClaim")
-_STABLE = {**dict.fromkeys(storage.STORAGE, "storage.k8s.io/v1"), **dict.fromkeys(_CORE, "v1")}
+_STABLE = {
+    **dict.fromkeys(storage.STORAGE, "storage.k8s.io/v1"),
+    **dict.fromkeys(_CORE, "v1"),
+    "PodDisruptionBudget": "policy/v1",
+}
 """Kinds that are read in one version and shape"""
 _POD_GROUPS = {
     "scheduling.k8s.io": ("PodGroup", ("v1alpha2",)),

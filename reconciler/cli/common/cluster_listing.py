@@ -15,20 +15,26 @@ WITHOUT_CLAIMS = frozenset({"Node", "Pod", "Device"})
 
 
 async def list_objects(
-    kinds: Collection[str], connection: Connection, *, volumes: bool = False
+    kinds: Collection[str],
+    connection: Connection,
+    *,
+    volumes: bool = False,
+    asked: Iterable[Mapping[str, Any]] = (),
+    budgets: bool = False,
 ) -> list[dict[str, Any]]:
     """Return all objects of those kinds that the server serves, as JSON with kind and apiVersion.
 
     With `volumes`, also the storage objects, if a pod without a node names a claim of a volume. Pods are
-    returned without volumes if these cannot be listed. Raises ReconcilerError or OSError if the server
-    cannot be read.
+    returned without volumes if these cannot be listed. `asked` are pods that are not on the cluster; what
+    they need is listed, too. `budgets` adds PodDisruptionBudgets. Raises ReconcilerError or OSError if the
+    server cannot be read.
     """
     # Late imports: the client library takes longer to import than these commands take for files.
     from reconciler.cluster.client import Client  # noqa: PLC0415
     from reconciler.cluster.decoding import decode  # noqa: PLC0415
     from reconciler.cluster.discovery import discover, discover_at_least_pods  # noqa: PLC0415
     from reconciler.cluster.http import connect  # noqa: PLC0415
-    from reconciler.cluster.kinds import NAMESPACE, POD, STORAGE  # noqa: PLC0415
+    from reconciler.cluster.kinds import BUDGET, NAMESPACE, POD, STORAGE  # noqa: PLC0415
     from reconciler.cluster.koordinator import DEVICE, with_devices  # noqa: PLC0415
 
     async with connect(**connection.arguments()) as transport:
@@ -47,7 +53,8 @@ async def list_objects(
             ]
 
         found = [raw for kind in kinds if kind in served for raw in await listed(served[kind])]
-        if any(raw["kind"] == POD.kind and _selects_namespaces(raw) for raw in found):
+        pods = [raw for raw in found if raw["kind"] == POD.kind] + list(asked)
+        if any(map(_selects_namespaces, pods)):
             try:
                 found += await listed(NAMESPACE)
             except Rejected as exc:
@@ -57,7 +64,12 @@ async def list_objects(
                 found += await listed(resource)
             except (Gone, Rejected) as exc:
                 remark(f"note: {resource.full_name} cannot be listed: {exc}")
-        if volumes and any(raw["kind"] == POD.kind and waits_for_volumes(raw) for raw in found):
+        if budgets:
+            try:
+                found += await listed(BUDGET)
+            except (Gone, Rejected) as exc:
+                remark(f"note: {BUDGET.full_name} are not considered: {exc}")
+        if volumes and any(map(waits_for_volumes, pods)):
             try:
                 found += [raw for resource in STORAGE for raw in await listed(resource)]
             except Rejected as exc:

@@ -41,11 +41,21 @@ EXITS: Mapping[str, Mapping[Exit, str]] = {
         Exit.FAILED: "the input is invalid, or the server cannot listen on the address",
         Exit.USAGE: _USAGE,
     },
+    "capacity": {
+        Exit.OK: "the demand fits, now or on the nodes that the answer names",
+        Exit.FAILED: "part of the demand fits on no shape",
+        Exit.USAGE: f"{_USAGE}, a named node does not exist, or the input or the server cannot be read",
+    },
     "completion": {Exit.OK: "the script was printed", Exit.USAGE: _USAGE},
     "convert": {
         Exit.OK: "all objects were written",
         Exit.FAILED: "some of the input is invalid or cannot be converted; the rest was written",
         Exit.USAGE: _USAGE,
+    },
+    "defragment": {
+        Exit.OK: "the plan gains what was wanted, or nothing has to be moved",
+        Exit.FAILED: "no plan with so much gain was found",
+        Exit.USAGE: f"{_USAGE}, the fleet has nothing of the name, or input or server cannot be read",
     },
     "demo": {
         Exit.OK: "all sample claims are allocated or pending with a reason",
@@ -58,6 +68,11 @@ EXITS: Mapping[str, Mapping[Exit, str]] = {
         Exit.USAGE: _USAGE,
         Exit.PARTIAL: "there are warnings but no errors, with --strict",
     },
+    "drain": {
+        Exit.OK: "everything can go elsewhere",
+        Exit.FAILED: "something cannot go elsewhere",
+        Exit.USAGE: f"{_USAGE}, a named object does not exist, or the input or the server cannot be read",
+    },
     "explain": {
         Exit.OK: "the claim is allocated, or can be allocated",
         Exit.FAILED: "the claim cannot be allocated now",
@@ -68,9 +83,25 @@ EXITS: Mapping[str, Mapping[Exit, str]] = {
         Exit.FAILED: "no line of dra-reconciler matches",
         Exit.USAGE: _USAGE,
     },
+    "make-room": {
+        Exit.OK: "it has its devices, or fits, now or when the named pods are gone",
+        Exit.FAILED: "no room can be made, or the search gave up",
+        Exit.USAGE: f"{_USAGE}, the name does not exist, or the input or the server cannot be read",
+    },
+    "migrate": {
+        Exit.OK: "everything was rewritten, or nothing had to be",
+        Exit.FAILED: "some of the input is invalid or cannot be rewritten; the rest was rewritten",
+        Exit.USAGE: f"{_USAGE}, or the mapping file is invalid",
+        Exit.PARTIAL: "some resources stand for no class and were left",
+    },
     "modes": {
         Exit.OK: "the table was printed",
         Exit.FAILED: "the server cannot be read, or some of the input is invalid",
+        Exit.USAGE: _USAGE,
+    },
+    "release-gates": {
+        Exit.OK: "all gates were removed, or there was none",
+        Exit.FAILED: "some gates could not be removed, or the server cannot be read",
         Exit.USAGE: _USAGE,
     },
     "replay": {

@@ -1,7 +1,7 @@
 """All objects of manifests or of a cluster, for commands that read them once."""
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from reconciler.api.koordinator.device import Device
@@ -11,6 +11,7 @@ from reconciler.api.manifests.inferred_nodes import infer_nodes
 from reconciler.api.manifests.uids import with_own_uid
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Namespace, Node, Pod
+from reconciler.api.objects.gangs import CoschedulingPodGroup, PodGroup
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.objects.taint_rules import DeviceTaintRule
@@ -32,13 +33,17 @@ def read_files(files: Sequence[str], progress: ProgressTracker = SILENT) -> Bund
 
 
 def list_cluster(
-    kinds: Collection[str], connection: Connection, *, volumes: bool = False
+    kinds: Collection[str],
+    connection: Connection,
+    *,
+    volumes: bool = False,
+    asked: Iterable[Mapping[str, Any]] = (),
 ) -> Iterator[ApiObject]:
-    """List a cluster; `volumes` is that of `list_objects`. Prints invalid objects to standard error.
+    """List a cluster; `volumes` and `asked` as in `list_objects`. Prints invalid objects to standard error.
 
     Raises ReconcilerError or OSError.
     """
-    return read_valid(asyncio.run(list_objects(kinds, connection, volumes=volumes)))
+    return read_valid(asyncio.run(list_objects(kinds, connection, volumes=volumes, asked=asked)))
 
 
 def read_devices(raws: Iterable[dict[str, Any]]) -> Iterator[Device]:
@@ -63,6 +68,7 @@ def bundle_objects(bundle: Bundle) -> Iterator[ApiObject]:
     """The objects of manifests, with the nodes that the slices imply and a unique uid for each claim."""
     slices = bundle.of(ResourceSlice)
     yield from (*slices, *bundle.of(DeviceClass), *bundle.of(DeviceTaintRule), *bundle.of(Pod))
+    yield from (*bundle.of(PodGroup), *bundle.of(CoschedulingPodGroup))
     yield from (*bundle.of(Namespace), *storage_of(bundle))
     yield from infer_nodes(bundle.of(Node), slices).nodes
     yield from map(with_own_uid, bundle.of(ResourceClaim))

@@ -93,7 +93,7 @@ def cluster_options(func: F) -> F:
         from reconciler.operations.logs.setup import configure  # noqa: PLC0415 - other commands log nothing
 
         configure("warning")
-        named = bool(cluster or kubeconfig or context or server)
+        named = bool(cluster or kubeconfig or context or server or rest.get("contexts"))
         quiet = rest.get("output") not in FOR_PEOPLE
         chosen = Connection(named, server, kubeconfig, context, insecure_skip_tls_verify, quiet)
         return func(connection=chosen, **rest)

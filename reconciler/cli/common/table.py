@@ -30,10 +30,14 @@ class Table:
 
     def __init__(self, headings: Sequence[str], *, right: Collection[str] = (), names: int = 1) -> None:
         """`right` are headings of numbers; the first `names` cells of a row say what the row is about."""
-        self._headings = tuple(headings)
+        self.headings = tuple(headings)
         self._right = frozenset(right)
         self._names = names
         self.rows: list[tuple[str, ...]] = []
+
+    def within(self, heading: str) -> "Table":
+        """An empty table with one more column of names, in front of all others."""
+        return Table((heading, *self.headings), right=self._right, names=self._names + 1)
 
     def add(self, cells: Iterable[str]) -> None:
         """Add a row; control characters are escaped."""
@@ -41,18 +45,18 @@ class Table:
 
     def lines(self, width: int) -> Iterator[TableLine]:
         """The table in lines of at most `width` columns, unless a single word is longer."""
-        columns = range(len(self._headings))
+        columns = range(len(self.headings))
         widths = self._widths(columns, width)
         if widths is not None:
             yield from self._headed(columns, widths)
             yield from self._body(columns, widths, self.rows)
             return
-        columns = range(self._names, len(self._headings))
+        columns = range(self._names, len(self.headings))
         widths = self._widths(columns, width - INDENT)
         if widths is None:
             yield from self._blocks(width)
             return
-        names = "  ".join(self._headings[: self._names])
+        names = "  ".join(self.headings[: self._names])
         yield TableLine(names, heading=True)
         yield from self._headed(columns, widths, INDENT)
         last = None
@@ -85,10 +89,10 @@ class Table:
 
     def _longest(self, column: int, measure: Callable[[str], int]) -> int:
         lines = (line for row in self.rows for line in row[column].split("\n"))
-        return max(cell_len(self._headings[column]), max(map(measure, lines), default=0))
+        return max(cell_len(self.headings[column]), max(map(measure, lines), default=0))
 
     def _headed(self, columns: Sequence[int], widths: Sequence[int], indent: int = 0) -> Iterator[TableLine]:
-        cells = [self._headings[column] for column in columns]
+        cells = [self.headings[column] for column in columns]
         yield TableLine(self._line(columns, cells, widths, indent), heading=True)
 
     def _body(
@@ -105,7 +109,7 @@ class Table:
         padded = []
         for column, cell, width in zip(columns, cells, widths, strict=True):
             blanks = " " * (width - cell_len(cell))
-            padded.append(blanks + cell if self._headings[column] in self._right else cell + blanks)
+            padded.append(blanks + cell if self.headings[column] in self._right else cell + blanks)
         return (" " * indent + (" " * GAP).join(padded)).rstrip()
 
     def _name_lines(self, row: tuple[str, ...], width: int) -> list[str]:
@@ -117,7 +121,7 @@ class Table:
                 yield TableLine("")
             for line in self._name_lines(row, width):
                 yield TableLine(line, heading=True)
-            for heading, cell in zip(self._headings[self._names :], row[self._names :], strict=True):
+            for heading, cell in zip(self.headings[self._names :], row[self._names :], strict=True):
                 start = f"{heading.lower()}: "
                 for line in cell.split("\n"):
                     for text in wrapped(start + line, width - INDENT, hanging=INDENT):

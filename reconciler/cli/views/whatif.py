@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TextIO
 
-from reconciler.analysis.whatif import Answer, Limit, Lost, Placed, Refused, Unit
+from reconciler.analysis.whatif import Answer, Gang, Limit, Lost, Placed, PlacedGang, Refused, Unit
 from reconciler.cli.common.output import console_on, print_line, print_table
 from reconciler.cli.common.plain_text import counted
 from reconciler.cli.common.table import Table
@@ -13,10 +13,12 @@ MAX_COPIES = 20
 """Copies to list with their devices; for further copies, only the nodes are counted"""
 
 
-def print_answer(answer: Answer, units: Sequence[Unit], out: TextIO) -> None:
+def print_answer(answer: Answer, units: Sequence[Unit | Gang], out: TextIO) -> None:
     """Print the verdict, then the placements, then the lost claims."""
     console = console_on(out)
     for line in _verdict(answer, units):
+        print_line(console, line)
+    for line in _gangs(answer.gangs):
         print_line(console, line)
     shown = [one for one in answer.placed if one.copy <= MAX_COPIES]
     if shown:
@@ -34,7 +36,7 @@ def print_answer(answer: Answer, units: Sequence[Unit], out: TextIO) -> None:
         print_line(console, f"assumed free: {', '.join(map(str, answer.freed))}")
 
 
-def _verdict(answer: Answer, units: Sequence[Unit]) -> Iterator[str]:
+def _verdict(answer: Answer, units: Sequence[Unit | Gang]) -> Iterator[str]:
     names = ", ".join(unit.name for unit in units)
     match answer.limit:
         case Limit.NOTHING:
@@ -61,6 +63,15 @@ def _verdict(answer: Answer, units: Sequence[Unit]) -> Iterator[str]:
         yield f"lost: {counted(claims, 'claim')}{also}; {stuck} cannot be allocated elsewhere"
 
 
+def _gangs(gangs: Sequence[PlacedGang]) -> Iterator[str]:
+    for one in gangs[:MAX_COPIES]:
+        where = " and ".join(f"{key}={value}" for key, value in one.domain)
+        nodes = counted(len({seat.node for seat in one.seats}), "node")
+        left = f"; no place for {', '.join(one.left_out)}" if one.left_out else ""
+        pods = counted(len(one.seats), "pod")
+        yield f"copy {one.copy} of {one.unit}: {pods} on {nodes}{', all in ' if where else ''}{where}{left}"
+
+
 def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
@@ -74,6 +85,8 @@ def _placements(placed: Iterable[Placed]) -> Table:
     for one in placed:
         for claim, request, device in one.devices:
             table.add((str(one.copy), str(claim), request, str(device), one.node or "-"))
+        if not one.devices:
+            table.add((str(one.copy), one.unit, "-", "-", one.node or "-"))
     return table
 
 

@@ -4,26 +4,26 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from reconciler.allocation.dra.budget import UNLIMITED
-from reconciler.allocation.gangs import decide_gang
 from reconciler.allocation.gangs.question import GangGranted, GangUnsatisfied, Seat
 from reconciler.api.objects.core import Pod
+from reconciler.api.objects.gangs import GangSource
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan, Reason
 from reconciler.api.objects.pods import claims_of
 from reconciler.api.objects.seats import SEAT, SeatMark
 from reconciler.control.decisions.decisions import Allocated, GangPlaced, Report, Waits
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve, UngateAll
+from reconciler.control.gangs.search import GangSearch
 from reconciler.control.gangs.writing import GangWriter
 from reconciler.control.handler import Act, Ask, Decided, Given, Handler, Idle, Refused, Stuck
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership, classes_of
-from reconciler.control.planner import NOT_OURS, Blocked
+from reconciler.control.planner import Blocked
 from reconciler.control.queueing.units import Kind, Unit, gang_unit
-from reconciler.control.queueing.waiting import Wants
+from reconciler.control.queueing.waiting import AWAITS_OTHERS, Wants
+from reconciler.control.releasing import NOT_BOUND, Releasing
 from reconciler.control.settler import Settler
 from reconciler.state.nodes.charging import allocation_of, pinned_to
-from reconciler.state.trial import Trial
 
 Journal = Callable[[str, Solve, GangGranted | GangUnsatisfied], None]
 """Records the name of a decision, the question and the answer"""
@@ -67,13 +67,13 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
         self._intake = intake
         self._store = intake.store
         self._planner = planner
-        self._ours = ours
         self._settler = settler
         self._writer = writer
-        self._steps = steps
+        self._search = GangSearch(intake, planner, ours, steps=steps)
         self._clock = clock
         self._report = report
         self._journal = journal
+        self._releasing = Releasing(self._store, intake.roster, intake.placement)
 
     async def resolve(self, unit: Unit) -> None:
         if unit.kind is not Kind.GANG:
@@ -93,15 +93,39 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
             case Blocked() as blocked:
                 return Stuck(self._waits(unit, blocked.reason, blocked.message), self._counted(unit))
             case UngateAll() as step:
-                return Act(partial(self._writer.ungate, step))
+                return self._release(unit, step)
             case GiveBack() as step:
                 return Act(partial(self._writer.give_back, step.seats, step.why))
             case Solve() as solve:
                 return Ask(solve)
         return Idle()
 
-    async def decide(self, question: Solve) -> Given[GangGrant] | Refused[GangRefusal]:
-        answer = self._answer(question)
+    def _release(self, unit: Unit, step: UngateAll) -> Idle | Stuck | Act:
+        """Remove the gates of the members that kube-scheduler can bind now.
+
+        kube-scheduler and its plugins bind the pods of a PodGroup together, so none of these waits.
+        """
+        held = (self._store.claims.get(key) for one in step.places for key in claims_of(one.pod))
+        if self._intake.awaits_watch(unit, [claim for claim in held if claim is not None], self._clock()):
+            return Idle()
+        if step.gang.source is GangSource.ANNOTATION:
+            ready = tuple(one for one in step.places if not self._releasing.awaits_binding(one.pod))
+            if not ready:
+                why = "its places are written; pods that affinity or spread counts have to be bound first"
+                return Stuck(self._waits(unit, NOT_BOUND, why), self._counted(unit), AWAITS_OTHERS)
+            step = replace(step, places=ready)
+        for place in step.places:
+            self._intake.nodes.residents.release(place.pod.key)
+        return Act(partial(self._writer.ungate, step))
+
+    def close(self) -> None:
+        self._search.close()
+
+    async def decide(self, question: Solve) -> Given[GangGrant] | Refused[GangRefusal] | None:
+        found = await self._search.answer(question)  # awaits only for long searches
+        if found is None:
+            return None
+        question, answer = found
         if isinstance(answer, GangGranted):
             return Given(GangGrant(question, answer))
         claims = [claim for member in question.question.members for claim in member.claims]
@@ -110,26 +134,6 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
         minds_pods = any(_minds_pods(member.pod) for member in question.question.members)
         wants = Wants(classes, room, crowded=True, awaits_pods=minds_pods)
         return Refused(GangRefusal(question, answer), answer.reason, wants, self._counted(_unit(question)))
-
-    def _answer(self, solve: Solve) -> GangGranted | GangUnsatisfied:
-        """Places. The trial ends before anybody sees it: nothing stays assumed that is not written."""
-        question = replace(
-            solve.question,
-            members=tuple(
-                replace(member, claims=tuple(map(self._ours.restricted, member.claims)))
-                for member in solve.question.members
-            ),
-        )
-        with Trial(self._store, self._intake.nodes, supposed=False) as trial:
-            answer = decide_gang(question, trial, steps=self._steps, budget=UNLIMITED)
-        if isinstance(answer, GangGranted):
-            for seat in answer.seats:
-                for plan in seat.plans:
-                    if (
-                        why := self._ours.trespass(self._store.claims[plan.claim], plan.allocation)
-                    ) is not None:
-                        return GangUnsatisfied(NOT_OURS, f"claim {plan.claim}: {why}")
-        return answer
 
     def record(self, name: str, answer: Given[GangGrant] | Refused[GangRefusal]) -> None:
         if self._journal is None:

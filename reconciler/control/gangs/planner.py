@@ -13,22 +13,20 @@ from reconciler.allocation.gangs.question import GangQuestion, Member
 from reconciler.allocation.placement import place
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
-from reconciler.api.objects.gangs import GangKey, GangRules, gang_of
+from reconciler.api.objects.gangs import GangKey, GangRules, GangSource, gang_of
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.pods import claims_of, is_live
 from reconciler.api.objects.seats import SEAT, seat_mark, seated_on
 from reconciler.control.audit.losing_claim import written_by_us
 from reconciler.control.gangs.roster import GangRoster
-from reconciler.control.gangs.rules import NoRules, rules_of
 from reconciler.control.planner import Blocked, Nothing, Planner
 from reconciler.control.queueing.units import Kind, Roster, Unit
 from reconciler.state.nodes.charging import node_of, pinned_to
 from reconciler.state.on_demand import NOT_LISTED, KindsOnDemand
+from reconciler.state.pods.gang_rules import INCOMPLETE, UNSUPPORTED, NoRules, rules_of
 from reconciler.state.pods.groups import PodGroups
+from reconciler.state.pods.placed import placed
 from reconciler.state.store import Store
-
-INCOMPLETE, UNSUPPORTED = "GangIncomplete", "GangOfKoordinator"
-"""The reasons if too few pods exist, and if a pod requests Koordinator's devices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +68,8 @@ class UngateAll:
 
     gang: GangKey
     places: tuple[Place, ...]
+    pinning: bool = False
+    """Whether all pods are pinned, not only those whose allocations allow several nodes"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class GangPlanner:
         places = self._together(gang, rules, running, [found for pod in gated if (found := self._place(pod))])
         begun = self._has_begun(gang, running, places, keys, rules)
         if places and begun:
-            return UngateAll(gang, places)
+            return UngateAll(gang, places, pinning=_tries_every_domain(gang, rules))
         returned = self._returned(gang, gated)
         answer: Blocked | Solve | None = apart or self._unplaceable(gated, rules)
         if answer is None and isinstance(rules, GangRules):
@@ -260,13 +260,14 @@ class GangPlanner:
         todo = {claim.key: claim for member in members for claim in member.claims}
         if (foreign := self._claims.allowed(tuple(todo.values()))) is not None:
             return foreign
-        nodes = [node_of(pod, self._store) for pod in running] + [one.node for one in places]
+        there = placed([*running, *(one.pod for one in places)], self._store)
         question = GangQuestion(
             gang,
             tuple(members),
             least,
             rules.tiers,
-            tuple(filter(None, nodes)),
+            there.nodes,
+            there.devices,
             policies=self._claims.policies,
         )
         return Solve(question, rules, returned)
@@ -278,6 +279,15 @@ class GangPlanner:
             tuple(claim for claim in claims if claim.allocation is None),
             tuple(claim for claim in claims if claim.allocation is not None),
         )
+
+
+def _tries_every_domain(gang: GangKey, rules: GangRules | NoRules) -> bool:
+    """Whether kube-scheduler may try the members in each domain of a topology (GANG-25).
+
+    Where their devices are not, it would take these away. It tries no other node for a pod that names its
+    node.
+    """
+    return gang.source is GangSource.POD_GROUP and isinstance(rules, GangRules) and bool(rules.tiers)
 
 
 def _is_seat(claim: ResourceClaim, gang: GangKey) -> bool:

@@ -14,6 +14,13 @@ class GangRoster:
         self._gang: dict[ObjectKey, GangKey] = {}
         self._members: dict[GangKey, set[ObjectKey]] = {}
         self._gated: dict[GangKey, set[ObjectKey]] = {}
+        self.changes = 0
+        """Changes of pods of gangs so far"""
+
+    @property
+    def known(self) -> Set[GangKey]:
+        """All gangs that some pod names."""
+        return self._members.keys()
 
     def members(self, gang: GangKey) -> Set[ObjectKey]:
         """All existing pods of a gang, gated or not."""
@@ -35,6 +42,8 @@ class GangRoster:
             _discard(self._members, before, key)
             _discard(self._gated, before, key)
         gang = gang_of(pod) if pod is not None else None
+        if before is not None or gang is not None:
+            self.changes += 1
         if pod is not None and gang is not None:
             self._gang[key] = gang
             self._members.setdefault(gang, set()).add(key)

@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable
 
-from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gang_patches import record, release, release_on, take_back
 from reconciler.api.objects.gangs import GangKey
@@ -32,13 +31,13 @@ class GangWriter:
         return pod in self._unanswered
 
     async def ungate(self, step: UngateAll) -> None:
-        """Remove the gate of every pod with a seat; pin those that their allocations do not pin.
+        """Remove the gate of every pod with a seat; pin those that their allocations do not pin, or all.
 
         Interrupted: the next turn goes on with the others.
         """
         for place in step.places:
             try:
-                await self._patch(step.gang, place.pod, self._release(place))
+                await self._patch(step.gang, place.pod, self._release(place, pin=step.pinning))
             except Gone:  # the others run without it; a pod that replaces it is decided alone
                 continue
             self._report(Ungated(place.pod.key))
@@ -71,20 +70,20 @@ class GangWriter:
                 found = await self._pods.merge(found, record(SeatMark(gang, 0, "")))
                 found = await self._pods.merge(found, take_back())
             if found is not None:
-                self._observe(found)
+                self._intake.observe_pod(found)
             self._intake.forget_pod(key)
             del self._unanswered[key]
 
-    def _release(self, place: Place) -> Awaitable[Pod]:
-        """Remove a gate; pin the pod if its allocations do not."""
-        if place.pinned:
+    def _release(self, place: Place, *, pin: bool) -> Awaitable[Pod]:
+        """Remove a gate; pin the pod if its allocations do not, or if told."""
+        if place.pinned and not pin:
             return self._pods.merge(place.pod, release(place.pod))
         return self._pods.patch(place.pod, release_on(place.pod, place.node))
 
     async def _patch(self, gang: GangKey, pod: Pod, patch: Awaitable[Pod]) -> None:
         """Raises Conflict also if a patch does not apply because the pod has changed."""
         try:
-            self._observe(await patch)
+            self._intake.observe_pod(await patch)
         except Undecided:
             self._unanswered[pod.key] = gang
             raise
@@ -92,16 +91,10 @@ class GangWriter:
             found = await self._pods.read(pod.key)
             if found is None:
                 raise Gone(f"pod {pod.key} does not exist") from exc
-            self._observe(found)
+            self._intake.observe_pod(found)
             if isinstance(exc, Rejected) and _version(found) != _version(pod):
                 raise Conflict(str(exc)) from exc
             raise
-
-    def _observe(self, pod: Pod) -> None:
-        """Take in a pod that a request returned, unless the watch has seen it deleted or recreated."""
-        known = self._intake.store.pods.get(pod.key)
-        if known is not None and known.metadata.uid == pod.metadata.uid:
-            self._intake.dispatch(self._intake.store.apply(Changed("Pod", pod)))
 
 
 def _version(pod: Pod) -> tuple[str, str]:

@@ -20,8 +20,14 @@ class Wants:
     """Whether pods that leave may be enough, by the CPU, memory and so on that they free"""
     awaits_pods: bool = False
     """Whether pods that arrive may be enough, by affinity or spread"""
+    awaits_binding: bool = False
+    """Whether it is enough that kube-scheduler binds pods"""
     demand: Demand | None = None
     """What a pod requests of Koordinator's devices"""
+
+
+AWAITS_OTHERS = Wants(frozenset(), room=False, crowded=True, awaits_pods=True, awaits_binding=True)
+"""Of a unit with its devices, whose pods wait for other pods"""
 
 
 class Waiting:
@@ -68,6 +74,10 @@ class Waiting:
     def awaiting_pods(self) -> Iterable[Unit]:
         """The units to reconcile again when pods arrive that affinity or spread counts. They keep waiting."""
         return [unit for unit, wants in self._wants.items() if wants.awaits_pods]
+
+    def awaiting_binding(self) -> Iterable[Unit]:
+        """The units to reconcile again when a pod is bound to its decided node, or gone."""
+        return [unit for unit, wants in self._wants.items() if wants.awaits_binding]
 
     def served_by(self, may_serve: Callable[[Demand], bool]) -> list[Unit]:
         """The units that machines may serve now, with one check for each shape of demand."""

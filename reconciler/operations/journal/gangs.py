@@ -1,9 +1,22 @@
-"""Converts decisions about gangs to JSON. They are recorded, and not made again by `replay`."""
+"""Records decisions about gangs, and checks them again.
 
+The choice of nodes depends on pods that the journal does not have. So the nodes are taken as recorded, and
+the allocator decides again whether the recorded devices serve the claims there, one pod after another.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+from reconciler.allocation.alignment import decide
 from reconciler.allocation.gangs.question import GangGranted, GangUnsatisfied
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.meta import DeviceID, ObjectKey
+from reconciler.api.objects.plan import Granted, Plan
 from reconciler.control.gangs.planner import Solve
+from reconciler.operations.journal.entries import Decided
+from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.store import Store
 
 GANG = "gang"
 """The type of the entry"""
@@ -50,3 +63,89 @@ def write_gang(name: str, solve: Solve, answer: GangGranted | GangUnsatisfied) -
             for seat in answer.seats
         ],
     }
+
+
+def read_gang(raw: dict[str, Any]) -> Decided | None:
+    """The decision of an entry; None for a refusal."""
+    if raw["reason"]:
+        return None
+    devices = _devices_of_claims(raw)
+    return Decided(
+        id=raw["id"],
+        unit=f"gang {ObjectKey(raw['gang'][0], raw['gang'][-1])}",
+        claims=tuple(devices),
+        nodes=None,
+        behind=0,
+        reason="",
+        node=", ".join(dict.fromkeys(seat["node"] for seat in raw["seats"])),
+        devices=tuple(devices.values()),
+    )
+
+
+def again(
+    raw: dict[str, Any],
+    then: Decided,
+    store: Store,
+    *,
+    steps: int,
+    restricted: Callable[[ResourceClaim], ResourceClaim],
+) -> Decided | None:
+    """The decision as it would be now, for the recorded nodes and devices. None if claims are unknown.
+
+    The store is as before on return. `restricted` limits a claim to our devices.
+    """
+    recorded = _devices_of_claims(raw)
+    if any(key not in store.claims for key in recorded):
+        return None
+    held: list[Plan] = []
+    try:
+        for seat in raw["seats"]:
+            keys = list(_devices_of_claims({"seats": [seat]}))
+            claims = [restricted(store.claims[key]) for key in keys]
+            snapshot = store.snapshot()
+            only = {
+                (at, request): frozenset(rows)
+                for at, key in enumerate(keys)
+                for request, rows in _rows(recorded[key], snapshot).items()
+            }
+            if not claims:
+                continue
+            outcome = decide(claims, snapshot, nodes=[seat["node"]], steps=steps, only=only)
+            if not isinstance(outcome, Granted):
+                return replace(then, reason=str(outcome.reason), node="", devices=())
+            del snapshot
+            for plan in outcome.plans:
+                store.assume(plan)
+                held.append(plan)
+        return then
+    finally:
+        for plan in reversed(held):
+            store.forget(plan)
+
+
+def _devices_of_claims(raw: dict[str, Any]) -> dict[ObjectKey, tuple[str, ...]]:
+    """Claim -> its `request=DRIVER/POOL/DEVICE` in order."""
+    found: dict[ObjectKey, tuple[str, ...]] = {}
+    for seat in raw["seats"]:
+        for text in seat["devices"]:
+            name, _, device = text.partition(" ")
+            namespace, _, own = name.partition("/")
+            key = ObjectKey(namespace, own)
+            found[key] = (*found.get(key, ()), device)
+    return found
+
+
+def _rows(devices: tuple[str, ...], snapshot: Snapshot) -> dict[str, list[int]]:
+    """Request -> rows of its devices."""
+    found: dict[str, list[int]] = {}
+    for text in devices:
+        request, _, name = text.partition("=")
+        found.setdefault(request.partition("/")[0], []).extend(snapshot.fleet.rows_of(_id(name)))
+    return found
+
+
+def _id(name: str) -> DeviceID:
+    """A pool's name may have slashes."""
+    driver, _, rest = name.partition("/")
+    pool, _, device = rest.rpartition("/")
+    return DeviceID(driver, pool, device)

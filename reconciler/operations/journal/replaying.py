@@ -11,7 +11,7 @@ import numpy as np
 from kernels.types import Mask
 from reconciler.allocation.placement.placing import among
 from reconciler.allocation.policies.demand import Demand
-from reconciler.allocation.policies.policy import PodRoom
+from reconciler.allocation.policies.pod_room import PodRoom
 from reconciler.allocation.policies.selection import Policies
 from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.api.objects.claims import ResourceClaim
@@ -19,7 +19,7 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.control.decider import Decider
 from reconciler.control.planner import Decide
 from reconciler.errors import Rejected
-from reconciler.operations.journal import machines, policies
+from reconciler.operations.journal import gangs, machines, policies
 from reconciler.operations.journal.entries import (
     BEGUN,
     Decided,
@@ -174,6 +174,7 @@ class _Run:
         if not header.run or header.run != self._process:
             self._kept.clear()
         self._process = header.run
+        self._header = header
         self._store = _ReplayStore(header.rules)
         self._decider = Decider(header.ours, steps=header.steps)
         self._machines = machines.Run(header.settings.get("koordinator_semantics", "proposal"))
@@ -186,8 +187,8 @@ class _Run:
                 return self._of_machines(raw["entry"])
             case "decided":
                 return self._again(read_decided(raw))
-            case "gang":
-                return None  # for people: nodes depend on pods that the journal does not have
+            case gangs.GANG:
+                return self._of_gang(raw)
             case policies.POLICIES:
                 self._policies.take(raw)
                 return None
@@ -219,6 +220,14 @@ class _Run:
         now = self._machines.again(then, pod)
         explanation = None if now is None or not now.reason else self._machines.explained(pod, now.reason)
         return Again(then, now, None, (), explanation)
+
+    def _of_gang(self, raw: dict[str, Any]) -> Again | None:
+        then = gangs.read_gang(raw)
+        if then is None:
+            return None  # it depends on pods that the journal does not have
+        ours, steps = self._header.ours, self._header.steps
+        now = gangs.again(raw, then, self._store, steps=steps, restricted=ours.restricted)
+        return Again(then, now, None, ())
 
     def _again(self, then: Decided) -> Again:
         if then.behind == 0:

@@ -8,8 +8,10 @@ from reconciler.allocation.koordinator.fleet import Fleet
 from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.analysis.explain.briefly import explain_briefly
 from reconciler.analysis.explain.koordinator_pods import explain_pod
+from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.control.decisions.decisions import Decision, Waits
+from reconciler.control.gangs.overview import GangOverview
 from reconciler.control.intake import Intake
 from reconciler.control.koordinator.state import KoordinatorState
 from reconciler.control.loop import Reconciler
@@ -17,7 +19,7 @@ from reconciler.control.planner import Decide, Step
 from reconciler.control.queueing.pending import Pending
 from reconciler.control.queueing.units import Kind, Unit, gang_unit
 from reconciler.operations.metrics.capacity import Capacity
-from reconciler.operations.page.sources import Fact, PendingUnit, PlacementView, Question, Sources
+from reconciler.operations.page.sources import Fact, GangEntry, PendingUnit, PlacementView, Question, Sources
 
 SPARE = 1000
 """Messages kept beyond twice the pending units, before messages of other units are dropped"""
@@ -32,7 +34,7 @@ class RefusalMessages:
 
     def on_decision(self, decision: Decision) -> None:
         """Keep the message of a refusal; ignore other decisions."""
-        if not isinstance(decision, Waits) or not (decision.pod or decision.claims):
+        if not isinstance(decision, Waits) or not (decision.pod or decision.claims or decision.gang):
             return
         unit = _unit(decision)
         self._messages.pop(unit, None)
@@ -68,6 +70,7 @@ class PageSources:
         self._pending = pending
         self._messages = messages
         self._placement = placement
+        self._gangs = GangOverview(intake)
 
     def sources(
         self,
@@ -95,6 +98,9 @@ class PageSources:
             fleet=self._fleet,
             placement=self._placement,
             explain=self._explain,
+            gangs=self._gangs.keys,
+            gang=self._gang,
+            gangs_version=lambda: intake.gangs.changes,
         )
 
     def _facts(self) -> Iterator[Fact]:
@@ -162,6 +168,13 @@ class PageSources:
         if reason and not found.allocatable:
             found = replace(found, reason=reason, message=self._messages.of(unit, found.message))
         return found
+
+    def _gang(self, gang: GangKey) -> GangEntry | None:
+        line, unit = self._gangs.line(gang), gang_unit(gang)
+        if line is None:
+            return None
+        reason = self._pending.reason(unit) or ""
+        return GangEntry(line, reason, self._messages.of(unit) if reason else "")
 
     def _explain_devices(self, unit: Unit) -> Explanation | None:
         """Why a pod is pending for Koordinator's devices; None if it is not."""

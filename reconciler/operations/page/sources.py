@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 from reconciler.allocation.koordinator.fleet import Fleet
 from reconciler.allocation.reasons.explanation import Explanation
+from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import DeviceID, ObjectKey
+from reconciler.control.gangs.overview import GangLine
 from reconciler.operations.metrics.capacity import Capacity
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
@@ -31,6 +33,14 @@ class PendingUnit(NamedTuple):
     reason: str
     message: str
     """Message of the refusal when the reason last changed"""
+
+
+class GangEntry(NamedTuple):
+    """A gang, and why it is pending; both empty if it is not."""
+
+    line: GangLine
+    reason: str
+    message: str
 
 
 class Question(NamedTuple):
@@ -94,3 +104,9 @@ class Sources:
     """None if first fit decides all claims"""
     explain: Callable[[Question], Explanation | None]
     """Takes some milliseconds. None if there is nothing to decide"""
+    gangs: Callable[[], tuple[Sequence[GangKey], Sequence[GangKey]]]
+    """The gangs with gated pods, and the others"""
+    gang: Callable[[GangKey], GangEntry | None]
+    """None if it is no gang"""
+    gangs_version: Callable[[], Hashable]
+    """Changes whenever a pod of a gang has changed"""

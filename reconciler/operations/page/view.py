@@ -5,6 +5,7 @@ from collections.abc import Collection, Hashable
 from reconciler.operations.page.charts import Index
 from reconciler.operations.page.panels.filters import FiltersPanel
 from reconciler.operations.page.panels.fleet import FleetPanel
+from reconciler.operations.page.panels.gangs import GangsPanel
 from reconciler.operations.page.panels.head import HeadPanel
 from reconciler.operations.page.panels.machines import MachinesPanel
 from reconciler.operations.page.panels.map import A_PAGE, MapPanel
@@ -36,6 +37,7 @@ class View:
             FiltersPanel(sources, self.renderer),
             FleetPanel(sources, self.renderer, index),
             PendingPanel(sources, self.renderer),
+            GangsPanel(sources, self.renderer),
             NodesPanel(sources, self.renderer, index),
             MapPanel(sources, self.renderer, index),
             MachinesPanel(sources, self.renderer),
@@ -60,7 +62,8 @@ class View:
     async def versions(self, query: Query) -> dict[str, str]:
         """Part -> version. Computed only after a change."""
         version = self._sources.snapshot().version if self._sources.ready() else -1
-        state = (version, self._sources.pending_version(), tuple(self._sources.facts()))
+        sources = self._sources
+        state = (version, sources.pending_version(), sources.gangs_version(), tuple(sources.facts()))
         if state != self._state:
             self._state = state
             self._versions.clear()

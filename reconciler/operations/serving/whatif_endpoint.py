@@ -26,6 +26,7 @@ from reconciler.state.devices.snapshot.fork import Fork, Forked
 from reconciler.state.loading import load
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.on_demand import NOT_LISTED
+from reconciler.state.pods.groups import PodGroups
 from reconciler.state.store import Store
 
 MAX_COPIES = 256
@@ -47,6 +48,7 @@ class Others(NamedTuple):
     storage: tuple[ApiObject, ...]
     volumes: bool
     """Whether the volumes of pods are considered"""
+    groups: PodGroups
 
 
 class WhatifEndpoint:
@@ -56,6 +58,7 @@ class WhatifEndpoint:
         self,
         store: Store,
         nodes: Nodes,
+        groups: PodGroups,
         *,
         ready: Callable[[], bool],
         policies: Callable[[], Policies] = lambda: PLAIN,
@@ -63,6 +66,7 @@ class WhatifEndpoint:
         """`ready` tells whether all objects were listed; `policies` are those in use."""
         self._store = store
         self._nodes = nodes
+        self._groups = groups
         self._ready = ready
         self._policies = policies
         self._worker = WorkerThread("what if")
@@ -76,7 +80,12 @@ class WhatifEndpoint:
         self._require_storage(text)
         fork, nodes = Forked.fork_of(self._store), self._nodes.known
         volumes = self._nodes.volumes
-        others = Others(self._nodes.residents.namespaces.known, volumes.objects.known, volumes.considered)
+        others = Others(
+            self._nodes.residents.namespaces.known,
+            volumes.objects.known,
+            volumes.considered,
+            self._groups.fork(),
+        )
         supply = (*self._store.slices, *self._store.taint_rules)
         try:
             return await self._worker.run(
@@ -130,7 +139,9 @@ def _answer(
     nodes, namespaces = (*nodes, *manifests.of(Node)), (*others.namespaces, *manifests.of(Namespace))
     storage = (*others.storage, *storage_of(manifests))
     scenario = Scenario(units, options.count, options.without, options.drained)
-    baseline = Baseline(store, nodes, namespaces, storage=storage, volumes=others.volumes)
+    baseline = Baseline(
+        store, nodes, namespaces, storage=storage, volumes=others.volumes, groups=others.groups
+    )
     return as_json(
         answer(scenario, baseline, steps=STEPS, max_copies=MAX_COPIES, budget=budget, policies=policies)
     )

@@ -40,11 +40,15 @@ class Hosted(NamedTuple):
     """Whether a node has more room, a free port, or a domain without a pod that keeps others away"""
     counted: bool
     """Whether affinity or spread that a decision asked about changed"""
+    settled: bool = False
+    """Whether a pod is bound to its decided node, or gone"""
 
     def __or__(self, other: object) -> "Hosted":
         """Both changes."""
         assert isinstance(other, Hosted)
-        return Hosted(self.roomier or other.roomier, self.counted or other.counted)
+        return Hosted(
+            self.roomier or other.roomier, self.counted or other.counted, self.settled or other.settled
+        )
 
 
 HERE = Hosted(roomier=False, counted=False)
@@ -124,7 +128,7 @@ class Nodes:
         roomier = self.room.charge(key, charge)
         moved = self.residents.place(key, pod, node)
         freed = self.volumes.place(key, pod, node)
-        return Hosted(roomier or moved.freed or freed, moved.counted)
+        return Hosted(roomier or moved.freed or freed, moved.counted, moved.settled)
 
     @property
     def serial(self) -> int:

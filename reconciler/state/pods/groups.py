@@ -17,6 +17,12 @@ class PodGroups:
     def __init__(self) -> None:
         self._known: dict[GangKey, Group] = {}
 
+    def fork(self) -> "PodGroups":
+        """The same for another thread."""
+        other = PodGroups()
+        other._known = dict(self._known)
+        return other
+
     def get(self, gang: GangKey) -> Group | None:
         """The PodGroup of a gang."""
         return self._known.get(gang)

@@ -56,6 +56,8 @@ class Moved(NamedTuple):
     """Whether a set of pods that a decision asked about changed"""
     freed: bool = False
     """Whether a port or a domain may be free now"""
+    settled: bool = False
+    """Whether the pod is bound or gone, and was not before"""
 
 
 STILL = Moved()
@@ -69,6 +71,8 @@ class Residents:
         self._residents: dict[ObjectKey, Resident] = {}
         self._on: dict[str, dict[ObjectKey, None]] = {}
         """Node -> its pods. A pod may arrive before its node"""
+        self._unbound: dict[ObjectKey, bool] = {}
+        """Pods whose node is decided, and that are not bound to it yet -> whether the gate may be gone"""
         self._node_rows: dict[str, int] = {}
         self._nodes = 0
         self._spare: list[int] = []
@@ -97,6 +101,7 @@ class Residents:
         other.namespaces = self.namespaces.fork()
         other._residents = dict(self._residents)
         other._on = {node: dict(pods) for node, pods in self._on.items()}
+        other._unbound = dict(self._unbound)
         other._node_rows, other._spare = dict(self._node_rows), list(self._spare)
         other._labels = self._labels.fork()
         other._at, other._namespace = self._at.copy(), self._namespace.copy()
@@ -138,6 +143,17 @@ class Residents:
 
     def place(self, key: ObjectKey, pod: Pod | None, node: str = "") -> Moved:
         """Set the node of a pod; None if it has none or is gone."""
+        settled = self._note_binding(key, pod, node)
+        return self._place(key, pod, node)._replace(settled=settled)
+
+    def _note_binding(self, key: ObjectKey, pod: Pod | None, node: str) -> bool:
+        """Note whether a pod on a node is bound; return whether it was not, and is now or is gone."""
+        if pod is not None and node and not pod.spec.node_name:
+            self._unbound[key] = self._unbound.get(key, False) or not pod.gated
+            return False
+        return self._unbound.pop(key, None) is not None
+
+    def _place(self, key: ObjectKey, pod: Pod | None, node: str) -> Moved:
         before = self._residents.get(key)
         if pod is None or not node:
             return STILL if before is None else self._remove(key, before)
@@ -150,6 +166,15 @@ class Residents:
         left = STILL if before is None else self._remove(key, before)
         came = self._add(key, pod, node)
         return Moved(left.counted or came.counted, left.freed)
+
+    def unbound(self, *, gated: bool) -> list[ObjectKey]:
+        """The pods whose node is decided, and that are not bound to it: all, or only those surely gated."""
+        return [key for key, may_be_gone in self._unbound.items() if not (gated and may_be_gone)]
+
+    def release(self, key: ObjectKey) -> None:
+        """The gate of a pod is about to be removed: from now on kube-scheduler may bind it."""
+        if key in self._unbound:
+            self._unbound[key] = True
 
     def nominate(self, key: ObjectKey, pod: Pod | None) -> bool:
         """Note a pod without a node that may be nominated to one; return whether that changed."""

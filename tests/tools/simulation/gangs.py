@@ -14,7 +14,7 @@ from reconciler.api.objects.seats import SEAT
 from reconciler.api.validation.served_kinds import CLAIM, POD, POD_GROUP
 from reconciler.embedded import ApiServer
 from tests.tools.simulation import demand
-from tests.tools.simulation.audit.claims import allocation, asks, claims_of, is_deleting, selected
+from tests.tools.simulation.audit.claims import allocation, claims_of, is_deleting, selected
 from tests.tools.simulation.audit.fitting import Fitting
 from tests.tools.simulation.audit.history import STALE
 from tests.tools.simulation.fleet import NODES, Object
@@ -154,8 +154,6 @@ class Gangs:
         claims = [[self._claim(key) if key else None for key in of_pod] for of_pod in keys]
         if any(c is None or is_deleting(c) or allocation(c) for of_pod in claims for c in of_pod):
             return
-        if not all(_is_plain(claim) for of_pod in claims for claim in of_pod):
-            return
         for zone in sorted(set(NODES.values())) if gang.zone else (None,):
             nodes = frozenset(node for node in open_ if zone in (None, NODES[node]))
             if fitting.together(claims[: gang.least], nodes):
@@ -188,14 +186,6 @@ class Gangs:
             return False
         pinned = any(len(selected(claim, NODES)) == 1 and _names(claim) for claim in claims)
         return pinned or SEAT in pod["metadata"].get("annotations", {})
-
-
-def _is_plain(claim: Any) -> bool:
-    """Whether a claim asks for whole devices only: alike members with such claims are placed by any order.
-
-    The audit places them in one order, which proves nothing where partitions compete for counters.
-    """
-    return all(len(ways) == 1 and ways[0][1]["deviceClassName"] == "gpu" for ways in asks(claim))
 
 
 def _names(claim: Any) -> bool:

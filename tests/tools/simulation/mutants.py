@@ -27,6 +27,7 @@ from reconciler.errors import Retry, Undecided
 from reconciler.ha.elector import Elector
 from reconciler.state import store
 from reconciler.state.delta import NOTHING
+from reconciler.state.pods.placed import Placed
 from reconciler.state.store import Store
 
 Mutant = Callable[[], AbstractContextManager[object]]
@@ -212,7 +213,8 @@ GANGED: dict[str, Mutant] = {
     "nodes of pods are not recorded": _swap(GangWriter, "record", _not_recorded),
     "pods are not pinned": _swap(GangWriter, "_release", _not_pinned),
     "unanswered patches of pods may arrive": _swap(GangWriter, "resolve", _not_resolved),
-    "the members that run choose no domain": _swap(gang_planner, "node_of", lambda *_: ""),
+    "the members that run choose no domain": _swap(gang_planner, "placed", lambda *_: Placed((), ())),
+    "give-backs of a predecessor are not fenced": _swap(Fence, "_is_seat", lambda *_: False),
     "changes of claims do not wake gangs": _swap(Intake, "_gangs", lambda *_: None),
 }
 """The same, of what keeps gangs whole"""
@@ -241,6 +243,8 @@ TESTS: dict[str, str] = {
     "nodes of pods are not recorded": _WRITES + "test_the_node_of_a_pod_is_recorded_for_a_successor",
     "unanswered patches of pods may arrive": _WRITES
     + "test_an_unanswered_removal_of_a_gate_is_made_impossible_before_anything_else_is_done",
+    "give-backs of a predecessor are not fenced": "tests/unit/control/test_fence.py::"
+    "test_a_gang_that_a_predecessor_may_be_giving_back_is_fenced_off",
     "changes of claims do not wake gangs": "tests/unit/control/gangs/test_waking.py::"
     "test_a_claim_of_a_member_queues_its_gang",
     "pods are not pinned": "tests/whole/end_to_end/test_gangs.py::"

@@ -17,7 +17,9 @@ from tests.tools.short_manifests import CLASS, claim, gpus, node, together
 CLAIM = together(CLASS, claim("c"), gpus("n1", 1), node("n1"))
 COMMANDS = {
     "doctor": ["doctor", "--cluster"],
+    "drain": ["drain", "n1"],
     "explain": ["explain", "c"],
+    "make-room": ["make-room", "c"],
     "modes": ["modes", "--cluster"],
     "top": ["top"],
     "top of machines": ["top", "--koordinator"],

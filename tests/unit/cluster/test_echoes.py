@@ -33,6 +33,13 @@ def knowing(uid: str, known: int) -> Echoes:
     )
 
 
+def test_a_version_that_is_passed_over_is_told():
+    told: list[str] = []
+    echoes = Echoes(holds=lambda *_: True, add=lambda _: None, shown=told.append)
+    assert Cursor(CLAIMS, read, "3", echoes).feed(line("5")) is None
+    assert told == ["5"]
+
+
 def test_a_version_that_is_known_is_passed_over_and_moves_the_cursor():
     cursor = Cursor(CLAIMS, read, "3", knowing("u", 5))
     assert cursor.feed(line("5")) is None

@@ -4,11 +4,15 @@ import asyncio
 from typing import Any
 
 from reconciler.api.objects.claims import ALLOCATED_AT, FINALIZER, ResourceClaim
+from reconciler.api.objects.core import GATE
+from reconciler.api.objects.marking import mark
+from reconciler.api.objects.seats import SEAT
 from reconciler.cluster.writer import Writer
 from reconciler.control.fence import Fence
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.errors import Conflict, Gone, Rejected, Retry
+from tests.tools.gangs import annotated
 from tests.tools.small_fleet import DRIVER, claim, held
 from tests.tools.unit_pictures import intake, key, typed
 
@@ -25,6 +29,10 @@ class FakeWriter(Writer):
 
     async def read_claim(self, _key: Any) -> ResourceClaim | None:
         return self.server
+
+    async def touch(self, claim: ResourceClaim) -> ResourceClaim:
+        metadata = claim.metadata.model_copy(update={"resource_version": "touched"})
+        return claim.model_copy(update={"metadata": metadata})
 
     async def withdraw(self, _claim: ResourceClaim) -> ResourceClaim:
         answer = self.answers.pop(0)
@@ -98,3 +106,28 @@ async def test_claims_that_nobody_marked_are_left_alone():
     made = claim("a")
     made["metadata"]["finalizers"] = [FINALIZER]
     assert await up_after(picture(made), FakeWriter(None)) == 0
+
+
+def seat(gated: bool) -> Intake:
+    """A claim that was allocated for a gang, and its pod."""
+    made = claim("a")
+    made["status"] = held(DRIVER, "n", "d0", on="n")
+    parsed: Any = typed(made)
+    notes = {ALLOCATED_AT: mark("2026-01-01T00:00:00Z", parsed.allocation), SEAT: "annotation/g 2 n"}
+    made["metadata"]["annotations"] = notes
+    found = intake(made, annotated("p", "a", size=2, gates=(GATE,) if gated else ()))
+    found.listed.set()
+    return found
+
+
+async def test_a_gang_that_a_predecessor_may_be_giving_back_is_fenced_off():
+    found = seat(gated=True)
+    await up_after(found, FakeWriter(found.store.claims[key("a")]))
+    assert found.store.claims[key("a")].metadata.resource_version == "touched"
+
+
+async def test_a_gang_whose_gates_are_removed_is_not_given_back_by_anybody():
+    found = seat(gated=False)
+    before = found.store.claims[key("a")]
+    await up_after(found, FakeWriter(before))
+    assert found.store.claims[key("a")] is before

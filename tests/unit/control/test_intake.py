@@ -54,6 +54,23 @@ async def test_news_in_which_nothing_that_matters_changed_gives_nobody_a_turn():
     assert await taken(picture) == []
 
 
+async def test_a_unit_waits_until_the_watch_shows_a_version_of_its_claims():
+    """The answer to our write is faster. At the latest after a second, it waits no more."""
+    picture = intake(pod("p", "a"))
+    async with picture.queue.take():
+        pass
+    written = typed({**claim("a"), "metadata": {**claim("a")["metadata"], "resourceVersion": "7"}})
+    assert picture.awaits_watch(pod_unit("p"), [written], now=10.0)
+    assert picture.awaits_watch(pod_unit("p"), [written], now=10.9)
+    picture.shown("7")
+    async with picture.queue.take() as unit:
+        assert unit == pod_unit("p")
+    assert not picture.awaits_watch(pod_unit("p"), [written], now=10.9)
+    later = typed({**claim("a"), "metadata": {**claim("a")["metadata"], "resourceVersion": "8"}})
+    assert picture.awaits_watch(pod_unit("p"), [later], now=20.0)
+    assert not picture.awaits_watch(pod_unit("p"), [later], now=21.0)
+
+
 async def test_an_allocated_claim_needs_no_turn_of_its_own():
     assert await taken(intake({**claim("a"), "status": held(DRIVER, "n", "d0")})) == []
 

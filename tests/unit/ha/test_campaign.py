@@ -98,7 +98,7 @@ def play(seed: int, *, no_earlier_leader: bool = False) -> Device:
 
 
 @example(13500)  # a Lease made anew comes to the version at which it was seen long ago
-@examples(30)
+@examples(16)
 @given(st.integers(0, 2**32))
 def test_never_two_may_write_and_somebody_does(seed: int):
     device = play(seed)
@@ -106,7 +106,7 @@ def test_never_two_may_write_and_somebody_does(seed: int):
     assert device.writes
 
 
-@examples(30)
+@examples(16)
 @given(st.integers(0, 2**32))
 def test_whoever_is_assured_that_nobody_led_before_excludes_all_that_come_later(seed: int):
     """Also those that start at the same time, with the same assurance."""

@@ -1,5 +1,7 @@
 """Rules on things in domains, compared with loops over places."""
 
+from itertools import product
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,6 +63,23 @@ def test_even_domains(world: tuple[Codes, Amounts, Mask], skew: int, own: int, l
     found = rule.allows([codes], [per_domain(each, codes, counted, size)])
     expected = [bool(code) and have.get(code, 0) + own - emptiest <= skew for code in codes.tolist()]
     assert found.tolist() == expected
+
+
+@given(worlds(), st.lists(st.integers(0, 2), min_size=MOST_DOMAINS, max_size=MOST_DOMAINS), st.data())
+def test_even_domains_however_many_of_the_things_to_come_are_there(
+    world: tuple[Codes, Amounts, Mask], coming: list[int], data: st.DataObject
+):
+    codes, each, counted = world
+    size = MOST_DOMAINS + 1
+    rule = Even(
+        0, data.draw(st.integers(1, 3)), data.draw(st.integers(0, 1)), 2, present(codes, counted, size)
+    )
+    fewest = per_domain(each, codes, counted, size)
+    more = np.array([0, *coming])
+    found = rule.allows_between([codes], [fewest + more], [fewest])
+    orders = (np.array(some) for some in product(*(range(one + 1) for one in more)))
+    each_order = [rule.allows([codes], [fewest + some]) for some in orders]
+    assert found.tolist() == np.all(each_order, axis=0).tolist()
 
 
 def test_near_needs_a_domain_of_every_counter():

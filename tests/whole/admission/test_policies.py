@@ -9,6 +9,7 @@ import pytest
 from reconciler.api.koordinator.names import ALLOCATED
 from reconciler.api.objects.claims import ALLOCATED_AT, FINALIZER, TIERS
 from reconciler.api.objects.core import GATE
+from reconciler.api.objects.seats import FENCED, SEAT
 from reconciler.control.ownership import MANAGED
 from tests.tools.admission_policies import Policy, Review, compiled, expressions
 from tests.tools.deployed_rights import ACCOUNT, documents
@@ -73,6 +74,7 @@ MARKED = of(OURS, metadata__finalizers=[FINALIZER], metadata__annotations={ALLOC
 HELD = of(MARKED, status={"allocation": ALLOCATION})
 RESERVED = of(HELD, status__reservedFor=[USER])
 OWNED = of(NOBODYS, metadata__ownerReferences=[{"kind": "Pod", "name": "p", "uid": "1", "apiVersion": "v1"}])
+OF_GROUP = of(OWNED, metadata__ownerReferences=[{"kind": "PodGroup", "name": "g", "uid": "1"}])
 
 
 @pytest.mark.parametrize(
@@ -81,6 +83,9 @@ OWNED = of(NOBODYS, metadata__ownerReferences=[{"kind": "Pod", "name": "p", "uid
         pytest.param(OURS, MARKED, {}, id="mark it as ours, with the finalizer"),
         pytest.param(OURS, of(MARKED, metadata__annotations={TIERS: "x"}), {}, id="say how near devices are"),
         pytest.param(MARKED, HELD, {}, id="allocate it"),
+        pytest.param(OURS, of(MARKED, metadata__annotations={SEAT: "x"}), {}, id="mark it for a gang"),
+        pytest.param(OURS, of(OURS, metadata__annotations={FENCED: "true"}), {}, id="fence it"),
+        pytest.param(OF_GROUP, of(OF_GROUP, metadata__finalizers=[FINALIZER]), {}, id="one of a PodGroup"),
         pytest.param(HELD, of(HELD, status={}), {}, id="take that back"),
         pytest.param(HELD, of(HELD, status=None), {}, id="take back the whole status"),
         pytest.param(of(HELD, status={}), OURS, {}, id="remove finalizer and mark"),
@@ -170,6 +175,13 @@ GIVEN = of(SET_FREE, metadata__annotations={ALLOCATED: "{}"}, spec__affinity=PIN
         pytest.param(WAITS, of(WAITS, spec__schedulingGates=[]), id="set it free, no gate left"),
         pytest.param(ELSE, of(ELSE, spec__schedulingGates=[{"name": "a"}]), id="another's gate stays"),
         pytest.param(WAITS, GIVEN, id="give it devices of Koordinator's"),
+        pytest.param(WAITS, of(WAITS, metadata__annotations={SEAT: "x"}), id="a place in a gang"),
+        pytest.param(of(WAITS, metadata__annotations={SEAT: "x"}), WAITS, id="take that back"),
+        pytest.param(
+            of(WAITS, metadata__annotations={SEAT: "x"}),
+            of(SET_FREE, metadata__annotations={SEAT: "x"}, spec__affinity=PINNED),
+            id="tie it to its place in a gang",
+        ),
         pytest.param(
             of(WAITS, spec__affinity={"podAffinity": {"a": "b"}}),
             of(GIVEN, spec__affinity={"podAffinity": {"a": "b"}, **PINNED}),

@@ -25,12 +25,23 @@ SHORT = together(GOOD, claim("b"))
 DRAWS = gpus("n1", 1).replace(
     "{name: gpu-0}", "{name: gpu-0, consumesCounters: [{counterSet: x, counters: {m: {value: 1}}}]}"
 )
+HELD = claim("held") + (
+    "status: {allocation: {devices: {results: [{request: gpu, driver: gpu.example.com, pool: n1, "
+    "device: gpu-0}]}, nodeSelector: {nodeSelectorTerms: [{matchFields: "
+    "[{key: metadata.name, operator: In, values: [n1]}]}]}}}\n"
+)
 ELSEWHERE = CLASS.replace("device.driver ==", "device.driver !=")
 LINE = (
     '{"timestamp": "2026-01-01T00:00:00Z", "level": "info", '
     '"logger": "reconciler.operations.logs.decision_log", "event": "pod ungated", '
     '"pod": "default/p", "decision_id": "x"}\n'
 )
+REQUESTS = """
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec: {containers: [{name: a, image: i, resources: {limits: {example.com/unknown: 1}}}]}
+"""
 FILES = {
     "good.yaml": GOOD,
     "short.yaml": SHORT,
@@ -39,6 +50,9 @@ FILES = {
     "warned.yaml": together(ELSEWHERE, gpus("n1", 1)),
     "broken.yaml": DRAWS,
     "more.yaml": gpus("n2", 1),
+    "held.yaml": together(SHORT, HELD),
+    "huge.yaml": claim("h", 9),
+    "requests.yaml": REQUESTS,
     "run.log": LINE,
     "empty.log": "nothing\n",
 }
@@ -48,20 +62,32 @@ CASES: dict[tuple[str, int], tuple[str, ...]] = {
     ("allocate", 1): ("-f", "good.yaml", "-f", "bad.yaml"),
     ("allocate", 3): ("-f", "short.yaml"),
     ("apiserver", 1): ("--port", "0", "-f", "wrong.yaml"),
+    ("capacity", 0): ("-f", "good.yaml", "--demand", "short.yaml"),
+    ("capacity", 1): ("-f", "good.yaml", "--demand", "huge.yaml"),
     ("completion", 0): ("zsh",),
     ("convert", 0): ("-f", "good.yaml"),
     ("convert", 1): ("-f", "bad.yaml"),
+    ("defragment", 0): ("-f", "good.yaml", "--target", "node=90%"),
+    ("defragment", 1): ("-f", "good.yaml", "--gain", "node=1"),
     ("demo", 0): (),
     ("demo", 1): (),
     ("doctor", 0): ("-f", "good.yaml"),
     ("doctor", 1): ("-f", "broken.yaml"),
     ("doctor", 3): ("--strict", "-f", "warned.yaml"),
+    ("drain", 0): ("n1", "-f", "good.yaml"),
+    ("drain", 1): ("n1", "-f", "held.yaml"),
     ("explain", 0): ("a", "-f", "good.yaml"),
     ("explain", 1): ("b", "-f", "short.yaml"),
     ("logs", 0): ("run.log",),
     ("logs", 1): ("empty.log",),
+    ("make-room", 0): ("a", "-f", "good.yaml"),
+    ("make-room", 1): ("b", "-f", "held.yaml"),
+    ("migrate", 0): ("-f", "good.yaml"),
+    ("migrate", 1): ("-f", "bad.yaml"),
+    ("migrate", 3): ("-f", "requests.yaml"),
     ("modes", 0): ("-f", "good.yaml"),
     ("modes", 1): NO_SERVER,
+    ("release-gates", 1): NO_SERVER,
     ("run", 1): ("--own-driver", "gpu.example.com", *NO_SERVER),
     ("top", 0): ("-f", "good.yaml"),
     ("top", 1): ("--once", *NO_SERVER),
@@ -72,11 +98,14 @@ CASES: dict[tuple[str, int], tuple[str, ...]] = {
 SIGNALLED = ("apiserver", "run")
 OF_JOURNALS = ("replay",)
 """Needs a recorded journal: tests/unit/operations/journal has its 0 and 1"""
+OF_SERVERS = ("release-gates",)
+"""Needs a server: tests/unit/cli/test_release_gates.py has its 0"""
 
 
 def test_every_command_has_exit_codes_and_every_code_a_case():
     assert EXITS.keys() == COMMANDS.keys()
     tried = {*CASES, *((name, 0) for name in SIGNALLED), *((name, 2) for name in EXITS)}
+    tried |= {(name, 0) for name in OF_SERVERS}
     tried |= {(name, code) for name in OF_JOURNALS for code in (0, 1)}
     assert tried == {(name, code) for name, codes in EXITS.items() for code in codes}
 

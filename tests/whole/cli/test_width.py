@@ -59,8 +59,12 @@ def exclusive() -> str:
 INPUTS = {"small": small, "large": large, "demo": lambda: "", "machines": machines, "exclusive": exclusive}
 ASKED: Mapping[str, tuple[str, ...]] = {
     "allocate": ("allocate", "-f", "IN"),
+    "capacity": ("capacity", "-f", "IN", "--pending"),
+    "defragment": ("defragment", "-f", "IN", "--gain", "node=1"),
     "doctor": ("doctor", "-f", "IN"),
     "explain": ("explain", "CLAIM", "-f", "IN"),
+    "make-room": ("make-room", "CLAIM", "-f", "IN"),
+    "drain": ("drain", "NODE", "-f", "IN"),
     "modes": ("modes", "-f", "IN"),
     "top": ("top", "-f", "IN"),
     "top by pool": ("top", "-f", "IN", "--by", "pool"),

@@ -30,6 +30,7 @@ def kubectl() -> Iterator[Kubectl]:
     if run.run("get", "namespace", "dra-reconciler").returncode == 0:
         pytest.fail("the cluster has a namespace dra-reconciler: it is in use, or was left from another run")
     rights = [one for one in documents("base") if one["kind"] not in ("Deployment", "NetworkPolicy")]
+    rights.sort(key=lambda one: one["kind"] != "Namespace")  # first: the others are in it
     items = {"apiVersion": "v1", "kind": "List", "items": [*rights, *documents("admission")]}
     labels = {"dra-reconciler.io/gate-pods": "true"}
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}
@@ -79,7 +80,9 @@ def test_pods_get_the_gate_and_lose_it_and_keep_their_image(kubectl: Kubectl):
     assert [gate["name"] for gate in made["spec"]["schedulingGates"]] == [GATE]
 
     def other_image(attempt: int) -> tuple[str, ...]:
-        containers = [{"name": "main", "image": f"example.com/evil:{attempt}"}]
+        # A merge patch replaces the list: what the server has completed stays as it is.
+        (main,) = made["spec"]["containers"]
+        containers = [{**main, "image": f"example.com/evil:{attempt}"}]
         return patched("p", "pod", {"spec": {"containers": containers}})
 
     assert "dra-reconciler-pods" in kubectl.until_refused(other_image)

@@ -29,7 +29,16 @@ from tests.tools.short_manifests import CLASS, gpus, together
 pytestmark = pytest.mark.loopback
 KUBECTL = shutil.which("kubectl") or ""
 MANIFESTS = ROOT / "reconciler" / "cli" / "demo" / "manifests"
-ANSWERS = {"allocate": {0, 3}, "explain": {0, 1}, "whatif": {0, 1}, "doctor": {0, 1, 3}}
+ANSWERS = {
+    "allocate": {0, 3},
+    "capacity": {0, 1},
+    "defragment": {0, 1},
+    "doctor": {0, 1, 3},
+    "drain": {0, 1},
+    "explain": {0, 1},
+    "make-room": {0, 1},
+    "whatif": {0, 1},
+}
 """Exit codes that are an answer, where 0 is not the only one"""
 ALL = everything()
 MENTION = re.compile(r"dra-reconciler [a-z]+$|make [a-z]+$")

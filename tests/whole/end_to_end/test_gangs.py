@@ -7,13 +7,14 @@ import pytest
 from reconciler.api.objects.seats import SEAT
 from reconciler.api.validation.served_kinds import POD, POD_GROUP
 from reconciler.control.decisions.decisions import GangGivenBack, GangPlaced, Ungated, Waits
+from reconciler.control.gangs import search
 from tests.tools.faulty_transport import Held, answer
 from tests.tools.gangs import annotated, coscheduling_group, grouped, labelled, pod_group
 from tests.tools.running_reconciler import Cluster, Running, reconciling
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod, template
 
 pytestmark = pytest.mark.loopback
-SLOW: dict[str, Any] = {"backoff_base_seconds": 600.0, "backoff_cap_seconds": 600.0}
+SLOW: dict[str, Any] = {"backoff_base_seconds": 600.0, "backoff_cap_seconds": 600.0, "drain_seconds": 0.05}
 
 
 def fleet(*racks: str, each: int = 1) -> Cluster:
@@ -45,6 +46,17 @@ async def test_all_claims_are_written_before_the_first_gate_is_removed():
     assert not cluster.gated("p1")
     assert cluster.claim("c0")["metadata"]["annotations"][SEAT] == "annotation/g 2 n0"
     assert (str(placed.gang), placed.size, placed.on) == ("default/g", 2, ("n0", "n1"))
+
+
+async def test_a_long_search_runs_beside_the_loop(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(search, "QUICK_STEPS", 0)
+    cluster = fleet("a", "a")
+    cluster.load(claim("c0"), claim("c1"))
+    async with reconciling(cluster, **SLOW) as running:
+        cluster.load(annotated("p0", "c0", size=2), annotated("p1", "c1", size=2))
+        await running.heard(Ungated, 2)
+        (placed,) = running.of(GangPlaced)
+    assert placed.on == ("n0", "n1")
 
 
 async def test_too_few_pods_wait_and_hold_nothing():
@@ -135,6 +147,17 @@ async def test_members_without_claims_are_pinned_to_their_node():
     assert "affinity" not in cluster.pod("p0")["spec"]
 
 
+async def test_members_of_a_group_with_a_topology_are_pinned_to_their_node():
+    """kube-scheduler tries the group in each rack, and would take the devices away in all but one."""
+    cluster = fleet("a", "b")
+    cluster.load(claim("c0"), grouped("p0", "c0"), pod_group(least=1, topology="rack"))
+    async with reconciling(cluster, **SLOW) as running:
+        await running.heard(Ungated)
+    required = cluster.pod("p0")["spec"]["affinity"]["nodeAffinity"]
+    (term,) = required["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert term["matchFields"] == [{"key": "metadata.name", "operator": "In", "values": ["n0"]}]
+
+
 async def test_a_late_member_joins_the_domain_of_the_others():
     cluster = fleet("a", "b", "b", each=2)
     cluster.load(*(claim(f"c{n}", managed=False) for n in range(1, 4)), claim("wide", 2, managed=False))
@@ -187,6 +210,25 @@ async def test_a_successor_completes_what_was_begun():
     async with reconciling(cluster, write_seconds=0.1, **SLOW) as running:
         await running.heard(Ungated, 2)
     assert cluster.devices("c1")
+
+
+async def test_a_give_back_that_a_predecessor_sent_gets_a_conflict_if_it_arrives_late():
+    """It was sent before the missing pod came. It names the version of the claim that it was decided from."""
+    cluster, sent = fleet("a", "a"), Held()
+    cluster.load(claim("c0"), claim("c1", managed=False))
+    slow = {"write_seconds": 0.1, **SLOW}
+    async with reconciling(cluster, prepare=lambda f: f.on("PATCH", "/c1", Held()), **slow):
+        cluster.load(annotated("p0", "c0", size=2), annotated("p1", "c1", size=2))
+        await cluster.until(lambda: cluster.devices("c0"))
+    cluster.api.delete(POD, "default", "p1")
+    async with reconciling(cluster, prepare=lambda f: f.on("PATCH", "/c0/status", sent), **slow):
+        await sent.arrived.wait()
+        named = cluster.claim("c0")["metadata"]["resourceVersion"]
+    cluster.load(annotated("p1", "c1", size=2))
+    async with reconciling(cluster, **slow) as running:
+        await running.heard(Ungated, 2)
+        assert cluster.devices("c0")
+        assert cluster.claim("c0")["metadata"]["resourceVersion"] != named
 
 
 async def test_a_successor_gives_back_what_cannot_be_completed():

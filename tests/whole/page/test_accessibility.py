@@ -42,7 +42,7 @@ async def test_the_demonstrations_65_devices(browser: Browser, theme: str, width
         await check(browser, seen.url, theme, width)
 
 
-@SIZES
+@pytest.mark.parametrize(("theme", "width"), [("light", 390), ("dark", 1400)])
 async def test_10400_devices_with_every_reason(browser: Browser, theme: str, width: int):
     async with standing(mig.fleet(50)) as still:
         still.allocate(*(bare_claim(f"c-{at}", [mig.partition("p", "1g.5gb")]) for at in range(40)))

@@ -7,12 +7,15 @@ import pytest
 
 from perf.fleets import mig
 from reconciler.analysis.capacity import Solver, fleet_layout, lines, measure
+from reconciler.api.objects.gangs import GangKey, GangSource
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.validation.timestamps import timestamp
-from reconciler.control.decisions.decisions import Allocated
+from reconciler.control.decisions.decisions import Allocated, Waits
+from reconciler.control.gangs.overview import GangLine
 from reconciler.operations.metrics.capacity import STATES
-from reconciler.operations.page.sources import PendingUnit
-from tests.tools import builders, still_page
+from reconciler.operations.page.sources import GangEntry, PendingUnit
+from tests.tools import builders, small_fleet, still_page
+from tests.tools.gangs import annotated
 from tests.tools.page_documents import Seen, page
 from tests.tools.page_fleets import demonstration, small
 from tests.tools.page_racks import fleet
@@ -249,3 +252,23 @@ async def test_an_incomplete_pool_is_named_on_its_chart_because_its_devices_are_
         found = await seen(still)
     assert "Not allocated and not counted: 1 of 2 slices of generation 1 are published" in found.text
     assert badges(found)["Fleet"] == 0
+
+
+async def test_gangs_are_listed_with_their_pods_and_why_they_are_pending():
+    async with still_page.standing(small()) as still:
+        assert "Gangs" not in (await seen(still)).text
+        key = GangKey("team", GangSource.POD_GROUP, "train")
+        line = GangLine(key, 4, gated=3, bound=1, released=0, nodes=1, domain=(("rack", "r1"),))
+        still.gangs[key] = GangEntry(line, "GangUnplaced", "2 of 3 pods fit together")
+        found = await seen(still)
+    assert "team/train 4 1 bound, 3 gated rack=r1 GangUnplaced 2 of 3 pods fit together" in found.text
+    assert "1 of 1 gang has gated pods" in found.text
+
+
+async def test_gangs_of_a_cluster_are_on_the_page():
+    cluster = Cluster([small_fleet.device_class(), small_fleet.node("n")])
+    cluster.load(annotated("p0", size=2), annotated("q0", size=1, gang="h", gates=(), nodeName="n"))
+    async with watched(cluster) as there:
+        await there.heard(Waits)
+        found = Seen((await ask(there.url)).text)
+    assert "default/g 2 1 gated – GangIncomplete 1 of 2 pods exist default/h 1 1 bound – –" in found.text

@@ -19,7 +19,9 @@ from reconciler.operations.serving.whatif import MAX_BYTES, Busy, Options, whati
 from reconciler.operations.serving.whatif_endpoint import WhatifEndpoint
 from reconciler.settings import Settings
 from reconciler.state.nodes.table import Nodes
+from reconciler.state.pods.groups import PodGroups
 from reconciler.state.store import Store
+from tests.tools.gangs import annotated
 from tests.tools.patience import PATIENCE
 from tests.tools.running_reconciler import Cluster
 from tests.tools.small_fleet import claim, device_class, devices, node, pod, template
@@ -70,6 +72,9 @@ async def test_an_answer_does_not_change_the_running_reconciler():
         more = text(claim("new", 4), devices("c", *"wxyz"), node("c"))
         assert (await told("", more))["placed"][0]["node"] == "c"
         assert (await told("", text(template("t", 2))))["fits"] is False
+        pair = [annotated(name, size=2, templates=("t",)) for name in ("p0", "p1")]
+        (gang,) = (await told("?count=1", text(template("t"), *pair)))["gangs"]
+        assert [one["node"] for one in gang["pods"]] == ["a", "b"]
         assert (len(seen.faulty.sent), cluster.claims()) == (before, claims)
         assert await seen.value("dra_reconciler_devices", driver="gpu.example.com", state="held") == 1
 
@@ -115,7 +120,7 @@ async def test_invalid_questions_are_rejected(
     query: str, body: bytes | str, kind: str, status: int, said: str
 ):
     port = StatusPort(Local())
-    port.add(*whatif_routes(WhatifEndpoint(Store(Semantics()), Nodes(), ready=lambda: True).ask))
+    port.add(*whatif_routes(WhatifEndpoint(Store(Semantics()), Nodes(), PodGroups(), ready=lambda: True).ask))
     async with serving(port, Settings(), now=utc_now) as url:
         answer = await post(f"{url}/whatif{query}", body, kind)
         assert (answer.status, said in answer.text) == (status, True), answer.text
@@ -123,7 +128,7 @@ async def test_invalid_questions_are_rejected(
 
 
 async def test_one_question_is_answered_at_a_time():
-    endpoint = WhatifEndpoint(Store(Semantics()), Nodes(), ready=lambda: True)
+    endpoint = WhatifEndpoint(Store(Semantics()), Nodes(), PodGroups(), ready=lambda: True)
     go_on = threading.Event()
     first = asyncio.create_task(endpoint._worker.run(lambda _: go_on.wait(PATIENCE)))
     await asyncio.sleep(0)
@@ -136,12 +141,12 @@ async def test_one_question_is_answered_at_a_time():
 
 async def test_no_answer_before_all_objects_are_listed():
     with pytest.raises(Busy, match="not all objects are listed"):
-        await WhatifEndpoint(Store(Semantics()), Nodes(), ready=lambda: False).ask("", NOTHING)
+        await WhatifEndpoint(Store(Semantics()), Nodes(), PodGroups(), ready=lambda: False).ask("", NOTHING)
 
 
 async def test_an_answer_has_a_timeout():
     port = StatusPort(Local())
-    ask = WhatifEndpoint(Store(Semantics()), Nodes(), ready=lambda: True).ask
+    ask = WhatifEndpoint(Store(Semantics()), Nodes(), PodGroups(), ready=lambda: True).ask
     port.add(*whatif_routes(ask, seconds=0.0))
     async with serving(port, Settings(), now=utc_now) as url:
         answer = await post(f"{url}/whatif", text(claim("c")))

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable
 
+from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import DeviceID
+from reconciler.api.objects.requests import ALL
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 
@@ -21,6 +23,16 @@ def still_valid(
         and not (whole and before.fleet is not now.fleet)
         and before.topology.nodes.get(node) == now.topology.nodes.get(node)
         and all(_is_untouched(device, before, now) for device in devices)
+    )
+
+
+def wants_all(claim: ResourceClaim) -> bool:
+    """Whether a claim requests all devices that match, so that it must also get new ones."""
+    return any(
+        part.allocation_mode == ALL
+        for request in claim.spec.devices.requests
+        for part in (request.exactly, *request.first_available)
+        if part is not None
     )
 
 

@@ -10,7 +10,8 @@ from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.node_order import nodes_in_order
 from reconciler.allocation.dra.request_options import ParsedClaims
-from reconciler.allocation.policies.policy import PodRoom, Question, SetJudge
+from reconciler.allocation.policies.pod_room import PodRoom
+from reconciler.allocation.policies.policy import Question, SetJudge
 from reconciler.state.devices.snapshot.snapshot import View
 from tests.tools.builders import snapshot
 from tests.tools.examples import examples

@@ -8,43 +8,31 @@ from hypothesis import strategies as st
 
 from reconciler.allocation.dra.budget import UNLIMITED
 from reconciler.allocation.gangs import decide_gang
-from reconciler.allocation.gangs.question import GangGranted, GangUnsatisfied
+from reconciler.allocation.gangs.question import GangUnsatisfied
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.objects.plan import Reason
 from tests.tools.examples import examples
-from tests.tools.gang_twin import Seats, TooMany, best, verdict
-from tests.tools.gang_world import GangWorld, crowded_worlds, gang_worlds
+from tests.tools.gang_twin import TooMany, best, seats_of, verdict
+from tests.tools.gang_world import GangWorld, crowded_worlds, gang_worlds, varied_worlds
 
 STEPS = 5_000
 
 
-def seats_of(world: GangWorld, granted: GangGranted) -> Seats:
-    """The answer in the words of the twin."""
-    known = {
-        (one.node or "network", one.name): one
-        for one in (*world.network, *(device for machine in world.machines for device in machine.devices))
-    }
-    return Seats(
-        {seat.pod.name: seat.node for seat in granted.seats},
-        {
-            plan.claim.name: tuple(
-                known[result.pool, result.device] for result in plan.allocation.devices.results
-            )
-            for seat in granted.seats
-            for plan in seat.plans
-        },
-    )
-
-
-@examples(150)
+@examples(80)
 @given(gang_worlds())
 def test_the_answer_is_as_good_as_that_of_trying_everything(world: GangWorld):
     compare(world)
 
 
-@examples(100)
+@examples(60)
 @given(crowded_worlds())
 def test_devices_and_counters_of_a_node_are_shared_out_as_by_trying_everything(world: GangWorld):
+    compare(world)
+
+
+@examples(40)
+@given(varied_worlds())
+def test_spread_alternatives_shares_and_exclusion_are_met_as_by_trying_everything(world: GangWorld):
     compare(world)
 
 

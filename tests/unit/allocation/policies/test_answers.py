@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kernels.types import Amounts, Mask
 from reconciler.allocation.dra.allocate import allocate
-from reconciler.allocation.policies.policy import PodRoom
+from reconciler.allocation.policies.pod_room import PodRoom
 from reconciler.api.objects.plan import Granted, Unsatisfied
 from tests.tools.allocation_checker import problems
 from tests.tools.allocation_strategies import contests, worlds
@@ -23,7 +23,7 @@ STEPS = (3, 100_000)
 
 @pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize("steps", STEPS)
-@examples(40)
+@examples(20)
 @given(world=st.one_of(worlds(), contests()))
 def test_a_policy_never_turns_a_yes_into_a_no(name: str, steps: int, world: World):
     """And a no stays the same no, an error the same error, a better alternative the better one."""

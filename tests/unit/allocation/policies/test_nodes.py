@@ -13,7 +13,8 @@ from reconciler.allocation.policies import expected_fill
 from reconciler.allocation.policies.demand import Demand, Shape
 from reconciler.allocation.policies.expected_fill import ExpectedFill
 from reconciler.allocation.policies.fragmentation import Fgd
-from reconciler.allocation.policies.policy import LAST, PodRoom, Policy, Question
+from reconciler.allocation.policies.pod_room import PodRoom
+from reconciler.allocation.policies.policy import LAST, Policy, Question
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted
 from reconciler.state.devices.snapshot.node_subset import NodeSubset

@@ -13,11 +13,10 @@ from reconciler.allocation.reasons.reasons import OTHER, REASONS, UNKNOWN, bound
 from reconciler.analysis.explain.page import reasons_page
 from reconciler.api.objects.plan import Reason
 from reconciler.control import planner
-from reconciler.control.gangs import planner as gang_planner
-from reconciler.control.gangs import rules as gang_rules
 from reconciler.control.koordinator import handler
 from reconciler.operations.events.unmanaged import NOT_MANAGED
 from reconciler.state.on_demand import NOT_LISTED, NOT_READABLE
+from reconciler.state.pods import gang_rules
 from tests.tools.checkout import ROOT
 
 
@@ -58,8 +57,8 @@ def test_every_reason_that_can_be_told_is_in_the_table():
         NOT_LISTED,
         NOT_READABLE,
         *(
-            gang_planner.INCOMPLETE,
-            gang_planner.UNSUPPORTED,
+            gang_rules.INCOMPLETE,
+            gang_rules.UNSUPPORTED,
             gang_rules.NOT_FOUND,
             gang_rules.INVALID,
             gang_rules.DISAGREE,

@@ -73,6 +73,17 @@ async def test_pods_that_run_or_have_succeeded_count():
     assert step.question.least == 1
 
 
+async def test_the_devices_of_members_that_run_are_known_but_not_those_of_finished_ones():
+    ended = {**running(annotated("p0", "a", size=3)), "status": {"phase": "Succeeded"}}
+    step = next_of(
+        seat("a", "n0", 3), seat("b", "n1", 3), claim("c"),
+        ended, running(annotated("p1", "b", size=3)), annotated("p2", "c", size=3),
+    )  # fmt: skip
+    assert isinstance(step, Solve)
+    assert step.question.nodes == ("n1",)
+    assert [str(device) for device in step.question.devices] == [f"{DRIVER}/n1/d0"]
+
+
 async def test_too_few_pods_are_counted():
     step = next_of(annotated("p0", size=16), annotated("p1", size=16))
     assert isinstance(step, Blocked)
@@ -91,6 +102,7 @@ async def test_one_seat_of_two_asks_for_the_other_and_may_be_given_back():
     step = next_of(seat("a", "n0"), claim("b"), annotated("p0", "a", size=2), annotated("p1", "b", size=2))
     assert isinstance(step, Solve)
     assert (step.question.least, step.question.nodes) == (1, ("n0",))
+    assert [str(device) for device in step.question.devices] == [f"{DRIVER}/n0/d0"]
     assert [found.key.name for found in step.returned.claims] == ["a"]
 
 

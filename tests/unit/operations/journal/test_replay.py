@@ -34,6 +34,7 @@ from tests.tools.builders import claim as plain_claim
 from tests.tools.builders import counter_slice, device, held, hold, request, resource_slice, typed
 from tests.tools.builders import device_class as plain_class
 from tests.tools.builders import node as plain_node
+from tests.tools.output_schemas import fitting
 from tests.tools.running_reconciler import Cluster, reconciling
 from tests.tools.small_fleet import claim, device_class, devices, node, pod
 
@@ -129,7 +130,7 @@ def test_it_stops_after_the_decision_that_is_named(tmp_path: Path):
     play(tmp_path, 1, full=10_000_000)
     first = next(raw["id"] for raw in entries(paths(tmp_path)[0]) if raw["t"] == "decided")
     result = CliRunner().invoke(main, ["replay", str(tmp_path), "--until", first, "-o", "json", "--explain"])
-    found = json.loads(result.stdout)
+    found = fitting("replay", result.stdout)
     assert (found["same"], len(found["explanations"])) == (1, 1)
     assert CliRunner().invoke(main, ["replay", str(tmp_path), "--until", "none"]).exit_code == 2
 

@@ -12,6 +12,9 @@ from reconciler.state.pods.groups import KIND_OF, PodGroups
 NOT_FOUND, INVALID, DISAGREE = "GangNotFound", "GangInvalid", "GangMembersDisagree"
 """The reasons if the PodGroup does not exist, if a field cannot be used, and if annotations differ."""
 
+INCOMPLETE, UNSUPPORTED = "GangIncomplete", "GangOfKoordinator"
+"""The reasons if too few pods exist, and if a pod requests Koordinator's devices."""
+
 
 @dataclass(frozen=True, slots=True)
 class NoRules:

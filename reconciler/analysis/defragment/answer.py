@@ -1,0 +1,83 @@
+"""The answer as values: the moves in order, what they gain, and what cannot be beaten."""
+
+from dataclasses import dataclass
+
+from reconciler.analysis.defragment.picture import Cells
+from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One pod to evict, and where its replacement fits."""
+
+    pod: ObjectKey
+    controller: OwnerReference
+    claims: tuple[ObjectKey, ...]
+    node: str
+    devices: tuple[DeviceID, ...]
+    """What it holds now"""
+    to_node: str
+    to_devices: tuple[DeviceID, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Moves that gain something together."""
+
+    place: str
+    """The counter set, group or node that gains"""
+    gain: int
+    moves: tuple[Move, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One place before and after all moves."""
+
+    place: str
+    before: Cells
+    after: Cells
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileChange:
+    """How many devices of one profile fit at once."""
+
+    driver: str
+    profile: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The whole answer."""
+
+    title: str
+    """What is counted, in the singular"""
+    before: int
+    wanted: int
+    """How much to gain"""
+    gain: int
+    most: int
+    """No plan gains more"""
+    fewest: int | None
+    """No plan with this gain, or with the gain that was wanted, has fewer moves"""
+    steps: tuple[Step, ...]
+    pictures: tuple[Picture, ...]
+    profiles: tuple[ProfileChange, ...]
+
+    @property
+    def moves(self) -> tuple[Move, ...]:
+        """All moves, in order."""
+        return tuple(move for step in self.steps for move in step.moves)
+
+    @property
+    def reached(self) -> bool:
+        """Whether as much is gained as was wanted."""
+        return self.gain >= self.wanted
+
+    @property
+    def optimal(self) -> bool:
+        """Whether it is proven that no plan has fewer moves."""
+        return self.reached and len(self.moves) == (self.fewest or 0)

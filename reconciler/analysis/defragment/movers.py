@@ -1,0 +1,92 @@
+"""Which pods may be moved, and the devices that they hold. Source: MOVE-1.
+
+A pod may be moved if a controller replaces it on any node, if nobody else uses its claims, if its budgets and
+its gang can spare one pod, and if all its devices are known.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernels.types import Rows
+from reconciler.analysis.making_room.units import Occupant, Occupants
+from reconciler.analysis.making_room.world import World
+from reconciler.analysis.whatif.losing import unallocated
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.pinning import unpinned
+from reconciler.state.devices.pools.fleet import Fleet
+from reconciler.state.nodes.charging import allocation_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mover:
+    """A pod that may be moved."""
+
+    pod: Pod
+    """As its controller recreates it: without our pin to the node"""
+    node: str
+    claims: tuple[ResourceClaim, ...]
+    """Its claims, without their allocations"""
+    rows: Rows
+    """(n,) the devices that it holds"""
+
+    @property
+    def key(self) -> ObjectKey:
+        return self.pod.key
+
+
+def movers_of(world: World) -> tuple[Mover, ...]:
+    """All pods that may be moved, by name."""
+    occupants = Occupants(world.store, world.nodes, world.groups, world.budgets)
+    rows = rows_of_claims(world)
+    return tuple(_movers(world, occupants, rows))
+
+
+def rows_of_claims(world: World) -> dict[ObjectKey, Rows]:
+    """Allocated claim -> (n,) the devices that it holds."""
+    fleet: Fleet = world.store.snapshot().fleet
+    found: dict[ObjectKey, Rows] = {}
+    for key in world.store.claims:
+        allocation = allocation_of(world.store, key)
+        if allocation is not None:
+            rows = [
+                row
+                for result in allocation.devices.results
+                if not result.admin_access
+                for row in fleet.rows_of(result.id)
+            ]
+            found[key] = np.array(rows, dtype=np.intp)
+    return found
+
+
+def _movers(world: World, occupants: Occupants, rows: Mapping[ObjectKey, Rows]) -> Iterator[Mover]:
+    for key, occupant in sorted(occupants.pods.items()):
+        if not occupant.claims or not _replaceable(occupant, occupants):
+            continue
+        mine = frozenset([key])
+        if any(occupants.users[claim] != mine for claim in occupant.claims):
+            continue
+        devices = np.concatenate([rows[claim] for claim in occupant.claims])
+        wanted = sum(_devices(world, claim) for claim in occupant.claims)
+        if len(devices) == wanted and wanted:
+            claims = tuple(unallocated(world.store.claims[claim]) for claim in occupant.claims)
+            pod = unpinned(occupant.pod, occupant.node)
+            yield Mover(pod, occupant.node, claims, devices)
+
+
+def _devices(world: World, claim: ObjectKey) -> int:
+    allocation = allocation_of(world.store, claim)
+    assert allocation is not None
+    return sum(not result.admin_access for result in allocation.devices.results)
+
+
+def _replaceable(occupant: Occupant, occupants: Occupants) -> bool:
+    """Whether the pod comes back, anywhere, and may go at all."""
+    if not (occupant.movable and occupant.evictable):
+        return False
+    if occupants.together([occupant.pod.key]) != frozenset([occupant.pod.key]):
+        return False
+    return all(occupants.budgets.allowed[number] > 0 for number in occupant.budgets)

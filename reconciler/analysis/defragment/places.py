@@ -1,0 +1,133 @@
+"""Where a pod can go so that nothing that is counted is lost, the tightest place first."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from kernels.types import Codes, Rows
+from reconciler.allocation.alignment import decide
+from reconciler.allocation.dra.refusal import Fatal
+from reconciler.allocation.dra.request_options import Slot, read_claims
+from reconciler.allocation.dra.static_match import match_in_fleet
+from reconciler.allocation.placement import Placement
+from reconciler.analysis.defragment.movers import Mover
+from reconciler.api.objects.plan import Granted
+from reconciler.errors import Rejected
+from reconciler.state.devices.pools.fleet import Fleet
+from reconciler.state.devices.snapshot.snapshot import Snapshot
+
+MOST_TRIED = 24
+"""Decisions for one pod"""
+MOST_LOOKED_AT = 400
+"""Devices for one pod that are compared with the goal before any is decided"""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Devices for a pod, decided by the allocator."""
+
+    granted: Granted
+    rows: Rows
+    """(n,) the devices"""
+
+
+class Places:
+    """Finds places for pods that are about to move."""
+
+    def __init__(self, placement: Placement, steps: int) -> None:
+        self._placement = placement
+        self._steps = steps
+        self.tried = 0
+        """Decisions so far"""
+
+    def of(
+        self, mover: Mover, snapshot: Snapshot, worse: Codes, accepts: Callable[[Rows], bool]
+    ) -> Iterator[Place]:
+        """Places for a pod on a snapshot without it, at most MOST_TRIED of them.
+
+        worse (D,)  devices with a higher number are tried later; with a negative one, never
+        accepts     whether the pod may get some devices, (n,) rows
+        """
+        try:
+            slots = read_claims(mover.claims, snapshot.classes, snapshot.rules).slots
+            choice = self._placement.before_binding(mover.pod, (), snapshot)
+        except (Fatal, Rejected):
+            return
+        fleet = snapshot.fleet
+        suits = np.zeros(fleet.size, dtype=np.bool_)
+        for slot in slots:
+            for option in slot.options:
+                suits |= match_in_fleet(option, snapshot).suitable
+        allowed = snapshot.occupancy.free & suits & (worse >= 0) & (fleet.codes["node"] >= 0)
+        if choice.nodes is not None:
+            codes = snapshot.topology.order_codes[choice.nodes.mask]
+            reached = np.zeros(len(fleet.vocabulary.nodes.values) + 1, dtype=np.bool_)
+            reached[codes[codes >= 0]] = True
+            allowed &= reached[fleet.codes["node"]]
+        rows = np.flatnonzero(allowed)
+        if len(slots) == 1 and len(mover.rows) == 1:
+            tried = self._rows(rows, worse, snapshot, accepts)
+        else:
+            tried = self._nodes(rows, len(mover.rows), worse, snapshot)
+        for node, among in islice(tried, MOST_TRIED):
+            place = self._decide(mover, slots, snapshot, node, among)
+            if place is not None and accepts(place.rows):
+                yield place
+
+    def _decide(
+        self, mover: Mover, slots: tuple[Slot, ...], snapshot: Snapshot, node: str, among: Rows
+    ) -> Place | None:
+        """The allocator's answer on one node with some devices."""
+        self.tried += 1
+        rows = frozenset(among.tolist())
+        only = {(slot.claim, slot.options[0].request): rows for slot in slots}
+        found = decide(mover.claims, snapshot, nodes=[node], steps=self._steps, only=only)
+        if not isinstance(found, Granted):
+            return None
+        taken = [
+            row
+            for plan in found.plans
+            for result in plan.allocation.devices.results
+            if not result.admin_access
+            for row in snapshot.fleet.rows_of(result.id)
+        ]
+        return Place(found, np.array(taken, dtype=np.intp))
+
+    @staticmethod
+    def _rows(
+        rows: Rows, worse: Codes, snapshot: Snapshot, accepts: Callable[[Rows], bool]
+    ) -> Iterator[tuple[str, Rows]]:
+        """Single devices: where the fewest others are free first."""
+        fleet = snapshot.fleet
+        group = group_of(fleet)
+        free = np.bincount(group[snapshot.occupancy.free], minlength=int(group.max(initial=0)) + 1)
+        order = rows[np.lexsort((rows, free[group[rows]], worse[rows]))]
+        names = fleet.vocabulary.nodes.values
+        for row in order[:MOST_LOOKED_AT].tolist():
+            if accepts(np.array([row], dtype=np.intp)):
+                yield names[fleet.codes["node"][row]], np.array([row], dtype=np.intp)
+
+    @staticmethod
+    def _nodes(rows: Rows, devices: int, worse: Codes, snapshot: Snapshot) -> Iterator[tuple[str, Rows]]:
+        """Nodes with enough devices: those with enough that are not worse first, then the fullest."""
+        codes = snapshot.fleet.codes["node"]
+        names = snapshot.fleet.vocabulary.nodes.values
+        free = np.bincount(codes[snapshot.occupancy.free & (codes >= 0)], minlength=len(names))
+        for level in np.unique(worse[rows]).tolist():
+            among = rows[worse[rows] <= level]
+            enough = np.flatnonzero(np.bincount(codes[among], minlength=len(names)) >= devices)
+            for code in enough[np.lexsort((enough, free[enough]))].tolist():
+                yield names[code], among[codes[among] == code]
+
+
+def group_of(fleet: Fleet) -> Codes:
+    """(D,) a code of the first counter set of each device; of its node if it draws from none."""
+    sets = len(fleet.totals)
+    node = fleet.codes["node"].astype(np.int32) + 1 + sets
+    if not fleet.sets.shape[1]:
+        return node
+    at = (fleet.sets >= 0).argmax(axis=1)
+    first = fleet.sets[np.arange(fleet.size), at]
+    return np.where(first >= 0, first, node).astype(np.int32)

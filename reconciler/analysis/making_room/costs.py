@@ -1,0 +1,72 @@
+"""What it costs to have pods leave, so that the cheapest set can be chosen. Source: MAKE-4."""
+
+from collections.abc import Callable
+from datetime import datetime
+from math import inf
+from typing import NamedTuple
+
+from reconciler.analysis.making_room.units import Occupants, Pods
+from reconciler.api.objects.meta import ObjectKey
+
+OFFSET = 2**31
+"""Added to each priority, as in kube-scheduler: more pods of negative priority cost more, too"""
+NO_PRIORITY = -(2**31) - 1
+"""The highest priority of no pod at all"""
+
+
+class Cost(NamedTuple):
+    """Costs compare from left to right. More pods always cost more."""
+
+    violations: int = 0
+    """Evictions beyond what budgets allow"""
+    highest: int = NO_PRIORITY
+    """The highest priority of a pod"""
+    priorities: int = 0
+    """The sum of the priorities, each with `OFFSET` added"""
+    pods: int = 0
+    started: float = 0.0
+    """When the first of those of the highest priority started, negated: the one that ran longer costs more"""
+    devices: int = 0
+    """Devices that are free afterwards, before they are given to anybody"""
+    names: tuple[ObjectKey, ...] = ()
+
+
+NOTHING = Cost()
+
+
+class Pricing:
+    """Prices sets of pods of one state."""
+
+    def __init__(self, occupants: Occupants, devices_of: Callable[[ObjectKey], int]) -> None:
+        """`devices_of` says how many devices a claim holds."""
+        self._occupants = occupants
+        self._devices_of = devices_of
+        self._started: dict[ObjectKey, float] = {}
+
+    def of(self, pods: Pods) -> Cost:
+        """The cost of these pods; those that leave with them must be among them."""
+        if not pods:
+            return NOTHING
+        known = self._occupants.pods
+        found = [known[key] for key in pods]
+        violated = self._occupants.budgets.violated(one.budgets for one in found)
+        highest = max(one.priority for one in found)
+        return Cost(
+            violations=sum(violated.values()),
+            highest=highest,
+            priorities=sum(one.priority + OFFSET for one in found),
+            pods=len(found),
+            started=-min(self._start(one.pod.key) for one in found if one.priority == highest),
+            devices=sum(map(self._devices_of, self._occupants.freed(pods))),
+            names=tuple(sorted(pods)),
+        )
+
+    def _start(self, key: ObjectKey) -> float:
+        """When a pod started, in seconds. One that has not started yet is the youngest."""
+        if key not in self._started:
+            text = self._occupants.pods[key].pod.status.start_time
+            try:
+                self._started[key] = datetime.fromisoformat(text).timestamp() if text else inf
+            except ValueError:
+                self._started[key] = inf
+        return self._started[key]

@@ -1,0 +1,173 @@
+"""Whether everything on drained nodes and devices can go elsewhere, and in which order. Source: MAKE-8.
+
+Pods leave one after another, or gang by gang, the most important first. Each is placed before the next one
+leaves. Those that find no place are tried again, first.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from reconciler.allocation.placement import place
+from reconciler.analysis.making_room.draining import Drained
+from reconciler.analysis.making_room.leaving import leave
+from reconciler.analysis.making_room.moves import Move, move_all
+from reconciler.analysis.making_room.units import DAEMON_SET, MIRROR, Occupant, Occupants, Pods
+from reconciler.analysis.making_room.world import World
+from reconciler.api.objects.meta import DeviceID, ObjectKey
+from reconciler.api.objects.pods import is_live
+from reconciler.state.nodes.charging import pinned_to
+from reconciler.state.trial import Trial
+
+ROUNDS = 5
+"""Orders that are tried"""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Pods that leave together."""
+
+    move: Move
+    alone: bool = True
+    """If they find no place: whether that is so even if nobody else of the drained moves"""
+    waits_for: tuple[ObjectKey, ...] = ()
+    """Budgets that allow no eviction now"""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainAnswer:
+    """The answer about a drain."""
+
+    steps: tuple[Step, ...]
+    """In the order in which pods leave; those that find no place at the end"""
+    ignored: tuple[ObjectKey, ...]
+    """Pods that belong to their node: of DaemonSets, and mirror pods"""
+    unused: tuple[ObjectKey, ...]
+    """Claims that hold drained devices without any pod"""
+    devices: Mapping[ObjectKey, tuple[DeviceID, ...]]
+    """Claim -> the devices that it holds now"""
+
+    @property
+    def stuck(self) -> tuple[Step, ...]:
+        """The steps that find no place."""
+        return tuple(step for step in self.steps if step.move.refusal is not None)
+
+    @property
+    def empties(self) -> bool:
+        """Whether everything can go elsewhere."""
+        return not self.stuck and not self.unused
+
+    @property
+    def proved(self) -> bool:
+        """Whether another order could not help."""
+        return all(step.alone for step in self.stuck)
+
+
+def drain(world: World, drained: Drained) -> DrainAnswer:
+    """Where everything goes that uses what is drained. It must be removed from the world already."""
+    occupants = Occupants(world.store, world.nodes, world.groups, world.budgets)
+    held: dict[ObjectKey, tuple[DeviceID, ...]] = {}
+    concerned: set[ObjectKey] = set()
+    for claim in occupants.users:
+        allocation = occupants.allocations[claim]
+        held[claim] = tuple(one.id for one in allocation.devices.results)
+        if (
+            not drained.devices.isdisjoint(held[claim])
+            or pinned_to(allocation.node_selector) in drained.nodes
+        ):
+            concerned.add(claim)
+    leaving: list[ObjectKey] = []
+    ignored: list[ObjectKey] = []
+    for key, one in sorted(occupants.pods.items(), key=lambda entry: place(entry[1].pod)):
+        if (one.node in drained.nodes or not concerned.isdisjoint(one.claims)) and is_live(one.pod):
+            belongs = bool(drained.nodes) and _belongs_to_its_node(one)
+            (ignored if belongs else leaving).append(key)
+    groups = _groups(leaving, occupants)
+    with world.trial() as trial:
+        steps = _best(groups, occupants, world, trial)
+    unused = tuple(sorted(claim for claim in concerned if not occupants.users[claim]))
+    return DrainAnswer(tuple(steps), tuple(ignored), unused, held)
+
+
+def _belongs_to_its_node(one: Occupant) -> bool:
+    owner = one.controller
+    return MIRROR in one.pod.metadata.annotations or (owner is not None and owner.kind == DAEMON_SET)
+
+
+def _groups(leaving: Sequence[ObjectKey], occupants: Occupants) -> list[Pods]:
+    """The pods that leave together, in order: gangs that would be too small, and users of one claim."""
+    whole = occupants.together(leaving)
+    found: list[Pods] = []
+    for key in leaving:
+        if any(key in group for group in found):
+            continue
+        group = frozenset([key])
+        while True:
+            claims = {claim for one in group for claim in occupants.pods[one].claims}
+            users = frozenset().union(*(occupants.users[claim] for claim in claims)) & frozenset(leaving)
+            gangs = {occupants.pods[one].gang for one in group}
+            known = [occupants.gangs[gang] for gang in gangs if gang is not None and gang in occupants.gangs]
+            fellows = frozenset().union(*(one.members for one in known if one.members <= whole))
+            more = group | users | fellows
+            if more == group:
+                break
+            group = more
+        found.append(group)
+    return found
+
+
+def _best(groups: list[Pods], occupants: Occupants, world: World, trial: Trial) -> list[Step]:
+    """The order with which the fewest are left without a place."""
+    order, best, fewest = groups, list[Step](), len(groups) + 1
+    for _ in range(ROUNDS):
+        steps, left = _in_order(order, occupants, world, trial)
+        if len(left) < fewest:
+            best, fewest = steps, len(left)
+        if not left:
+            break
+        again = [*left, *(group for group in order if group not in left)]
+        if again == order:
+            break
+        order = again
+    return best
+
+
+def _in_order(
+    order: Sequence[Pods], occupants: Occupants, world: World, trial: Trial
+) -> tuple[list[Step], list[Pods]]:
+    """Move group after group; and the groups that find no place."""
+    steps: list[Step] = []
+    waiting = list(order)
+    mark = trial.mark()
+    refused: dict[Pods, tuple[Move, ...]] = {}
+    while waiting:  # those that moved may have left room for others
+        left = []
+        for group in waiting:
+            before = trial.mark()
+            moves = _move(group, occupants, world, trial)
+            if any(move.refusal is not None for move in moves):
+                trial.back_to(before)
+                left.append(group)
+                refused[group] = moves
+            else:
+                steps += [Step(move, waits_for=_budgets(move, occupants)) for move in moves]
+        if len(left) == len(waiting):
+            break
+        waiting = left
+    trial.back_to(mark)
+    for group in waiting:
+        alone = any(move.refusal is not None for move in _move(group, occupants, world, trial))
+        trial.back_to(mark)
+        steps += [Step(move, alone, _budgets(move, occupants)) for move in refused[group]]
+    return steps, waiting
+
+
+def _move(group: Pods, occupants: Occupants, world: World, trial: Trial) -> tuple[Move, ...]:
+    leave(trial, group, occupants, world)
+    return move_all(group, occupants, world, trial)
+
+
+def _budgets(move: Move, occupants: Occupants) -> tuple[ObjectKey, ...]:
+    """The budgets that allow none of these evictions now."""
+    used = {number for key in move.unit.pods for number in occupants.pods[key].budgets}
+    budgets = occupants.budgets
+    return tuple(budgets.key(number) for number in sorted(used) if not budgets.allowed[number])

@@ -1,0 +1,151 @@
+"""The cheapest set for a pod or a claim, which needs one node: node by node, the cheapest bound first."""
+
+from heapq import heapify, heappop, heappush
+
+import numpy as np
+
+from kernels.types import Mask
+from reconciler.analysis.making_room.bounds import Bounds, lower_bound
+from reconciler.analysis.making_room.costs import Cost, Pricing
+from reconciler.analysis.making_room.found import Found
+from reconciler.analysis.making_room.holds import Holds
+from reconciler.analysis.making_room.leaving import Attempts, OutOfTries
+from reconciler.analysis.making_room.node_room import NodeRoom, with_room
+from reconciler.analysis.making_room.subsets import Fits, Subsets
+from reconciler.analysis.making_room.units import Pods
+from reconciler.analysis.making_room.wanted import WantedPod
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.errors import Rejected
+from reconciler.state.devices.snapshot.snapshot import Snapshot
+
+NONE: Pods = frozenset()
+_Entry = tuple[Cost, int, bool, Pods]
+"""Bound, node, whether the bound is that of a set, and that set"""
+
+
+def search_nodes(attempts: Attempts, holds: Holds, pricing: Pricing, accepts: Fits | None) -> Found:
+    """The cheapest set without which the wanted pod or claim fits on some node."""
+    return _Search(attempts, holds, pricing, accepts).run()
+
+
+class _Search:
+    """A best-first search: a node is looked at when no other node can be cheaper."""
+
+    def __init__(self, attempts: Attempts, holds: Holds, pricing: Pricing, accepts: Fits | None) -> None:
+        assert isinstance(attempts.wanted, WantedPod)
+        self._attempts, self._holds, self._pricing, self._accepts = attempts, holds, pricing, accepts
+        self._wanted = attempts.wanted
+        self._occupants = holds.occupants
+        self._snapshot: Snapshot = attempts.trial.snapshot
+        self._order = self._snapshot.topology.order
+        self._bounds = Bounds(self._wanted.claims, self._snapshot, holds)
+        self._costs = self._bounds.of_nodes()
+        self._needed: dict[int, list[Pods]] = {}
+        self._best: tuple[Cost, Pods] | None = None
+        self._on = self._by_node()
+        pod = self._wanted.pod
+        bound = pod is None or bool(pod.spec.node_name)  # the room of its node is its own
+        self._room = None if pod is None or bound else NodeRoom(pod, attempts.world.nodes)
+
+    def _by_node(self) -> dict[str, list[ObjectKey]]:
+        """Node -> the pods on it that can leave."""
+        found: dict[str, list[ObjectKey]] = {}
+        pods = self._occupants.pods
+        for key in self._holds.eligible:
+            found.setdefault(pods[key].node, []).append(key)
+        return found
+
+    def run(self) -> Found:
+        """Look at nodes until none can be cheaper than the best set, or the tries are used up."""
+        places = np.flatnonzero(self._suiting() & np.isfinite(self._costs[1]))
+        heap: list[_Entry] = [(lower_bound(self._costs, at), at, False, NONE) for at in places.tolist()]
+        heapify(heap)
+        while heap:
+            entry = heappop(heap)
+            if self._best is not None and entry[0] >= self._best[0]:
+                break
+            try:
+                self._look(entry, heap)
+            except OutOfTries:
+                return Found(self._best[1] if self._best else None, proved=False, bound=entry[0])
+        if self._best is None:
+            return Found(None, proved=not self._attempts.unsure)
+        return Found(self._best[1], proved=not self._attempts.unsure, bound=self._best[0])
+
+    def _suiting(self) -> Mask:
+        """(N,) nodes that suit the pod whatever other pods do."""
+        every = np.ones(len(self._order), dtype=np.bool_)
+        placement, pod = self._attempts.world.placement(), self._wanted.pod
+        if pod is None:
+            nodes = placement.for_claim(self._snapshot).nodes
+            return every if nodes is None else nodes.mask
+        try:
+            if pod.spec.node_name:
+                return placement.only(pod.spec.node_name, self._snapshot).mask
+            return placement.whatever_runs(pod, self._wanted.held, self._snapshot).mask
+        except Rejected:
+            return ~every
+
+    def _look(self, entry: _Entry, heap: list[_Entry]) -> None:
+        """Refine the bound of a node; or try the set that it stands for, then all others of the node."""
+        _, at, refined, pods = entry
+        if not refined:
+            needed = [self._occupants.together(one) for one in self._all_needed(at)]
+            self._needed[at] = [one for one in dict.fromkeys(needed) if one <= self._holds.eligible]
+            for one in self._needed[at]:
+                heappush(heap, (self._pricing.of(one), at, True, one))
+            return
+        if at not in self._needed:
+            return  # all sets of this node were tried
+        if self._fits(at, pods) and (self._accepts is None or self._accepts(pods)):
+            self._best = self._pricing.of(pods), pods
+            return
+        self._search_node(at)
+
+    def _all_needed(self, at: int) -> list[Pods]:
+        """Sets of pods of which one has to leave a node: because of devices, and because of its room."""
+        needed, name = self._bounds.needed(at), self._order[at]
+        if self._room is None:
+            return needed
+        room = self._room.needed(name, self._on.get(name, ()))
+        return [] if room is None else with_room(needed, *room)
+
+    def _fits(self, at: int, pods: Pods) -> bool:
+        return self._attempts.fits(pods, self._order[at])
+
+    def _search_node(self, at: int) -> None:
+        """Find the cheapest set of one node, if it is cheaper than the best one."""
+        subsets = Subsets(
+            self._occupants,
+            self._holds.eligible,
+            self._pricing.of,
+            lambda pods: self._fits(at, pods),
+            self._accepts,
+        )
+        subsets.best = self._best
+        try:
+            subsets.search(self._concerned(at), self._needed.pop(at))
+        finally:
+            self._best = subsets.best
+
+    def _concerned(self, at: int) -> Pods:
+        """The pods that can leave and may make a difference on a node."""
+        name = self._order[at]
+        if self._wanted.pod is not None and self._depends_on_others():
+            return self._holds.eligible
+        fleet = self._snapshot.fleet
+        pools = [fleet.index[one.pool] for one in self._snapshot.topology.view(name).pools]
+        rows = np.flatnonzero(np.isin(fleet.pool_of, pools))
+        found = self._holds.at(rows.tolist())
+        return found.union(self._on.get(name, ())) & self._holds.eligible
+
+    def _depends_on_others(self) -> bool:
+        """Whether pods on other nodes decide where the pod can run: by affinity or spread."""
+        pod = self._wanted.pod
+        assert pod is not None
+        affinity = pod.spec.affinity
+        return bool(
+            (affinity is not None and (affinity.pod_affinity or affinity.pod_anti_affinity))
+            or pod.spec.topology_spread_constraints
+            or self._attempts.world.nodes.residents.against(pod)
+        )

@@ -1,0 +1,161 @@
+"""The cheapest set of pods to evict so that a claim, a pod or a gang fits. Source: MAKE-1 to MAKE-6."""
+
+from dataclasses import dataclass, replace
+
+from reconciler.analysis.making_room.advice import Advice
+from reconciler.analysis.making_room.costs import Pricing
+from reconciler.analysis.making_room.for_gang import search_gang
+from reconciler.analysis.making_room.for_pod import search_nodes
+from reconciler.analysis.making_room.found import Found
+from reconciler.analysis.making_room.holds import Holds
+from reconciler.analysis.making_room.leaving import Attempts, leave
+from reconciler.analysis.making_room.moves import all_move, move_all, settle
+from reconciler.analysis.making_room.units import Occupant, Occupants, Pods
+from reconciler.analysis.making_room.wanted import Place, Refusal, Wanted, WantedGang, preempts, priority_of
+from reconciler.analysis.making_room.world import World
+from reconciler.state.trial import Trial
+
+TRIES = 2_000
+"""Most sets of pods that are tried"""
+NEVER = "PreemptionNever"
+"""The reason if a pod wants nobody to be evicted"""
+NOT_ENOUGH = "NoRoomToMake"
+"""The reason if it would not fit even without all pods that may leave"""
+GAVE_UP = "SearchGaveUp"
+"""The reason if the steps did not suffice to find a set"""
+
+
+def make_room(wanted: Wanted, world: World, *, moves_only: bool = False, tries: int = TRIES) -> Advice:
+    """Who has to leave so that something fits, and where those could go. The world is as before afterwards.
+
+    `moves_only`: only pods that are replaced leave, and all of them fit elsewhere.
+    """
+    with world.trial() as trial:
+        return _Question(wanted, world, trial, moves_only, tries).answer()
+
+
+@dataclass(slots=True)
+class _Question:
+    """One question."""
+
+    wanted: Wanted
+    world: World
+    trial: Trial
+    moves_only: bool
+    tries: int
+
+    def answer(self) -> Advice:
+        asked = Advice(self.wanted.name, priority_of(self.wanted))
+        now = self.wanted.place(self.world, self.trial)
+        if not isinstance(now, Refusal):
+            return replace(asked, places=now, optimal=True)
+        occupants = self._occupants(frozenset())
+        leaving = frozenset(
+            key for key, one in occupants.pods.items() if one.pod.metadata.deletion_timestamp is not None
+        )
+        if leaving:
+            leave(self.trial, leaving, occupants, self.world)
+            asked = replace(asked, leaving=tuple(sorted(leaving)))
+            then = self.wanted.place(self.world, self.trial)
+            if not isinstance(then, Refusal):
+                return replace(asked, places=then, optimal=True)
+            occupants = self._occupants(leaving)
+        if not preempts(self.wanted):
+            why = f"{now.message}; and preemptionPolicy of {self.wanted.name} is Never"
+            return replace(asked, refusal=Refusal(NEVER, why), optimal=True)
+        return self._without_some(asked, occupants)
+
+    def _occupants(self, gone: Pods) -> Occupants:
+        world = self.world
+        return Occupants(world.store, world.nodes, world.groups, world.budgets, gone=gone)
+
+    def _without_some(self, asked: Advice, occupants: Occupants) -> Advice:
+        own = {pod.key for pod in self.wanted.pods}
+
+        def may_leave(one: Occupant) -> bool:
+            able = one.movable if self.moves_only else one.evictable
+            return able and one.priority < asked.priority and one.pod.key not in own
+
+        holds = Holds(occupants, self.trial.snapshot, may_leave)
+        pricing = Pricing(occupants, lambda claim: holds.devices[claim])
+        attempts = Attempts(self.wanted, self.world, self.trial, occupants, self.tries)
+        rejected: list[Pods] = []
+
+        def moves(pods: Pods) -> bool:
+            if not self._all_move(pods, attempts, occupants):
+                rejected.append(pods)
+                return False
+            return True
+
+        accepts = moves if self.moves_only else None
+        search = search_gang if isinstance(self.wanted, WantedGang) else search_nodes
+        found = search(attempts, holds, pricing, accepts)
+        spent = self.tries - attempts.left
+        if found.pods is None:
+            why = self._none(found, holds, attempts)
+            return replace(asked, refusal=why, optimal=found.proved, tries=spent)
+        cost = pricing.of(found.pods)
+        proved = found.proved and not rejected and self._monotone()
+        bound = cost if proved else min(found.bound, cost)
+        return self._advice(
+            replace(asked, cost=cost, bound=bound, optimal=proved, tries=spent), found.pods, occupants
+        )
+
+    def _monotone(self) -> bool:
+        """Whether what fits without some pods fits without more: pods may want others near them."""
+        for pod in self.wanted.pods:
+            affinity = pod.spec.affinity
+            if (affinity is not None and affinity.pod_affinity is not None) or (
+                pod.spec.topology_spread_constraints
+            ):
+                return False
+        return True
+
+    def _all_move(self, pods: Pods, attempts: Attempts, occupants: Occupants) -> bool:
+        places = attempts.place(pods)
+        if isinstance(places, Refusal):
+            return False
+        mark = self.trial.mark()
+        leave(self.trial, pods, occupants, self.world)
+        self._settle(places)
+        found = move_all(pods, occupants, self.world, self.trial)
+        self.trial.back_to(mark)
+        return all_move(found)
+
+    def _settle(self, places: tuple[Place, ...]) -> None:
+        settle(places, {pod.key: pod for pod in self.wanted.pods}, self.trial)
+
+    def _advice(self, asked: Advice, pods: Pods, occupants: Occupants) -> Advice:
+        devices = {
+            claim: tuple(one.id for one in occupants.allocations[claim].devices.results)
+            for claim in occupants.freed(pods)
+        }
+        leave(self.trial, pods, occupants, self.world)
+        places = self.wanted.place(self.world, self.trial)
+        assert not isinstance(places, Refusal)  # the search saw it fit
+        self._settle(places)
+        moves = move_all(pods, occupants, self.world, self.trial)
+        used = (occupants.pods[key].budgets for key in pods)
+        violated = {
+            occupants.budgets.key(number): count for number, count in occupants.budgets.violated(used).items()
+        }
+        return replace(
+            asked,
+            places=places,
+            victims=tuple(sorted(pods)),
+            moves=moves,
+            devices=devices,
+            violated=violated,
+        )
+
+    def _none(self, found: Found, holds: Holds, attempts: Attempts) -> Refusal:
+        """Why no set was found."""
+        count = len(holds.eligible)
+        if not found.proved:
+            return Refusal(GAVE_UP, f"gave up after {self.tries - attempts.left} sets of pods")
+        who = "pod that may be moved" if self.moves_only else "pod of lower priority"
+        if not count:
+            return Refusal(NOT_ENOUGH, f"there is no {who}")
+        who = who.replace("pod", f"{count} pods", 1) if count > 1 else f"the {who}"
+        why = "cannot all go elsewhere" if self.moves_only else "do not make enough room"
+        return Refusal(NOT_ENOUGH, f"the {who} {why}" if count > 1 else f"{who} does not make enough room")

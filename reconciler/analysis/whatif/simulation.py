@@ -1,0 +1,253 @@
+"""A store and its nodes, on which units are placed one after another."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from reconciler.allocation.alignment import decide
+from reconciler.allocation.dra.budget import Budget
+from reconciler.allocation.gangs import decide_gang
+from reconciler.allocation.gangs.question import GangQuestion, GangUnsatisfied, Member, Seat
+from reconciler.allocation.koordinator.refusing import OFFERED, Refusal
+from reconciler.allocation.placement import NodeChoice, Placement, Together, refusal_reason
+from reconciler.allocation.policies.selection import Policies
+from reconciler.analysis.whatif.answer import Placed, PlacedGang, Refused
+from reconciler.analysis.whatif.device_pods import DeviceSimulation, device_ids
+from reconciler.analysis.whatif.scenario import Baseline, Gang, Unit
+from reconciler.api.objects.changes import Changed
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.meta import DeviceID, ObjectKey
+from reconciler.api.objects.plan import Granted, Plan, Reason
+from reconciler.errors import Rejected
+from reconciler.state.devices.snapshot.node_subset import NodeSubset
+from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.nodes.charging import node_of
+from reconciler.state.nodes.demand import demand
+from reconciler.state.nodes.table import Nodes
+from reconciler.state.pods.gang_rules import INCOMPLETE
+from reconciler.state.trial import Trial
+
+
+class Simulation:
+    """What is placed holds its devices and its room from then on."""
+
+    def __init__(
+        self,
+        baseline: Baseline,
+        devices: DeviceSimulation,
+        absent: Collection[ObjectKey],
+        steps: int,
+        budget: Budget,
+        policies: Policies,
+    ) -> None:
+        """`absent` are pods that use no resources of their nodes."""
+        self._devices = devices
+        self._absent = absent
+        nodes = Nodes(volumes=baseline.volumes)
+        for other in (*baseline.namespaces, *baseline.storage):
+            nodes.note(Changed(type(other).__name__, other))
+        for node in baseline.nodes:
+            nodes.note(Changed("Node", node))
+        for node in baseline.supposed:
+            nodes.suppose(node)
+        self._trial = Trial(baseline.store, nodes, supposed=True)
+        self._placement = Placement(nodes, supposed=True)
+        self._charged = False
+        self._expected: dict[ObjectKey, str] = {}
+        """The node of each pod that was placed with another that shares its claims"""
+        self._steps = steps
+        self._budget = budget
+        self._policies = policies
+
+    def place(self, unit: Unit, copy: int, others: Sequence[Unit] = ()) -> Placed | Refused:
+        """Place a unit. `others` have no place yet; those that share its claims must fit, too."""
+        return self._place(unit, copy, self._placement.for_pod, (), others)
+
+    def move(self, unit: Unit) -> Placed | Refused:
+        """Place a unit that leaves its node."""
+        return self._place(unit, 1, self._placement.before_binding, unit.held, ())
+
+    def place_gang(self, gang: Gang, copy: int) -> PlacedGang | Refused:
+        """Place a gang: at least its minimum together."""
+        if len(gang.members) < gang.least:
+            why = f"{len(gang.members)} of {gang.least} pods exist"
+            return Refused(gang.name, copy, INCOMPLETE, why)
+        self._charge()
+        pods = [(unit, unit.pod) for unit in gang.members if unit.pod is not None]
+        members = tuple(Member(pod, unit.claims, unit.held) for unit, pod in pods)
+        question = GangQuestion(
+            gang.key, members, gang.least, gang.tiers, gang.nodes, gang.devices, self._policies
+        )
+        outcome = decide_gang(question, self._trial, steps=self._steps, budget=self._budget)
+        if isinstance(outcome, GangUnsatisfied):
+            return Refused(gang.name, copy, outcome.reason, outcome.message)
+        names = {pod.key: unit.name for unit, pod in pods}
+        return PlacedGang(
+            gang.name,
+            copy,
+            tuple(_seat(names[seat.pod], copy, seat) for seat in outcome.seats),
+            tuple(names[pod] for pod in outcome.left_out),
+            tuple((tier.key, value) for tier, value in outcome.domain),
+        )
+
+    def _place(
+        self,
+        unit: Unit,
+        copy: int,
+        choose_nodes: Callable[..., NodeChoice],
+        held: Sequence[ResourceClaim],
+        others: Sequence[Unit],
+    ) -> Placed | Refused:
+        if unit.pod is not None and (not unit.claims or self._devices.serves(unit.pod)):
+            return self._place_device_pod(unit, unit.pod, copy, choose_nodes)
+        snapshot = self._trial.snapshot
+        todo = tuple(claim for claim in unit.claims if self._plan(claim) is None)
+        held = (*held, *self._allocated(unit.claims))
+        together = None
+        try:
+            if unit.pod is None:
+                nodes = self._placement.for_claim(snapshot).nodes
+            else:
+                self._charge()
+                nodes = choose_nodes(unit.pod, held, snapshot).nodes
+                if not todo:
+                    return self._place_pod(unit, unit.pod, copy, nodes, held, snapshot)
+                together = self._together(unit.pod, todo, held, others, snapshot)
+        except Rejected as exc:
+            return Refused(unit.name, copy, refusal_reason(exc), str(exc))
+        if together is not None:
+            nodes = self._placement.reduced(nodes, together, snapshot)
+        outcome = decide(
+            todo,
+            snapshot,
+            nodes=nodes,
+            steps=self._steps,
+            budget=self._budget,
+            companions=together,
+            policy=self._policies.of(todo, snapshot, self._budget),
+            pod=None if unit.pod is None else self._placement.room(unit.pod, snapshot, self._policies),
+        )
+        if not isinstance(outcome, Granted):
+            left_out = self._placement.left_out(unit.pod, held, snapshot) if unit.pod is not None else ""
+            message = "; ".join(filter(None, [outcome.message, left_out]))
+            return Refused(unit.name, copy, outcome.reason, message)
+        del snapshot
+        node = self._hold(outcome, unit.pod, together, [other.pod for other in others])
+        return Placed(unit.name, copy, node, _devices(outcome.plans))
+
+    def _place_pod(
+        self,
+        unit: Unit,
+        pod: Pod,
+        copy: int,
+        nodes: NodeSubset | None,
+        held: Sequence[ResourceClaim],
+        snapshot: Snapshot,
+    ) -> Placed | Refused:
+        """Place a pod all of whose claims are allocated: with the first pod that uses them, if it has any."""
+        self._budget.spend()
+        expected = self._expected.get(pod.key)
+        names = snapshot.topology.order if nodes is None else nodes
+        node = expected if expected is not None and expected in names else next(iter(names), None)
+        if node is None:
+            why = self._placement.left_out(pod, held, snapshot)
+            return Refused(unit.name, copy, Reason.NO_NODE, why)
+        self._trial.host(pod, node)
+        return Placed(unit.name, copy, node, ())
+
+    def _together(
+        self,
+        pod: Pod,
+        todo: Sequence[ResourceClaim],
+        held: Sequence[ResourceClaim],
+        others: Sequence[Unit],
+        snapshot: Snapshot,
+    ) -> Together | None:
+        """The test whether all pods that share the claims fit on nodes; None if there are no others."""
+        uids = [claim.metadata.uid for claim in todo]
+        found: list[tuple[Pod, Sequence[ResourceClaim], tuple[int, ...]]] = []
+        for unit in others:
+            theirs = {claim.metadata.uid for claim in unit.claims}
+            shared = tuple(at for at, uid in enumerate(uids) if uid in theirs)
+            if shared and unit.pod is not None:
+                found.append((unit.pod, self._allocated(unit.claims), shared))
+        if not found:
+            return None
+        return self._placement.together([(pod, held, tuple(range(len(uids)))), *found], snapshot)
+
+    def _hold(
+        self, granted: Granted, pod: Pod | None, together: Together | None, others: Sequence[Pod | None]
+    ) -> str:
+        """Count a pod on its node, and those that share its claims on theirs. Returns its node."""
+        places: Mapping[ObjectKey, str] = {}
+        if together is not None:
+            reach = [self._placement.reach(plan, self._trial.snapshot) for plan in granted.plans]
+            places = together.places(reach, self._budget.spend) or {}
+        node = places.get(pod.key, granted.node) if pod is not None else granted.node
+        self._trial.place(granted.plans, pod, node)
+        for other in others:
+            if other is not None and other.key in places:
+                self._trial.host(other, places[other.key])
+                self._expected[other.key] = places[other.key]
+        return node
+
+    def _allocated(self, claims: Sequence[ResourceClaim]) -> tuple[ResourceClaim, ...]:
+        """The claims that units before have allocated, as if that were written."""
+        found = ((claim, self._plan(claim)) for claim in claims)
+        return tuple(
+            claim.model_copy(
+                update={"status": claim.status.model_copy(update={"allocation": plan.allocation})}
+            )
+            for claim, plan in found
+            if plan is not None
+        )
+
+    def _plan(self, claim: ResourceClaim) -> Plan | None:
+        """What a unit before has allocated for a claim that it shares."""
+        return self._trial.store.assumed(claim.metadata.uid)
+
+    def _place_device_pod(
+        self, unit: Unit, pod: Pod, copy: int, choose_nodes: Callable[..., NodeChoice]
+    ) -> Placed | Refused:
+        """Place a pod that requests Koordinator's devices."""
+        self._budget.spend()
+        self._charge()
+        snapshot = self._trial.snapshot
+        try:
+            choice = choose_nodes(pod, (), snapshot, offered=OFFERED)
+        except Rejected as exc:
+            return Refused(unit.name, copy, Reason.NODE_SELECTOR, str(exc))
+        names = snapshot.topology.nodes.keys() if choice.nodes is None else frozenset(choice.nodes)
+        found = self._devices.place(
+            pod,
+            names.__contains__,
+            lambda: self._placement.left_out(pod, (), snapshot, offered=OFFERED),
+        )
+        if isinstance(found, Refusal):
+            return Refused(unit.name, copy, found.reason, found.message)
+        self._trial.nodes.host(pod.key, pod, found.node, demand(pod))
+        devices = device_ids(found.node, found.allocation)
+        return Placed(unit.name, copy, found.node, tuple((pod.key, kind, device) for kind, device in devices))
+
+    def _charge(self) -> None:
+        """Charge the nodes for the existing pods, once a unit has a pod: there may be thousands."""
+        if self._charged:
+            return
+        self._charged = True
+        store, nodes = self._trial.store, self._trial.nodes
+        for pod in store.pods.values():
+            self._budget.spend()
+            if pod.key not in self._absent:
+                nodes.residents.nominate(pod.key, pod if not pod.spec.node_name else None)
+                nodes.host(pod.key, pod, node_of(pod, store), demand(pod))
+
+
+def _seat(unit: str, copy: int, seat: Seat) -> Placed:
+    return Placed(unit, copy, seat.node, _devices(seat.plans))
+
+
+def _devices(plans: Sequence[Plan]) -> tuple[tuple[ObjectKey, str, DeviceID], ...]:
+    return tuple(
+        (plan.claim, result.request, result.id)
+        for plan in plans
+        for result in plan.allocation.devices.results
+    )

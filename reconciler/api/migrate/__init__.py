@@ -1,0 +1,1 @@
+"""Rewrites requests for extended resources, such as `nvidia.com/gpu: 2`, to claims."""

@@ -1,0 +1,98 @@
+"""Which class, and which of its devices, an extended resource stands for."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from reconciler.api.objects.claims import DeviceClass
+from reconciler.errors import Malformed
+
+IMPLICIT = "deviceclass.resource.kubernetes.io/"
+"""Prefix of the name of a class: the extended resource that Kubernetes gives to each class (EXT-1)"""
+_MIG = "nvidia.com/mig-"
+_MIG_CLASS = "mig.nvidia.com"
+_MIG_PROFILE = re.compile(r"[0-9]+g\.[0-9]+gb(\.me(\.all)?)?")
+_KNOWN = {"nvidia.com/gpu": "gpu.nvidia.com"}
+"""Resources of common device plugins -> the class that the vendor's DRA driver installs"""
+_FIELDS = ("class", "selector", "name")
+
+
+class Wanted(NamedTuple):
+    """What a request asks for instead of a resource."""
+
+    device_class: str
+    selector: str = ""
+    """An expression in addition to those of the class; empty for none"""
+    name: str = ""
+    """Part of the names of claims and templates in place of the class; empty for the class"""
+
+    @property
+    def label(self) -> str:
+        """What names the devices."""
+        return self.name or self.device_class
+
+
+class Resources(NamedTuple):
+    """All known resources."""
+
+    named: Mapping[str, Wanted]
+    """Of a mapping file, or else of the classes, or else of common device plugins"""
+
+    def wanted(self, resource: str) -> Wanted | None:
+        """What a resource stands for; None if that is unknown."""
+        if resource in self.named:
+            return self.named[resource]
+        if resource.startswith(IMPLICIT):
+            return Wanted(resource.removeprefix(IMPLICIT))
+        profile = resource.removeprefix(_MIG)
+        if resource.startswith(_MIG) and _MIG_PROFILE.fullmatch(profile):
+            return mig(profile)
+        return None
+
+
+def mig(profile: str) -> Wanted:
+    """The partition of a MIG profile; device plugins write `.me` for `+me`."""
+    written = profile.replace(".me", "+me")
+    return Wanted(
+        _MIG_CLASS, f'device.attributes["gpu.nvidia.com"].profile == "{written}"', f"{_MIG_CLASS}-{profile}"
+    )
+
+
+def mapping(
+    classes: Iterable[DeviceClass], file: Mapping[str, Any] | None = None, where: str = ""
+) -> Resources:
+    """The mapping of a file, with the classes' `extendedResourceName` for what it does not name.
+
+    Of several classes with one name the newest counts, then the first by name (EXT-1). Raises Malformed for a
+    file of another shape.
+    """
+    ordered = sorted(classes, key=lambda one: one.key.name, reverse=True)
+    ordered.sort(key=lambda one: str(one.metadata.creation_timestamp or ""))
+    found = {
+        one.spec.extended_resource_name: Wanted(one.key.name)
+        for one in ordered
+        if one.spec.extended_resource_name
+    }
+    known = {resource: Wanted(name) for resource, name in _KNOWN.items()}
+    return Resources({**known, **found, **_read(file, where)})
+
+
+def _read(file: Mapping[str, Any] | None, where: str) -> Mapping[str, Wanted]:
+    if file is None:
+        return {}
+    entries = file.get("resources") if isinstance(file, Mapping) else None
+    if not isinstance(entries, Mapping):
+        raise Malformed(where, "resources", "must be a map from resources to {class: NAME, selector: CEL}")
+    made = {}
+    for resource, one in entries.items():
+        field = f"resources[{resource}]"
+        if not isinstance(one, Mapping) or not isinstance(one.get("class"), str) or not one["class"]:
+            raise Malformed(where, field, "needs a class, such as {class: gpu.example.com}")
+        if unknown := sorted(map(str, {*one} - {*_FIELDS})):
+            raise Malformed(where, field, f"unknown field {unknown[0]}; known: {', '.join(_FIELDS)}")
+        if not all(isinstance(value, str) for value in one.values()):
+            raise Malformed(where, field, "selector and name must be texts")
+        if one.get("selector") and not one.get("name"):
+            raise Malformed(where, field, "a selector needs a name, by which its templates are named")
+        made[str(resource)] = Wanted(one["class"], one.get("selector", ""), one.get("name", ""))
+    return made

@@ -1,0 +1,188 @@
+"""Rewrites the spec of one pod: requests of its containers for extended resources become claims.
+
+Every container and sidecar gets a claim of its own for each resource. An init container that ends uses the
+claims of those that start after it, as it used their devices before; only what they lack is added.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from reconciler.api.migrate.mapping import IMPLICIT, Resources, Wanted
+from reconciler.api.objects.core import GATE
+from reconciler.api.objects.quantity import NANO, Quantity
+from reconciler.errors import Malformed
+
+MOST = 32
+"""Devices of one claim, as the API bounds them"""
+LONGEST = 63
+_NATIVE = re.compile(r"([a-z0-9.-]+\.)?kubernetes\.io/")
+Json = dict[str, Any]
+
+
+class Template(NamedTuple):
+    """A ResourceClaimTemplate that a pod needs."""
+
+    wanted: Wanted
+    devices: int
+
+    @property
+    def name(self) -> str:
+        """By devices and count, such as `gpu.nvidia.com-2`."""
+        return f"{self.wanted.label}-{self.devices}"
+
+    def spec(self) -> Json:
+        """The spec of its claims."""
+        exactly: Json = {"deviceClassName": self.wanted.device_class}
+        if self.wanted.selector:
+            exactly["selectors"] = [{"cel": {"expression": self.wanted.selector}}]
+        if self.devices > 1:
+            exactly["count"] = self.devices
+        return {"devices": {"requests": [{"name": "devices", "exactly": exactly}]}}
+
+
+class Rewritten(NamedTuple):
+    """The new spec of a pod, and what it needs."""
+
+    spec: Json
+    templates: tuple[Template, ...]
+    unmapped: tuple[str, ...]
+    """Extended resources that stand for nothing; their requests stay"""
+
+
+class _Entry(NamedTuple):
+    """A claim of the pod."""
+
+    name: str
+    template: Template
+
+
+def rewrite(spec: Mapping[str, Any], resources: Resources, *, gate: bool, where: str) -> Rewritten | None:
+    """The new spec; None if it requests no extended resource. The given one stays as it is.
+
+    `gate`: also add our scheduling gate, unless the pod has a node. Raises Malformed for requests that cannot
+    be rewritten; `where` names the object in its message.
+    """
+    new: Json = deepcopy(dict(spec))
+    inits, mains = new.get("initContainers") or [], new.get("containers") or []
+    asked = [_requests(one, resources, where) for one in (*inits, *mains)]
+    if not any(asked):
+        return None
+    taken = {one["name"] for one in new.get("resourceClaims") or ()}
+    entries: list[_Entry] = []
+    names = dict.fromkeys(name for each in asked for name in each)
+    unmapped = [name for name in names if resources.wanted(name) is None]
+    for resource in names:
+        wanted = resources.wanted(resource)
+        if wanted is not None:
+            counts = [each.get(resource, 0) for each in asked]
+            entries += _entries(wanted, counts, inits, mains, taken)
+    for container in (*inits, *mains):
+        _remove(container, {name for name in names if name not in unmapped})
+    if entries:
+        added = [{"name": one.name, "resourceClaimTemplateName": one.template.name} for one in entries]
+        new["resourceClaims"] = [*(new.get("resourceClaims") or ()), *added]
+        if gate and not new.get("nodeName"):
+            gates = new.get("schedulingGates") or []
+            if not any(one.get("name") == GATE for one in gates):
+                new["schedulingGates"] = [*gates, {"name": GATE}]
+    return Rewritten(new, tuple(dict.fromkeys(one.template for one in entries)), tuple(unmapped))
+
+
+def _entries(
+    wanted: Wanted, counts: Sequence[int], inits: Sequence[Json], mains: Sequence[Json], taken: set[str]
+) -> Iterator[_Entry]:
+    """The claims for one resource. Adds them to the containers that use them, and their names to `taken`."""
+    containers = [*inits, *mains]
+    own: dict[int, _Entry] = {}
+    for at, count in enumerate(counts):
+        lasting = at >= len(inits) or containers[at].get("restartPolicy") == "Always"
+        if count and lasting:
+            entry = _Entry(_name(f"{containers[at]['name']}-{wanted.label}", taken), Template(wanted, count))
+            own[at] = entry
+            _use(containers[at], entry)
+            yield entry
+    lacking: list[tuple[int, Json]] = []
+    for at, count in enumerate(counts[: len(inits)]):
+        if count and at not in own:
+            left = count
+            for later, entry in own.items():
+                if later > at and left > 0:
+                    _use(containers[at], entry)
+                    left -= entry.template.devices
+            if left > 0:
+                lacking.append((left, containers[at]))
+    if lacking:
+        # They run one after another, so that one claim serves all of them.
+        most = max(count for count, _ in lacking)
+        entry = _Entry(_name(f"init-{wanted.label}", taken), Template(wanted, most))
+        for _, container in lacking:
+            _use(container, entry)
+        yield entry
+
+
+def _requests(container: Mapping[str, Any], resources: Resources, where: str) -> dict[str, int]:
+    """Extended resource -> devices. Raises Malformed."""
+    found = container.get("resources") or {}
+    limits, requests = found.get("limits") or {}, found.get("requests") or {}
+    made = {}
+    for name in dict.fromkeys((*limits, *requests)):
+        if not is_extended(name):
+            continue
+        field = f"container {container.get('name')}: {name}"
+        if name in limits and name in requests and str(limits[name]) != str(requests[name]):
+            raise Malformed(where, field, f"limit {limits[name]} and request {requests[name]} differ")
+        count = _count(limits.get(name, requests.get(name)), where, field)
+        if count > MOST and resources.wanted(name) is not None:
+            raise Malformed(where, field, f"{count} devices; a claim has at most {MOST}")
+        made[name] = count
+    return made
+
+
+def is_extended(resource: str) -> bool:
+    """Whether a resource is extended: of a domain that is not Kubernetes' own, or of a class."""
+    if resource.startswith(IMPLICIT):
+        return True
+    return "/" in resource and not resource.startswith("requests.") and not _NATIVE.match(resource)
+
+
+def _count(value: object, where: str, field: str) -> int:
+    try:
+        nanos = Quantity.parse(str(value)).nanos
+    except ValueError as exc:
+        raise Malformed(where, field, f"{value!r} is not a quantity") from exc
+    if nanos < 0 or nanos % NANO:
+        raise Malformed(where, field, f"{value} is not a whole number of devices")
+    return nanos // NANO
+
+
+def _use(container: Json, entry: _Entry) -> None:
+    found = container.setdefault("resources", {})
+    found["claims"] = [*(found.get("claims") or ()), {"name": entry.name}]
+
+
+def _remove(container: Json, names: Iterable[str]) -> None:
+    """Remove limits and requests. With either left, kube-scheduler would make a claim of its own (EXT-4)."""
+    found = container.get("resources") or {}
+    for part in ("limits", "requests"):
+        if part in found:
+            found[part] = {name: value for name, value in found[part].items() if name not in names}
+            if not found[part]:
+                del found[part]
+    if "resources" in container and not found:
+        del container["resources"]
+
+
+def _name(text: str, taken: set[str]) -> str:
+    """A DNS label that no other claim of the pod has."""
+    label = re.sub(r"[^a-z0-9-]+", "-", text.lower()).strip("-")
+    if len(label) > LONGEST:
+        label = f"{label[: LONGEST - 9].rstrip('-')}-{sha256(text.encode()).hexdigest()[:8]}"
+    name, number = label, 1
+    while name in taken:
+        number += 1
+        name = f"{label[: LONGEST - 4]}-{number}"
+    taken.add(name)
+    return name

@@ -1,0 +1,108 @@
+"""Rewrites pods and what makes pods, and adds the templates that they need."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from typing import Any, NamedTuple
+
+from reconciler.api.migrate.mapping import Resources
+from reconciler.api.migrate.pods import Json, Template, rewrite
+from reconciler.errors import Malformed
+
+_TEMPLATE = ("spec", "template", "spec")
+POD_SPECS: Mapping[tuple[str, str], Sequence[str]] = {
+    ("", "Pod"): ("spec",),
+    ("apps", "Deployment"): _TEMPLATE,
+    ("apps", "ReplicaSet"): _TEMPLATE,
+    ("apps", "StatefulSet"): _TEMPLATE,
+    ("apps", "DaemonSet"): _TEMPLATE,
+    ("batch", "Job"): _TEMPLATE,
+    ("batch", "CronJob"): ("spec", "jobTemplate", *_TEMPLATE),
+    ("jobset.x-k8s.io", "JobSet"): ("spec", "replicatedJobs", "*", "template", *_TEMPLATE),
+}
+"""API group and kind -> where its pod specs are; `*` stands for each entry of a list"""
+
+
+class Change(NamedTuple):
+    """One object of the input."""
+
+    before: Json
+    after: Json
+    unmapped: tuple[str, ...] = ()
+    problem: Malformed | None = None
+    """Why it could not be rewritten; then it stays as it is"""
+
+    @property
+    def changed(self) -> bool:
+        return self.before != self.after
+
+
+class Migration(NamedTuple):
+    """All objects, in the order of the input, and new templates, one for each namespace that needs it."""
+
+    changes: tuple[Change, ...]
+    templates: tuple[Json, ...]
+
+
+def migrate(raws: Iterable[Mapping[str, Any]], resources: Resources, *, gate: bool = True) -> Migration:
+    """Rewrite all objects; other kinds stay. Templates that the input has already are not added again."""
+    changes: list[Change] = []
+    needed: dict[tuple[str | None, Template], None] = {}
+    present: set[tuple[str | None, str]] = set()
+    for raw in raws:
+        before = dict(raw)
+        namespace = (raw.get("metadata") or {}).get("namespace")
+        if raw.get("kind") == "ResourceClaimTemplate":
+            present.add((namespace, raw["metadata"]["name"]))
+        try:
+            after, templates, unmapped = _rewritten(before, resources, gate=gate)
+        except Malformed as exc:
+            changes.append(Change(before, before, problem=exc))
+            continue
+        needed.update(dict.fromkeys((namespace, one) for one in templates))
+        changes.append(Change(before, after, tuple(dict.fromkeys(unmapped))))
+    made = [
+        template_object(one, namespace) for namespace, one in needed if (namespace, one.name) not in present
+    ]
+    return Migration(tuple(changes), tuple(made))
+
+
+def template_object(template: Template, namespace: str | None) -> Json:
+    """The ResourceClaimTemplate."""
+    metadata = {"name": template.name, **({"namespace": namespace} if namespace else {})}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": metadata,
+        "spec": {"spec": template.spec()},
+    }
+
+
+def _rewritten(raw: Json, resources: Resources, *, gate: bool) -> tuple[Json, list[Template], list[str]]:
+    group = str(raw.get("apiVersion") or "").rpartition("/")[0]
+    path = POD_SPECS.get((group, str(raw.get("kind"))))
+    templates: list[Template] = []
+    unmapped: list[str] = []
+    if path is None:
+        return raw, templates, unmapped
+    new = deepcopy(raw)
+    where = f"{raw['kind']} {raw['metadata'].get('name') or raw['metadata'].get('generateName')}"
+    for owner in _owners(new, path[:-1]):
+        spec = owner.get(path[-1])
+        found = rewrite(spec, resources, gate=gate, where=where) if isinstance(spec, dict) else None
+        if found is not None:
+            owner[path[-1]] = found.spec
+            templates += found.templates
+            unmapped += found.unmapped
+    return new, templates, unmapped
+
+
+def _owners(node: Any, path: Sequence[str]) -> Iterator[Json]:
+    """The maps at a path; places that are missing are left out."""
+    if not path:
+        if isinstance(node, dict):
+            yield node
+    elif path[0] == "*":
+        for one in node if isinstance(node, list) else ():
+            yield from _owners(one, path[1:])
+    elif isinstance(node, dict):
+        yield from _owners(node.get(path[0]), path[1:])

@@ -1,0 +1,99 @@
+"""`dra-reconciler drain`: whether everything that uses nodes or devices can go elsewhere. Writes nothing."""
+
+import asyncio
+import sys
+
+import click
+
+from reconciler.analysis.making_room.drain import drain
+from reconciler.analysis.making_room.draining import (
+    Drained,
+    of_driver_version,
+    of_pool,
+    of_taint,
+    without_devices,
+    without_nodes,
+)
+from reconciler.analysis.making_room.report import drain_as_json
+from reconciler.analysis.making_room.world import World
+from reconciler.api.objects.semantics import Semantics
+from reconciler.cli.common.cluster_listing import list_objects
+from reconciler.cli.common.connection import Connection
+from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
+from reconciler.cli.common.fleet_source import read_files
+from reconciler.cli.common.options import (
+    cluster_options,
+    files_option,
+    output_option,
+    release_and_rules_options,
+)
+from reconciler.cli.common.output import echo_value
+from reconciler.cli.common.progress import track_progress
+from reconciler.cli.common.room_source import KINDS, of_cluster, of_manifests
+from reconciler.cli.views.making_room import print_drain
+
+
+@click.command("drain")
+@click.argument("nodes", nargs=-1, metavar="[NODE]...")
+@click.option("--pool", metavar="[DRIVER/]POOL", help="Drain the devices of this pool.")
+@click.option(
+    "--driver-version", metavar="[DRIVER=]VERSION", help="Drain the devices with this driverVersion."
+)
+@click.option("--taint", metavar="KEY", help="Drain the devices with a taint of this key.")
+@files_option(required=False)
+@cluster_options
+@output_option("table", "json", "yaml")
+@release_and_rules_options
+def command(
+    nodes: tuple[str, ...],
+    pool: str | None,
+    driver_version: str | None,
+    taint: str | None,
+    files: tuple[str, ...],
+    connection: Connection,
+    output: str,
+    rules: Semantics,
+) -> None:
+    """Find out whether everything on nodes or devices can go elsewhere, in which order, and what cannot.
+
+    Names nodes, or devices by pool, driver version or taint. Pods leave one after another, gangs as a whole
+    or down to their minimum, and each is placed before the next one leaves. Writes nothing; see
+    docs/make-room.md.
+    """
+    if files and connection.named:
+        raise click.UsageError("Name manifests with -f, or a cluster, not both.")
+    if sum(map(bool, (nodes, pool, driver_version, taint))) != 1:
+        raise click.UsageError("Name nodes, or one of --pool, --driver-version and --taint.")
+    with errors_as(NoAnswer), track_progress(quiet=output != "table") as progress:
+        if files:
+            world = of_manifests(read_files(files, progress), rules)
+        else:
+            progress.stage("reading the cluster")
+            world = of_cluster(
+                asyncio.run(list_objects(KINDS, connection, volumes=True, budgets=True)), rules
+            )
+        progress.stage("placing")
+        answer = drain(world, _remove(world, frozenset(nodes), pool, driver_version, taint))
+    if output == "table":
+        print_drain(answer, sys.stdout)
+    else:
+        echo_value(drain_as_json(answer), output)
+    sys.exit(Exit.OK if answer.empties else Exit.FAILED)
+
+
+def _remove(
+    world: World, nodes: frozenset[str], pool: str | None, driver_version: str | None, taint: str | None
+) -> Drained:
+    """Remove what is drained. Raises NoAnswer if nothing is."""
+    if nodes:
+        return without_nodes(nodes, world)
+    if pool is not None:
+        found, what = without_devices(of_pool(pool), world), f"in pool {pool}"
+    elif driver_version is not None:
+        found, what = without_devices(of_driver_version(driver_version), world), f"with {driver_version}"
+    else:
+        assert taint is not None
+        found, what = without_devices(of_taint(taint, world), world), f"with taint {taint}"
+    if not found.devices:
+        raise NoAnswer(f"there is no device {what}")
+    return found

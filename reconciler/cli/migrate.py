@@ -1,0 +1,157 @@
+"""`dra-reconciler migrate`: rewrite requests for extended resources in manifests to claims."""
+
+import difflib
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from reconciler.api.manifests.bundle import bundle
+from reconciler.api.manifests.documents import Document, Refusal, documents
+from reconciler.api.manifests.yaml_text import ParseError, parse
+from reconciler.api.migrate.mapping import Resources, mapping
+from reconciler.api.migrate.pods import MOST, Template
+from reconciler.api.migrate.workloads import Migration, migrate, template_object
+from reconciler.api.objects.claims import DeviceClass
+from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
+from reconciler.cli.common.input import report_nothing, report_refused
+from reconciler.cli.common.options import manifest_options, namespace_option, output_option
+from reconciler.cli.common.output import as_documents, as_list, console_on, print_line, print_text, remark
+from reconciler.cli.common.plain_text import counted, object_name, plain
+from reconciler.errors import Malformed
+
+_STYLES = {"+": "green", "-": "red", "@": "cyan"}
+
+
+@click.command(name="migrate")
+@manifest_options
+@click.option(
+    "--map",
+    "map_file",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="What resources stand for; docs/from-device-plugins.md shows it.  [default: extendedResourceName of "
+    "the DeviceClasses in the input; GPUs and MIG profiles of NVIDIA]",
+)
+@click.option(
+    "--templates",
+    "counts",
+    type=click.IntRange(1, MOST),
+    metavar="COUNT",
+    help="Also make the templates for up to COUNT devices of all resources that are known by name.",
+)
+@namespace_option
+@click.option("--without-gate", is_flag=True, help="Do not add our scheduling gate to the pods.")
+@output_option(
+    "diff", "yaml", "json", "name", explained="diff; yaml and json: all objects and the new templates."
+)
+def migrate_command(
+    files: tuple[str, ...],
+    map_file: str | None,
+    counts: int | None,
+    namespace: str | None,
+    without_gate: bool,
+    output: str,
+) -> None:
+    """Rewrite requests such as nvidia.com/gpu: 2 in manifests to claims, and make the templates for them.
+
+    Rewrites Pods, Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs and JobSets. Other
+    objects stay as they are. Writes nothing but its output, by default the differences:
+
+    \b
+      dra-reconciler migrate -f manifests/
+      dra-reconciler migrate -f manifests/ -o yaml | kubectl apply -f -
+    """
+    if not files and counts is None:
+        raise click.UsageError("No input: name manifests with -f FILE, -f DIR or -f -.")
+    found = list(documents(files, sys.stdin.buffer))
+    read = [one for one in found if isinstance(one, Document)]
+    refused = [one for one in found if isinstance(one, Refusal)]
+    if files and not found:
+        report_nothing(files)
+    classes = bundle(one for one in read if one.raw.get("kind") == "DeviceClass").of(DeviceClass)
+    with errors_as(NoAnswer):
+        resources = mapping(classes, _map(map_file), map_file or "")
+    migration = migrate((one.raw for one in read), resources, gate=not without_gate)
+    migration = _with_all(migration, resources, counts or 0, namespace)
+    objects = [*migration.templates, *(one.after for one in migration.changes)]
+    match output:
+        case "yaml":
+            click.echo(as_documents(objects, explicit_start=True), nl=False)
+        case "json":
+            click.echo(as_list(objects), nl=False)
+        case "name":
+            changed = [*migration.templates, *(one.after for one in migration.changes if one.changed)]
+            for one in changed:
+                click.echo(object_name(str(one["kind"]), str(one["metadata"].get("name"))))
+        case _:
+            _print(migration)
+    report_refused(refused)
+    sys.exit(_report(migration, bool(refused)))
+
+
+def _with_all(migration: Migration, resources: Resources, counts: int, namespace: str | None) -> Migration:
+    """With the templates for 1 to `counts` devices of each named resource, each once."""
+    more = [
+        template_object(Template(wanted, count), namespace)
+        for wanted in dict.fromkeys(resources.named.values())
+        for count in range(1, counts + 1)
+    ]
+    there = [*migration.templates, *(one.after for one in migration.changes)]
+    return migration._replace(templates=(*migration.templates, *(one for one in more if one not in there)))
+
+
+def _map(path: str | None) -> Mapping[str, Any] | None:
+    """The mapping file. Raises Malformed."""
+    if path is None:
+        return None
+    try:
+        found = parse(Path(path).read_text(encoding="utf-8"))
+    except (ParseError, UnicodeDecodeError) as exc:
+        raise Malformed(path, "", f"is not YAML: {exc}") from exc
+    return found if isinstance(found, dict) else {}
+
+
+def _report(migration: Migration, refused: bool) -> Exit:
+    """Print what was not rewritten, on standard error."""
+    unmapped: dict[str, list[str]] = {}
+    failed = refused
+    for one in migration.changes:
+        if one.problem is not None:
+            failed = True
+            remark(f"error: {one.problem}")
+        for resource in one.unmapped:
+            unmapped.setdefault(resource, []).append(_named(one.before))
+    for resource, users in unmapped.items():
+        more = f" and {len(users) - 1} more" if len(users) > 1 else ""
+        remark(f"not rewritten: {resource} of {users[0]}{more} stands for no class; name one with --map")
+    if failed:
+        return Exit.FAILED
+    return Exit.PARTIAL if unmapped else Exit.OK
+
+
+def _print(migration: Migration) -> None:
+    console = console_on(sys.stdout)
+    for template in migration.templates:
+        for line in _differences({}, template, f"new {_named(template)}"):
+            print_text(console, plain(line), _STYLES.get(line[:1], ""))
+    changed = [one for one in migration.changes if one.changed]
+    for one in changed:
+        for line in _differences(one.before, one.after, _named(one.before)):
+            print_text(console, plain(line), _STYLES.get(line[:1], ""))
+    objects = counted(len(changed), "object")
+    templates = counted(len(migration.templates), "new template")
+    print_line(console, f"{objects} to change, {templates}")
+
+
+def _differences(before: Mapping[str, Any], after: Mapping[str, Any], title: str) -> Iterator[str]:
+    old, new = (as_documents([dict(one)]).splitlines() if one else [] for one in (before, after))
+    yield from difflib.unified_diff(old, new, fromfile=title, tofile=title, lineterm="")
+
+
+def _named(raw: Mapping[str, Any]) -> str:
+    metadata = raw.get("metadata") or {}
+    name = metadata.get("name") or metadata.get("generateName") or "without a name"
+    return f"{raw.get('kind')} {'/'.join(filter(None, (metadata.get('namespace'), name)))}"

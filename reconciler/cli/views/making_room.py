@@ -1,0 +1,125 @@
+"""The tables of `make-room` and `drain`."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TextIO
+
+from reconciler.analysis.making_room.advice import COSTS, Advice
+from reconciler.analysis.making_room.drain import DrainAnswer
+from reconciler.analysis.making_room.moves import Move
+from reconciler.analysis.making_room.wanted import Place
+from reconciler.api.objects.meta import DeviceID, ObjectKey
+from reconciler.cli.common.output import console_on, print_line, print_table
+from reconciler.cli.common.plain_text import counted
+from reconciler.cli.common.table import Table
+
+
+def print_advice(advice: Advice, out: TextIO) -> None:
+    """Print the verdict, then who leaves and where those could go, then where it fits."""
+    console = console_on(out)
+    for line in _verdict(advice):
+        print_line(console, line)
+    if advice.moves:
+        console.print()
+        print_table(console, leaving_table(advice.moves, advice.devices or {}))
+    if advice.places:
+        console.print()
+        print_table(console, places_table(advice.places))
+
+
+def _verdict(advice: Advice) -> Iterator[str]:
+    if advice.refusal is not None:
+        verdict = "no room can be made" if advice.optimal else "no room was found"
+        yield f"{verdict}: {advice.wanted}: {advice.refusal.reason}: {advice.refusal.message}"
+    elif advice.victims:
+        pods = counted(len(advice.victims), "pod")
+        yield f"fits without {pods} of lower priority: {advice.wanted}"
+        yield _proof(advice)
+        for key, count in (advice.violated or {}).items():
+            yield f"budget {key} does not allow {counted(count, 'eviction')} of these"
+    else:
+        yield f"fits now: {advice.wanted}" if not advice.leaving else f"will fit: {advice.wanted}"
+    if advice.leaving:
+        yield f"being deleted, counted as gone: {', '.join(map(str, advice.leaving))}"
+
+
+def _proof(advice: Advice) -> str:
+    if advice.optimal:
+        return "proved: nothing costs less"
+    if not advice.proved:
+        return "not proved: something else may cost less"
+    said = {
+        "violations": "violates fewer budgets",
+        "highestPriority": "spares higher priorities",
+        "priorities": "has less priority in total",
+        "pods": "is smaller",
+        "started": "spares those that ran longer",
+        "devices": "frees fewer devices",
+        "names": "comes first by name",
+    }
+    known = [said[one] for one in COSTS if one in advice.proved]
+    return f"proved: no other set {', or '.join(known)}; the rest is not proved"
+
+
+def print_drain(answer: DrainAnswer, out: TextIO) -> None:
+    """Print the verdict, then the steps in order, then what cannot go."""
+    console = console_on(out)
+    moving = [step for step in answer.steps if step.move.refusal is None]
+    if not answer.steps and not answer.unused:
+        print_line(console, "empty: nothing that has to go elsewhere")
+    elif answer.empties:
+        print_line(console, f"can be emptied, in this order: {counted(len(moving), 'step')}")
+    else:
+        how = "" if answer.proved else "; another order might help"
+        left = len(answer.stuck) + len(answer.unused)
+        print_line(console, f"cannot be emptied: {left} of {len(answer.steps) + len(answer.unused)}{how}")
+    for step in moving:
+        if step.waits_for:
+            pods = ", ".join(map(str, step.move.unit.pods))
+            print_line(console, f"budget {step.waits_for[0]} allows no eviction now: {pods}")
+    if answer.ignored:
+        print_line(console, f"stay with their node: {', '.join(map(str, answer.ignored))}")
+    for claim in answer.unused:
+        print_line(console, f"claim {claim} holds devices without a pod: deallocate or delete it")
+    for heading, steps in (("GOES TO", moving), ("COULD GO TO", answer.stuck)):
+        if steps:
+            console.print()
+            print_table(console, leaving_table((step.move for step in steps), answer.devices, heading))
+
+
+def leaving_table(
+    moves: Iterable[Move], devices: Mapping[ObjectKey, Sequence[DeviceID]], where: str = "COULD GO TO"
+) -> Table:
+    """Who leaves, what that frees, and where they could go."""
+    table = Table(("EVICT", "FREES", where))
+    for move in moves:
+        unit = move.unit
+        name = "\n".join(map(str, unit.pods))
+        freed = [str(device) for claim in unit.claims for device in devices.get(claim, ())]
+        table.add((name, "\n".join(freed) or "-", _where(move)))
+    return table
+
+
+def _where(move: Move) -> str:
+    if move.refusal is not None:
+        return f"nowhere: {move.refusal.reason}: {move.refusal.message}"
+    return "\n".join(_line(place) for place in move.places)
+
+
+def _line(place: Place) -> str:
+    devices = [str(one.id) for plan in place.plans for one in plan.allocation.devices.results]
+    return ", ".join([place.node or "no node", *devices])
+
+
+def places_table(places: Iterable[Place]) -> Table:
+    """Where something fits."""
+    table = Table(("POD", "CLAIM", "REQUEST", "DEVICE", "NODE"), names=2)
+    for one in places:
+        pod, node = str(one.pod) if one.pod is not None else "-", one.node or "-"
+        rows = [
+            (pod, str(plan.claim), result.request, str(result.id), node)
+            for plan in one.plans
+            for result in plan.allocation.devices.results
+        ]
+        for row in rows or [(pod, "-", "-", "-", node)]:
+            table.add(row)
+    return table

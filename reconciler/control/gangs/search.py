@@ -1,0 +1,159 @@
+"""Searches places for gangs: on the loop within a step limit, otherwise in a thread on forks.
+
+An answer from the thread is checked against the present state before it is used.
+"""
+
+from dataclasses import replace
+
+from reconciler.aio.worker_thread import Closed, ShouldContinue, WorkerThread
+from reconciler.allocation.dra.budget import Budget, StepLimit, Unfinished, WhileWanted
+from reconciler.allocation.gangs import decide_gang, still_fits
+from reconciler.allocation.gangs.question import GangGranted, GangQuestion, GangUnsatisfied, Member
+from reconciler.api.objects.core import Pod
+from reconciler.control.gangs.planner import GangPlanner, Solve
+from reconciler.control.intake import Intake
+from reconciler.control.ownership import Ownership
+from reconciler.control.planner import NOT_OURS
+from reconciler.control.queueing.units import Unit, gang_unit
+from reconciler.state.devices.snapshot.fork import Forked
+from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.trial import Trial
+
+QUICK_STEPS = 100
+"""Nodes and devices that are tried on the loop, about 0.25 ms each. A gang of 64 pods on 64 alike nodes
+takes 80."""
+REPEATS = 3
+"""How often an answer may be outdated by events before the gang backs off."""
+SELDOM = 16
+"""Search steps between two checks whether the answer is still wanted"""
+
+Answer = GangGranted | GangUnsatisfied
+
+
+class GangSearch:
+    """One long search runs at a time; other gangs wait for the thread, and no others for them."""
+
+    def __init__(self, intake: Intake, planner: GangPlanner, ours: Ownership, *, steps: int) -> None:
+        """`steps` limits the search for one gang."""
+        self._intake = intake
+        self._store = intake.store
+        self._planner = planner
+        self._ours = ours
+        self._steps = steps
+        self._thread = WorkerThread("gangs")
+        self._parked: dict[Unit, None] = {}
+
+    def close(self) -> None:
+        """Stop a running search. Its caller gets no answer."""
+        self._thread.close()
+
+    async def answer(self, solve: Solve) -> tuple[Solve, Answer] | None:
+        """Places or a refusal, with the question as it is now. Places are possible now, and in no trial.
+
+        A refusal may be from an earlier state, if the state changes faster than the search ends. None: the
+        gang needs something else and is requeued, at the latest when the thread is free.
+        """
+        try:
+            return solve, self._on_loop(solve)
+        except Unfinished:
+            pass
+        unit = gang_unit(solve.question.gang)
+        if self._thread.busy:
+            self._parked[unit] = None
+            return None
+        found: Answer | None = None
+        for _ in range(REPEATS):
+            before, serial = self._store.snapshot(), self._intake.nodes.serial
+            try:
+                found = await self._in_thread(solve)
+            except (Unfinished, Closed):
+                self._intake.put(unit)
+                return None
+            now = self._planner.next(solve.question.gang)
+            if not isinstance(now, Solve) or not _is_same(now.question, solve.question):
+                self._intake.put(unit)
+                return None
+            solve = now
+            if self._is_true(found, solve, before, serial):
+                return solve, found
+        if isinstance(found, GangUnsatisfied):
+            return solve, found
+        self._intake.put(unit, after=self._intake.queue.failed(unit))
+        return None
+
+    def _on_loop(self, solve: Solve) -> Answer:
+        """The trial ends before anybody sees it: nothing stays assumed that is not written."""
+        with Trial(self._store, self._intake.nodes, supposed=False) as trial:
+            return self._decided(solve, trial, StepLimit(QUICK_STEPS))
+
+    async def _in_thread(self, solve: Solve) -> Answer:
+        fork, nodes = Forked.fork_of(self._store), self._intake.nodes.fork()
+
+        def search(wanted: ShouldContinue) -> Answer:
+            budget = WhileWanted(lambda: wanted() and self._has(solve), SELDOM)
+            with Trial(fork.store(), nodes, supposed=False) as trial:
+                return self._decided(solve, trial, budget)
+
+        try:
+            return await self._thread.run(search)
+        finally:
+            parked = list(self._parked)
+            self._parked.clear()
+            for unit in parked:
+                self._intake.put(unit)
+
+    def _decided(self, solve: Solve, trial: Trial, budget: Budget) -> Answer:
+        answer = decide_gang(self._restricted(solve), trial, steps=self._steps, budget=budget)
+        for seat in answer.seats if isinstance(answer, GangGranted) else ():
+            for plan in seat.plans:
+                why = self._ours.trespass(trial.store.claims[plan.claim], plan.allocation)
+                if why is not None:
+                    return GangUnsatisfied(NOT_OURS, f"claim {plan.claim}: {why}")
+        return answer
+
+    def _restricted(self, solve: Solve) -> GangQuestion:
+        """The question with only our devices."""
+        members = (
+            replace(member, claims=tuple(map(self._ours.restricted, member.claims)))
+            for member in solve.question.members
+        )
+        return replace(solve.question, members=tuple(members))
+
+    def _has(self, solve: Solve) -> bool:
+        """Whether the claims are unchanged. Called by the thread: only dictionary lookups."""
+        claims = self._store.claims
+        return all(
+            claims.get(claim.key) is claim for member in solve.question.members for claim in member.claims
+        )
+
+    def _is_true(self, found: Answer, solve: Solve, before: Snapshot, serial: int) -> bool:
+        """Whether an answer from an earlier state is true now."""
+        if isinstance(found, GangUnsatisfied):
+            return self._store.snapshot().version == before.version and serial == self._intake.nodes.serial
+        with Trial(self._store, self._intake.nodes, supposed=False) as trial:
+            return still_fits(self._restricted(solve), found, before, trial)
+
+
+def _is_same(now: GangQuestion, then: GangQuestion) -> bool:
+    """Whether nothing that matters to an answer has changed in the objects of a gang."""
+    return _essence(now) == _essence(then) and all(
+        _is_same_member(one, other) for one, other in zip(now.members, then.members, strict=True)
+    )
+
+
+def _essence(question: GangQuestion) -> tuple[object, ...]:
+    members = [member.pod.metadata.uid for member in question.members]
+    return members, question.least, question.tiers, question.nodes, question.devices
+
+
+def _is_same_member(now: Member, then: Member) -> bool:
+    return (
+        _is_same_pod(now.pod, then.pod)
+        and list(map(id, now.claims)) == list(map(id, then.claims))
+        and list(map(id, now.held)) == list(map(id, then.held))
+    )
+
+
+def _is_same_pod(now: Pod, then: Pod) -> bool:
+    """Other fields, such as conditions, change often."""
+    return now is then or (now.spec == then.spec and now.metadata.labels == then.metadata.labels)

@@ -1,0 +1,235 @@
+"""A cluster to try things on: the one that somebody lends us by name, or else the embedded server.
+
+Everything that is made has names of its own, and is deleted at the end.
+"""
+
+import asyncio
+import os
+import shlex
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from reconciler import app
+from reconciler.cluster.client import Client
+from reconciler.cluster.discovery import discover
+from reconciler.cluster.http import connect
+from reconciler.cluster.kinds import NAMESPACE, Resource
+from reconciler.control.decisions.decisions import Decision
+from reconciler.embedded import ApiServer, serve
+from reconciler.errors import Gone
+from reconciler.settings import Settings
+from tests.tools.patience import PATIENCE
+from tests.tools.real_cluster import CONTEXT
+from tests.tools.small_fleet import claim, device_class, devices, node, pod
+
+INSECURE = "DRA_RECONCILER_TEST_INSECURE"
+"""Environment variable: any value accepts any certificate of the lent cluster"""
+RESTART = "DRA_RECONCILER_TEST_RESTART"
+"""Environment variable: a command that kills the API server of the lent cluster and starts it again"""
+LENT: Mapping[str, Any] = {
+    "lease_seconds": 6.0,
+    "renew_seconds": 4.0,
+    "retry_seconds": 0.5,
+    "write_seconds": 3.0,
+}
+EMBEDDED: Mapping[str, Any] = {
+    "lease_seconds": 1.5,
+    "renew_seconds": 1.0,
+    "retry_seconds": 0.05,
+    "write_seconds": 0.5,
+}
+"""Settings of leader election: a real server may be slow"""
+Object = dict[str, Any]
+
+
+@dataclass
+class Run:
+    """One reconciler."""
+
+    stop: asyncio.Event
+    decisions: list[Decision] = field(default_factory=list)
+    task: "asyncio.Task[None] | None" = None
+    _heard: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def on_decision(self, decision: Decision) -> None:
+        self.decisions.append(decision)
+        self._heard.set()
+
+    async def heard(self, kind: type[Decision], about: Callable[[Any], bool]) -> Any:
+        """The first decision of a kind that is meant; waits for it."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                for one in self.decisions:
+                    if isinstance(one, kind) and about(one):
+                        return one
+                self._heard.clear()
+                await self._heard.wait()
+
+
+class Lent:
+    """A namespace, a driver, a class and two nodes with two devices each."""
+
+    def __init__(
+        self, client: Client, connection: Mapping[str, Any], restart: Callable[[], Awaitable[None]]
+    ) -> None:
+        self.client, self.restart = client, restart
+        self._connection = connection
+        self.name = f"drt-{uuid4().hex[:8]}"
+        self.driver = f"{self.name}.example.com"
+        self._kinds: dict[str, Resource] = {"Namespace": NAMESPACE}
+        self._made: list[tuple[Resource, str]] = []
+
+    async def prepare(self) -> None:
+        found = await discover(self.client)
+        self._kinds |= found.resources
+        await self.make({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.name}})
+        await self.make(device_class(self.name, self.driver))
+        for letter in "ab":
+            name = f"{self.name}-{letter}"
+            await self.make(node(name))
+            ready = {
+                "conditions": [{"type": "Ready", "status": "True"}],
+                "allocatable": {"cpu": "8", "pods": "9"},
+            }
+            key = self.key(self._kinds["Node"], name)
+            await self.client.patch(self._kinds["Node"], key, {"status": ready}, subresource="status")
+            await self.client.patch(self._kinds["Node"], key, {"spec": {"taints": None}})
+            await self.make(devices(name, "d0", "d1", driver=self.driver))
+
+    def key(self, kind: Resource, name: str) -> Any:
+        from reconciler.api.objects.meta import ObjectKey  # noqa: PLC0415
+
+        return ObjectKey(self.name if kind.namespaced else "", name)
+
+    async def make(self, raw: Object) -> Object:
+        """Create an object, in our namespace if its kind has one."""
+        kind = self._kinds[raw["kind"]]
+        metadata = {**raw["metadata"]}
+        metadata.pop("namespace", None)
+        if kind.namespaced:
+            metadata["namespace"] = self.name
+        else:
+            self._made.append((kind, metadata["name"]))
+        return await self.client.create(kind, {**raw, "apiVersion": kind.api_version, "metadata": metadata})
+
+    async def claim(self, name: str, count: int = 1, *, managed: bool = True) -> Object:
+        return await self.make(claim(name, count, device_class=self.name, managed=managed))
+
+    async def pod(self, name: str, *claims: str, **spec: Any) -> Object:
+        return await self.make(pod(name, *claims, **{"tolerations": [{"operator": "Exists"}], **spec}))
+
+    async def read(self, kind: str, name: str) -> Object:
+        found = self._kinds[kind]
+        return await self.client.get(found, self.key(found, name))
+
+    async def held(self, name: str) -> list[tuple[str, str, str]]:
+        """Driver, pool and device of what a claim holds."""
+        status = (await self.read("ResourceClaim", name)).get("status") or {}
+        results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
+        return [(one["driver"], one["pool"], one["device"]) for one in results]
+
+    async def allocate(self, name: str, pool: str, device: str) -> None:
+        """Allocate a claim as another allocator would."""
+        kind = self._kinds["ResourceClaim"]
+        result = {"request": "r", "driver": self.driver, "pool": pool, "device": device}
+        terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [pool]}]}]
+        allocation = {"devices": {"results": [result]}, "nodeSelector": {"nodeSelectorTerms": terms}}
+        patch: Object = {"status": {"allocation": allocation}}
+        await self.client.patch(kind, self.key(kind, name), patch, subresource="status")
+
+    @asynccontextmanager
+    async def reconciling(self, **flags: Any) -> AsyncIterator[Run]:
+        """A reconciler that owns our driver."""
+        run = Run(asyncio.Event())
+        quick = EMBEDDED if "server" in self._connection else LENT
+        settings = Settings(
+            **{**quick, "backoff_base_seconds": 0.05, "own_drivers": {self.driver}, "events": False, **flags}
+        )
+        async with connect(**self._connection) as transport:
+            run.task = asyncio.create_task(
+                app.run(settings, transport, stop=run.stop, on_decision=run.on_decision)
+            )
+            try:
+                yield run
+            finally:
+                run.stop.set()
+                await asyncio.wait([run.task])
+                if not run.task.cancelled():
+                    run.task.result()
+
+    async def clean(self) -> None:
+        """Delete what was made. Claims and pods go with their namespace."""
+        claims = self._kinds.get("ResourceClaim")
+        if claims is not None:
+            async for page in self.client.list_pages(claims, limit=500):
+                for item in page.items:
+                    await self._forget(claims, item)
+        for kind, name in reversed(self._made):
+            try:
+                await self.client.delete(kind, self.key(kind, name))
+            except Gone:
+                continue
+
+    async def _forget(self, claims: Resource, item: bytes) -> None:
+        """Remove the finalizers of a claim of ours: nobody else might free it."""
+        from reconciler.cluster.decoding import decode  # noqa: PLC0415
+
+        metadata = decode(item)[0]["metadata"]
+        if metadata.get("namespace") == self.name:
+            key = self.key(claims, metadata["name"])
+            await self.client.patch(claims, key, {"status": {"allocation": None}}, subresource="status")
+            await self.client.patch(claims, key, {"metadata": {"finalizers": None}})
+
+
+class _Restarting:
+    """The embedded server, which can be killed and started again on its port."""
+
+    def __init__(self) -> None:
+        self.api = ApiServer()
+        self.url = ""
+        self._up = AsyncExitStack()
+
+    async def start(self, port: int = 0) -> None:
+        self.url = await self._up.enter_async_context(serve(self.api, port=port))
+
+    async def stop(self) -> None:
+        await self._up.aclose()
+
+    async def restart(self) -> None:
+        port = int(self.url.rpartition(":")[2])
+        await self.stop()
+        self._up = AsyncExitStack()
+        await self.start(port)
+
+
+@asynccontextmanager
+async def lent_or_embedded() -> AsyncIterator[Lent]:
+    """The lent cluster, or else the embedded server; what the block makes is deleted."""
+    context = os.environ.get(CONTEXT)
+    async with AsyncExitStack() as around:
+        if context:
+            connection: dict[str, Any] = {"context": context, "insecure": INSECURE in os.environ}
+            restart = _by_command
+        else:
+            server = _Restarting()
+            await server.start()
+            around.push_async_callback(server.stop)
+            connection, restart = {"server": server.url}, server.restart
+        client = Client(await around.enter_async_context(connect(**connection)))
+        found = Lent(client, connection, restart)
+        around.push_async_callback(found.clean)
+        await found.prepare()
+        yield found
+
+
+async def _by_command() -> None:
+    command = os.environ.get(RESTART)
+    if not command:
+        pytest.skip(f"kills the API server: name a command that does so and starts it again in {RESTART}")
+    made = await asyncio.create_subprocess_exec(*shlex.split(command))
+    assert await made.wait() == 0

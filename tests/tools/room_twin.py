@@ -1,0 +1,167 @@
+"""Making room by trying every set of pods, each on a new state without them.
+
+`python -m tests.tools.room_twin --first 0 --cases 10000` compares that with the planner.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import combinations
+from math import inf
+
+import click
+
+from reconciler.analysis.making_room.advice import Advice
+from reconciler.analysis.making_room.leaving import leave
+from reconciler.analysis.making_room.moves import move_all, settle
+from reconciler.analysis.making_room.planner import make_room
+from reconciler.analysis.making_room.units import Occupants
+from reconciler.analysis.making_room.wanted import Refusal
+from reconciler.api.objects.budgets import PodDisruptionBudget
+from reconciler.api.objects.claims import ResourceClaim, ResourceClaimStatus
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.gangs import GANG, SIZE
+from reconciler.api.objects.meta import ApiObject
+from tests.tools.room_worlds import RoomWorld, room_world
+
+MIRROR = "kubernetes.io/config.mirror"
+Cost = tuple[object, ...]
+
+
+def cheapest(world: RoomWorld, *, moves_only: bool = False) -> tuple[Cost, tuple[Pod, ...]] | None:
+    """The cheapest set of pods without which it fits, and its cost; None if there is none.
+
+    `moves_only`: all of them have a controller and go elsewhere.
+    """
+    best: tuple[Cost, tuple[Pod, ...]] | None = None
+    for pods in _sets(world):
+        cost = _cost(pods, world)
+        if (best is None or cost < best[0]) and fits_without(pods, world):
+            if moves_only and not _all_move(pods, world):
+                continue
+            best = cost, pods
+    return best
+
+
+def _all_move(pods: tuple[Pod, ...], world: RoomWorld) -> bool:
+    """Whether all of them are placed once more, after what is wanted."""
+    state, keys = world.world(), frozenset(pod.key for pod in pods)
+    occupants = Occupants(state.store, state.nodes, state.groups)
+    if not all(pod.metadata.owner_references for pod in pods):
+        return False
+    with state.trial() as trial:
+        leave(trial, keys, occupants, state)
+        places = world.wanted.place(state, trial)
+        assert not isinstance(places, Refusal)
+        settle(places, {pod.key: pod for pod in world.wanted.pods}, trial)
+        return all(move.refusal is None for move in move_all(keys, occupants, state, trial))
+
+
+def fits_without(pods: tuple[Pod, ...], world: RoomWorld) -> bool:
+    """Whether it fits on a state that never had these pods."""
+    changed = RoomWorld(list(_without(pods, world)), world.wanted).world()
+    with changed.trial() as trial:
+        return not isinstance(world.wanted.place(changed, trial), Refusal)
+
+
+def _without(pods: tuple[Pod, ...], world: RoomWorld) -> Iterator[ApiObject]:
+    gone = {pod.metadata.uid for pod in pods}
+    there = {one.metadata.uid for one in world.objects if isinstance(one, Pod)}
+    for one in world.objects:
+        if isinstance(one, Pod) and one.metadata.uid in gone:
+            continue
+        if isinstance(one, ResourceClaim):
+            users = {user.uid for user in one.status.reserved_for} & there
+            if users and users <= gone:
+                yield one.model_copy(update={"status": ResourceClaimStatus()})
+                continue
+        yield one
+
+
+def _sets(world: RoomWorld) -> Iterator[tuple[Pod, ...]]:
+    """The sets of pods that may leave."""
+    pods = [one for one in world.objects if isinstance(one, Pod)]
+    limit = min(pod.spec.priority or 0 for pod in world.wanted.pods)
+    able = [
+        pod for pod in pods if (pod.spec.priority or 0) < limit and MIRROR not in pod.metadata.annotations
+    ]
+    for count in range(len(able) + 1):
+        for chosen in combinations(able, count):
+            if all(_leaves_enough(gang, chosen, pods) for gang in "gh"):
+                yield chosen
+
+
+def _leaves_enough(gang: str, gone: tuple[Pod, ...], pods: list[Pod]) -> bool:
+    """Whether a gang keeps its minimum, or ends, or loses nobody."""
+    members = [pod for pod in pods if pod.metadata.annotations.get(GANG) == gang]
+    left = [pod for pod in members if pod not in gone]
+    least = int(members[0].metadata.annotations[SIZE]) if members else 0
+    return len(left) == len(members) or not left or len(left) >= least
+
+
+def _cost(pods: tuple[Pod, ...], world: RoomWorld) -> Cost:
+    if not pods:
+        return (0, -(2**31) - 1)
+    violated = 0
+    for budget in world.objects:
+        if isinstance(budget, PodDisruptionBudget):
+            assert budget.spec.selector is not None
+            app = budget.spec.selector.match_labels["app"]
+            used = sum(pod.metadata.labels["app"] == app for pod in pods)
+            violated += max(used - budget.status.disruptions_allowed, 0)
+    highest = max(pod.spec.priority or 0 for pod in pods)
+    starts = [
+        datetime.fromisoformat(pod.status.start_time).timestamp() if pod.status.start_time else inf
+        for pod in pods
+        if (pod.spec.priority or 0) == highest
+    ]
+    before = [one for one in world.objects if isinstance(one, ResourceClaim) and one.allocation]
+    after = {one.key for one in _without(pods, world) if isinstance(one, ResourceClaim) and one.allocation}
+    freed = [one for one in before if one.key not in after and one.allocation]
+    return (
+        violated,
+        highest,
+        sum((pod.spec.priority or 0) + 2**31 for pod in pods),
+        len(pods),
+        -min(starts),
+        sum(len(one.allocation.devices.results) for one in freed if one.allocation),
+        tuple(sorted(pod.key for pod in pods)),
+    )
+
+
+def difference(seed: int, *, moves_only: bool = False) -> str:
+    """How the planner differs from the twin on the world of a seed; empty if it does not."""
+    world = room_world(seed)
+    expected = cheapest(world, moves_only=moves_only)
+    advice = make_room(world.wanted, world.world(), moves_only=moves_only)
+    if not advice.optimal and not moves_only:
+        return f"seed {seed}: not proved: {advice}"
+    if expected is None:
+        return "" if not advice.fits else f"seed {seed}: nothing makes room, but {advice.victims}"
+    names = tuple(sorted(pod.key for pod in expected[1]))
+    if not advice.fits or advice.victims != names:
+        return f"seed {seed}: {[str(name) for name in names]} is cheapest, not {_said(advice)}"
+    return ""
+
+
+def _said(advice: Advice) -> str:
+    return str([str(name) for name in advice.victims]) if advice.fits else str(advice.refusal)
+
+
+@click.command()
+@click.option("--first", default=0, help="The first seed.")
+@click.option("--cases", default=10_000, help="How many worlds are tried.")
+def main(first: int, cases: int) -> None:
+    """Compare the planner with the twin on many worlds. The first difference ends it."""
+    needed = none = 0
+    for seed in range(first, first + cases):
+        found = difference(seed) or difference(seed, moves_only=True)
+        if found:
+            raise SystemExit(found)
+        advice = make_room(room_world(seed).wanted, room_world(seed).world())
+        needed += bool(advice.victims)
+        none += not advice.fits
+    click.echo(f"{cases} worlds agree: in {needed} pods have to leave, in {none} nothing makes room")
+
+
+if __name__ == "__main__":
+    main()

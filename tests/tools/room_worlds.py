@@ -1,0 +1,211 @@
+"""Small fleets with pods of several priorities, and something that may not fit, drawn from a seed."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from reconciler.allocation.gangs.question import GangQuestion, Member
+from reconciler.analysis.making_room.wanted import Refusal, Wanted, WantedGang, WantedPod
+from reconciler.analysis.making_room.world import World, world_of
+from reconciler.api.objects.claims import ConsumerReference, ResourceClaim, ResourceClaimStatus
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.gangs import GANG, SIZE, GangKey, GangSource
+from reconciler.api.objects.meta import ApiObject
+from reconciler.api.objects.semantics import Semantics
+from reconciler.api.versions.reading import read
+from tests.tools.builders import Object, counter_slice, device, device_class, request, resource_slice, wants
+
+PARTS = {"whole": range(4), "half-0": range(2), "half-1": range(2, 4), **{f"q-{n}": [n] for n in range(4)}}
+"""A device that can be cut in two or four, by the slices that each part draws"""
+
+
+@dataclass
+class RoomWorld:
+    """A fleet with pods that hold devices, and what is wanted."""
+
+    objects: list[ApiObject]
+    wanted: Wanted
+
+    def world(self, without: Iterable[ApiObject] = ()) -> World:
+        """The state, without some objects."""
+        left_out = {(type(one).__name__, one.key) for one in without}
+        kept = [one for one in self.objects if (type(one).__name__, one.key) not in left_out]
+        return world_of(kept, Semantics())
+
+
+def room_world(seed: int) -> RoomWorld:
+    """The world of a seed."""
+    return _Draw(Random(seed)).world()
+
+
+class _Draw:
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.cut = random.random() < 0.5
+        self.nodes = [f"n{at}" for at in range(random.randint(1, 3))]
+        self.objects: list[ApiObject] = []
+
+    def world(self) -> RoomWorld:
+        for raw in self._fleet():
+            self.objects.append(read(raw))
+        for number in range(self.random.randint(3, 8)):
+            self._run(number)
+        for app in ("a", "b"):
+            if self.random.random() < 0.4:
+                self.objects.append(read(_budget(app, self.random.randint(0, 1))))
+        return RoomWorld(self.objects, self._wanted())
+
+    def _fleet(self) -> Iterable[Object]:
+        yield device_class("any")
+        for name in ("whole", "half", "q"):
+            yield device_class(name, f'device.attributes["d"].size == "{name}"')
+        for name in self.nodes:
+            cpu = str(self.random.choice([2, 4, 8]))
+            offered = {"cpu": cpu, "pods": "20"}
+            yield {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": name, "labels": {}},
+                "status": {"allocatable": offered},
+            }
+            yield from self._devices(name)
+
+    def _devices(self, node: str) -> Iterable[Object]:
+        gpus = range(self.random.randint(1, 2 if self.cut else 4))
+        if not self.cut:
+            made = [device(f"g{n}", {"size": "whole", "side": n // 2}) for n in gpus]
+            yield resource_slice(f"s-{node}", made, pool=node, nodeName=node)
+            return
+        sets = {f"g{n}": {f"slice-{at}": 1 for at in range(4)} for n in gpus}
+        made = [
+            device(
+                f"g{n}-{part}",
+                {"size": part.partition("-")[0], "side": n},
+                draws={f"g{n}": {f"slice-{at}": 1 for at in slices}},
+            )
+            for n in gpus
+            for part, slices in PARTS.items()
+        ]
+        yield counter_slice(f"c-{node}", sets, pool=node, slices=2, nodeName=node)
+        yield resource_slice(f"s-{node}", made, pool=node, slices=2, nodeName=node)
+
+    def _claim(self, name: str, most: int) -> ResourceClaim:
+        kind = self.random.choice(["whole", "half", "q"]) if self.cut else "any"
+        spec: Object = {
+            "devices": {"requests": [request("r", self.random.randint(1, most), device_class=kind)]}
+        }
+        if self.random.random() < 0.2:
+            spec["devices"]["requests"].append(request("s", 1, device_class=kind))
+            spec["devices"]["constraints"] = [{"matchAttribute": "d/side"}]
+        elif self.cut and self.random.random() < 0.2:
+            either = {"a": wants(1, device_class="whole"), "b": wants(2, device_class="half")}
+            spec["devices"]["requests"] = [
+                {"name": "r", "firstAvailable": [{"name": name, **one} for name, one in either.items()]}
+            ]
+        found = read(
+            {
+                "apiVersion": "resource.k8s.io/v1",
+                "kind": "ResourceClaim",
+                "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
+                "spec": spec,
+            }
+        )
+        assert isinstance(found, ResourceClaim)
+        return found
+
+    def _pod(self, name: str, claims: Iterable[str], *, node: str = "", **fields: Any) -> Pod:
+        random = self.random
+        metadata: Object = {
+            "name": name,
+            "namespace": "default",
+            "uid": f"uid-{name}",
+            "labels": {"app": random.choice("abc")},
+            "annotations": fields.pop("annotations", {}),
+        }
+        if random.random() < 0.6:
+            owner = {
+                "apiVersion": "apps/v1",
+                "kind": "ReplicaSet",
+                "name": "r",
+                "uid": "r",
+                "controller": True,
+            }
+            metadata["ownerReferences"] = [owner]
+        spec: Object = {
+            "nodeName": node,
+            "resourceClaims": [{"name": one, "resourceClaimName": one} for one in claims],
+            "containers": [
+                {"name": "m", "resources": {"requests": {"cpu": str(random.choice([0, 0, 1, 2]))}}}
+            ],
+            **fields,
+        }
+        status: Object = {}
+        if random.random() < 0.7:
+            status["startTime"] = f"2026-01-0{random.randint(1, 3)}T00:00:00Z"
+        found = read(
+            {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
+        )
+        assert isinstance(found, Pod)
+        return found
+
+    def _run(self, number: int) -> None:
+        """A pod with what it gets now, if it fits on a drawn node. Sometimes it shares its claim."""
+        random = self.random
+        claims = [self._claim(f"c{number}-{at}", 2) for at in range(random.choice([0, 1, 1, 1, 2]))]
+        annotations = {}
+        if random.random() < 0.3:
+            annotations = {GANG: random.choice("gh"), SIZE: "2"}
+        elif random.random() < 0.05:
+            annotations = {"kubernetes.io/config.mirror": "x"}
+        fields: Object = {"annotations": annotations, "priority": random.choice([-1, 0, 0, 3, 8])}
+        pod = self._pod(f"p{number}", [one.key.name for one in claims], **fields)
+        world, node = world_of(self.objects, Semantics()), random.choice(self.nodes)
+        with world.trial() as trial:
+            found = WantedPod(tuple(claims), pod).place(world, trial, on=node)
+        if isinstance(found, Refusal):
+            return
+        users = [pod.key.name]
+        if claims and random.random() < 0.2:
+            users.append(f"p{number}x")
+        if claims and random.random() < 0.1:
+            users = []
+        by_claim = {plan.claim: plan for plan in found[0].plans}
+        for claim in claims:
+            status = ResourceClaimStatus(
+                allocation=by_claim[claim.key].allocation,
+                reserved_for=tuple(
+                    ConsumerReference(resource="pods", name=one, uid=f"uid-{one}") for one in users
+                ),
+            )
+            self.objects.append(claim.model_copy(update={"status": status}))
+        for one in users:
+            copied = self._pod(one, [claim.key.name for claim in claims], node=node, **fields)
+            self.objects.append(copied)
+
+    def _wanted(self) -> Wanted:
+        random, priority = self.random, self.random.choice([3, 5, 9, 9])
+        if random.random() < 0.25:
+            kind = self._claim("w", 2)
+            members = []
+            for at in range(random.randint(2, 3)):
+                metadata = kind.metadata.model_copy(update={"name": f"w{at}", "uid": f"uid-w{at}"})
+                claim = kind.model_copy(update={"metadata": metadata})
+                members.append(Member(self._pod(f"w{at}", [claim.key.name], priority=priority), (claim,)))
+            key = GangKey("default", GangSource.ANNOTATION, "wanted")
+            return WantedGang(GangQuestion(key, tuple(members), random.randint(1, len(members))))
+        claims = tuple(
+            self._claim(f"w{at}", random.choice([1, 2, 2, 3])) for at in range(random.choice([1, 1, 2]))
+        )
+        pod = self._pod("w", [one.key.name for one in claims], priority=priority)
+        return WantedPod(claims, pod)
+
+
+def _budget(app: str, allowed: int) -> Object:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": f"budget-{app}", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": app}}},
+        "status": {"disruptionsAllowed": allowed},
+    }

@@ -1,0 +1,103 @@
+"""Which pods may be moved, and what plans do for whole nodes and groups of devices."""
+
+from typing import Any
+
+import pytest
+
+from reconciler.analysis.defragment import Answer, Target, defragment
+from reconciler.analysis.defragment.movers import movers_of
+from reconciler.analysis.making_room.world import World, world_of
+from reconciler.api.objects.semantics import Semantics
+from reconciler.api.versions.reading import read
+from reconciler.errors import Rejected
+from tests.tools.builders import Object, device, node, resource_slice
+from tests.tools.machines import claim_of, device_class, halves, objects_of, pod_of, wholes
+
+
+def world(*objects: Object, machines: int = 2, machine: Any = None) -> World:
+    fleet = [raw for at in range(machines) for raw in objects_of(f"n{at}", machine or halves())]
+    return world_of(map(read, [device_class(), *fleet, *objects]), Semantics())
+
+
+def quarter(name: str, on: str, device: str = "quarter-1", **pod: Any) -> list[Object]:
+    return [claim_of(name, "quarter", on, device), pod_of(name, on, **pod)]
+
+
+def movable(*objects: Object) -> list[str]:
+    return [mover.key.name for mover in movers_of(world(*objects))]
+
+
+@pytest.mark.parametrize(("controller", "expected"), [("ReplicaSet", ["p"]), ("DaemonSet", []), ("", [])])
+def test_only_pods_that_a_controller_replaces_anywhere_are_moved(controller: str, expected: list[str]):
+    assert movable(*quarter("p", "n0", controller=controller)) == expected
+
+
+def test_a_pod_whose_claim_others_use_too_stays():
+    claim, pod = quarter("p", "n0")
+    claim["status"]["reservedFor"].append({"resource": "pods", "name": "q", "uid": "uid-q"})
+    other = pod_of("q", "n0")
+    other["spec"]["resourceClaims"][0]["resourceClaimName"] = "p"
+    assert movable(claim, pod, other) == []
+
+
+@pytest.mark.parametrize(("allowed", "expected"), [(0, []), (1, ["p"])])
+def test_a_pod_stays_if_its_budget_lets_none_go(allowed: int, expected: list[str]):
+    claim, pod = quarter("p", "n0")
+    pod["metadata"]["labels"] = {"app": "p"}
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "b", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "p"}}},
+        "status": {"disruptionsAllowed": allowed},
+    }
+    assert movable(claim, pod, budget) == expected
+
+
+def summary(answer: Answer) -> tuple[int, int, list[str], bool]:
+    moved = [f"{move.pod.name} {move.node}>{move.to_node}" for move in answer.moves]
+    return answer.before, answer.gain, moved, answer.optimal
+
+
+def test_nodes_are_freed_for_scale_down():
+    fleet = world(*quarter("a", "n0"), *quarter("b", "n1"), *quarter("c", "n1", "quarter-2"))
+    assert summary(defragment(Target("node", gain=1), fleet)) == (0, 1, ["a n0>n1"], True)
+    again = defragment(Target("node", gain=1), fleet)
+    assert summary(again) == (0, 1, ["a n0>n1"], True), "the world is as before"
+
+
+def test_groups_of_devices_with_one_value_are_freed():
+    """Two NUMA nodes with two devices each, and one device held in both."""
+    content = [device(f"g{at}", {"profile": "gpu", "d/numa": at // 2}) for at in range(4)]
+    objects = [device_class(), node("n0"), resource_slice("s", content, pool="n0", nodeName="n0")]
+    for at in (0, 2):
+        objects += [claim_of(f"p{at}", "gpu", "n0", f"g{at}"), pod_of(f"p{at}", "n0")]
+    found = defragment(Target("d/numa", gain=1), world_of(map(read, objects), Semantics()))
+    assert summary(found) == (0, 1, ["p0 n0>n0"], True)
+    assert [one.place for one in found.pictures] == ["n0 numa 0", "n0 numa 1"]
+
+
+def test_a_percentage_is_of_the_most_that_fits():
+    fleet = world(*quarter("a", "n0"), *quarter("b", "n1"), machines=3)
+    found = defragment(Target("whole", percent=100), fleet)
+    assert (found.before, found.wanted, found.gain, found.most) == (1, 1, 1, 1)
+    assert defragment(Target(percent=50), fleet).wanted == 0
+
+
+def test_a_pod_that_needs_what_is_counted_is_not_moved_for_it():
+    whole = [claim_of("w", "whole", "n0", "whole"), pod_of("w", "n0")]
+    found = defragment(Target("whole", gain=1), world(*whole, *quarter("a", "n1")))
+    assert (found.gain, found.most, found.moves) == (0, 0, ())
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("wholes", "there is no profile or attribute wholes; did you mean"),
+        ("gpu", "devices of gpu draw from no counters"),
+    ],
+)
+def test_what_the_fleet_does_not_have_is_refused(name: str, message: str):
+    fleet = world(*objects_of("other", wholes(1)))
+    with pytest.raises(Rejected, match=message):
+        defragment(Target(name, gain=1), fleet)

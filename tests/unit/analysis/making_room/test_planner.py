@@ -1,0 +1,149 @@
+"""Who has to leave: against every set of pods, and the cases that operators meet."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.analysis.making_room.advice import Advice
+from reconciler.analysis.making_room.planner import make_room
+from reconciler.analysis.making_room.report import as_json
+from reconciler.analysis.making_room.wanted import WantedPod
+from reconciler.analysis.making_room.world import world_of
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.semantics import Semantics
+from reconciler.api.versions.reading import read
+from tests.tools.builders import gpu_slice
+from tests.tools.examples import examples
+from tests.tools.room_twin import difference
+from tests.tools.room_worlds import room_world
+from tests.tools.small_fleet import DRIVER, Object, claim, device_class, held, node, pod
+
+OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}
+
+
+@given(st.integers(0, 2**32))
+@examples(12)
+def test_the_set_is_the_cheapest_of_all(seed: int):
+    assert difference(seed) == ""
+
+
+@given(st.integers(0, 2**32))
+@examples(8)
+def test_with_moves_only_nobody_loses_a_place(seed: int):
+    assert difference(seed, moves_only=True) == ""
+    world = room_world(seed)
+    state = world.world()
+    before = state.store.snapshot().occupancy.held.tolist()
+    advice, any_set = make_room(world.wanted, state, moves_only=True), make_room(world.wanted, state)
+    assert all(move.refusal is None and move.places for move in advice.moves)
+    assert not advice.fits or any_set.cost <= advice.cost
+    assert state.store.snapshot().occupancy.held.tolist() == before
+
+
+def running(name: str, *devices: str, on: str = "n", **fields: Any) -> list[Object]:
+    """A pod and its claim with devices of its node."""
+    made, one = claim(name), pod(name, name, gates=(), nodeName=on)
+    made["metadata"]["uid"] = f"claim-{name}"
+    reserved = [{"resource": "pods", "name": name, "uid": name}]
+    status = {**held(DRIVER, on, *devices, on=on), "reservedFor": reserved}
+    metadata = {"uid": name, "labels": {"app": name}, **fields.pop("metadata", {})}
+    one["metadata"] |= metadata
+    one["spec"] |= fields
+    return [{**made, "status": status}, one]
+
+
+def advice(*objects: Object, count: int = 1, moves_only: bool = False, **spec: Any) -> Advice:
+    """Who leaves for a pod of priority 10 on nodes `n` with two devices and `m` with one."""
+    fleet = [node("m"), node("n"), device_class(), gpu_slice("n", 2, driver=DRIVER)]
+    fleet.append(gpu_slice("m", 1, driver=DRIVER))
+    world = world_of(map(read, [*fleet, *objects]), Semantics())
+    wanted, user = read(claim("w", count)), read(pod("w", "w", **{"priority": 10, **spec}))
+    assert isinstance(wanted, ResourceClaim)
+    assert isinstance(user, Pod)
+    return make_room(WantedPod((wanted,), user), world, moves_only=moves_only)
+
+
+def names(found: Advice) -> list[str]:
+    return [key.name for key in found.victims]
+
+
+FULL = [*running("a", "gpu-0"), *running("b", "gpu-1", priority=5), *running("c", "gpu-0", on="m")]
+
+
+def test_nobody_leaves_for_what_fits():
+    found = advice(*running("a", "gpu-0"))
+    assert found.fits
+    assert not found.victims
+    assert found.optimal
+
+
+def test_the_lowest_priority_leaves():
+    found = advice(*FULL[:4], *running("c", "gpu-0", on="m", priority=3))
+    assert names(found) == ["a"]
+    assert found.places[0].node == "n"
+    assert found.optimal
+
+
+def test_a_budget_is_spared_before_a_priority():
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "keep", "namespace": "default"},
+        "spec": {"selector": {"matchExpressions": [{"key": "app", "operator": "In", "values": ["a", "c"]}]}},
+    }
+    assert names(advice(*FULL, budget)) == ["b"]
+    both = advice(*FULL, budget, count=2)
+    assert names(both) == ["a", "b"]
+    assert {str(key): count for key, count in (both.violated or {}).items()} == {"default/keep": 1}
+
+
+def test_pods_of_equal_priority_stay():
+    found = advice(*[one | {} for one in FULL], priority=0)
+    assert found.refusal is not None
+    assert found.refusal.reason == "NoRoomToMake"
+    assert found.refusal.message == "there is no pod of lower priority"
+    assert found.optimal
+
+
+def test_a_pod_that_never_preempts_waits():
+    found = advice(*FULL, preemptionPolicy="Never")
+    assert found.refusal is not None
+    assert found.refusal.reason == "PreemptionNever"
+
+
+def test_pods_that_are_being_deleted_count_as_gone():
+    leaving = running("a", "gpu-0", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    found = advice(*leaving, *FULL[2:])
+    assert not found.victims
+    assert [key.name for key in found.leaving] == ["a"]
+    assert found.fits
+
+
+def test_what_does_not_fit_even_then_is_refused_with_proof():
+    found = advice(*FULL, count=3)
+    assert found.refusal is not None
+    assert found.refusal.message == "the 3 pods of lower priority do not make enough room"
+    assert found.optimal
+
+
+def test_those_that_leave_are_placed_elsewhere_if_something_replaces_them():
+    movable = running("a", "gpu-0", metadata={"ownerReferences": [OWNER]})
+    found = advice(*movable, count=2, moves_only=True)
+    (move,) = found.moves
+    assert [place.node for place in move.places] == ["m"]
+    (evicted,) = as_json(found)["evict"]
+    assert evicted["pods"] == ["default/a"]
+    assert evicted["goesTo"][0]["devices"][0]["pool"] == "m"
+
+
+@pytest.mark.parametrize("kind", ["", "DaemonSet"])
+def test_nobody_moves_that_nothing_replaces(kind: str):
+    owners = {"ownerReferences": [{**OWNER, "kind": kind}]} if kind else {}
+    found = advice(*running("a", "gpu-0", metadata=owners), count=2)
+    (move,) = found.moves
+    assert move.refusal is not None
+    assert move.refusal.reason == "NotReplaced"
+    assert not advice(*running("a", "gpu-0", metadata=owners), count=2, moves_only=True).fits

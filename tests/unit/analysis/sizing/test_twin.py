@@ -1,0 +1,109 @@
+"""The nodes that a demand needs against an exhaustive search over nodes and devices."""
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.analysis.making_room.world import world_of
+from reconciler.analysis.sizing import Sizing, shape_of, size
+from reconciler.analysis.sizing.reading import items_in
+from reconciler.api.manifests.bundle import bundle
+from reconciler.api.manifests.documents import Document
+from reconciler.api.manifests.origin import Origin
+from reconciler.api.objects.core import Node
+from reconciler.api.objects.semantics import Semantics
+from reconciler.api.objects.slices import ResourceSlice
+from tests.tools.builders import typed
+from tests.tools.examples import examples
+from tests.tools.machines import Machine, device_class, halves, objects_of, spec_of, wholes
+
+Want = tuple[str, int]
+"""Profile and number of devices of one claim"""
+
+MACHINES = st.sampled_from([wholes(2), wholes(3), halves()])
+WANTS = st.sampled_from([("gpu", 1), ("gpu", 2), ("whole", 1), ("half", 1), ("half", 2), ("quarter", 1)])
+
+
+def answer(wanted: Mapping[Want, int], fleet: Sequence[Machine], shapes: Sequence[Machine]) -> Sizing:
+    items = [
+        {"name": f"{profile}-{count}", "count": copies, "spec": spec_of(profile, count)}
+        for (profile, count), copies in wanted.items()
+    ]
+    raw = {"apiVersion": "dra-reconciler.io/v1alpha1", "kind": "Demand", "items": items}
+    raws = [one for at, machine in enumerate(fleet) for one in objects_of(f"n{at}", machine)]
+    chosen = []
+    for at, machine in enumerate(shapes):
+        own = list(map(typed, objects_of(f"shape-{at}", machine)))
+        (node,) = (one for one in own if isinstance(one, Node))
+        chosen.append(shape_of(node, [one for one in own if isinstance(one, ResourceSlice)]))
+    world = world_of(map(typed, [device_class(), *raws]), Semantics())
+    return size(items_in(bundle([Document(Origin("test"), raw)])), chosen, world)
+
+
+def fits(wanted: Sequence[Want], nodes: Sequence[tuple[Machine, tuple[str, ...]]]) -> bool:
+    """Whether claims fit on nodes, each with the devices that are held already: tries everything."""
+    if not wanted:
+        return True
+    (profile, count), *rest = wanted
+    for at, (machine, held) in enumerate(nodes):
+        names = [part.name for part in machine.parts if part.profile == profile]
+        for chosen in combinations(names, count):
+            if machine.room_for((*held, *chosen)):
+                after = [*nodes[:at], (machine, (*held, *chosen)), *nodes[at + 1 :]]
+                if fits(rest, after):
+                    return True
+    return False
+
+
+def fewest(wanted: Mapping[Want, int], fleet: Sequence[Machine], shape: Machine) -> int | None:
+    """The fewest nodes of a shape; None if none of them can hold one of the claims."""
+    claims = [want for want, copies in wanted.items() for _ in range(copies)]
+    for number in range(len(claims) + 1):
+        if fits(claims, [(machine, ()) for machine in (*fleet, *[shape] * number)]):
+            return number
+    return None
+
+
+@given(
+    st.dictionaries(WANTS, st.integers(1, 2), min_size=1, max_size=3),
+    st.lists(MACHINES, max_size=1),
+    MACHINES,
+)
+@examples(25)
+def test_the_answer_and_its_bound_enclose_the_fewest_nodes(
+    wanted: dict[Want, int], fleet: list[Machine], shape: Machine
+):
+    found = answer(wanted, fleet, [shape])
+    least = fewest(wanted, fleet, shape)
+    if found.fits_now:
+        assert least == 0
+    elif not found.options:
+        assert found.unserved
+        assert least is None
+    else:
+        (option,) = found.options
+        assert least is not None
+        assert option.at_least <= least <= option.cost
+        assert sum(group.nodes for group in option.groups) == option.cost
+        if not fleet:
+            assert option.optimal
+
+
+@given(
+    st.dictionaries(WANTS, st.integers(1, 2), min_size=1, max_size=3), st.permutations([wholes(3), halves()])
+)
+@examples(10)
+def test_the_groups_of_every_option_hold_the_demand(wanted: dict[Want, int], shapes: list[Machine]):
+    """A mix is needed where no shape alone holds everything."""
+    found = answer(wanted, [wholes(1)], shapes)
+    assert found.answered
+    for option in found.options:
+        held = [0] * len(found.items)
+        for group in option.groups:
+            machine = shapes[int(group.shape.removeprefix("shape-"))]
+            claims = [want for want, n in zip(wanted, group.holds, strict=True) for _ in range(n)]
+            assert fits(claims, [(machine, ())])
+            held = [have + group.nodes * n for have, n in zip(held, group.holds, strict=True)]
+        assert held == [one.left for one in found.items]

@@ -1,0 +1,153 @@
+"""What-if answers about gangs."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.analysis.whatif import Limit, Placed, Refused
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.errors import Rejected
+from tests.tools.examples import examples
+from tests.tools.gangs import annotated, coscheduling_group, grouped, labelled, pod_group
+from tests.tools.small_fleet import DRIVER, Object, claim, held, template
+from tests.tools.whatif_asking import ask, racks
+
+
+def gang(size: int, pods: int | None = None, topology: str = "", name: str = "g") -> list[Object]:
+    """Pods with a device each."""
+    names = [f"{name}{at}" for at in range(size if pods is None else pods)]
+    return [
+        template("t"),
+        *(annotated(one, size=size, gang=name, topology=topology, templates=("t",)) for one in names),
+    ]
+
+
+def used_by(name: str, owner: str, on: str, device: str) -> Object:
+    made = claim(name)
+    made["metadata"]["uid"] = name
+    made["status"] = {
+        **held(DRIVER, on, device, on=on),
+        "reservedFor": [{"resource": "pods", "name": owner, "uid": owner}],
+    }
+    return made
+
+
+def running(name: str, claim_name: str, on: str, size: int, topology: str = "") -> Object:
+    return annotated(name, claim_name, size=size, topology=topology, gates=(), nodeName=on)
+
+
+def test_as_many_gangs_are_placed_as_fit_each_in_one_domain():
+    world = racks(a=("r1", 2), b=("r1", 1), c=("r2", 2))
+    found = ask(world, *gang(2, topology="rack"))
+    assert (found.copies, found.limit) == (2, Limit.FULL)
+    assert [(one.copy, dict(one.domain)) for one in found.gangs] == [
+        (1, {"rack": "r2"}),  # the smallest that suffices
+        (2, {"rack": "r1"}),
+    ]
+    assert [one.node for one in found.placed] == ["c", "c", "a", "a"]
+    assert found.refused is not None
+    assert (found.refused.unit, found.refused.reason) == ("gang default/g", "GangUnplaced")
+
+
+def test_pods_beyond_the_minimum_may_be_left_out():
+    found = ask(racks(a=("r", 3)), *gang(2, pods=4), count=1)
+    (one,) = found.gangs
+    assert found.fits
+    assert [seat.unit for seat in one.seats] == ["pod default/g0", "pod default/g1", "pod default/g2"]
+    assert one.left_out == ("pod default/g3",)
+
+
+def test_too_few_pods_do_not_fit_whatever_is_free():
+    found = ask(racks(a=("r", 8)), *gang(4, pods=3))
+    assert found.refused is not None
+    assert (found.refused.reason, found.refused.message) == ("GangIncomplete", "3 of 4 pods exist")
+
+
+def test_a_gang_fits_without_a_claim_or_with_more_nodes():
+    world = [*racks(a=("r", 2)), used_by("old", "p", "a", "d0")]
+    assert not ask(world, *gang(2), count=1).fits
+    assert ask(world, *gang(2), count=1, without=frozenset([ObjectKey("default", "old")])).fits
+    assert ask([*world, *racks(b=("r", 1))[1:]], *gang(2), count=1).fits
+
+
+def test_a_gang_and_a_drain_compete():
+    world = [*racks(a=("r", 2), b=("r", 2)), used_by("old", "p", "a", "d0")]
+    found = ask(world, *gang(2), drained=frozenset("a"))
+    assert [isinstance(one.elsewhere, Placed) for one in found.lost] == [True]
+    assert (found.copies, found.fits) == (0, False)
+
+
+def test_members_that_lose_their_node_stay_in_the_domain_of_the_others():
+    world = [
+        *racks(a=("r1", 1), b=("r1", 1), c=("r2", 9), d=("r1", 1)),
+        *(used_by(f"c{name}", f"p{name}", name, "d0") for name in "ab"),
+        *(running(f"p{name}", f"c{name}", name, 2, "rack") for name in "ab"),
+    ]
+    (one,) = ask(world, drained=frozenset("a")).lost
+    assert isinstance(one.elsewhere, Placed)
+    assert one.elsewhere.node == "d"
+
+
+def test_members_that_lose_their_nodes_together_move_together_or_not_at_all():
+    world = [
+        *racks(a=("r1", 2), b=("r2", 1), c=("r3", 1)),
+        *(used_by(f"c{at}", f"p{at}", "a", f"d{at}") for at in range(2)),
+        *(running(f"p{at}", f"c{at}", "a", 2, "rack") for at in range(2)),
+    ]
+    found = ask(world, drained=frozenset("a"))
+    reasons = [one.elsewhere.reason for one in found.lost if isinstance(one.elsewhere, Refused)]
+    assert reasons == ["GangUnplaced"] * 2
+
+
+def test_a_pod_group_and_its_claim_are_read_from_the_same_file():
+    asked = [pod_group(topology="rack", claim="shared"), template("shared")]
+    for name in ("p0", "p1"):
+        one = grouped(name, templates=("shared", "t"))
+        asked.append(one)
+    found = ask(racks(a=("r", 3)), *asked, template("t"), count=1)
+    assert found.fits
+    claims = [str(key) for one in found.placed for key, _, _ in one.devices]
+    assert sorted(claims) == ["default/g-t0", "default/p0-t1", "default/p1-t1"]
+
+
+def test_pods_of_a_group_that_is_no_gang_are_placed_one_by_one():
+    found = ask(racks(a=("r", 1)), pod_group(least=None), template("t"), grouped("p0", templates=("t",)))
+    assert (found.copies, found.gangs) == (1, ())
+
+
+def test_a_coscheduling_group_is_a_gang_too():
+    pods = [labelled(name, templates=("t",)) for name in ("p0", "p1")]
+    found = ask(racks(a=("r", 2)), coscheduling_group(), template("t"), *pods, count=1)
+    assert len(found.gangs) == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ([grouped("p0")], "PodGroup default/g, which pod default/p0 names, does not exist; add it"),
+        ([annotated("p0", size=2), annotated("p1", size=3)], "say size 2 and 3; they must agree"),
+        (
+            [
+                annotated(
+                    "p0",
+                    size=1,
+                    containers=[
+                        {"name": "m", "image": "m", "resources": {"requests": {"koordinator.sh/gpu": "100"}}}
+                    ],
+                )
+            ],
+            "requests Koordinator's devices; gangs may use ResourceClaims only",
+        ),
+    ],
+)
+def test_a_declaration_that_cannot_be_used_is_refused(asked: list[Object], message: str):
+    with pytest.raises(Rejected, match=message):
+        ask(racks(a=("r", 1)), *asked)
+
+
+@examples(12)
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=4), st.integers(1, 4))
+def test_as_many_gangs_fit_as_devices_of_a_rack_suffice_for(counts: list[int], size: int):
+    """Devices of one kind, a rack a node: each gang needs a rack with enough."""
+    world = racks(**{f"n{at}": (f"r{at}", count) for at, count in enumerate(counts)})
+    assert ask(world, *gang(size, topology="rack")).copies == sum(count // size for count in counts)

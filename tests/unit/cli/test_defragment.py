@@ -1,0 +1,110 @@
+"""`dra-reconciler defragment`: the plan for people, for programs and as evictions."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from reconciler.cli import main
+from reconciler.embedded import serve
+from tests.tools.builders import Object
+from tests.tools.command_servers import Overheard
+from tests.tools.machines import claim_of, device_class, halves, objects_of, pod_of
+
+
+def fleet() -> list[Object]:
+    """Two machines with a quarter held of each, and a half of the second."""
+    objects = [device_class(), *objects_of("n0", halves()), *objects_of("n1", halves())]
+    for name, profile, on, one in (
+        ("a", "quarter", "n0", "quarter-1"),
+        ("b", "quarter", "n1", "quarter-0"),
+        ("c", "half", "n1", "half-2"),
+    ):
+        objects += [claim_of(name, profile, on, one), pod_of(name, on)]
+    return objects
+
+
+@pytest.fixture
+def say(tmp_path: Path) -> Callable[..., Result]:
+    """Runs the command on the fleet."""
+    path = tmp_path / "fleet.yaml"
+    path.write_text(yaml.safe_dump_all(fleet()))
+    return lambda *arguments: CliRunner().invoke(main, ["defragment", "-f", str(path), *arguments])
+
+
+def test_moves_the_map_and_the_profiles_are_printed(say):
+    result = say("--gain", "whole=1")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[:3] == [
+        "1 move gain 1 device of whole: 0 now, 1 after; 1 a move",
+        "no plan gains more than 1",
+        "proven: no plan with this gain has fewer moves",
+    ]
+    rows = [line.split() for line in lines]
+    assert ["1", "default/a", "a", "n0/quarter-1", "n1/quarter-1", "1"] in rows
+    assert ["n0/set", ".a..", "...."] in rows
+    assert ["n1/set", "#.##", "#a##"] in rows
+    assert ["d", "whole", "0", "1"] in rows
+
+
+def test_programs_get_everything(say):
+    found = json.loads(say("-o", "json").stdout)
+    assert {key: found[key] for key in ("before", "after", "gainWanted", "gainAtMost", "optimal")} == {
+        "before": 0,
+        "after": 1,
+        "gainWanted": 1,
+        "gainAtMost": 1,
+        "optimal": True,
+    }
+    (step,) = found["steps"]
+    assert step["moves"][0]["controller"] == "ReplicaSet/r"
+    assert step["moves"][0]["to"] == {
+        "node": "n1",
+        "devices": [{"driver": "d", "pool": "n1", "device": "quarter-1"}],
+    }
+
+
+def test_evictions_are_printed_as_commands(say):
+    (line,) = say("-o", "commands").stdout.splitlines()
+    assert line.startswith('echo \'{"apiVersion": "policy/v1", "kind": "Eviction"')
+    assert line.endswith("| kubectl create --raw /api/v1/namespaces/default/pods/a/eviction -f -")
+
+
+@pytest.mark.loopback
+async def test_a_cluster_is_only_read():
+    api = Overheard()
+    objects = fleet()
+    for one in objects:
+        if one["kind"] == "ResourceClaim":  # the server gives pods other uids
+            del one["status"]["reservedFor"]
+    api.load(objects)
+    async with serve(api) as url:
+        arguments = ["defragment", "--gain", "whole=1", "--server", url]
+        result = await asyncio.to_thread(CliRunner().invoke, main, arguments)
+    assert result.stdout.startswith("1 move gain 1 device of whole: 0 now, 1 after"), result.output
+    assert set(api.methods) == {"GET"}
+
+
+def test_too_much_is_refused_with_what_is_possible(say):
+    result = say("--gain", "whole=2")
+    assert result.exit_code == 1
+    assert "found a gain of 1 of 2; no plan gains more than 1" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--gain", "whole"], "--gain whole: write NAME=N with a positive number"),
+        (["--target", "whole=200%"], "--target whole=200%: write a percentage from 1% to 100%"),
+        (["--gain", "whole=1", "--target", "90%"], "Set --gain or --target, not both."),
+    ],
+)
+def test_wrong_options_are_explained(say, arguments: list[str], message: str):
+    result = say(*arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr

@@ -1,0 +1,81 @@
+"""Volumes of pods in `explain` and `whatif` on a cluster: storage objects are listed if a pod needs them."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from reconciler.cli import main
+from reconciler.embedded import ApiServer, serve
+from tests.tools.small_fleet import Object, claim, device_class, devices, node, pod, template
+
+pytestmark = pytest.mark.loopback
+
+
+def volume(on: str) -> list[Object]:
+    """A claim of a volume, and the volume that it has, on one node."""
+    field = {"key": "kubernetes.io/hostname", "operator": "In", "values": [on]}
+    source: Any = {
+        "accessModes": ["ReadWriteOnce"],
+        "capacity": {"storage": "1Gi"},
+        "csi": {"driver": "csi.example.com", "volumeHandle": "pv"},
+        "claimRef": {"namespace": "default", "name": "data", "uid": "data"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [field]}]}},
+    }
+    return [
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pv"}, "spec": source},
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {
+                "name": "data",
+                "namespace": "default",
+                "uid": "data",
+                "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
+            },
+            "spec": {
+                "volumeName": "pv",
+                "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+            "status": {"phase": "Bound"},
+        },
+    ]
+
+
+def fleet() -> list[Object]:
+    """Two nodes with a device each; the volume is on the second."""
+    nodes = [node(name, **{"kubernetes.io/hostname": name}) for name in ("n1", "n2")]
+    return [device_class(), *nodes, devices("n1", "d0"), devices("n2", "d0"), *volume("n2")]
+
+
+def with_volume(name: str, *claims: str, **fields: Any) -> Object:
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    return pod(name, *claims, volumes=volumes, **fields)
+
+
+async def run(api: ApiServer, *arguments: str) -> str:
+    async with serve(api) as url:
+        result = await asyncio.to_thread(CliRunner().invoke, main, [*arguments, "--server", url])
+    return result.output
+
+
+async def test_explain_leaves_out_nodes_that_cannot_use_the_volume():
+    api = ApiServer()
+    api.load([*fleet(), claim("c", 2), with_volume("p", "c")])
+    output = await run(api, "explain", "--pod", "p")
+    assert "1 of 2 nodes suit the pod" in output
+    assert "outside the node affinity of the volume of default/data" in output
+
+
+async def test_whatif_places_a_pod_where_its_volume_is(tmp_path: Path):
+    api = ApiServer()
+    api.load(fleet())
+    path = tmp_path / "pod.json"
+    asked = [template("t"), with_volume("p", templates=("t",))]
+    path.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": asked}))
+    answer = json.loads(await run(api, "whatif", "-f", str(path), "--count", "1", "-o", "json"))
+    assert [one["node"] for one in answer["placed"]] == ["n2"]

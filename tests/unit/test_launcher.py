@@ -1,0 +1,56 @@
+"""Packages of other distributions in place of ours are named, before anything of them is imported."""
+
+from pathlib import Path
+
+import pytest
+
+import dra_reconciler
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of packages before all others."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def package(site: Path, name: str, text: str) -> None:
+    (site / name).mkdir()
+    (site / name / "__init__.py").write_text(text)
+
+
+def distribution(site: Path, name: str, *packages: str) -> None:
+    info = site / f"{name}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "top_level.txt").write_text("\n".join(packages))
+
+
+def test_our_own_packages_pass():
+    dra_reconciler.check()
+
+
+def test_a_foreign_package_is_named_with_its_distribution_and_is_not_imported(site: Path):
+    package(site, "kernels", "import huggingface_hub  # which is not installed\n")
+    distribution(site, "kernels", "kernels")
+    with pytest.raises(SystemExit) as ended:
+        dra_reconciler.main()
+    assert str(ended.value).splitlines() == [
+        f"Error: {site}/kernels/__init__.py is not the package kernels of dra-reconciler, "
+        "but of the distribution kernels.",
+        "Install dra-reconciler into an environment of its own, for example with: "
+        "uv tool install dra-reconciler",
+    ]
+
+
+@pytest.mark.parametrize("run", [dra_reconciler.kubectl_plugin, dra_reconciler.kubectl_complete])
+def test_the_plugin_looks_too_and_names_every_foreign_package(site: Path, run):
+    for name in dra_reconciler.PACKAGES:
+        package(site, name, "")
+    with pytest.raises(SystemExit, match=r"(?s)kernels of.*another program.*reconciler of"):
+        run()
+
+
+def test_what_another_distribution_took_away_with_itself_is_missing(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("sys.path", [])
+    assert "kernels of dra-reconciler is missing" in (dra_reconciler.foreign("kernels") or "")

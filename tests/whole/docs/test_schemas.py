@@ -1,0 +1,113 @@
+"""The JSON that commands print fits the schemas in docs/schemas, and each command with JSON has one."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+from jsonschema import ValidationError
+
+from reconciler.cli import COMMANDS, main
+from tests.tools.checkout import DOCS, ROOT
+from tests.tools.doctor_cases import GPU, claim, part, yaml_of
+from tests.tools.output_schemas import FOLDER, fitting, schema
+
+NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
+DEMO = ("-f", str(ROOT / "reconciler" / "cli" / "demo" / "manifests"))
+KOORDINATOR = ("-f", str(DOCS / "examples" / "koordinator.yaml"))
+TUTORIAL = ("-f", str(DOCS / "tutorial" / "fleet.yaml"), "-f", str(DOCS / "tutorial" / "too-much.yaml"))
+LINE = (
+    '{"timestamp": "2026-01-01T00:00:00Z", "level": "warning", "event": "claim pending", '
+    '"logger": "reconciler.operations.logs.decision_log", "claims": ["a/b"], "reason": "DevicesInUse", '
+    '"decision_id": "x"}\n'
+)
+CASES: dict[str, list[tuple[str, ...]]] = {
+    "allocate": [("allocate", *DEMO), ("allocate", *KOORDINATOR)],
+    "convert": [("convert", *TUTORIAL)],
+    "doctor": [("doctor", *DEMO), ("doctor", "-f", "broken.yaml")],
+    "explain": [
+        ("explain", "inference/vision", *DEMO),
+        ("explain", "research/whole-a100", *DEMO),
+        ("explain", "training/pair", *DEMO),
+        ("explain", "three", *TUTORIAL),
+    ],
+    "logs": [("logs", "run.log")],
+    "modes": [("modes", "-f", "exclusive.yaml")],
+    "top": [("top", *DEMO), ("top", "--by", "pool", *DEMO), ("top", "--by", "node", *DEMO)],
+    "top-koordinator": [("top", "--koordinator", *KOORDINATOR)],
+    "whatif": [("whatif", *DEMO), ("whatif", "--drain", "node-a", "-f", "held.yaml", *TUTORIAL[:2])],
+}
+ELSEWHERE = {
+    "migrate": "tests/unit/cli/test_migrate.py",
+    "release-gates": "tests/unit/cli/test_release_gates.py",
+    "replay": "tests/unit/operations/journal/test_replay.py",
+}
+"""Schemas of commands whose tests validate the output"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    here = tmp_path_factory.mktemp("schemas")
+    (here / "run.log").write_text(LINE)
+    (here / "broken.yaml").write_text(yaml_of(GPU, part("s", {"name": "a"}, count=2), claim("c")))
+    page = (DOCS / "exclusive-devices.md").read_text()
+    (exclusive,) = re.findall(r"^Save this as `exclusive.yaml`.*?^```yaml\n(.*?)^```", page, re.M | re.S)
+    (here / "exclusive.yaml").write_text(exclusive)
+    claims = ("-f", str(DOCS / "tutorial" / "claims.yaml"))
+    held = CliRunner().invoke(main, ["allocate", *TUTORIAL[:2], *claims, "-o", "yaml"])
+    (here / "held.yaml").write_text(held.stdout)
+    return here
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [(name, words) for name in CASES for words in CASES[name]], ids=str
+)
+def test_output_fits_its_schema(
+    name: str, words: tuple[str, ...], folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(folder)
+    result = CliRunner().invoke(main, [*words, "-o", "json"])
+    assert result.exit_code in (0, 1, 3), result.output
+    fitting(name, result.stdout)
+
+
+def test_every_command_with_json_has_a_schema_and_every_schema_is_tested():
+    with_json = set()
+    for name in COMMANDS:
+        command = main.get_command(click.Context(main), name)
+        assert command is not None
+        for param in command.params:
+            if (
+                param.name == "output"
+                and isinstance(param.type, click.Choice)
+                and "json" in param.type.choices
+            ):
+                with_json.add(name)
+    assert with_json == {*NAMES} - {"top-koordinator"}
+    assert {*NAMES} == CASES.keys() | ELSEWHERE.keys()
+    for name, module in ELSEWHERE.items():
+        assert f'"{name}"' in (ROOT / module).read_text()
+    page = (FOLDER / "README.md").read_text()
+    assert re.findall(r"^\| \[(\S+)\.json\]", page, re.MULTILINE) == NAMES
+
+
+def branches(node: Any) -> list[Any]:
+    """Every part of a schema."""
+    inner = list(node.values()) if isinstance(node, dict) else node if isinstance(node, list) else []
+    return [node, *(found for one in inner for found in branches(one))]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_object_of_ours_names_all_its_fields(name: str):
+    for one in branches(json.loads((FOLDER / f"{name}.json").read_text())):
+        if isinstance(one, dict) and one.get("additionalProperties") is False:
+            assert one["required"] == list(one["properties"])
+
+
+def test_a_field_that_the_schema_does_not_know_is_noticed():
+    found = {"dryRun": True, "pods": [], "more": 1}
+    with pytest.raises(ValidationError):
+        schema("release-gates").validate(found)
