@@ -44,7 +44,7 @@ def _openb(rows: Sequence[Row]) -> Picture:
         name: [_mean(map(value, (row for row in rows if row["variant"] == variant))) for variant in variants]
         for name, value in series.items()
     }
-    return _bars(bars, variants, "GPUs in use at 100 % arrived, %", "openb", lowest=84)
+    return _bars(bars, variants, "GPUs in use at 100 % arrived, %", "openb; the axis starts at 84 %", lowest=84)
 
 
 def _mig(rows: Sequence[Row]) -> Picture:
@@ -86,8 +86,9 @@ def _bars(bars: Bars, groups: Sequence[str], y: str, title: str, *, lowest: floa
         axes.bar(places, values, width, label=name, color=COLOURS[at % len(COLOURS)])
     axes.set_xticks(range(len(groups)), groups, rotation=30 if len(groups) > 6 else 0)
     axes.set(ylabel=y, title=title)
+    axes.margins(y=0.15)  # room for the legend
     axes.set_ylim(bottom=lowest)
-    axes.legend(fontsize=8, ncols=2)
+    axes.legend(fontsize=8, ncols=2, loc="upper left")
     return picture
 
 
