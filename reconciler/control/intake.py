@@ -200,7 +200,9 @@ class Intake:
 
     def awaits_watch(self, unit: Unit, claims: Iterable[ResourceClaim], now: float) -> bool:
         """Whether a unit waits until the watch shows these versions of claims, so that kube-scheduler may
-        know them. It is requeued then, at the latest after `WATCH_PATIENCE`; `now` is the time of the loop.
+        know them.
+
+        It is requeued then, at the latest after `WATCH_PATIENCE`; `now` is by the clock of the loop.
         """
         versions = (claim.metadata.resource_version for claim in claims)
         newest = max((int(version) for version in versions if version.isdecimal()), default=0)

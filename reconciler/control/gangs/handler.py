@@ -103,7 +103,7 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
     def _release(self, unit: Unit, step: UngateAll) -> Idle | Stuck | Act:
         """Remove the gates of the members that kube-scheduler can bind now.
 
-        kube-scheduler and its plugins bind the pods of a PodGroup together, so none of these waits.
+        kube-scheduler and its plugins bind the pods of a PodGroup together, so none of these waits (GANG-27).
         """
         held = (self._store.claims.get(key) for one in step.places for key in claims_of(one.pod))
         if self._intake.awaits_watch(unit, [claim for claim in held if claim is not None], self._clock()):

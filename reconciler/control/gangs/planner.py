@@ -282,7 +282,7 @@ class GangPlanner:
 
 
 def _tries_every_domain(gang: GangKey, rules: GangRules | NoRules) -> bool:
-    """Whether kube-scheduler may try the members in each domain of a topology (GANG-25).
+    """Whether kube-scheduler may try the members in each domain of a topology (GANG-26).
 
     Where their devices are not, it would take these away. It tries no other node for a pod that names its
     node.
