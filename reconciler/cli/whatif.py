@@ -96,8 +96,8 @@ def whatif(
 ) -> None:
     """What-if analysis: would claims fit, where, how many copies, and which claims are lost. Writes nothing.
 
-    Places the pending claims, the templates and the pods of the first -f: on the named cluster, or on
-    the fleet of all -f files.
+    Places the pending claims, the templates and the pods of the first -f, gangs as a whole: on the named
+    cluster, or on the fleet of all -f files.
 
     Without --count, places copies until one does not fit, at most 1,000. With --drain, first moves the
     claims with devices on that node elsewhere, if possible. See docs/what-if.md.
