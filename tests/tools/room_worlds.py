@@ -49,7 +49,7 @@ class _Draw:
     def world(self) -> RoomWorld:
         for raw in self._fleet():
             self.objects.append(read(raw))
-        for number in range(self.random.randint(2, 7)):
+        for number in range(self.random.randint(3, 8)):
             self._run(number)
         for app in ("a", "b"):
             if self.random.random() < 0.4:
@@ -184,7 +184,7 @@ class _Draw:
             self.objects.append(copied)
 
     def _wanted(self) -> Wanted:
-        random, priority = self.random, self.random.choice([0, 5, 5, 9])
+        random, priority = self.random, self.random.choice([3, 5, 9, 9])
         if random.random() < 0.25:
             kind = self._claim("w", 2)
             members = []
@@ -194,7 +194,9 @@ class _Draw:
                 members.append(Member(self._pod(f"w{at}", [claim.key.name], priority=priority), (claim,)))
             key = GangKey("default", GangSource.ANNOTATION, "wanted")
             return WantedGang(GangQuestion(key, tuple(members), random.randint(1, len(members))))
-        claims = tuple(self._claim(f"w{at}", 3) for at in range(random.randint(1, 2)))
+        claims = tuple(
+            self._claim(f"w{at}", random.choice([1, 2, 2, 3])) for at in range(random.choice([1, 1, 2]))
+        )
         pod = self._pod("w", [one.key.name for one in claims], priority=priority)
         return WantedPod(claims, pod)
 

@@ -187,8 +187,6 @@ class Bounds:
                 blocked[unit] = blocked.get(unit, 0) + 1
         every = [unit for unit, number in blocked.items() if len(here) - number < count]
         always = self._pods(every)
-        if count > 1:
-            return {always}
         return {always | self._pods(units) for units in by_device}
 
     def _pods(self, units: Sequence[int]) -> Pods:

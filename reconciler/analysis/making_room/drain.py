@@ -15,7 +15,7 @@ from reconciler.analysis.making_room.units import DAEMON_SET, MIRROR, Occupant, 
 from reconciler.analysis.making_room.world import World
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.pods import is_live
-from reconciler.state.nodes.charging import allocation_of, pinned_to
+from reconciler.state.nodes.charging import pinned_to
 from reconciler.state.trial import Trial
 
 ROUNDS = 5
@@ -68,8 +68,7 @@ def drain(world: World, drained: Drained) -> DrainAnswer:
     held: dict[ObjectKey, tuple[DeviceID, ...]] = {}
     concerned: set[ObjectKey] = set()
     for claim in occupants.users:
-        allocation = allocation_of(world.store, claim)
-        assert allocation is not None  # only allocated claims have users
+        allocation = occupants.allocations[claim]
         held[claim] = tuple(one.id for one in allocation.devices.results)
         if (
             not drained.devices.isdisjoint(held[claim])

@@ -10,9 +10,11 @@ from reconciler.analysis.making_room.costs import Cost, Pricing
 from reconciler.analysis.making_room.found import Found
 from reconciler.analysis.making_room.holds import Holds
 from reconciler.analysis.making_room.leaving import Attempts, OutOfTries
+from reconciler.analysis.making_room.node_room import NodeRoom, with_room
 from reconciler.analysis.making_room.subsets import Fits, Subsets
 from reconciler.analysis.making_room.units import Pods
 from reconciler.analysis.making_room.wanted import WantedPod
+from reconciler.api.objects.meta import ObjectKey
 from reconciler.errors import Rejected
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
@@ -41,12 +43,16 @@ class _Search:
         self._needed: dict[int, list[Pods]] = {}
         self._best: tuple[Cost, Pods] | None = None
         self._on = self._by_node()
+        pod = self._wanted.pod
+        bound = pod is None or bool(pod.spec.node_name)  # the room of its node is its own
+        self._room = None if pod is None or bound else NodeRoom(pod, attempts.world.nodes)
 
-    def _by_node(self) -> dict[str, list[Pods]]:
+    def _by_node(self) -> dict[str, list[ObjectKey]]:
         """Node -> the pods on it that can leave."""
-        found: dict[str, list[Pods]] = {}
-        for key in sorted(self._holds.eligible):
-            found.setdefault(self._occupants.pods[key].node, []).append(frozenset([key]))
+        found: dict[str, list[ObjectKey]] = {}
+        pods = self._occupants.pods
+        for key in self._holds.eligible:
+            found.setdefault(pods[key].node, []).append(key)
         return found
 
     def run(self) -> Found:
@@ -84,8 +90,8 @@ class _Search:
         """Refine the bound of a node; or try the set that it stands for, then all others of the node."""
         _, at, refined, pods = entry
         if not refined:
-            needed = [self._occupants.together(one) for one in self._bounds.needed(at)]
-            self._needed[at] = [one for one in needed if one <= self._holds.eligible]
+            needed = [self._occupants.together(one) for one in self._all_needed(at)]
+            self._needed[at] = [one for one in dict.fromkeys(needed) if one <= self._holds.eligible]
             for one in self._needed[at]:
                 heappush(heap, (self._pricing.of(one), at, True, one))
             return
@@ -95,6 +101,14 @@ class _Search:
             self._best = self._pricing.of(pods), pods
             return
         self._search_node(at)
+
+    def _all_needed(self, at: int) -> list[Pods]:
+        """Sets of pods of which one has to leave a node: because of devices, and because of its room."""
+        needed, name = self._bounds.needed(at), self._order[at]
+        if self._room is None:
+            return needed
+        room = self._room.needed(name, self._on.get(name, ()))
+        return [] if room is None else with_room(needed, *room)
 
     def _fits(self, at: int, pods: Pods) -> bool:
         return self._attempts.fits(pods, self._order[at])
@@ -123,7 +137,7 @@ class _Search:
         pools = [fleet.index[one.pool] for one in self._snapshot.topology.view(name).pools]
         rows = np.flatnonzero(np.isin(fleet.pool_of, pools))
         found = self._holds.at(rows.tolist())
-        return found.union(*self._on.get(name, ())) & self._holds.eligible
+        return found.union(self._on.get(name, ())) & self._holds.eligible
 
     def _depends_on_others(self) -> bool:
         """Whether pods on other nodes decide where the pod can run: by affinity or spread."""

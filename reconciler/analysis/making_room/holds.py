@@ -11,8 +11,6 @@ from reconciler.analysis.making_room.costs import OFFSET
 from reconciler.analysis.making_room.units import Occupant, Occupants, Pods
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.nodes.charging import allocation_of
-from reconciler.state.store import Store
 
 STAYS = -1
 """The unit of claims that nobody can free"""
@@ -24,7 +22,6 @@ class Holds:
     def __init__(
         self,
         occupants: Occupants,
-        store: Store,
         snapshot: Snapshot,
         may_leave: Callable[[Occupant], bool],
     ) -> None:
@@ -44,8 +41,8 @@ class Holds:
         for claim, users in occupants.users.items():
             number = self._unit(users, numbers)
             of_claim = self.rows_of[claim] = []
-            allocation = allocation_of(store, claim)
-            held = [one for one in allocation.devices.results if not one.admin_access] if allocation else []
+            results = occupants.allocations[claim].devices.results
+            held = [one for one in results if not one.admin_access]
             self.devices[claim] = len(held)
             for result in held:
                 found = snapshot.fleet.rows_of(result.id)

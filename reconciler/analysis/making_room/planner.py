@@ -13,8 +13,6 @@ from reconciler.analysis.making_room.moves import all_move, move_all, settle
 from reconciler.analysis.making_room.units import Occupant, Occupants, Pods
 from reconciler.analysis.making_room.wanted import Place, Refusal, Wanted, WantedGang, preempts, priority_of
 from reconciler.analysis.making_room.world import World
-from reconciler.api.objects.meta import DeviceID, ObjectKey
-from reconciler.state.nodes.charging import allocation_of
 from reconciler.state.trial import Trial
 
 TRIES = 2_000
@@ -78,7 +76,7 @@ class _Question:
             able = one.movable if self.moves_only else one.evictable
             return able and one.priority < asked.priority and one.pod.key not in own
 
-        holds = Holds(occupants, self.world.store, self.trial.snapshot, may_leave)
+        holds = Holds(occupants, self.trial.snapshot, may_leave)
         pricing = Pricing(occupants, lambda claim: holds.devices[claim])
         attempts = Attempts(self.wanted, self.world, self.trial, occupants, self.tries)
         rejected: list[Pods] = []
@@ -128,7 +126,10 @@ class _Question:
         settle(places, {pod.key: pod for pod in self.wanted.pods}, self.trial)
 
     def _advice(self, asked: Advice, pods: Pods, occupants: Occupants) -> Advice:
-        devices = {claim: _devices(claim, self.world) for claim in occupants.freed(pods)}
+        devices = {
+            claim: tuple(one.id for one in occupants.allocations[claim].devices.results)
+            for claim in occupants.freed(pods)
+        }
         leave(self.trial, pods, occupants, self.world)
         places = self.wanted.place(self.world, self.trial)
         assert not isinstance(places, Refusal)  # the search saw it fit
@@ -158,8 +159,3 @@ class _Question:
         who = who.replace("pod", f"{count} pods", 1) if count > 1 else f"the {who}"
         why = "cannot all go elsewhere" if self.moves_only else "do not make enough room"
         return Refusal(NOT_ENOUGH, f"the {who} {why}" if count > 1 else f"{who} does not make enough room")
-
-
-def _devices(claim: ObjectKey, world: World) -> tuple[DeviceID, ...]:
-    allocation = allocation_of(world.store, claim)
-    return () if allocation is None else tuple(result.id for result in allocation.devices.results)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from reconciler.allocation.gangs.rules import rules_of
 from reconciler.analysis.making_room.budgets import Budgets
 from reconciler.api.objects.budgets import PodDisruptionBudget
-from reconciler.api.objects.claims import ConsumerReference, ResourceClaim
+from reconciler.api.objects.claims import Allocation, ConsumerReference, ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GangKey, GangRules, GangSource, gang_of
 from reconciler.api.objects.meta import ObjectKey, OwnerReference
@@ -100,6 +100,8 @@ class Occupants:
         self.budgets = Budgets(budgets)
         self.users: dict[ObjectKey, Pods] = {}
         """Allocated claim -> the pods without which it is free; empty if it has none"""
+        self.allocations: dict[ObjectKey, Allocation] = {}
+        """Allocated claim -> what it holds"""
         self.pods: dict[ObjectKey, Occupant] = {}
         self.gangs: dict[GangKey, Gang] = {}
         self._read_claims(store)
@@ -127,9 +129,13 @@ class Occupants:
         """
         unreserved = []
         for key, claim in store.claims.items():
-            if claim.status.reserved_for and allocation_of(store, key) is not None:
+            allocation = allocation_of(store, key)
+            if allocation is None:
+                continue
+            self.allocations[key] = allocation
+            if claim.status.reserved_for:
                 self.users[key] = self._reserved(claim, store)
-            elif allocation_of(store, key) is not None:
+            else:
                 unreserved.append(key)
         if unreserved:
             naming: dict[ObjectKey, list[ObjectKey]] = {key: [] for key in unreserved}

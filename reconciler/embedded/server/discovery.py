@@ -104,6 +104,8 @@ def _entries(kind: ServedKind) -> list[Object]:
     if kind.plural == "pods":
         binding = {"name": "pods/binding", "singularName": "", "namespaced": True}
         entries.append({**binding, "kind": "Binding", "verbs": ["create"]})
+        eviction = {"name": "pods/eviction", "singularName": "", "namespaced": True, "group": "policy"}
+        entries.append({**eviction, "version": "v1", "kind": "Eviction", "verbs": ["create"]})
     return entries
 
 

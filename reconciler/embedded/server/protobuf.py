@@ -51,6 +51,10 @@ _SERVICE = {
     10: _Member("externalName"),
 }
 _PATH = {1: _Member("path"), 2: _Member("verb")}
+_DELETE_OPTIONS = {
+    2: _Member("preconditions", {1: _Member("uid"), 2: _Member("resourceVersion")}),
+    5: _Member("dryRun", "texts"),
+}
 _KINDS: Mapping[tuple[str, str], Mapping[int, _Member]] = {
     ("v1", "Namespace"): {
         1: _Member("metadata", _METADATA),
@@ -62,9 +66,10 @@ _KINDS: Mapping[tuple[str, str], Mapping[int, _Member]] = {
         4: _Member("immutable", "flag"),
     },
     ("v1", "Service"): {1: _Member("metadata", _METADATA), 2: _Member("spec", _SERVICE)},
-    ("v1", "DeleteOptions"): {
-        2: _Member("preconditions", {1: _Member("uid"), 2: _Member("resourceVersion")}),
-        5: _Member("dryRun", "texts"),
+    ("v1", "DeleteOptions"): _DELETE_OPTIONS,
+    ("policy/v1", "Eviction"): {
+        1: _Member("metadata", _METADATA),
+        2: _Member("deleteOptions", _DELETE_OPTIONS),
     },
     ("authentication.k8s.io/v1", "SelfSubjectReview"): {},
     ("authorization.k8s.io/v1", "SelfSubjectAccessReview"): {

@@ -19,6 +19,7 @@ from reconciler.api.validation.status import (
 from reconciler.embedded.access import Account, Guard, reviews
 from reconciler.embedded.server import discovery
 from reconciler.embedded.server.bodies import decode_body, media_type
+from reconciler.embedded.server.evicting import evict
 from reconciler.embedded.server.kind_store import Record
 from reconciler.embedded.server.messages import Request, Response, Stream
 from reconciler.embedded.server.patching import APPLY, bind, patcher
@@ -120,6 +121,14 @@ class RequestHandler:
             if request.method != "POST":
                 raise method_not_allowed()
             self._writer.update(target, bind(decode_body(request)), dry_run=_dry_run(request.query))
+            return _success(201, {})
+        if target.subresource == "eviction" and target.kind is POD:
+            if request.method != "POST":
+                raise method_not_allowed()
+            body = decode_body(request)
+            options = body.get("deleteOptions") if isinstance(body, dict) else None
+            dry_run = _dry_run(request.query, options if isinstance(options, dict) else {})
+            evict(self._store, self._writer, target, body, dry_run=dry_run)
             return _success(201, {})
         if target.kind is POD and target.subresource in _ON_NODES:
             get(self._store, target)

@@ -33,6 +33,7 @@ def test_the_set_is_the_cheapest_of_all(seed: int):
 @given(st.integers(0, 2**32))
 @examples(8)
 def test_with_moves_only_nobody_loses_a_place(seed: int):
+    assert difference(seed, moves_only=True) == ""
     world = room_world(seed)
     state = world.world()
     before = state.store.snapshot().occupancy.held.tolist()

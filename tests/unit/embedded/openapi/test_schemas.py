@@ -20,6 +20,8 @@ OTHER_MERGES = {
     # retainKeys drops other sources from an entry; claims and volumes of a pod cannot change.
     ("PodSpec", "resourceClaims"), ("PodSpec", "volumes"), ("PodStatus", "resourceClaimStatuses"),
     ("PodGroupSpec", "resourceClaims"), ("PodGroupStatus", "resourceClaimStatuses"),
+    # Published: replaced as a whole.
+    ("PodDisruptionBudgetSpec", "selector"),
     # Written by kubelets only.
     ("ContainerStatus", "allocatedResourcesStatus"), ("ContainerStatus", "volumeMounts"),
 }  # fmt: skip
