@@ -8,6 +8,7 @@ from reconciler.allocation.placement import place
 from reconciler.analysis.making_room.units import Occupants, Pods, Unit
 from reconciler.analysis.making_room.wanted import Place, Refusal, WantedGang, WantedPod
 from reconciler.analysis.making_room.world import World
+from reconciler.api.koordinator.names import ALLOCATED
 from reconciler.api.objects.claims import ResourceClaim, ResourceClaimStatus
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
@@ -17,6 +18,8 @@ from reconciler.state.trial import Trial
 
 NOT_REPLACED = "NotReplaced"
 """The reason if nothing recreates a pod, or only on its node"""
+OTHER_DEVICES = "KoordinatorDevices"
+"""The reason if a pod holds devices of Device objects"""
 
 
 class Move(NamedTuple):
@@ -52,6 +55,10 @@ def _move(unit: Unit, gone: Pods, occupants: Occupants, world: World, trial: Tri
         owner = occupants.pods[stuck[0]].controller
         what = "its DaemonSet only runs it there" if owner is not None else "it has no controller"
         return Move(unit, (), Refusal(NOT_REPLACED, f"pod {stuck[0]} would not be replaced: {what}"))
+    for key in unit.pods:
+        if ALLOCATED in occupants.pods[key].pod.metadata.annotations:
+            why = f"pod {key} holds Koordinator's devices, which are not placed here; see `whatif --drain`"
+            return Move(unit, (), Refusal(OTHER_DEVICES, why))
     freed = frozenset(occupants.freed(gone))
     members = [_member(key, freed, occupants, world, trial) for key in unit.pods]
     wanted: WantedPod | WantedGang

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from reconciler.allocation.koordinator.demand import read_demand
 from reconciler.allocation.placement import place
 from reconciler.analysis.making_room.wanted import Wanted, WantedGang, WantedPod
 from reconciler.analysis.making_room.world import World, world_of
@@ -27,6 +28,7 @@ from reconciler.control.gangs.roster import GangRoster
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Blocked, Decide, Planner
 from reconciler.control.queueing.units import Kind, Roster, Unit, gang_unit
+from reconciler.state.koordinator.rules import Rules
 
 KINDS = ("Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaim", "Pod")
 """The kinds to list, besides budgets"""
@@ -111,6 +113,9 @@ class Asking:
         pod = self._store.pods.get(key)
         if pod is None:
             raise NoAnswer(f"there is no pod {key}{similar_key(key, self._store.pods)}")
+        if not pod.spec.resource_claims and read_demand(pod, Rules()) is not None:
+            why = "the pod requests Koordinator's devices; room is made for ResourceClaims only"
+            return Waiting(None, f"{why}; `whatif --without` shows what a removal would change")
         gang = gang_of(pod)
         if gang is not None and self._gang_planner.serves(Unit(Kind.POD, key)):
             return self._gang(gang)

@@ -146,3 +146,15 @@ async def test_a_cluster_is_read_with_its_budgets():
         result = await asyncio.to_thread(CliRunner().invoke, main, asked)
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["evict"][0]["pods"] == ["default/old"]
+
+
+def test_koordinators_devices_are_not_placed(say):
+    spec = "nodeName: n2, containers: [{name: m, resources: {requests: {koordinator.sh/gpu: 100}}}]"
+    held = f"{OWNER}, annotations: {{scheduling.koordinator.sh/device-allocated: '{{}}'}}"
+    other = pod("other", spec=spec, metadata=held)
+    result = say("drain", "n2", more=other)
+    assert "KoordinatorDevices: pod default/other holds Koordinator's devices" in result.stdout
+    assert result.exit_code == 1
+    result = say("make-room", "other", "--pod", more=pod("other", spec=spec.partition(", ")[2]))
+    assert "the pod requests Koordinator's devices" in result.stdout
+    assert result.exit_code == 1
