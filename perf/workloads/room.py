@@ -162,22 +162,22 @@ def room(size: Size, progress: Progress) -> Outcome:
     return (partition, gang)[size["case"]](size, progress)
 
 
+_RACKS = {"racks": 160, "blocks": 8}
 WORKLOADS = [
     Workload(
         "make-room",
         "who has to leave: for a 7g.40gb on a churned fleet, and for a gang of whole nodes",
         room,
         {
-            "7g on 10,400 partitions": {"case": 0, "nodes": 50, "questions": 20},
+            "7g on 10,400 partitions": {**_RACKS, "case": 0, "nodes": 50, "pods": 1, "questions": 20},
             "gang of 16 x 8 on 1,250 nodes": {
+                **_RACKS,
                 "case": 1,
                 "nodes": 1250,
-                "racks": 160,
-                "blocks": 8,
                 "pods": 16,
                 "questions": 4,
             },
         },
-        tiny={"case": 0, "nodes": 1, "questions": 2},
+        tiny={**_RACKS, "case": 0, "nodes": 3, "pods": 1, "questions": 2},
     ),
 ]

@@ -91,11 +91,10 @@ class _Question:
         search = search_gang if isinstance(self.wanted, WantedGang) else search_nodes
         found = search(attempts, holds, pricing, accepts)
         spent = self.tries - attempts.left
-        if found.pods is None:
-            why = self._none(found, holds, attempts)
-            return replace(asked, refusal=why, optimal=found.proved, tries=spent)
-        cost = pricing.of(found.pods)
         proved = found.proved and not rejected and self._monotone()
+        if found.pods is None:
+            return replace(asked, refusal=self._none(found, holds, attempts), optimal=proved, tries=spent)
+        cost = pricing.of(found.pods)
         bound = cost if proved else min(found.bound, cost)
         return self._advice(
             replace(asked, cost=cost, bound=bound, optimal=proved, tries=spent), found.pods, occupants
