@@ -11,10 +11,10 @@ from reconciler.analysis.making_room.world import world_of
 from reconciler.analysis.sizing import STEPS, Item, Shape, distinct_shapes, items_of, shape_of, size
 from reconciler.analysis.sizing.reading import items_in, pending_units
 from reconciler.analysis.sizing.report import as_json
-from reconciler.analysis.whatif.reading import single_units
 from reconciler.api.manifests.bundle import Bundle
+from reconciler.api.manifests.claims import Claims
 from reconciler.api.manifests.inferred_nodes import InferredNodes, infer_nodes
-from reconciler.api.objects.claims import DeviceClass
+from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.semantics import Semantics
@@ -102,7 +102,7 @@ def capacity(
         asked = _valid(read_files(demands, progress), "--demand")
         fleet = read_files(files, progress) if files else None
         nodes, objects = _fleet(fleet, asked, connection, progress)
-        items, gone = _items(objects, asked, fleet, pending=pending)
+        items, gone = _items(objects, asked, pending=pending)
         slices = [one for one in objects if isinstance(one, ResourceSlice)]
         more = _valid(read_files(shape_files, progress), "--shape-file")
         chosen = [_priced(one, prices) for one in _shapes(shapes, more, nodes.nodes, slices)]
@@ -138,14 +138,15 @@ def _fleet(
         listed = list(list_cluster(KINDS, connection, volumes=True))
         nodes = InferredNodes(tuple(one for one in listed if isinstance(one, Node)), (), None, ())
     else:
-        listed = [one for one in bundle_objects(fleet) if not isinstance(one, Node)]
-        listed += fleet.of(Node)
+        claims = Claims(fleet)  # also those made from the templates of pods
+        listed = [one for one in bundle_objects(fleet) if not isinstance(one, Node | Pod | ResourceClaim)]
+        listed += [*fleet.of(Node), *map(claims.typed, claims.entries), *claims.pods]
         nodes = infer_nodes(fleet.of(Node), fleet.of(ResourceSlice))
     return nodes, [*listed, *asked.of(DeviceClass)]
 
 
 def _items(
-    objects: Sequence[ApiObject], asked: Bundle, fleet: Bundle | None, *, pending: bool
+    objects: Sequence[ApiObject], asked: Bundle, *, pending: bool
 ) -> tuple[tuple[Item, ...], frozenset[ObjectKey]]:
     """The demand, and the pods of it: they are not part of the fleet, because the sizing places them."""
     if not pending:
@@ -153,7 +154,7 @@ def _items(
         if not items:
             raise NoAnswer("--demand has no Demand, no pending claim, no template and no pod with claims")
         return items, frozenset()
-    units = single_units(fleet) if fleet is not None else pending_units(objects)
+    units = pending_units(objects)
     pods = frozenset(unit.pod.key for unit in units if unit.pod is not None)
     return items_of((unit, 1) for unit in units), pods
 

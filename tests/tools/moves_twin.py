@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from tests.tools.machines import Machine
 
+NODES = "node"
 Spot = tuple[int, tuple[str, ...]]
 """Machine and devices of one pod"""
 State = tuple[Spot, ...]
@@ -39,7 +40,9 @@ def is_valid(machines: Sequence[Machine], state: Sequence[Spot]) -> bool:
 
 
 def free_count(machines: Sequence[Machine], state: Sequence[Spot], profile: str) -> int:
-    """How many more devices of a profile fit together."""
+    """How many more devices of a profile fit together; of `NODES`, how many machines hold nothing."""
+    if profile == NODES:
+        return sum(not on(state, at) for at in range(len(machines)))
     found = 0
     for at, machine in enumerate(machines):
         held = on(state, at)

@@ -80,12 +80,9 @@ class Planner:
         self._places = Places(world.placement(), steps)
         self._holds = holds_of(world)
         snapshot = trial.snapshot
-        similar: Iterable[int] = ()
-        self._room: int | None = None
+        similar = alike(goal, movers, snapshot) if isinstance(goal, ProfileGoal) else ()
+        self._room = most_by_amounts(goal, movers, self._holds, snapshot)
         """How many there are at most by free amounts"""
-        if isinstance(goal, ProfileGoal):
-            similar = alike(goal, movers, snapshot)
-            self._room = most_by_amounts(goal, movers, self._holds, snapshot)
         self._blockers = Blockers(goal, movers, similar)
         self._counts = np.array(
             [goal.count(at, self._holds).least for at in range(goal.fields)], dtype=np.int32

@@ -15,6 +15,8 @@ def print_sizing(result: Sizing, out: TextIO) -> None:
     console = console_on(out)
     for line in _verdict(result):
         print_line(console, line)
+    if not result.items:
+        return
     console.print()
     print_table(console, _demand(result))
     if result.options:
@@ -25,7 +27,9 @@ def print_sizing(result: Sizing, out: TextIO) -> None:
 
 
 def _verdict(result: Sizing) -> Iterator[str]:
-    if result.fits_now:
+    if not result.items:
+        yield "nothing is pending: no node is needed"
+    elif result.fits_now:
         yield "fits now: no node is needed"
     elif result.options:
         best = result.options[0]

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from reconciler.cli import main
 from reconciler.embedded import serve
+from tests.tools import small_fleet
 from tests.tools.command_servers import Overheard
 from tests.tools.short_manifests import CLASS, claim, gpus, node, pod, requests, template, together
 
@@ -71,6 +72,18 @@ def test_without_a_demand_document_each_manifest_counts_once(say):
 def test_what_is_pending_in_the_fleet_can_be_the_demand(say):
     result = say("", "--pending", world=together(FLEET, pod("p", "x=c"), claim("c", 4), claim("d", 4)))
     assert result.stdout.splitlines()[0] == "add 1 node like n2: proven cheapest"
+
+
+def test_pods_that_run_are_part_of_the_fleet(say):
+    """What they hold is held, and nothing is asked for them; a pod with a template is asked for."""
+    held = yaml.safe_dump(
+        {**small_fleet.claim("c"), "status": small_fleet.held("gpu.example.com", "n1", "gpu-0")}
+    )
+    world = together(CLASS, gpus("n1", 1), held, pod("runs", "x=c", spec="nodeName: n1"))
+    assert say("", "--pending", world=world).stdout == "nothing is pending: no node is needed\n"
+    waits = together(world, pod("waits", "x:t"), template("t"))
+    result = say("", "--pending", world=waits)
+    assert result.stdout.splitlines()[0] == "add 1 node like n1: proven cheapest"
 
 
 def test_nodes_of_a_file_are_shapes(say):

@@ -3,19 +3,22 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.analysis.capacity import Solver, fleet_layout
-from reconciler.analysis.defragment.goals import profile_goal
+from reconciler.analysis.capacity import fleet_layout
+from reconciler.analysis.defragment import Target
 from reconciler.analysis.defragment.movers import movers_of
 from reconciler.analysis.defragment.planner import Plan, Planner
+from reconciler.analysis.defragment.target import goal_of
 from reconciler.analysis.making_room.world import World, world_of
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from tests.tools.examples import examples
-from tests.tools.machines import claim_of, device_class, halves, objects_of, pod_of
-from tests.tools.moves_twin import Scene, Spot, best_moves, free_count, is_valid, spots
+from tests.tools.machines import claim_of, device_class, halves, objects_of, pod_of, wholes
+from tests.tools.moves_twin import NODES, Scene, Spot, best_moves, free_count, is_valid, spots
 
 MOST_MOVES = 3
 """Of the exhaustive search; no scene has more pods"""
+FLEETS = [[halves()] * 2, [halves()] * 3, [halves(), wholes(2), wholes(1)], [wholes(2)] * 3]
+PODS = [("half", 1), ("quarter", 1), ("quarter", 2), ("whole", 1), ("gpu", 1), ("gpu", 2)]
 
 
 def world_from(scene: Scene) -> World:
@@ -31,7 +34,7 @@ def plan(scene: Scene, profile: str, gain: int) -> Plan:
     world = world_from(scene)
     snapshot = world.store.snapshot()
     layout = fleet_layout(snapshot.fleet, snapshot.rules)
-    goal = profile_goal(layout, layout.profiles.names.index(("d", profile)), Solver())
+    goal = goal_of(Target(profile, gain=gain), layout)
     with world.trial() as trial:
         return Planner(goal, movers_of(world), world, trial, 10_000).run(gain)
 
@@ -39,9 +42,13 @@ def plan(scene: Scene, profile: str, gain: int) -> Plan:
 @st.composite
 def scenes(draw: st.DrawFn) -> Scene:
     """Pods that came where they fit, of which some have left again."""
-    machines = tuple([halves()] * draw(st.integers(2, 3)))
+    machines = tuple(
+        draw(st.sampled_from([[halves()] * 2, [halves()] * 3, [halves(), wholes(2), wholes(1)]]))
+    )
     profiles, start = list[str](), list[Spot]()
-    for profile in draw(st.lists(st.sampled_from(["half", "quarter", "quarter", "whole"]), max_size=4)):
+    for profile in draw(
+        st.lists(st.sampled_from(["half", "quarter", "quarter", "whole", "gpu"]), max_size=4)
+    ):
         fitting = [one for one in spots(machines, profile, 1) if is_valid(machines, [*start, one])]
         if fitting and len(start) < MOST_MOVES:
             profiles.append(profile)
@@ -49,7 +56,7 @@ def scenes(draw: st.DrawFn) -> Scene:
     return Scene(machines, tuple(profiles), tuple(start))
 
 
-@given(scenes(), st.sampled_from(["whole", "half"]), st.integers(1, 2))
+@given(scenes(), st.sampled_from(["whole", "half", NODES]), st.integers(1, 2))
 @examples(30)
 def test_plans_are_valid_and_their_bounds_hold(scene: Scene, profile: str, wanted: int):
     found = plan(scene, profile, wanted)
