@@ -44,7 +44,9 @@ def _openb(rows: Sequence[Row]) -> Picture:
         name: [_mean(map(value, (row for row in rows if row["variant"] == variant))) for variant in variants]
         for name, value in series.items()
     }
-    return _bars(bars, variants, "GPUs in use at 100 % arrived, %", "openb; the axis starts at 84 %", lowest=84)
+    return _bars(
+        bars, variants, "GPUs in use at 100 % arrived, %", "openb; the axis starts at 84 %", lowest=84
+    )
 
 
 def _mig(rows: Sequence[Row]) -> Picture:
