@@ -164,7 +164,7 @@ def _use(container: Json, entry: _Entry) -> None:
 
 
 def _remove(container: Json, names: Iterable[str]) -> None:
-    """Remove limits and requests. With either left, kube-scheduler would make a claim of its own (EXT-4)."""
+    """Remove limits and requests. With either left, kube-scheduler would make a claim of its own."""
     found = container.get("resources") or {}
     for part in ("limits", "requests"):
         if part in found:
