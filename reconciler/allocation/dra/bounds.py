@@ -13,6 +13,7 @@ from kernels.bounds import least_draw, max_matching
 from kernels.types import Mask
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.constraints import Constraint
+from reconciler.allocation.dra.mixes import no_mix_fits
 from reconciler.allocation.dra.request_options import MAX_RESULTS, Slot
 from reconciler.allocation.dra.state import NodeProblem, State, in_use, viable
 
@@ -69,6 +70,7 @@ def is_impossible(
         or any(not _some_alternative(alternatives) for alternatives in remaining.by_slot)
         or _too_few(remaining, None)
         or _over_drawn(remaining, None)
+        or no_mix_fits(remaining, None)
         or any(_no_value_works(remaining, number) for number in _matching_constraints(remaining))
     )
 
@@ -199,6 +201,7 @@ def _no_value_works(remaining: Remaining, constraint: tuple[Constraint, int]) ->
         mask = np.isin(which.codes, [code for code, tokens in which.tokens.items() if value in tokens])
         if not all(_some_alternative(remaining.by_slot[at], mask) for at in slots):
             continue
-        if not _too_few(remaining, (mask, slots)) and not _over_drawn(remaining, (mask, slots)):
+        within = (mask, slots)
+        if not any(proof(remaining, within) for proof in (_too_few, _over_drawn, no_mix_fits)):
             return False
     return True

@@ -1,5 +1,7 @@
 """The devices of one node for one request option, given what is held before the decision."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from kernels.types import Mask, Rows
@@ -50,6 +52,12 @@ class Candidates:
     def place_of(self, at: int) -> int:
         """When a position is tried."""
         return at if self.order is None else int(np.flatnonzero(self.order == at)[0])
+
+    def rest(self, count: int, start: int) -> "Candidates":
+        """The request without the devices chosen so far: `count` more, from the place `start` on."""
+        later = np.zeros_like(self.available)
+        later[self.in_order(self.available, start)] = True
+        return replace(self, count=count, available=later)
 
     def failure(self, fleet: Fleet, row: int, at: int) -> Fatal:
         """The error of the device in row `row` of the fleet, at position `at` of the view."""

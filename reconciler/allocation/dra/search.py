@@ -92,7 +92,7 @@ class Search:
         claim = self.slots[slot].claim
         if slot and self.slots[slot - 1].claim != claim:
             state = enter_claim(state, self.problem.constraints[claim])
-        if self._backtracked and self._proves_impossible(slot, state):
+        if self._backtracked and self._proves_impossible(slot, self.by_slot[slot], state):
             return None
         for candidates in self.by_slot[slot]:
             if state.results + candidates.count > MAX_RESULTS or candidates.count == 0:
@@ -104,8 +104,9 @@ class Search:
             self._backtrack()
         return None
 
-    def _proves_impossible(self, slot: int, state: State) -> bool:
-        """Whether the bounds exclude the branch. Tried less often after many failed proofs.
+    def _proves_impossible(self, slot: int, alternatives: Sequence[Candidates], state: State) -> bool:
+        """Whether the bounds exclude the branch. `alternatives` are what remains to be chosen for `slot`.
+        Tried less often after many failed proofs.
 
         A proof costs as much as many steps. Most searches never turn back and need no proof; where the
         bounds do not help, searching is faster.
@@ -113,7 +114,8 @@ class Search:
         self._proofs += 1
         if self._failed_proofs >= MAX_FAILED_PROOFS and self._proofs % PROOF_INTERVAL:
             return False
-        proved = is_impossible(self.problem, self.slots[slot:], self.by_slot[slot:], state)
+        rest = [alternatives, *self.by_slot[slot + 1 :]]
+        proved = is_impossible(self.problem, self.slots[slot:], rest, state)
         self._failed_proofs = 0 if proved else self._failed_proofs + 1
         return proved
 
@@ -134,6 +136,10 @@ class Search:
         """Choose the devices of an exact request, from the place `start` in their order on."""
         if chosen == candidates.count:
             return self._solve(slot + 1, state)
+        if chosen and self._backtracked:
+            rest = candidates.rest(candidates.count - chosen, start)
+            if self._proves_impossible(slot, [rest], state):
+                return None
         possible = viable(self.problem, state, candidates)
         fatal = candidates.fatal & ~in_use(state, candidates)
         order = candidates.in_order(possible | fatal, start)

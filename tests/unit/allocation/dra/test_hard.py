@@ -1,5 +1,6 @@
 """Problems that a search without bounds does not finish. The tests count tried devices, never time."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from tests.tools.builders import (
     device,
     distinct,
     first_of,
+    held,
+    hold,
     match,
     request,
     resource_slice,
@@ -148,6 +151,32 @@ def test_mixes_of_partitions_that_no_a100_holds_are_refused(mix: tuple[str, ...]
     requests = [request(f"r{number}", selectors=profile(name)) for number, name in enumerate(mix)]
     answer, steps = steps_of(mig_node(8), claim("c", *requests, constraints=[match("d/parent")]))
     assert (answer, steps <= FEW) == (None, True), steps
+
+
+@pytest.mark.parametrize(("gpus", "claims"), [(2, 1), (2, 2), (8, 1), (64, 2)])
+def test_partitions_that_fit_by_amounts_and_not_by_place_are_refused_at_once(gpus: int, claims: int):
+    """A 4g on each free GPU, and one 2g more than GPUs have places for."""
+    free = min(gpus, 12)
+    names = ["4g.20gb"] * free + ["2g.10gb"] * (free + 1)
+    requests = [request(f"r{number}", selectors=profile(name)) for number, name in enumerate(names)]
+    asked = [claim(f"c{number}", *requests[number::claims]) for number in range(claims)]
+    outcome = on_node(World(mig_node(gpus), asked, held=whole(range(free, gpus))))
+    assert (spelled(outcome), outcome.steps <= FEW) == (None, True), outcome.steps
+
+
+@pytest.mark.parametrize("gpus", [2, 8, 64])
+def test_partitions_in_the_way_of_others_are_moved(gpus: int):
+    """First fit puts three 2g on a GPU, which leaves no place for the 4g that each GPU has to hold."""
+    free = min(gpus, 12)
+    small = request("small", free, selectors=profile("2g.10gb"))
+    large = request("large", free, selectors=profile("4g.20gb"))
+    outcome = on_node(World(mig_node(gpus), [claim("c", small, large)], held=whole(range(free, gpus))))
+    assert isinstance(outcome, Found)
+    assert outcome.steps <= 2 * FEW
+
+
+def whole(gpus: Iterable[int]) -> list[Object]:
+    return [held(f"h{gpu}", hold(f"gpu-{gpu}-7g-40gb-0")) for gpu in gpus]
 
 
 def test_many_alternatives_that_all_lack_room_are_not_multiplied():
