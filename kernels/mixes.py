@@ -67,6 +67,6 @@ def undominated(counts: Amounts) -> Amounts:
     distinct = np.unique(counts, axis=0)
     if len(distinct) == 1:
         return distinct
-    below = (distinct[:, None] <= distinct[None]).all(axis=2)
+    below: Mask = np.all(distinct[:, None] <= distinct[None], axis=2)
     np.fill_diagonal(below, val=False)
     return distinct[~below.any(axis=1)]

@@ -98,7 +98,7 @@ def explain(
 
         async def ask(one: Connection) -> tuple[ObjectKey, Situation]:
             own = ObjectKey(before or namespace_of(namespace, one, in_cluster=True), name)
-            return own, await _live(own, rules, machines, one, of_pod=of_pod)
+            return own, await _live(own, rules, machines, one, of_pod=of_pod, policies=policies)
 
         _explain_contexts(ask_each(connection, contexts, ask), output, steps=steps)
         return

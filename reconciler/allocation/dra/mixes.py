@@ -65,12 +65,12 @@ def no_mix_fits(remaining: "Remaining", within: tuple[Mask, frozenset[int]] | No
     known = _MIXES.of(problem.snapshot.topology)
     tables = []
     for number, mine in zip(numbers.tolist(), np.split(rows[order], begins[1:]), strict=True):
-        at = np.searchsorted(rows, mine)
-        key = (state.left[number].tobytes(), drawn[at].tobytes(), kinds[mine].tobytes(), most.tobytes())
+        draws = drawn[np.searchsorted(rows, mine)]
+        key = (state.left[number].tobytes(), draws.tobytes(), kinds[mine].tobytes(), most.tobytes())
         if key not in known:
             if len(known) >= MAX_KEPT:
                 known.clear()
-            known[key] = _mixes(state.left[number], problem.table[drawn[at]], kinds[mine], most)
+            known[key] = _mixes(state.left[number], problem.table[draws], kinds[mine], most)
         tables.append(known[key])
     return suffices(tables, most, limit=MAX_MIXES) is False
 
