@@ -19,6 +19,8 @@ from reconciler.errors import Rejected
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 NONE: Pods = frozenset()
+CHAINS = 14
+"""Most pods that may move for which pods of other nodes are moved, too, to make room for those that leave"""
 _Entry = tuple[Cost, int, bool, Pods]
 """Bound, node, whether the bound is that of a set, and that set"""
 
@@ -130,9 +132,11 @@ class _Search:
 
     def _concerned(self, at: int) -> Pods:
         """The pods that can leave and may make a difference on a node."""
-        name = self._order[at]
+        name, everyone = self._order[at], self._holds.eligible
+        if self._accepts is not None and len(everyone) <= CHAINS:
+            return everyone  # who leaves may need the place of another
         if self._wanted.pod is not None and self._depends_on_others():
-            return self._holds.eligible
+            return everyone
         fleet = self._snapshot.fleet
         pools = [fleet.index[one.pool] for one in self._snapshot.topology.view(name).pools]
         rows = np.flatnonzero(np.isin(fleet.pool_of, pools))
