@@ -1,5 +1,6 @@
 """The simulation is worth something only if it notices what is broken."""
 
+import os
 import re
 import subprocess
 import sys
@@ -40,6 +41,7 @@ def test_what_schedules_seldom_meet_is_noticed_by_tests():
     """All of them fail once what they stand for is broken."""
     plugins = ("-p", "tests.tools.simulation.breaking", "-p", "no:xdist", "-p", "no:cacheprovider")
     command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-rf", *plugins, *TESTS.values()]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    impatient = {**os.environ, "PATIENCE": "20"}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=impatient)
     failed = re.findall(r"^FAILED (.*?)(?: - .*)?$", done.stdout, re.MULTILINE)
     assert sorted(failed) == sorted(TESTS.values()), done.stdout + done.stderr
