@@ -5,7 +5,7 @@ so the same devices could be given to another claim. But every allocation is ann
 Removing the mark changes the resourceVersion of the claim, so the late write gets a conflict.
 
 A predecessor may also have been giving back a gang, whose claims look allocated until then. Their
-resourceVersion is changed, too: otherwise a pod could lose its devices after its gate was removed (GANG-27).
+resourceVersion is changed, too: otherwise a pod could lose its devices after its gate was removed (GANG-25).
 """
 
 import asyncio

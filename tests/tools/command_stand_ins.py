@@ -32,6 +32,7 @@ NOT_RUN: Mapping[str, str] = {
     "python -m tests.conformance": "CI runs it if the recorded answers are available",
     "python -m reconciler.": "another test compares the page with the output",
     "python -m docs.": "another test compares the pictures and pages",
+    "python -m perf placement": "learns for hours; tests/whole/perf runs a small one",
     "python -m perf run": "is a long measurement; tests/whole/perf runs a small one",
     "python -m tests.tools.fuzz": "needs a fuzzer that is not a dependency, and runs without end",
     "kubectl logs": _CLUSTER + "logs of pods",

@@ -19,6 +19,20 @@ NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
 DEMO = ("-f", str(ROOT / "reconciler" / "cli" / "demo" / "manifests"))
 KOORDINATOR = ("-f", str(DOCS / "examples" / "koordinator.yaml"))
 TUTORIAL = ("-f", str(DOCS / "tutorial" / "fleet.yaml"), "-f", str(DOCS / "tutorial" / "too-much.yaml"))
+LARGE = """
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: large}
+spec:
+  devices:
+    requests:
+    - name: gpu
+      exactly:
+        deviceClassName: partition
+        selectors:
+        - cel: {expression: 'device.attributes["gpu.example.com"].profile == "whole"'}
+"""
+FRAGMENTED = ("-f", str(DOCS / "examples" / "fragmented.yaml"))
 LINE = (
     '{"timestamp": "2026-01-01T00:00:00Z", "level": "warning", "event": "claim pending", '
     '"logger": "reconciler.operations.logs.decision_log", "claims": ["a/b"], "reason": "DevicesInUse", '
@@ -26,8 +40,11 @@ LINE = (
 )
 CASES: dict[str, list[tuple[str, ...]]] = {
     "allocate": [("allocate", *DEMO), ("allocate", *KOORDINATOR)],
+    "capacity": [("capacity", *FRAGMENTED, "--demand", str(DOCS / "examples" / "demand.yaml"))],
     "convert": [("convert", *TUTORIAL)],
+    "defragment": [("defragment", *FRAGMENTED, "--gain", "whole=1")],
     "doctor": [("doctor", *DEMO), ("doctor", "-f", "broken.yaml")],
+    "drain": [("drain", "node-a", *FRAGMENTED), ("drain", "node-a", "-f", "held.yaml", *TUTORIAL[:2])],
     "explain": [
         ("explain", "inference/vision", *DEMO),
         ("explain", "research/whole-a100", *DEMO),
@@ -35,6 +52,10 @@ CASES: dict[str, list[tuple[str, ...]]] = {
         ("explain", "three", *TUTORIAL),
     ],
     "logs": [("logs", "run.log")],
+    "make-room": [
+        ("make-room", "large", "-f", "large.yaml", *FRAGMENTED, "--priority", "1000"),
+        ("make-room", "large", "-f", "large.yaml", *FRAGMENTED, "--priority", "-1"),
+    ],
     "modes": [("modes", "-f", "exclusive.yaml")],
     "top": [("top", *DEMO), ("top", "--by", "pool", *DEMO), ("top", "--by", "node", *DEMO)],
     "top-koordinator": [("top", "--koordinator", *KOORDINATOR)],
@@ -56,6 +77,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     page = (DOCS / "exclusive-devices.md").read_text()
     (exclusive,) = re.findall(r"^Save this as `exclusive.yaml`.*?^```yaml\n(.*?)^```", page, re.M | re.S)
     (here / "exclusive.yaml").write_text(exclusive)
+    (here / "large.yaml").write_text(LARGE)
     claims = ("-f", str(DOCS / "tutorial" / "claims.yaml"))
     held = CliRunner().invoke(main, ["allocate", *TUTORIAL[:2], *claims, "-o", "yaml"])
     (here / "held.yaml").write_text(held.stdout)

@@ -12,7 +12,7 @@ from reconciler.allocation.koordinator import refusing
 from reconciler.allocation.reasons.reasons import OTHER, REASONS, UNKNOWN, bounded, remedy
 from reconciler.analysis.explain.page import reasons_page
 from reconciler.api.objects.plan import Reason
-from reconciler.control import planner
+from reconciler.control import planner, releasing
 from reconciler.control.koordinator import handler
 from reconciler.operations.events.unmanaged import NOT_MANAGED
 from reconciler.state.on_demand import NOT_LISTED, NOT_READABLE
@@ -56,6 +56,8 @@ def test_every_reason_that_can_be_told_is_in_the_table():
         NOT_MANAGED,
         NOT_LISTED,
         NOT_READABLE,
+        releasing.NOT_BOUND,
+        releasing.UNUSABLE,
         *(
             gang_rules.INCOMPLETE,
             gang_rules.UNSUPPORTED,
