@@ -33,7 +33,7 @@ test-cluster: $(STAMP)  ## end-to-end tests on a real cluster; CONTRIBUTING.md h
 # Of a run that found something, FIRST and the seed that it names give the same schedules again.
 FIRST     ?= 100000
 SCHEDULES ?= 5000
-EXAMPLES  ?= 20
+EXAMPLES  ?= 35
 
 soak: $(STAMP)  ## thousands of simulated schedules that `make test` does not have, and properties on many times more examples
 	$(BIN)/python -m tests.tools.simulation --first $(FIRST) --schedules $(SCHEDULES)

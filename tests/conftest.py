@@ -25,7 +25,7 @@ os.environ.pop("COLUMNS", None)
 
 # On busy machines a deadline fails by chance. `ci` is hypothesis' own: the same examples every time.
 # Properties that do not say how many examples they need are tried on so many.
-MANY = 50 * FACTOR
+MANY = 30 * FACTOR
 settings.register_profile(
     "here", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=MANY
 )

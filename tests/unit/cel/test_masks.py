@@ -134,7 +134,7 @@ expressions = st.recursive(
 )
 
 
-@examples(120)
+@examples(70)
 @given(expression=expressions, fleet=st.lists(devices, min_size=1, max_size=12))
 def test_masks_are_the_plain_answers_row_by_row(expression: str, fleet: list[DeviceView]):
     selector = compile_selector(expression)

@@ -207,7 +207,7 @@ COLLECTIONS = (
 )  # fmt: skip
 
 
-@examples(100)
+@examples(60)
 @given(
     path=st.sampled_from(COLLECTIONS),
     fields=st.dictionaries(st.sampled_from(["spec", "status", "data"]), JSON),
@@ -225,7 +225,7 @@ def test_no_object_of_whatever_shape_breaks_the_server(path, fields):
         assert len(ok(api, "GET", path, accept="application/json;as=Table;v=v1;g=meta.k8s.io")["rows"]) == 1
 
 
-@examples(100)
+@examples(60)
 @given(
     path=st.sampled_from([f"{CLAIMS}/c", f"{CLAIMS}/c/status", f"{PODS}/p", f"{PODS}/p/status"]), patch=JSON
 )

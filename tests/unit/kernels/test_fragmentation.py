@@ -47,7 +47,7 @@ def _machines(made: list[tuple[int, int, list[int]]]) -> Machines:
     return Machines(np.array(cores), np.array(model, dtype=np.int32), np.array(free))
 
 
-@examples(150)
+@examples(80)
 @given(st.lists(_kinds(SHARED, WHOLE, NONE), min_size=1, max_size=8), _kinds(SHARED, WHOLE, NONE), MACHINES)
 def test_points_are_those_of_counting_fragments_machine_by_machine(
     kinds: list[naive.Kind], need: naive.Kind, made: list[tuple[int, int, list[int]]]
@@ -64,7 +64,7 @@ def test_points_are_those_of_counting_fragments_machine_by_machine(
             assert (int(score[at]), int(device[at])) == expected
 
 
-@examples(100)
+@examples(60)
 @given(st.lists(st.lists(_kinds(SHARED, WHOLE), min_size=20, max_size=20), min_size=1, max_size=3), MACHINES)
 def test_sequences_fill_what_they_fill_need_by_need(
     drawn: list[list[naive.Kind]], made: list[tuple[int, int, list[int]]]

@@ -16,13 +16,13 @@ from tests.tools.store_picture import picture
 from tests.tools.store_streaming import happen, run
 
 
-@examples(80)
+@examples(50)
 @given(st.sampled_from(RULES), st.lists(EVENTS, max_size=20))
 def test_any_sequence_of_events_equals_a_fresh_list(rules: Semantics, events: list[Event]):
     run(rules, [*BEGINNING, Look(keep=False), *events])
 
 
-@examples(80)
+@examples(50)
 @given(st.sampled_from(RULES), st.lists(CLAIM_EVENTS, min_size=3, max_size=20))
 def test_holding_and_releasing_step_by_step_equals_holding_at_once(rules: Semantics, events: list[Event]):
     run(rules, [*BEGINNING, Look(keep=False), *events])

@@ -49,7 +49,7 @@ class Points:
         return np.where(among, self.of_nodes, 99)
 
 
-@examples(150)
+@examples(80)
 @given(
     nodes=st.lists(st.tuples(st.booleans(), FEW, FEW, FEW), min_size=1, max_size=8),
     ranked=st.booleans(),

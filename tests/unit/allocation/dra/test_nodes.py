@@ -170,7 +170,7 @@ def _one_by_one(world: World) -> Iterator[tuple[str, Found | NotFound]]:
         yield name, on_node(world, name)
 
 
-@examples(80)
+@examples(50)
 @given(st.one_of(worlds(), worlds(always=("alternatives", "constraints", "held"))))
 def test_nodes_that_are_skipped_unseen_had_no_answer(world: World):
     """The same node and devices as by trying all; and every selector that fails is reported."""

@@ -27,7 +27,7 @@ def _names(world: World) -> list[str]:
     return [node["metadata"]["name"] for node in world.nodes]
 
 
-@examples(80)
+@examples(50)
 @given(worlds())
 def test_the_answer_is_that_of_trying_everything_in_order(world: World):
     """Same devices, same error, same "does not fit": no answer is pruned, and errors are answers."""
@@ -35,7 +35,7 @@ def test_the_answer_is_that_of_trying_everything_in_order(world: World):
         assert answer(on_node(world, name)) == _expected(world, name)
 
 
-@examples(80)
+@examples(50)
 @given(contests())
 def test_where_requests_compete_the_answer_is_that_of_trying_everything(world: World):
     assert answer(on_node(world)) == _expected(world, "n")

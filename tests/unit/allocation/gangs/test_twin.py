@@ -18,7 +18,7 @@ from tests.tools.gang_world import GangWorld, crowded_worlds, gang_worlds, varie
 STEPS = 5_000
 
 
-@examples(80)
+@examples(50)
 @given(gang_worlds())
 def test_the_answer_is_as_good_as_that_of_trying_everything(world: GangWorld):
     compare(world)

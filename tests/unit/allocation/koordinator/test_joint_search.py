@@ -62,7 +62,7 @@ def taken(on: Machine, gpus: list[int], nics: list[int]) -> Any:
     return holding(gpus=used_gpus, nics=used_nics)
 
 
-@examples(120)
+@examples(70)
 @given(cases())
 def test_one_switch_is_found_where_it_exists(case: tuple[Machine, list[int], list[int], int, int]):
     on, gpus, nics, count, asked = case
@@ -78,7 +78,7 @@ def test_one_switch_is_found_where_it_exists(case: tuple[Machine, list[int], lis
     assert len(set(found["rdma"])) == len(found["rdma"]) == max(asked, len(switches))
 
 
-@examples(120)
+@examples(70)
 @given(cases())
 def test_nothing_is_farther_than_it_must_be(case: tuple[Machine, list[int], list[int], int, int]):
     on, gpus, nics, count, asked = case

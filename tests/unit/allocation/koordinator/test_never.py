@@ -199,7 +199,7 @@ def at_best(fleet: Fleet, asked: Demand, name: str, *, recovered: bool) -> bool:
 
 
 @pytest.mark.parametrize("semantics", Semantics)
-@examples(100)
+@examples(60)
 @given(data=st.data())
 def test_reasons_agree_with_the_exact_choice_on_empty_machines(semantics: Semantics, data: st.DataObject):
     """Never where waiting may help; and to wait only where a machine can serve at best."""

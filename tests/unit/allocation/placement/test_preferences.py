@@ -96,7 +96,7 @@ def _node(draw: Random, name: str) -> Object:
     }
 
 
-@examples(100)
+@examples(60)
 @given(st.integers(0, 2**32))
 def test_points_are_those_of_kube_scheduler_node_by_node(seed: int):
     """Also after pods ended and others came, since the wishes of pods follow event by event."""
