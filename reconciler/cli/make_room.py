@@ -85,7 +85,7 @@ def command(
             world = of_cluster(raws, rules)
         asking = Asking(world)
         if of_gang:
-            waiting = asking.gang(key)
+            waiting = asking.gang(key, priority)
         else:
             waiting = asking.pod(key, priority) if of_pod else asking.claim(key, priority)
         if waiting.wanted is None:

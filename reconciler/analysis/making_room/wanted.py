@@ -116,6 +116,8 @@ class WantedGang:
     """The members of a gang that have no place yet."""
 
     question: GangQuestion
+    priority: int | None = None
+    """Instead of that of the members"""
     pods: tuple[Pod, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -150,7 +152,7 @@ Wanted = WantedPod | WantedGang
 
 def priority_of(wanted: Wanted) -> int:
     """Pods of lower priority may leave for it: for a gang, below that of its lowest member."""
-    if isinstance(wanted, WantedPod) and wanted.priority is not None:
+    if wanted.priority is not None:
         return wanted.priority
     return min((pod.spec.priority or 0 for pod in wanted.pods), default=0)
 

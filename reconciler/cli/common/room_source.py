@@ -118,10 +118,10 @@ class Asking:
             return Waiting(None, f"{why}; `whatif --without` shows what a removal would change")
         gang = gang_of(pod)
         if gang is not None and self._gang_planner.serves(Unit(Kind.POD, key)):
-            return self._gang(gang)
+            return self._gang(gang, priority)
         return self._unit(Unit(Kind.POD, key), priority)
 
-    def gang(self, key: ObjectKey) -> Waiting:
+    def gang(self, key: ObjectKey, priority: int | None = None) -> Waiting:
         """What a gang waits for. Raises NoAnswer if it does not exist."""
         gangs = {gang for pod in self._store.pods.values() if (gang := gang_of(pod)) is not None}
         found = sorted(gang for gang in gangs if (gang.namespace, gang.name) == tuple(key))
@@ -130,13 +130,13 @@ class Asking:
             raise NoAnswer(f"no pod is of a gang {key}{similar_key(key, known)}")
         for gang in found:
             if self._gang_planner.serves(gang_unit(gang)) and self._gangs.waits(gang):
-                return self._gang(gang)
+                return self._gang(gang, priority)
         return Waiting(None, "no pod of the gang waits", placed=True)
 
-    def _gang(self, gang: GangKey) -> Waiting:
+    def _gang(self, gang: GangKey, priority: int | None) -> Waiting:
         match self._gang_planner.next(gang):
             case Solve(question=question):
-                return Waiting(WantedGang(question))
+                return Waiting(WantedGang(question, priority))
             case Blocked(reason=reason, message=message):
                 return Waiting(None, f"{reason}: {message}")
             case GiveBack(why=why):

@@ -98,6 +98,9 @@ def test_a_gang_by_its_name_or_by_one_of_its_pods(say):
     by_name = say("make-room", "g", "--gang", more=MEMBERS)
     assert "no room can be made: gang default/g: NoRoomToMake" in by_name.stdout
     assert say("make-room", "m2", "--pod", more=MEMBERS).stdout == by_name.stdout
+    equal = say("make-room", "g", "--gang", "--priority", "0", more=MEMBERS)
+    assert "there is no pod of lower priority" in equal.stdout
+    assert "there is no pod of lower priority" not in by_name.stdout
     more = together(MEMBERS, gpus("n3", 2), node("n3"))
     result = say("make-room", "g", "--gang", "-o", "json", more=more)
     assert [one["node"] for one in json.loads(result.stdout)["places"]] == ["n1", "n3"]
