@@ -300,9 +300,12 @@ class Intake:
             return any(gang_unit(gang) == unit for gang in self.gangs.of(self.roster.users(key)))
         return unit in self.roster.units(key)
 
-    def sharing(self, unit: Unit) -> list[Unit]:
-        """The other units that decide about one of its claims."""
-        keys = self.claims(unit)
+    def sharing(self, unit: Unit, before: Iterable[ObjectKey]) -> list[Unit]:
+        """The other units that decide about one of its claims.
+
+        `before` are the claims that it had when its reconcile began: its pod may be gone.
+        """
+        keys = {*before, *self.claims(unit)}
         found = {other for key in keys for other in self.roster.units(key)}
         found |= {gang_unit(gang) for key in keys for gang in self.gangs.of(self.roster.users(key))}
         return sorted(found - {unit})

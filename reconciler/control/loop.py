@@ -91,23 +91,24 @@ class Reconciler:
                 await self._reconcile(unit)
         except Inconsistent:
             raise
-        except Gone as exc:  # the watch reports the removal
+        except Gone as exc:  # the watch reports the removal, to the units that use the object
+            self._requeue_sharing(unit, claims, self._queue.failed(unit))
             log.debug("object is gone", unit=str(unit), error=str(exc))
         except Conflict as exc:  # it was read again: decide again without a delay
-            delay = self._requeue(unit, exc.after)
+            delay = self._requeue(unit, claims, exc.after)
             self._log_retry(unit, "conflict", exc, delay)
         except Paused:
-            self._intake.pause.hold(unit)
+            self._intake.pause.hold(unit, self._intake.sharing(unit, claims))
         except Retry as exc:
-            delay = self._hold_off(unit, self._requeue(unit, exc.after))
+            delay = self._hold_off(unit, self._requeue(unit, claims, exc.after))
             self._log_retry(unit, "retry", exc, delay)
         except Rejected as exc:
-            delay = self._hold_off(unit, self._requeue(unit, 0.0))
+            delay = self._hold_off(unit, self._requeue(unit, claims, 0.0))
             log.warning("write rejected", unit=str(unit), error=str(exc), pause=round(delay, 3))
         except Exception:
             # One claim must not stop the others.
             self.failures += 1
-            delay = self._hold_off(unit, self._requeue(unit, 0.0))
+            delay = self._hold_off(unit, self._requeue(unit, claims, 0.0))
             log.exception("reconcile failed", unit=str(unit), pause=round(delay, 3))
 
         self._requeue_claims(unit, claims)
@@ -189,12 +190,16 @@ class Reconciler:
             self._reporter.report(handler.waits(refused.refusal, name))
         self._intake.put(unit, after=self._queue.failed(unit))
 
-    def _requeue(self, unit: Unit, after: float) -> float:
-        """Requeue the unit, and the units that share a claim with it and left the claim to it."""
+    def _requeue(self, unit: Unit, claims: Iterable[ObjectKey], after: float) -> float:
+        """Requeue the unit, and the units that left one of these claims, or of its claims, to it."""
         delay = max(self._queue.failed(unit), after)
-        for other in (unit, *self._intake.sharing(unit)):
-            self._intake.put(other, after=delay)
+        self._intake.put(unit, after=delay)
+        self._requeue_sharing(unit, claims, delay)
         return delay
+
+    def _requeue_sharing(self, unit: Unit, claims: Iterable[ObjectKey], delay: float) -> None:
+        for other in self._intake.sharing(unit, claims):
+            self._intake.put(other, after=delay)
 
     def _hold_off(self, unit: Unit, delay: float) -> float:
         """Do not reconcile the unit before the delay ends, even if an event wakes it: the event may come from

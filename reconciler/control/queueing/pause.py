@@ -1,6 +1,6 @@
 """Pauses all writes at once, and requeues the held units when writes resume."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
 from reconciler.api.objects.core import ConfigMap
@@ -25,6 +25,8 @@ class Pause:
         self._report = report
         self._put = put
         self._held: set[Unit] = set()
+        self._sharing: set[Unit] = set()
+        """Units that left a claim to one that is held"""
 
     @property
     def paused(self) -> bool:
@@ -49,18 +51,22 @@ class Pause:
         elif before and not self.paused:
             held, self._held = sorted(self._held), set()
             self._report(WritesResumed(len(held)))
-            for unit in held:
+            sharing, self._sharing = sorted(self._sharing.difference(held)), set()
+            for unit in (*held, *sharing):
                 self._put(unit)
 
     def check(self) -> None:
         """Raise Paused unless writes are enabled."""
         self._reasons.check()
 
-    def hold(self, unit: Unit) -> None:
-        """Hold back a unit that needs a write."""
+    def hold(self, unit: Unit, sharing: Iterable[Unit] = ()) -> None:
+        """Hold back a unit that needs a write. The units that share a claim with it are requeued with it."""
         if not self._reasons:  # resumed while its request was on its way to the guard
-            self._put(unit)
-        elif unit not in self._held:
+            for one in (unit, *sharing):
+                self._put(one)
+            return
+        self._sharing.update(sharing)
+        if unit not in self._held:
             self._held.add(unit)
             self._report(
                 HeldBack(

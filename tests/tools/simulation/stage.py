@@ -62,26 +62,31 @@ class Wire:
 
 
 class Stage:
-    """A server with one device of the fleet, and processes on it."""
+    """A server with one device of the fleet at first, and processes on it."""
 
     def __init__(self, loop: SimulationLoop) -> None:
         self.loop = loop
         self.api = ApiServer(now=lambda: EPOCH, random=Random(0))
+        self.api.load([fleet.node("n1")])
+        self.add_device("n1")
+
+    def add_device(self, pool: str) -> None:
+        """Publish a device of the node, in a pool of its own."""
         spec = {
             "driver": fleet.GPU,
             "nodeName": "n1",
-            "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1},
+            "pool": {"name": pool, "generation": 1, "resourceSliceCount": 1},
             "devices": [{"name": "d0"}],
         }
-        slice_ = {"apiVersion": fleet.DRA, "kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": spec}
-        self.api.load([fleet.node("n1"), slice_])
+        slice_ = {"apiVersion": fleet.DRA, "kind": "ResourceSlice", "metadata": {"name": pool}, "spec": spec}
+        self.api.load([slice_])
 
     def start(self, settings: Settings) -> tuple[Wire, asyncio.Task[None]]:
         wire = Wire(self.api)
         return wire, self.loop.create_task(app.run(settings, wire, stop=asyncio.Event()))
 
     def held(self) -> list[str]:
-        """The claims that hold the device."""
+        """The claims that hold a device."""
         claims = (record.object for record in self.api.store[CLAIM].scan(""))
         return [claim["metadata"]["name"] for claim in claims if "allocation" in claim.get("status", {})]
 

@@ -149,3 +149,37 @@ async def test_units_that_share_a_claim_with_one_that_failed_get_a_turn_too():
     for unit, turns in ((pod_unit("p"), [0, 1, again]), (pod_unit("q"), [0, again])):
         assert handler.times("next", unit) == turns
     assert handler.times("next", claim_unit("a")) == [0, again]
+
+
+async def test_so_they_do_after_one_that_found_an_object_gone():
+    """It may have had devices for the claim that they share, and gave them back."""
+    handler = Scripted(needs=[Idle(), Idle(), Idle(), Ask("devices?"), Idle()], writes=[Gone("deleted")])
+    stage = Stage(handler)
+    async with stage.at_work():
+        stage.news(pod("p", "a", "b"), pod("q", "a"), claim("a"))
+        await asyncio.sleep(1)
+        stage.intake.put(pod_unit("p"))
+        await asyncio.sleep(BASE + 1)
+    assert handler.times("next", pod_unit("p")) == [0, 1]
+    assert handler.times("next", pod_unit("q")) == [0, 1 + BASE]
+
+
+async def test_so_they_do_with_one_that_a_pause_held_back():
+    handler = Scripted(needs=[Idle(), Idle(), Idle(), Ask("devices?"), Idle()])
+    stage = Stage(handler)
+
+    def shut() -> None:
+        stage.intake.pause.set("setting", "maintenance")
+        raise Paused("on the way to the server")
+
+    handler.writes = deque([shut])
+    async with stage.at_work():
+        stage.news(pod("p", "a"), pod("q", "a"), claim("a"))
+        await asyncio.sleep(1)
+        stage.intake.put(pod_unit("p"))
+        await asyncio.sleep(500)
+        assert stage.intake.pause.held == 1
+        stage.intake.pause.set("setting", "")
+        await asyncio.sleep(1)
+    assert handler.times("next", pod_unit("p")) == [0, 1, 501]
+    assert handler.times("next", pod_unit("q")) == [0, 501]
