@@ -82,6 +82,10 @@ class Cut(Enum):
     ALL = 2
 
 
+HINDERED = 6
+"""Faults that the writes of one object meet at most once it has cleared up"""
+
+
 @dataclass
 class Weather:
     """Which faults occur and how often. Calm once `calm` is set."""
@@ -100,6 +104,8 @@ class Weather:
     calm: bool = False
     """No faults at all, and all ways are short"""
     _drawn: Counter[str] = field(default_factory=Counter)
+    _hindered: Counter[str] | None = None
+    """Object -> faults of its writes since it cleared up; None before"""
 
     @classmethod
     def drawn(cls, seed: int, random: Random, count: Counter[str]) -> "Weather":
@@ -118,7 +124,11 @@ class Weather:
         )
 
     def clear_up(self, *, writes: float) -> None:
-        """From now on only writes are met by faults, so often."""
+        """From now on only writes are met by faults, so often, and those of one object a few times at most.
+
+        With many in a row, by chance, an object backs off for longer than the time in which all must be done.
+        """
+        self._hindered = Counter()
         self.calm = writes == 0
         self.reads = self.lines = 0.0
         self.writes = writes
@@ -139,6 +149,14 @@ class Weather:
         fault = random.choice(possible)
         self.count[fault] += 1
         return fault
+
+    def hinder(self, path: str, fault: Fault | None) -> Fault | None:
+        """The fault of a write, or None if the object at the path was hindered often enough."""
+        if fault is None or self._hindered is None:
+            return fault
+        thing = path.removesuffix("/status")
+        self._hindered[thing] += 1
+        return fault if self._hindered[thing] <= HINDERED else None
 
     def way(self, random: Random) -> float:
         """Seconds from one end to the other."""
@@ -183,6 +201,8 @@ class Faulty:
         fault = weather.draw(
             random, WRITES if writes else READING, weather.writes if writes else weather.reads
         )
+        if writes:
+            fault = weather.hinder(request.path, fault)
         if fault is Fault.LISTING_GONE and not request.query:
             fault = None  # listings expire, single objects do not
         try:
