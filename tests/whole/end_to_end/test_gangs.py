@@ -249,7 +249,8 @@ async def test_a_successor_gives_back_what_cannot_be_completed():
 
 async def test_a_successor_gives_back_what_a_pod_holds_apart_from_the_others():
     """Rack b has room for all but the first pod, whose seat in rack a the predecessor wrote; then a shared
-    claim would complete the first pod outside the rack of the others."""
+    claim would complete the first pod outside the rack of the others.
+    """
     cluster = fleet("a", "b", "b")
     shared = devices("n0", "d", driver=SWITCH)
     del shared["spec"]["nodeName"]
