@@ -50,8 +50,8 @@ class ReclaimedByScheduler:
         if before is None or before.metadata.uid != thing.metadata.uid or not written_by_us(before):
             return
         pod = self._pod(thing.key)
-        if pod is None or thing.metadata.uid in self._withdrawing:
-            return
+        if pod is None or pod.spec.node_name or thing.metadata.uid in self._withdrawing:
+            return  # the resourceclaim controller frees a bound pod's claim; the pod's end may be told later
         self._uids[thing.key] = thing.metadata.uid
         held = before.allocation
         node = pinned_to(held.node_selector) if held is not None else ""
@@ -61,9 +61,11 @@ class ReclaimedByScheduler:
         )
 
     def _pod(self, claim: ObjectKey) -> Pod | None:
-        """A pod without the gate that names the claim."""
-        found = (self._store.pods[key] for key in sorted(self._roster.users(claim)))
-        return next((pod for pod in found if not pod.gated), None)
+        """A pod without the gate that names the claim, if possible one that is not bound."""
+        found = [self._store.pods[key] for key in sorted(self._roster.users(claim))]
+        return min(
+            (pod for pod in found if not pod.gated), key=lambda pod: bool(pod.spec.node_name), default=None
+        )
 
     def _reasons_against(self, pod: Pod, node: str) -> str:
         if not node:

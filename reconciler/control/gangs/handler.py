@@ -127,13 +127,25 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
             return None
         question, answer = found
         if isinstance(answer, GangGranted):
-            return Given(GangGrant(question, answer))
+            return None if await self._gives_back(question, answer) else Given(GangGrant(question, answer))
         claims = [claim for member in question.question.members for claim in member.claims]
         classes = frozenset(name for claim in claims for _, name in classes_of(claim))
         room = not _is_error(answer.reason)
         minds_pods = any(_minds_pods(member.pod) for member in question.question.members)
         wants = Wants(classes, room, crowded=True, awaits_pods=minds_pods)
         return Refused(GangRefusal(question, answer), answer.reason, wants, self._counted(_unit(question)))
+
+    async def _gives_back(self, solve: Solve, granted: GangGranted) -> bool:
+        """Give back what members hold that were left out, if anything, and decide afresh.
+
+        They may hold it elsewhere than where the others go. A claim that all share would complete them there.
+        """
+        kept = self._planner.kept(solve.question.gang, granted.left_out)
+        if kept:
+            self._intake.pause.check()
+            await self._writer.give_back(kept, "the other pods of the gang fit elsewhere")
+            self._intake.put(_unit(solve))
+        return bool(kept)
 
     def record(self, name: str, answer: Given[GangGrant] | Refused[GangRefusal]) -> None:
         if self._journal is None:

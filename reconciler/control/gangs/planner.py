@@ -149,6 +149,11 @@ class GangPlanner:
             return GiveBack(returned, answer.message)
         return answer if isinstance(answer, Solve) else Blocked(keys, answer.reason, answer.message)
 
+    def kept(self, gang: GangKey, keys: Sequence[ObjectKey]) -> Seats:
+        """What an earlier decision wrote for these members alone, if they are still gated."""
+        found = (self._store.pods.get(key) for key in keys)
+        return self._returned(gang, [pod for pod in found if pod is not None and pod.gated])
+
     def _together(
         self, gang: GangKey, rules: GangRules | NoRules, running: Sequence[Pod], places: Sequence[Place]
     ) -> tuple[Place, ...]:

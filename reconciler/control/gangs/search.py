@@ -58,11 +58,11 @@ class GangSearch:
         except Unfinished:
             pass
         unit = gang_unit(solve.question.gang)
-        if self._thread.busy:
-            self._parked[unit] = None
-            return None
         found: Answer | None = None
         for _ in range(REPEATS):
+            if self._thread.busy:  # also before a repeat: another gang may have taken the thread meanwhile
+                self._parked[unit] = None
+                return None
             before, serial = self._store.snapshot(), self._intake.nodes.serial
             try:
                 found = await self._in_thread(solve)

@@ -14,6 +14,7 @@ from tests.tools.running_reconciler import Cluster, Running, reconciling
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod, template
 
 pytestmark = pytest.mark.loopback
+SWITCH = "switch.example.com"
 SLOW: dict[str, Any] = {"backoff_base_seconds": 600.0, "backoff_cap_seconds": 600.0, "drain_seconds": 0.05}
 
 
@@ -244,6 +245,29 @@ async def test_a_successor_gives_back_what_cannot_be_completed():
         await running.heard(Waits)
         assert last_reason(running)[0] == "GangIncomplete"
     assert SEAT not in cluster.claim("c0")["metadata"].get("annotations", {})
+
+
+async def test_a_successor_gives_back_what_a_pod_holds_apart_from_the_others():
+    """Rack b has room for all but the first pod, whose seat in rack a the predecessor wrote; then a shared
+    claim would complete the first pod outside the rack of the others.
+    """
+    cluster = fleet("a", "b", "b")
+    shared = devices("n0", "d", driver=SWITCH)
+    del shared["spec"]["nodeName"]
+    shared["spec"]["allNodes"] = True
+    cluster.load(shared, device_class("switch", SWITCH), claim("all", device_class="switch"))
+    cluster.load(*(claim(f"c{n}", managed=False) for n in range(3)))
+    async with reconciling(cluster, prepare=lambda f: f.on("PATCH", "/all", Held()), **SLOW):
+        cluster.load(annotated("p0", "c0", "all", size=1, topology="rack"))
+        await cluster.until(lambda: cluster.devices("c0"))
+    assert cluster.devices("c0") == ["n0/gpu-0"]
+    cluster.api.delete(POD, "default", "p0")
+    cluster.load(*(annotated(f"p{n}", f"c{n}", "all", size=2, topology="rack") for n in range(3)))
+    async with reconciling(cluster, write_seconds=0.1, **SLOW) as running:
+        await running.heard(Ungated, 2)
+        (placed,) = running.of(GangPlaced)
+    assert len(placed.on) == 2
+    assert {name[:2] for n in range(3) for name in cluster.devices(f"c{n}")} == {"n1", "n2"}
 
 
 async def test_a_successor_removes_the_remaining_gates():

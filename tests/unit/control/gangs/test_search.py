@@ -116,6 +116,21 @@ async def test_another_gang_waits_for_the_thread_and_is_requeued():
     assert await other
 
 
+async def test_a_repeat_waits_for_a_gang_that_took_the_thread_meanwhile():
+    world, go_on = Searching(), threading.Event()
+    task = await world.begin()
+    put(world.intake, taken("other", "n1"))  # outdates the answer
+    while world.search._thread.busy:  # no await: the thread is free before its caller goes on
+        pass
+    other = asyncio.create_task(world.search._thread.run(lambda _: go_on.wait(10)))
+    done, _ = await asyncio.wait({task}, timeout=10)
+    go_on.set()
+    assert done
+    assert await task is None
+    assert await other
+    assert gang_unit(G) in world.search._parked
+
+
 async def test_a_closed_search_ends():
     world = Searching()
     task = await world.begin()
