@@ -172,7 +172,7 @@ class GangPlaced(Decision):
 
 @dataclass(frozen=True, slots=True)
 class GangGivenBack(Decision):
-    """A gang that was only partly written gave everything back, since the rest found no place."""
+    """A gang that was partly written gave that back, since the others found no place or fit elsewhere."""
 
     LINES: ClassVar = (Line("gang given back", Level.INFO),)
     METRICS: ClassVar = (Counted(GANGS_GIVEN_BACK),)

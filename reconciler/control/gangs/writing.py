@@ -58,7 +58,7 @@ class GangWriter:
                 self._intake.observe(await self._claims.withdraw(claim))
             except Gone:
                 continue
-            self._report(Freed(claim.key, "its gang has no place for enough pods"))
+            self._report(Freed(claim.key, "its gang gives it back"))
         self._report(GangGivenBack(seats.gang, tuple(claim.key for claim in seats.claims), why))
 
     async def resolve(self, gang: GangKey) -> None:

@@ -24,7 +24,8 @@ def ours(name: str) -> Object:
 
 def told_after(*pods: Object) -> list[str]:
     """The pods that are reported when the allocation of a claim that these pods name is gone."""
-    found, told = intake(device_class(), node("n0"), devices("n0", "d0"), ours("a"), *pods), []
+    found = intake(device_class(), node("n0"), devices("n0", "d0"), ours("a"), *pods)
+    told: list[Any] = []
     reclaimed = ReclaimedByScheduler(found.store, found.roster, found.placement, told.append, frozenset())
     held_before = found.store.claims[key("a")]
     nothing = held_before.status.model_copy(update={"allocation": None})
