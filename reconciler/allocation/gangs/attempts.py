@@ -270,8 +270,10 @@ class Attempts:
         position = {int(row): at for at, row in enumerate(view.rows.tolist())}
         samples = []
         for plan in plans:
-            rows = [self._base.fleet.rows_of(result.id)[-1] for result in plan.allocation.devices.results]
-            samples.append((Sample.of(plan), tuple(position[row] for row in rows)))
+            rows = [self._base.fleet.rows_of(result.id) for result in plan.allocation.devices.results]
+            # While a pool is published anew, a device has rows of both generations; the node has one.
+            here = [next(position[row] for row in of_device if row in position) for of_device in rows]
+            samples.append((Sample.of(plan), tuple(here)))
         return Pattern(tuple(samples), len(plans))
 
     def _repeat(self, pattern: Pattern, desk: Desk, claims: Sequence[ResourceClaim]) -> list[Plan]:
