@@ -15,7 +15,8 @@ def still_fits(question: GangQuestion, granted: GangGranted, before: Snapshot, t
     """Whether all seats are possible in the state of a trial, which is as before on return.
 
     Sound, not complete: the devices of the seats, their counters and their nodes must not have changed since
-    `before`; other pods may have come if each member still suits its node beside them and all others.
+    `before`; other pods may have come if each member still suits its node beside them and all others, each as
+    if it came last: affinity between members is judged too strictly, and the gang is decided again.
     """
     mark = trial.mark()
     try:
