@@ -60,27 +60,21 @@ def nth_of_group(groups: Rows, values: Weights, n: int, size: int) -> Weights:
     n              from 1
     ->     (size,) infinite for groups with fewer values
     """
-    order = np.lexsort((values, groups))
-    start = np.searchsorted(groups[order], np.arange(size + 1))
-    found = np.full(size, np.inf)
-    enough = start[1:] - start[:-1] >= n
-    found[enough] = values[order[start[:-1][enough] + n - 1]]
-    return found
+    return _smallest_of_group(groups, values, n, size)[:, -1]
 
 
 def sums_of_group(groups: Rows, values: Weights, n: int, size: int) -> Weights:
-    """The sum of the n smallest values of each group.
+    """The sum of the n smallest values of each group. Takes and returns what `nth_of_group` does."""
+    return _smallest_of_group(groups, values, n, size).sum(axis=1)
 
-    groups (m,)    below `size`
-    values (m,)
-    n              from 1
-    ->     (size,) infinite for groups with fewer values
-    """
+
+def _smallest_of_group(groups: Rows, values: Weights, n: int, size: int) -> Weights:
+    """(size, n) the smallest values of each group, rising; all infinite for groups with fewer."""
     order = np.lexsort((values, groups))
     start = np.searchsorted(groups[order], np.arange(size + 1))
-    found = np.full(size, np.inf)
+    found = np.full((size, n), np.inf)
     enough = start[1:] - start[:-1] >= n
-    found[enough] = values[order[start[:-1][enough, None] + np.arange(n)]].sum(axis=1)
+    found[enough] = values[order[start[:-1][enough, None] + np.arange(n)]]
     return found
 
 
