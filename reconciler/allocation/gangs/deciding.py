@@ -268,4 +268,5 @@ def _granted(
                 planned.add(plan.uid)
                 plans.append(plan)
         seats.append(Seat(member.pod.key, order[place_of[at]], tuple(plans)))
-    return GangGranted(tuple(seats), tuple(left_out), domain.met, steps)
+    came = (field.kinds[one.kind].members[one.member].pod.key for one in taken)
+    return GangGranted(tuple(seats), tuple(left_out), domain.met, steps, order=tuple(came))

@@ -63,6 +63,8 @@ class GangGranted:
     steps: int = 0
     policy: str = field(default="", compare=False)
     """The placement policies that ordered the devices; empty for first fit"""
+    order: tuple[ObjectKey, ...] = field(default=(), compare=False)
+    """The members with a seat in the order in which each suited its node beside those before it"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ def still_fits(question: GangQuestion, granted: GangGranted, before: Snapshot, t
     """Whether all seats are possible in the state of a trial, which is as before on return.
 
     Sound, not complete: the devices of the seats, their counters and their nodes must not have changed since
-    `before`; other pods may have come if each member still suits its node beside them and all others, each as
-    if it came last: affinity between members is judged too strictly, and the gang is decided again.
+    `before`; other pods may have come if each member still suits its node beside them, one member after
+    another in the order in which they were placed.
     """
     mark = trial.mark()
     try:
@@ -47,23 +47,19 @@ def _pods_fit(granted: GangGranted, question: GangQuestion, trial: Trial) -> boo
     order = trial.snapshot.topology.order
     place_of = {name: at for at, name in enumerate(order)}
     seats = {seat.pod: seat for seat in granted.seats}
-    seated = [
-        (kind, at, seats[member.pod.key])
-        for kind in kinds
-        for at, member in enumerate(kind.members)
-        if member.pod.key in seats
-    ]
-    for kind, at, seat in seated:
-        possible = seat.node in place_of and places.at_first[kind.number][place_of[seat.node]]
-        if not (possible and places.has_room(kind, seat.node)):
+    member_of = {
+        member.pod.key: (kind, number) for kind in kinds for number, member in enumerate(kind.members)
+    }
+    for plan in chain.from_iterable(seat.plans for seat in granted.seats):
+        trial.assume(plan)
+    for pod in granted.order:
+        (kind, number), node = member_of[pod], seats[pod].node
+        if node not in place_of:
             return False
-        trial.place(seat.plans, kind.members[at].pod, seat.node)
-    if not company.crowding and not any(kind.shared for kind in kinds):
-        return True
-    snapshot = trial.snapshot
-    for kind, at, seat in seated:  # each as if it came last
         plans = [trial.store.assumed(claim.metadata.uid) for claim in kind.shared]
         known = [plan for plan in plans if plan is not None]
-        if not places.now(kind, at, known, snapshot)[place_of[seat.node]]:
+        allowed = places.now(kind, number, known, trial.snapshot)[place_of[node]]
+        if not (allowed and places.at_first[kind.number][place_of[node]] and places.has_room(kind, node)):
             return False
+        trial.host(kind.members[number].pod, node, kind.wanted)
     return True

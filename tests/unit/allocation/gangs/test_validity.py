@@ -26,8 +26,8 @@ def test_places_are_possible_unless_their_nodes_lost_the_room(world: GangWorld, 
     question, before = world.question(), trial.snapshot
     with trial:
         granted = decide_gang(question, trial, steps=5_000, budget=UNLIMITED)
-    if not isinstance(granted, GangGranted) or any(pod.beside for pod in world.pods):
-        return  # a pod that came first finds nobody beside it, which counts as if it came last: too strict
+    if not isinstance(granted, GangGranted):
+        return
     seats = seats_of(world, granted)
     assert still_fits(question, granted, before, trial)
     machine = world.machines[at % len(world.machines)]
