@@ -42,6 +42,8 @@ def refused(
         message = f"no node has all labels that gang {question.gang} requires: {_keys(question)}"
         if question.nodes:
             message += ", with the values of the nodes on which its other pods are"
+        if gone := sorted({*question.nodes} - {*field.order}):
+            message += f"; of these, {', '.join(gone)} {'does' if len(gone) == 1 else 'do'} not exist"
         return GangUnsatisfied(UNPLACED, message, steps=steps)
     short = tuple(_short(best, field.kinds, question.least))
     where = ", ".join(f"{tier.key}={value}" for tier, value in best.met)

@@ -136,12 +136,15 @@ class Tiers:
         return self._attribute(tier, devices)
 
     def _where_placed(self, key: str, codes: Codes, placed: Sequence[str]) -> Codes:
-        """The codes, only where the members are that have a place already."""
+        """The codes, only where the members are that have a place already.
+
+        Nowhere if their nodes do not exist any more, so that the value is unknown.
+        """
+        if not placed:
+            return codes
         known = [name for name in placed if name in self._snapshot.topology.nodes]
         values = {self._nodes.label(name, key) for name in known}
-        if not values:
-            return codes
-        if len(values) > 1 or None in values:
+        if len(values) != 1 or None in values:
             return np.zeros_like(codes)
         value = codes[self._order.index(known[0])]
         return np.where(codes == value, codes, 0).astype(np.int32)

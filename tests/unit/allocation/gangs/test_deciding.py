@@ -159,6 +159,11 @@ def test_members_with_a_place_determine_the_domain():
     assert "with the values of the nodes on which its other pods are" in apart.message
     trial.back_to(0)
     assert granted(trial, gang(1, NEAR_RACK, nodes=("r1-2", "r0-0"))).domain == ()
+    gone = refused(trial, gang(1, RACK, nodes=("lost",)))
+    assert gone.reason == UNPLACED
+    assert gone.message.endswith("; of these, lost does not exist")
+    assert granted(trial, gang(1, NEAR_RACK, nodes=("lost",))).domain == ()
+    assert granted(trial, gang(1, RACK, nodes=("lost", "r1-2"))).seats[0].node.startswith("r1-")
 
 
 def cliques() -> list[Object]:
