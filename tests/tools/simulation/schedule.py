@@ -22,6 +22,7 @@ from reconciler.embedded import run_controllers, serve
 from reconciler.settings import Settings
 from tests.tools.simulation import fleet
 from tests.tools.simulation.audit.auditor import Auditor
+from tests.tools.simulation.audit.claims import was_freed
 from tests.tools.simulation.audit.history import STALE
 from tests.tools.simulation.audit.waiting import Undone
 from tests.tools.simulation.clock import SimulationLoop
@@ -242,7 +243,10 @@ class Schedule:
             if record.kind is SLICE:
                 self.auditor.slice_changed(record.key, content)
             else:
+                before = self.auditor.claims.get(record.key)
                 self.auditor.claim_changed(record.key, content)
+                if content is not None and before is not None and was_freed(before, content):
+                    self.world.freed(content)
 
     def find(self, what: str) -> None:
         self.auditor.findings.append(f"t={self.loop.true_time:.3f}: {what}")

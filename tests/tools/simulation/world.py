@@ -43,7 +43,7 @@ class World:
         self.given_away: set[str] = set()
         """Uids of claims that somebody else allocated"""
         self.cleared: dict[str, frozenset[str]] = {}
-        """Uid of a claim whose allocation by us somebody removed -> uids of the pods that named it then, or
+        """Uid of a claim whose allocation by us somebody else removed -> uids of the pods that named it then, or
         lost their gate before the removal could be known"""
         self._cleared_at: dict[str, float] = {}
         self.turmoil = random.choice((0.0, 0.0, 0.15, 0.4))
@@ -218,6 +218,15 @@ class World:
         self.count["claims deallocated by others"] += 1
         self.gangs.disturbed(claim["metadata"]["name"])
         self._update(CLAIM, claim, lambda shown: {**shown, "status": {}}, status=True)
+        self._leave(claim)
+
+    def freed(self, claim: Object) -> None:
+        """The claim's last user ended, and the resourceclaim controller freed it. For another pod that lost its
+        gate while it was in use, kube-scheduler decides.
+        """
+        self._leave(claim)
+
+    def _leave(self, claim: Object) -> None:
         if (uid := claim["metadata"]["uid"]) not in self.given_away:
             key = f"default/{claim['metadata']['name']}"
             self.cleared[uid] = frozenset(

@@ -23,6 +23,13 @@ def allocation(claim: Any) -> Any:
     return claim.get("status", {}).get("allocation")
 
 
+def was_freed(before: Any, claim: Any) -> bool:
+    """Whether the resourceclaim controller took the allocation of a claim that nobody uses any more."""
+    same = before["metadata"]["uid"] == claim["metadata"]["uid"]
+    used = bool(before.get("status", {}).get("reservedFor"))
+    return same and used and bool(allocation(before)) and not allocation(claim)
+
+
 def holds(claim: Any) -> list[Hold]:
     """The devices a claim holds."""
     return [
