@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kernels.domains import Counter, Rule
+from kernels.matching import Matching, Supply
 from kernels.types import Amounts, Codes, Mask
 
 
@@ -27,6 +28,8 @@ class Kind:
     rules: tuple[Rule, ...] = ()
     adds: tuple[int, ...] = ()
     """Counters in which each counts"""
+    needs: tuple[int, ...] = ()
+    """The types of its demands on a supply"""
 
 
 class Outcome(NamedTuple):
@@ -47,14 +50,17 @@ def fit_together(
     *,
     steps: int,
     on_step: Callable[[], object] = lambda: None,
+    supply: Supply | None = None,
 ) -> Outcome:
     """Put all things on places.
 
     free  (R, N) what is left at each place
     among (N,)   places that may be used
     steps        how often the places for a kind may be computed; `on_step` is called each time
+    supply       what the demands of the kinds take; None if they have none
     """
-    search = _Search(kinds, counters, free, among, steps, on_step)
+    matching = Matching(Supply.none(len(among)) if supply is None else supply)
+    search = _Search(kinds, counters, free, among, steps, on_step, matching)
     if search.hopeless():
         return Outcome(None, True, 0)
     try:
@@ -77,6 +83,7 @@ class _Search:
     among: Mask
     max_steps: int
     on_step: Callable[[], object]
+    matching: Matching
     steps: int = 0
     rows: list[int] = field(init=False)
     """Position in the search -> place"""
@@ -109,10 +116,24 @@ class _Search:
         need = sum(kind.wanted * kind.number for kind in self.kinds)
         if len(self.kinds) and (np.where(self.free > 0, self.free, 0)[:, every].sum(axis=1) < need).any():
             return True
-        return any(
+        if any(
             self._most(k, found) < kind.number
             for k, (kind, found) in enumerate(zip(self.kinds, possible, strict=True))
+        ):
+            return True
+        return not self.matching.suffices(
+            [
+                (kind.needs, kind.number, self._everywhere(found))
+                for kind, found in zip(self.kinds, possible, strict=True)
+                if kind.needs
+            ]
         )
+
+    def _everywhere(self, found: Mask) -> Mask:
+        """(N,) places of the search as places of all."""
+        places = np.zeros(len(self.among), dtype=np.bool_)
+        places[self.rows] = found
+        return places
 
     def _most(self, k: int, possible: Mask) -> int:
         """An upper bound of how many things of one kind alone fit."""
@@ -144,10 +165,13 @@ class _Search:
             found = found[:1]  # every thing must be put, and none becomes possible later
         for k, places in found:
             for place in np.flatnonzero(places).tolist():
+                if not self.matching.add(self.kinds[k].needs, self.rows[place]):
+                    continue
                 self._move(k, place, 1)
                 if self.solve():
                     return True
                 self._move(k, place, -1)
+                self.matching.undo()
         return False
 
     def _places(self, k: int, *, tightening: bool = False) -> Mask:
@@ -163,6 +187,8 @@ class _Search:
         for rule in kind.rules:
             if rule.tightens or not tightening:
                 found &= rule.allows(self._codes, self._counts)
+        if kind.needs:
+            found &= self.matching.possible(kind.needs)[self.rows]
         return found
 
     def _move(self, k: int, place: int, sign: int) -> None:

@@ -3,6 +3,7 @@
 from tests.tools.pod_scenarios import HOST, apart, term, web
 from tests.tools.scenario import Scenario, asking, machine, running, sized
 from tests.tools.small_fleet import DRA, DRIVER, Object, claim, device_class, devices
+from tests.tools.volume_scenarios import NO_PROVISIONER, mounting, storage_class, volume, volume_claim
 
 
 def across(name: str, *nodes: str) -> Object:
@@ -26,6 +27,12 @@ def nodes(**cpu: str) -> list[Object]:
 
 
 APART = apart(term(HOST))
+
+LOCAL = [
+    storage_class("local", NO_PROVISIONER),
+    volume_claim("own-p", "local"),
+    volume_claim("own-q", "local"),
+]
 
 SHARED_CLAIM_SCENARIOS = {
     "a device whose nodes take both pods that share its claim": Scenario(
@@ -93,5 +100,35 @@ SHARED_CLAIM_SCENARIOS = {
         ],
         {"pod p": "a: d0 d1"},
         apart=frozenset({"pod p"}),
+    ),
+    "a device whose nodes have volumes for both pods that share its claim": Scenario(
+        [
+            device_class(),
+            *nodes(a="8", b="8", c="8"),
+            *LOCAL,
+            volume("v", "a", "local"),
+            volume("w", "c", "local"),
+            across("d0", "a", "b"),
+            across("d1", "a", "c"),
+            claim("x"),
+            asking("p", "x", **mounting("own-p")),
+            asking("q", "x", **mounting("own-q")),
+        ],
+        {"pod p": "a: d1"},
+        apart=frozenset({"pod p"}),
+    ),
+    "pods that share a claim and have one volume for both get nothing": Scenario(
+        [
+            device_class(),
+            *nodes(a="8", b="8"),
+            *LOCAL,
+            volume("v", "", "local"),
+            across("d0", "a", "b"),
+            claim("x"),
+            asking("p", "x", **mounting("own-p")),
+            asking("q", "x", **mounting("own-q")),
+        ],
+        {"pod p": "PodsCompete", "pod q": "PodsCompete"},
+        apart=frozenset({"pod p", "pod q"}),
     ),
 }

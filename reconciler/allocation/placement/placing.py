@@ -19,6 +19,7 @@ from reconciler.allocation.placement.pod_tests import Counters, Question, Test, 
 from reconciler.allocation.placement.preferences import pod_preferences
 from reconciler.allocation.placement.releasing import Release, release_of
 from reconciler.allocation.placement.together import Together
+from reconciler.allocation.placement.volume_supply import volume_supply
 from reconciler.allocation.policies.pod_room import UNKNOWN_CORES, PodRoom
 from reconciler.allocation.policies.selection import Policies
 from reconciler.allocation.policies.weighing import Weighing
@@ -191,12 +192,14 @@ class Placement:
             for one in counters.made
         ]
         attaching = attach_room(self._nodes, [pod for _, _, pod in found])
+        volumes = volume_supply(self._nodes, [pod for _, _, pod in found], order)
         whole = []
         for kind, claims, pod in found:
             wanted = np.concatenate([kind.wanted, attaching.wanted(pod)])
-            whole.append((replace(kind, adds=counters.adds(pod), wanted=wanted), claims))
+            needs = volumes.needs.get(pod.key, ())
+            whole.append((replace(kind, adds=counters.adds(pod), wanted=wanted, needs=needs), claims))
         free = np.concatenate([room.free(waived, but=counters.but), attaching.free])[:, rows]
-        return Together([pod.key for _, _, pod in found], whole, ordered, free, order)
+        return Together([pod.key for _, _, pod in found], whole, ordered, free, order, volumes.supply)
 
     def reduced(self, nodes: NodeSubset | None, together: Together, snapshot: Snapshot) -> NodeSubset | None:
         """The nodes on which all pods may fit, if no device reaches several nodes; else all of `nodes`."""

@@ -3,6 +3,7 @@
 Frozen when it is made, so that a search in another thread may ask it.
 """
 
+from collections import Counter as Numbers
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from itertools import compress
@@ -10,6 +11,7 @@ from itertools import compress
 import numpy as np
 
 from kernels.domains import Counter, Even, Rule, Vacant
+from kernels.matching import Supply
 from kernels.together import Kind, fit_together
 from kernels.types import Amounts, Mask
 from reconciler.api.objects.meta import ObjectKey
@@ -30,10 +32,12 @@ class Together:
         counters: Sequence[Counter],
         free: Amounts,
         order: tuple[str, ...],
+        supply: Supply,
     ) -> None:
         """`kinds` has one of each pod, in their order, with the positions of its claims in the decision.
 
-        free (R, N)
+        free   (R, N)
+        supply the volumes that they compete for
         """
         self.pods = tuple(pods)
         self.refused: list[tuple[Mask, ...]] = []
@@ -47,6 +51,7 @@ class Together:
         self._counters = tuple(counters)
         self._free = free
         self._order = order
+        self._supply = supply
         self._verdicts: dict[tuple[bytes, ...], bool] = {}
 
     def fit(self, reach: Sequence[Mask], spend: Callable[[], object] = lambda: None) -> bool:
@@ -94,6 +99,10 @@ class Together:
                     found &= rule.allows(codes, counts)
         for r in np.flatnonzero(need).tolist():
             found &= self._free[r] >= need[r]
+        needed = Numbers(at for kind, _ in self._kinds for at in kind.needs for _ in range(kind.number))
+        for at, number in needed.items():
+            least = 1 if self._supply.joint[at] else number
+            found &= self._supply.spared[at] | (self._supply.each(at) >= least)
         return found
 
     def _search(
@@ -112,7 +121,9 @@ class Together:
                 return None
             kinds.append(replace(kind, allowed=allowed))
         among = np.any([kind.allowed for kind in kinds], axis=0)
-        outcome = fit_together(kinds, self._counters, self._free, among, steps=STEPS, on_step=spend)
+        outcome = fit_together(
+            kinds, self._counters, self._free, among, steps=STEPS, on_step=spend, supply=self._supply
+        )
         self.gave_up = self.gave_up or not outcome.complete
         return outcome.places
 
@@ -128,6 +139,7 @@ def grouped(
             kind.wanted.tobytes(),
             frozenset(map(_rule_key, kind.rules)),
             kind.adds,
+            kind.needs,
             claims,
         )
         if key in found:

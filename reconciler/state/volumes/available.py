@@ -120,6 +120,24 @@ class Available:
             found[places] = len(group.volumes)
         return found
 
+    def choices(
+        self, claim: PersistentVolumeClaim, *, but: Collection[ObjectKey]
+    ) -> tuple[Mask, Codes, Spans] | None:
+        """The volumes that a claim may compete for: (V,) those of its class that suit it and are not gone,
+        (V,) the position of each in lists of rows, and these lists. V is the same for all claims of a class.
+
+        None if a volume is kept for it. Raises Rejected for an invalid selector.
+        """
+        group = self._group(claim.storage_class)
+        if any(_suits(one, claim) for one in group.reserved.get(claim.key, ())):
+            return None
+        return self._left(group, claim, but), group.affinity, group.places
+
+    def _left(self, group: _Group, claim: PersistentVolumeClaim, but: Collection[ObjectKey]) -> Mask:
+        suiting = _suiting(group, claim)
+        suiting[self._gone(group, claim.storage_class, but)] = False
+        return suiting
+
     def _smallest(
         self,
         group: _Group,
@@ -129,9 +147,7 @@ class Available:
         but: Collection[ObjectKey],
     ) -> Codes:
         size = len(self._nodes.every())
-        suiting = _suiting(group, claim)
-        suiting[self._gone(group, claim.storage_class, but)] = False
-        numbers = np.flatnonzero(suiting)
+        numbers = np.flatnonzero(self._left(group, claim, but))
         numbers = numbers[leading(group.affinity[numbers], most)]
         which, places = group.places.of(group.affinity[numbers])
         return first_at_each(numbers[which].astype(np.int32), places, size, taken)

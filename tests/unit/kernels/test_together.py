@@ -9,20 +9,26 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from kernels.domains import Counter, Even, Near, Rule, Vacant
+from kernels.matching import Supply
 from kernels.together import Kind, fit_together
 from kernels.types import Amounts, Mask
+from tests.tools.naive_matching import met, supplies
 
 DOMAINS = 3
 
 
 def possible_by_trying(
-    kinds: Sequence[Kind], counters: Sequence[Counter], free: Amounts, among: Mask
+    kinds: Sequence[Kind], counters: Sequence[Counter], free: Amounts, among: Mask, supply: Supply
 ) -> bool:
     """Whether some order of the things and some places work, one thing after another."""
     things = [k for k, kind in enumerate(kinds) for _ in range(kind.number)]
     places = np.flatnonzero(among).tolist()
     return any(
         _works(order, chosen, kinds, counters, free)
+        and met(
+            supply,
+            [(kind, at) for k, at in zip(order, chosen, strict=True) for kind in kinds[k].needs],
+        )
         for order in set(permutations(things))
         for chosen in product(places, repeat=len(things))
     )
@@ -51,8 +57,10 @@ def _works(
 
 
 @st.composite
-def problems(draw: st.DrawFn) -> tuple[list[Kind], list[Counter], Amounts, Mask]:
+def problems(draw: st.DrawFn) -> tuple[list[Kind], list[Counter], Amounts, Mask, Supply]:
     places = draw(st.integers(1, 3))
+    supply = draw(st.just(Supply.none(places)) | supplies(places))
+    types = st.integers(0, max(len(supply.joint) - 1, 0))
     counters = []
     for _ in range(draw(st.integers(0, 2))):
         codes = draw(arrays(np.int32, places, elements=st.integers(0, DOMAINS - 1)))
@@ -66,11 +74,12 @@ def problems(draw: st.DrawFn) -> tuple[list[Kind], list[Counter], Amounts, Mask]
             draw(arrays(np.int64, 1, elements=st.integers(0, 2))),
             tuple(draw(st.lists(_rules(len(counters)), max_size=2))) if counters else (),
             tuple(sorted(draw(st.sets(st.integers(0, len(counters) - 1))))) if counters else (),
+            tuple(draw(st.sets(types, max_size=2))) if supply.joint else (),
         )
         for number in draw(st.sampled_from([(1,), (2,), (3,), (1, 1), (2, 1), (1, 1, 1)]))
     ]
     free = draw(arrays(np.int64, (1, places), elements=st.integers(-1, 4)))
-    return kinds, counters, free, draw(arrays(np.bool_, places))
+    return kinds, counters, free, draw(arrays(np.bool_, places)), supply
 
 
 def _rules(counters: int) -> st.SearchStrategy[Rule]:
@@ -106,15 +115,15 @@ def symmetric(kinds: Sequence[Kind]) -> bool:
 @settings(max_examples=300)
 @given(problems())
 def test_the_search_finds_a_way_if_there_is_one(
-    problem: tuple[list[Kind], list[Counter], Amounts, Mask],
+    problem: tuple[list[Kind], list[Counter], Amounts, Mask, Supply],
 ):
-    kinds, counters, free, among = problem
+    kinds, counters, free, among, supply = problem
     relaxing = any(not rule.tightens for kind in kinds for rule in kind.rules)
     if not relaxing and not symmetric(kinds):
         return
-    outcome = fit_together(kinds, counters, free, among, steps=100_000)
+    outcome = fit_together(kinds, counters, free, among, steps=100_000, supply=supply)
     assert outcome.complete
-    assert (outcome.places is not None) == possible_by_trying(kinds, counters, free, among)
+    assert (outcome.places is not None) == possible_by_trying(kinds, counters, free, among, supply)
     if outcome.places is not None:
         assert [len(places) for places in outcome.places] == [kind.number for kind in kinds]
         assert all(among[place] for places in outcome.places for place in places)
