@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
@@ -82,8 +83,9 @@ class Cut(Enum):
     ALL = 2
 
 
+_OF_GANG = re.compile(r"/(g\d+)-[^/]*$")
 HINDERED = 6
-"""Faults that the writes of one object meet at most once it has cleared up"""
+"""Faults that the writes of one object, or of one gang, meet at most once it has cleared up"""
 
 
 @dataclass
@@ -105,7 +107,7 @@ class Weather:
     """No faults at all, and all ways are short"""
     _drawn: Counter[str] = field(default_factory=Counter)
     _hindered: Counter[str] | None = None
-    """Object -> faults of its writes since it cleared up; None before"""
+    """Object or gang -> faults of its writes since it cleared up; None before"""
 
     @classmethod
     def drawn(cls, seed: int, random: Random, count: Counter[str]) -> "Weather":
@@ -126,7 +128,8 @@ class Weather:
     def clear_up(self, *, writes: float) -> None:
         """From now on only writes are met by faults, so often, and those of one object a few times at most.
 
-        With many in a row, by chance, an object backs off for longer than the time in which all must be done.
+        With many in a row, by chance, an object backs off for longer than the time in which all must be done,
+        and a gang backs off as one.
         """
         self._hindered = Counter()
         self.calm = writes == 0
@@ -155,6 +158,8 @@ class Weather:
         if fault is None or self._hindered is None:
             return fault
         thing = path.removesuffix("/status")
+        if (gang := _OF_GANG.search(thing)) is not None:
+            thing = gang[1]
         self._hindered[thing] += 1
         return fault if self._hindered[thing] <= HINDERED else None
 
