@@ -100,7 +100,9 @@ def _is_enough(world: GangWorld, seats: Seats) -> bool:
 
 def _fits(machine: Machine, pods: list[Asking], held: list[Device]) -> bool:
     drawn = sum(device.draws for device in held if device.node == machine.name)
-    return sum(pod.cpu for pod in pods) <= machine.cpu and drawn <= machine.counter
+    mounted = sum(pod.volume for pod in pods)
+    cpu = sum(pod.cpu for pod in pods)
+    return cpu <= machine.cpu and drawn <= machine.counter and mounted <= machine.volumes
 
 
 def _reached(world: GangWorld, pod: Asking, node: str, given: Given) -> bool:

@@ -13,6 +13,7 @@ from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.gangs import GangKey, GangSource, Tier
+from reconciler.api.versions.reading import read
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.trial import Trial
 from tests.tools.builders import (
@@ -29,6 +30,7 @@ from tests.tools.builders import (
     wants,
 )
 from tests.tools.scenario import asking, machine, sized
+from tests.tools.volume_scenarios import NO_PROVISIONER, mounting, storage_class, volume, volume_claim
 
 CLIQUE = "d/clique"
 NETWORK = ""
@@ -64,6 +66,8 @@ class Machine:
     cpu: int
     counter: int
     devices: tuple[Device, ...]
+    volumes: int = 0
+    """PersistentVolumes that only this node can use"""
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,8 @@ class Asking:
     """The label whose value it shares with a pod of the gang that is placed before it, if there is one"""
     even: str = ""
     """The label over whose values the pods of the gang are spread, with a skew of 1; empty for none"""
+    volume: bool = False
+    """Whether it needs one of the PersistentVolumes of its node"""
 
 
 @dataclass(frozen=True)
@@ -122,7 +128,16 @@ class GangWorld:
         nodes = Nodes()
         for one in raw:
             nodes.note(Changed("Node", Node.model_validate(one)))
+        for one in self._storage():
+            nodes.note(Changed(one["kind"], read(one)))
         return Trial(known, nodes, supposed=False)
+
+    def _storage(self) -> list[Object]:
+        claims = [volume_claim(pod.name, "local") for pod in self.pods if pod.volume]
+        volumes = [
+            volume(f"{one.name}-v{n}", one.name, "local") for one in self.machines for n in range(one.volumes)
+        ]
+        return [storage_class("local", NO_PROVISIONER), *claims, *volumes] if claims else []
 
     def question(self) -> GangQuestion:
         """What is asked."""
@@ -201,6 +216,7 @@ def _pod(one: Asking) -> Pod:
     if one.even:
         rule = {"maxSkew": 1, "topologyKey": one.even, "whenUnsatisfiable": "DoNotSchedule"}
         spec["topologySpreadConstraints"] = [{**rule, "labelSelector": {"matchLabels": {"gang": "g"}}}]
+    spec |= mounting(one.name) if one.volume else {}
     made = asking(one.name, *(want.name for want in one.wants), cpu=str(one.cpu), **spec)
     made["metadata"]["labels"] = {"gang": "g", "index": one.name}
     return Pod.model_validate(made)
@@ -321,9 +337,9 @@ def crowded_worlds(draw: Any) -> GangWorld:
 
 
 @st.composite
-def varied_worlds(draw: Any) -> GangWorld:
-    """2 or 3 nodes of one kind of world each: spread, alternatives, shared capacity, or exclusion."""
-    sort = draw(st.sampled_from(["even", "otherwise", "part", "excludes"]))
+def varied_worlds(draw: Any, *sorts: str) -> GangWorld:
+    """2 or 3 nodes of one kind of world each: spread, alternatives, shared capacity, exclusion, volumes."""
+    sort = draw(st.sampled_from(sorts or ("even", "otherwise", "part", "excludes")))
     machines = tuple(
         Machine(
             f"n{n}",
@@ -343,6 +359,7 @@ def varied_worlds(draw: Any) -> GangWorld:
                 )
                 for at in range(draw(st.integers(1, 3)))
             ),
+            draw(st.sampled_from([0, 1, 1, 2])) if sort == "volumes" else 0,
         )
         for n in range(draw(st.integers(2, 3)))
     )
@@ -357,6 +374,7 @@ def varied_worlds(draw: Any) -> GangWorld:
             otherwise="b" if sort == "otherwise" and kind == "a" else "",
             part=draw(st.sampled_from([2, 3, 4])) if sort == "part" else 0,
         )
-        pods.append(Asking(f"p{n}", 1, (want,), even=even))
+        with_volume = sort == "volumes" and draw(st.sampled_from([True, True, False]))
+        pods.append(Asking(f"p{n}", 1, (want,), even=even, volume=with_volume))
     tiers = tuple(Tier(key, required=draw(st.booleans())) for key in draw(st.sampled_from([(), ("rack",)])))
     return GangWorld(machines, (), tuple(pods), draw(st.integers(1, len(pods))), tiers)

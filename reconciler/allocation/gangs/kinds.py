@@ -1,7 +1,7 @@
 """Members of a gang that are alike: equal pods with equal claims. Each kind is planned once."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.allocation.alignment.partitions import partitioned_requests
@@ -9,11 +9,14 @@ from reconciler.allocation.alignment.preferences import alignments, has_preferen
 from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.gangs.question import Member
+from reconciler.allocation.placement import minds_other_pods
 from reconciler.allocation.placement.extended_resources import backed
 from reconciler.api.objects.claims import ResourceClaim, ResourceClaimSpec
 from reconciler.api.objects.core import Pod, PodSpec
 from reconciler.api.objects.label_selector import Selector
+from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Reason
+from reconciler.api.objects.storage import SELECTED_NODE
 from reconciler.errors import Malformed
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.nodes.demand import demand
@@ -77,6 +80,8 @@ class Company:
     """Whether placing one member may open nodes for another"""
     selectors: tuple[Selector, ...] = ()
     """Of all affinity, anti-affinity and spread of the members: other labels do not matter"""
+    pods: frozenset[ObjectKey] = frozenset()
+    """The members"""
 
 
 def company_of(members: Sequence[Member], nodes: Nodes) -> Company:
@@ -92,7 +97,8 @@ def company_of(members: Sequence[Member], nodes: Nodes) -> Company:
             ordered |= bool(opening or spread)
             crowding |= bool(asked or spread)
         crowding = crowding or bool(ports_of(pod)) or bool(nodes.residents.nominated(pod))
-    return Company(crowding, ordered, tuple(selectors))
+        crowding = crowding or minds_other_pods(pod, nodes)
+    return Company(crowding, ordered, tuple(selectors), frozenset(member.pod.key for member in members))
 
 
 def kinds_of(
@@ -177,6 +183,7 @@ def _key(
         _text(pod, texts),
         (pod.status.container_statuses, pod.status.init_container_statuses),
         labels,
+        tuple(_own_volumes(pod, nodes)),
         tuple(
             (claim.metadata.uid, "")
             if claim.metadata.uid in shared
@@ -185,6 +192,15 @@ def _key(
         ),
         tuple(claim.allocation.node_selector for claim in member.held if claim.allocation is not None),
     )
+
+
+def _own_volumes(pod: Pod, nodes: Nodes) -> Iterator[Hashable]:
+    """What may differ between the claims of ephemeral volumes, which are made from one template."""
+    for volume in pod.spec.volumes:
+        if volume.ephemeral is not None:
+            claim = nodes.volumes.objects.claim_of(pod, volume)
+            selected = claim.metadata.annotations.get(SELECTED_NODE) if claim is not None else None
+            yield claim and (claim.spec.volume_name, claim.status.phase, selected)
 
 
 def _text(pod: Pod, texts: dict[int, bytes]) -> bytes:

@@ -57,7 +57,8 @@ class Places:
         # The member's own pod: a pod is never in its own way, but the first of its kind may have a place.
         pod = kind.members[member].pod
         held = (*kind.held, *(_allocated(kind, plan) for plan in allocated))
-        nodes = self._placement.before_binding(pod, held, snapshot).nodes
+        partners = self._company.pods
+        nodes = self._placement.before_binding(pod, held, snapshot, partners=partners).nodes
         return np.ones(self._size, dtype=np.bool_) if nodes is None else nodes.mask
 
 

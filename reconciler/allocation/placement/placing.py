@@ -3,7 +3,7 @@
 `filters.py` has the tests; pods that are nominated to nodes keep their places (`nominated.py`).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,6 +25,7 @@ from reconciler.allocation.policies.selection import Policies
 from reconciler.allocation.policies.weighing import Weighing
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
+from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.node_selector import NodeSelector
 from reconciler.api.objects.plan import Plan, Reason
 from reconciler.errors import Rejected, Unlisted
@@ -97,9 +98,13 @@ class Placement:
         snapshot: Snapshot,
         *,
         offered: frozenset[str] = frozenset(),
+        partners: Collection[ObjectKey] = (),
     ) -> NodeChoice:
-        """Like `for_pod`, as if the pod were not bound. Raises Unlisted if objects must be listed first."""
-        question = self._question(pod, held, snapshot, offered)
+        """Like `for_pod`, as if the pod were not bound. Raises Unlisted if objects must be listed first.
+
+        `partners` are pods that are placed together with it.
+        """
+        question = replace(self._question(pod, held, snapshot, offered), partners=partners)
         require_objects(question)
         nodes, order = self._nodes, snapshot.topology.order
         suiting = fitting = nodes.every()

@@ -93,6 +93,8 @@ class Question:
     """Whether room is one test for each resource, to say which is short. One for all is faster"""
     fellows: Collection[Pod] = ()
     """Pods that may be placed before it: what they require counts, too"""
+    partners: Collection[ObjectKey] = ()
+    """Pods that are placed together with it: a volume that it uses with them need not be where they are"""
 
 
 def passed(test: Test, counters: Counters) -> Mask:

@@ -18,8 +18,14 @@ from reconciler.allocation.placement.pod_volumes import (
 )
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.storage import SELECTED_NODE, PersistentVolume, PersistentVolumeClaim
+from reconciler.api.objects.storage import (
+    SELECTED_NODE,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
 from reconciler.errors import Rejected
+from reconciler.state.nodes.table import Nodes
 from reconciler.state.volumes.attached import UNLIMITED
 from reconciler.state.volumes.migration import (
     BETA_REGION,
@@ -62,6 +68,20 @@ def volumes(question: Question) -> Iterator[Test]:
     yield from _bound(question, found)
     yield from _delayed(question, found)
     yield from _zones(question, found)
+
+
+def minds_other_pods(pod: Pod, nodes: Nodes) -> bool:
+    """Whether pods that come to nodes may exclude some for the volumes of a pod."""
+    if not pod.spec.volumes:
+        return False
+    if any(excluding(pod)):
+        return True
+    if not nodes.volumes.considered:
+        return False
+    found, attached = volumes_of(pod, nodes.volumes.objects), nodes.volumes.attached
+    drivers = {volume.driver for volume in attached.volumes_of(pod)}
+    limited = any((attached.limit(driver) != UNLIMITED).any() for driver in drivers)
+    return limited or bool(found.delayed or found.exclusive)
 
 
 def _exclusive(question: Question, found: PodVolumes) -> Iterator[Test]:
@@ -139,7 +159,7 @@ def _delayed(question: Question, found: PodVolumes) -> Iterator[Test]:
             yield Test(
                 BINDING,
                 f"while {claim.key} gets its volume on node {promised}, for another pod",
-                _only(question, promised),
+                _only(question, promised) | _with_partners(question, claim, class_),
                 f"wait until {claim.key} is bound",
                 by_pods=True,
             )
@@ -180,6 +200,21 @@ def _delayed(question: Question, found: PodVolumes) -> Iterator[Test]:
             matched | available.roomy(class_, claim),
             f"add storage of class {class_.key}",
         )
+
+
+def _with_partners(question: Question, claim: PersistentVolumeClaim, class_: StorageClass) -> Mask:
+    """(N,) the nodes that can use the volume of a claim that pods have which are placed together.
+
+    Where a volume that has to be made can be used is not known: wherever it could be made, presumably.
+    """
+    volumes, but = question.nodes.volumes, question.counters.but
+    if volumes.promised.node_of(claim.key, but={*but, *question.partners}):
+        return ~question.nodes.every()
+    try:
+        existing = volumes.available.promised_to(claim, but=but)
+    except Rejected:
+        return ~question.nodes.every()
+    return volumes.available.provisioned(class_) if existing is None else existing
 
 
 def _only(question: Question, node: str) -> Mask:

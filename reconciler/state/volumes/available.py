@@ -152,9 +152,28 @@ class Available:
         which, places = group.places.of(group.affinity[numbers])
         return first_at_each(numbers[which].astype(np.int32), places, size, taken)
 
+    def promised_to(self, claim: PersistentVolumeClaim, *, but: Collection[ObjectKey]) -> Mask | None:
+        """(N,) the nodes that can use the volume which kube-scheduler will bind to a claim for a pod that has
+        a node; None if it will be made. Raises Rejected for an invalid selector.
+        """
+        group = self._group(claim.storage_class)
+        found = [one for one in group.reserved.get(claim.key, ()) if _suits(one, claim)]
+        if not found:
+            number = self._promises(group, claim.storage_class, but).get(claim.key)
+            if number is None:
+                return None
+            found = [group.volumes[number]]
+        mask = np.zeros(len(self._nodes.every()), dtype=np.bool_)
+        mask[self._places(found[0])] = True
+        return mask
+
     def _gone(self, group: _Group, name: str, but: Collection[ObjectKey]) -> list[int]:
         """The volumes of a class that kube-scheduler will bind for pods that have a node."""
-        gone: list[int] = []
+        return list(self._promises(group, name, but).values())
+
+    def _promises(self, group: _Group, name: str, but: Collection[ObjectKey]) -> dict[ObjectKey, int]:
+        """Claim -> the volume that kube-scheduler will bind to it for a pod that has a node."""
+        found: dict[ObjectKey, int] = {}
         for claim, node in self._promised.claims(but=but):
             row = self._nodes.row_of(node)
             if claim.storage_class != name or claim.key in group.reserved or row is None:
@@ -163,13 +182,15 @@ class Available:
                 suiting = _suiting(group, claim)
             except Rejected:
                 continue
-            suiting[gone] = False
+            suiting[list(found.values())] = False
             firsts = (
                 np.flatnonzero(suiting & (group.affinity == one))[:1].tolist()
                 for one in group.groups_at.get(row, ())
             )
-            gone += sorted(number for found in firsts for number in found)[:1]
-        return gone
+            first = min((number for of_place in firsts for number in of_place), default=None)
+            if first is not None:
+                found[claim.key] = first
+        return found
 
     def provisioned(self, class_: StorageClass) -> Mask:
         """(N,) the nodes for which a class makes volumes."""

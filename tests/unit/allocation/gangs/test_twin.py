@@ -36,6 +36,12 @@ def test_spread_alternatives_shares_and_exclusion_are_met_as_by_trying_everythin
     compare(world)
 
 
+@examples(40)
+@given(varied_worlds("volumes"))
+def test_volumes_are_shared_out_as_by_trying_everything(world: GangWorld):
+    compare(world)
+
+
 @pytest.mark.parametrize("policy", ["best-fit", "spread", "least-loss"])
 @examples(12)
 @given(world=st.one_of(gang_worlds(), crowded_worlds()))
