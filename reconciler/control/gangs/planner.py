@@ -15,12 +15,14 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GangKey, GangRules, GangSource, gang_of
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.node_selector import NodeSelector
 from reconciler.api.objects.pods import claims_of, is_live
 from reconciler.api.objects.seats import SEAT, seat_mark, seated_on
 from reconciler.control.audit.losing_claim import written_by_us
 from reconciler.control.gangs.roster import GangRoster
 from reconciler.control.planner import Blocked, Nothing, Planner
 from reconciler.control.queueing.units import Kind, Roster, Unit
+from reconciler.errors import Rejected
 from reconciler.state.nodes.charging import node_of, pinned_to
 from reconciler.state.on_demand import NOT_LISTED, KindsOnDemand
 from reconciler.state.pods.gang_rules import INCOMPLETE, UNSUPPORTED, NoRules, rules_of
@@ -201,18 +203,29 @@ class GangPlanner:
         return rules_of(gang, pods, self._groups, self._on_demand)
 
     def _place(self, pod: Pod) -> Place | None:
-        """The seat of a gated member: all its claims are allocated, and its node is known."""
+        """The seat of a gated member: all its claims are allocated, and all of them to one known node."""
         if self._claims.defect(pod) is not None:
             return None
-        claims = [self._store.claims[key] for key in claims_of(pod)]
-        held = [claim.allocation for claim in claims]
-        if any(allocation is None for allocation in held):
+        held = [self._store.claims[key].allocation for key in claims_of(pod)]
+        selectors = [one.node_selector for one in held if one is not None and one.node_selector is not None]
+        if None in held:
             return None
-        for allocation in held:
-            if allocation is not None and (node := pinned_to(allocation.node_selector)):
-                return Place(pod, node, pinned=True)
-        node = seated_on(pod)
-        return Place(pod, node, pinned=False) if node else None
+        only = next(filter(None, map(pinned_to, selectors)), "")
+        node = only or seated_on(pod)
+        return Place(pod, node, pinned=bool(only)) if node and self._allow(selectors, node) else None
+
+    def _allow(self, selectors: Sequence[NodeSelector], node: str) -> bool:
+        """Whether allocations can be used on a node. Of a node that is gone, only the name is known."""
+        others = [selector for selector in selectors if pinned_to(selector) != node]
+        if not others:
+            return True
+        known = self._store.snapshot().topology.nodes.get(node)
+        if known is None:
+            return not any(map(pinned_to, others))
+        try:
+            return all(selector.matches(node, known.labels) for selector in others)
+        except Rejected:
+            return False
 
     def _returned(self, gang: GangKey, gated: Sequence[Pod]) -> Seats:
         """What was written for gated members, and is not used by others."""

@@ -134,6 +134,30 @@ async def test_a_pod_without_a_claim_has_a_seat_by_its_annotation():
     assert [(place.node, place.pinned) for place in step.places] == [("n0", True), ("n1", False)]
 
 
+async def test_a_pod_whose_claims_are_on_different_nodes_has_no_seat():
+    """Somebody else allocated one of them: no node can use both."""
+    theirs = {**claim("x", managed=False), "status": held(DRIVER, "n0", "d0", on="n0")}
+    pods = [annotated("p0", "a", size=2), annotated("p1", "x", "b", size=2)]
+    step = next_of(seat("a", "n0"), theirs, seat("b", "n1"), *pods)
+    assert isinstance(step, Solve)
+    assert [member.pod.key.name for member in step.question.members] == ["p1"]
+    assert {found.key.name for found in step.returned.claims} == {"a", "b"}
+
+
+@pytest.mark.parametrize(("on", "seated"), [("n0", 2), ("n1", 1), ("gone", 2)])
+async def test_a_seat_is_where_all_devices_of_the_pod_can_be_used(on: str, seated: int):
+    """The device of `b` belongs to rack a, so to n0. What is known of a node that is gone is its name."""
+    both = seat("b", on)
+    term = {"matchExpressions": [{"key": "rack", "operator": "In", "values": ["a"]}]}
+    both["status"]["allocation"]["nodeSelector"] = {"nodeSelectorTerms": [term]}
+    pod = annotated("p1", "b", size=3)
+    pod["metadata"]["annotations"][SEAT] = f"annotation/g 3 {on}"
+    first, third = annotated("p0", "a", size=3), annotated("p2", size=3)
+    step = next_of(seat("a", "n0", 3), both, first, pod, third)
+    assert isinstance(step, Solve)
+    assert step.question.least == 3 - seated
+
+
 async def test_members_that_run_say_where_the_domain_is():
     bound = running(annotated("p0", size=2, topology="rack"))
     bound["spec"]["nodeName"] = "n1"
