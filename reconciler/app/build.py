@@ -1,6 +1,7 @@
 """Builds the parts of a run by their constructors, in the order in which they need each other."""
 
 import asyncio
+from functools import partial
 from random import random
 
 from reconciler.aio.tasks import unless
@@ -82,6 +83,7 @@ def _rest(base: Foundation, found: Found, on_decision: Report | None) -> Parts:
             *([] if learner is None else [Job("learn the demand", learner.run)]),
             *switches(settings, client, intake.pause),
             *observe(base, found, core, leadership, inboxes, task_health, choosing),
+            Job("expire nominations", partial(intake.nominating.run, clock)),
             sparing_the_collector(intake),
         ),
         task_health=task_health,

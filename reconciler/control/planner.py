@@ -21,6 +21,7 @@ from reconciler.errors import Rejected
 from reconciler.ha.shards.membership import Membership, Side
 from reconciler.state.devices.snapshot.node_subset import NodeSubset
 from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.nominations.nomination import NOBODY, Nominee, of_claim, own_of, own_of_all
 from reconciler.state.store import Store
 
 NOT_OURS = "NotOurs"
@@ -72,6 +73,8 @@ class Decide:
     """Which nodes and devices to prefer"""
     room: PodRoom | None = field(default=None, compare=False)
     """What policies know of the pod, and what it prefers; None if neither matters"""
+    own: frozenset[Nominee] = field(default=NOBODY, compare=False)
+    """For whom is decided: what is nominated for others is held"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +145,11 @@ class Planner:
         if where.side is Side.SEVERAL:
             return Blocked((claim.key,), SEVERAL, f"claim {claim.key}: {where.why}")
         problem = self.problem(claim.key, None)
-        return problem or self.allowed((claim,)) or Decide((claim,), self._open(), policies=self._policies())
+        return (
+            problem
+            or self.allowed((claim,))
+            or Decide((claim,), self._open(), policies=self._policies(), own=frozenset([of_claim(claim.key)]))
+        )
 
     def _held(self, claim: ResourceClaim) -> Step:
         """Free an allocation of ours that lost a race, or that nobody else would free (RCC-3)."""
@@ -233,7 +240,8 @@ class Planner:
             nodes = self._placement.reduced(nodes, together, self._store.snapshot())
             crowded = awaits = True
         room = self._placement.room(pod, self._store.snapshot(), policies)
-        return Decide(todo, nodes, held, pod, crowded, awaits, together, policies, room)
+        own = own_of(pod) if together is None else own_of_all(self._store.pods[key] for key in together.pods)
+        return Decide(todo, nodes, held, pod, crowded, awaits, together, policies, room, own)
 
     def _together(
         self, pod: Pod, todo: tuple[ResourceClaim, ...], held: tuple[ResourceClaim, ...]

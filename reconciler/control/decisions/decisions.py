@@ -22,6 +22,7 @@ from reconciler.control.decisions.fields import (
     Message,
     Node,
     NodeCount,
+    Nominee,
     PendingSeconds,
     PodKey,
     PodKeys,
@@ -63,6 +64,15 @@ RECLAIMED = MetricSpec(
     "allocations_reclaimed_total",
     "counter",
     "Allocations of ours that kube-scheduler removed, to schedule the pod again.",
+)
+NOMINATIONS = MetricSpec(
+    "nominations_total", "counter", "Nominations: room that was held for a claim, a pod or a gang."
+)
+NOMINATIONS_ENDED = MetricSpec(
+    "nominations_ended_total",
+    "counter",
+    "Nominations that ended.",
+    (("result", "`used`, `expired` or `dropped`"),),
 )
 FINDINGS = MetricSpec(
     "audit_findings_total",
@@ -143,6 +153,51 @@ class Waits(Decision):
     """The gang that they were decided for, if any"""
     pods: MaybePodKeys = None
     """Its gated pods"""
+
+
+@dataclass(frozen=True, slots=True)
+class Nominated(Decision):
+    """Room is held for a claim, a pod, a gang or a workload: nobody else gets it until the deadline."""
+
+    LINES: ClassVar = (Line("room held", Level.INFO),)
+    METRICS: ClassVar = (Counted(NOMINATIONS),)
+
+    nominee: Nominee
+    nodes: Annotated[tuple[str, ...], Logged("names of nodes", list, texts)]
+    devices: Devices
+    deadline: Annotated[str, Logged("time of day, RFC 3339")]
+    why: Annotated[str, Logged("why room is held")]
+
+
+@dataclass(frozen=True, slots=True)
+class NominationUsed(Decision):
+    """Room is not held any more: what it was held for has its place."""
+
+    LINES: ClassVar = (Line("held room used", Level.INFO),)
+    METRICS: ClassVar = (Counted(NOMINATIONS_ENDED, ("used",)),)
+
+    nominee: Nominee
+
+
+@dataclass(frozen=True, slots=True)
+class NominationExpired(Decision):
+    """Room is not held any more: it was not used before the deadline. Others may take it now."""
+
+    LINES: ClassVar = (Line("held room expired", Level.WARNING),)
+    METRICS: ClassVar = (Counted(NOMINATIONS_ENDED, ("expired",)),)
+
+    nominee: Nominee
+
+
+@dataclass(frozen=True, slots=True)
+class NominationDropped(Decision):
+    """Room is not held any more: it is not wanted, or the plan that made it was aborted."""
+
+    LINES: ClassVar = (Line("held room given up", Level.INFO),)
+    METRICS: ClassVar = (Counted(NOMINATIONS_ENDED, ("dropped",)),)
+
+    nominee: Nominee
+    why: Annotated[str, Logged("why it is not held")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,7 +163,7 @@ class PageSources:
         asked = self._step(unit)
         if not isinstance(asked, Decide):
             return None
-        found = explain_briefly(asked.claims, self._intake.store.snapshot(), asked.nodes)
+        found = explain_briefly(asked.claims, self._intake.store.snapshot_for(asked.own), asked.nodes)
         reason = self._pending.reason(unit)
         if reason and not found.allocatable:
             found = replace(found, reason=reason, message=self._messages.of(unit, found.message))
