@@ -54,8 +54,7 @@ class Nominating:
         self._changed.set()
         if before is None or before.places != nomination.places:
             nodes = tuple(dict.fromkeys(place.node for place in nomination.places))
-            deadline = nomination.deadline.isoformat(timespec="seconds").replace("+00:00", "Z")
-            self._report(Nominated(nomination.nominee, nodes, nomination.devices, deadline, why))
+            self._report(Nominated(nomination.nominee, nodes, nomination.devices, nomination.deadline, why))
 
     def drop(self, nominee: Nominee, why: str) -> None:
         """Hold nothing for a nominee any more, and wake who waits for it."""

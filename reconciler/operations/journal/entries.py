@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
 from math import inf
 from typing import Any
 
@@ -221,7 +220,7 @@ def write_nomination(nomination: Nomination) -> Json:
             for one in nomination.places
         ],
         "priority": nomination.priority,
-        "deadline": nomination.deadline.isoformat(),
+        "deadline": nomination.deadline,
         "uid": nomination.uid,
     }
 
@@ -240,7 +239,7 @@ def read_nomination(raw: Mapping[str, Any]) -> Nomination:
         ),
         priority=raw["priority"],
         until=inf,
-        deadline=datetime.fromisoformat(raw["deadline"]),
+        deadline=raw["deadline"],
         uid=raw["uid"],
     )
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -57,13 +56,13 @@ class Nomination:
     """Of the nominee, for people. It changes no decision"""
     until: float
     """By the clock of the loop"""
-    deadline: datetime
-    """The same by the time of day, for people"""
+    deadline: str
+    """The same by the time of day as RFC 3339, for people"""
     uid: str = ""
     """Of the nominee; a later object of its name is another one. Empty where there is none"""
 
     def __str__(self) -> str:
-        return f"{self.nominee} until {self.deadline:%H:%M:%S}Z"
+        return f"{self.nominee} until {self.deadline.partition('T')[2]}"
 
     @property
     def devices(self) -> tuple[DeviceID, ...]:

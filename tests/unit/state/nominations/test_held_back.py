@@ -1,7 +1,5 @@
 """What others see of nominated devices, compared with plain loops; and what they can never take."""
 
-from datetime import UTC, datetime
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +19,7 @@ from tests.tools.examples import examples
 from tests.tools.pool_fitting import ON_N, TWO
 from tests.tools.room_worlds import room_world
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+NOON = "2026-01-01T12:00:00Z"
 SOMEBODY = of_pod(ObjectKey("default", "somebody"))
 
 
