@@ -247,19 +247,27 @@ class Planner:
         self, pod: Pod, todo: tuple[ResourceClaim, ...], held: tuple[ResourceClaim, ...]
     ) -> Together | None:
         """The gated pods that share the claims, judged together. None if there are no others."""
-        sharing: dict[ObjectKey, list[int]] = {}
-        for at, claim in enumerate(todo):
-            for key in self._roster.users(claim.key):
-                sharing.setdefault(key, []).append(at)
-        others = [
-            (other, self._held_by(other), tuple(claims))
-            for key, claims in sorted(sharing.items())
-            if key != pod.key and (other := self._store.pods.get(key)) is not None and other.gated
-        ]
+        others = self.sharing(pod, todo)
         if not others:
             return None
         own = pod, held, tuple(range(len(todo)))
         return self._placement.together([own, *others], self._store.snapshot())
+
+    def sharing(
+        self, pod: Pod, todo: tuple[ResourceClaim, ...]
+    ) -> list[tuple[Pod, tuple[ResourceClaim, ...], tuple[int, ...]]]:
+        """The other gated pods that use some of the claims: each with its allocated claims, and the positions
+        of those in `todo`.
+        """
+        sharing: dict[ObjectKey, list[int]] = {}
+        for at, claim in enumerate(todo):
+            for key in self._roster.users(claim.key):
+                sharing.setdefault(key, []).append(at)
+        return [
+            (other, tuple(self._held_by(other)), tuple(claims))
+            for key, claims in sorted(sharing.items())
+            if key != pod.key and (other := self._store.pods.get(key)) is not None and other.gated
+        ]
 
     def _held_by(self, pod: Pod) -> list[ResourceClaim]:
         """The allocated claims of a pod."""

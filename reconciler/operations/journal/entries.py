@@ -13,6 +13,7 @@ from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import MODELS
 from reconciler.control.decider import Refusal
+from reconciler.control.decisions.decisions import RoomPlanned
 from reconciler.control.ownership import Ownership
 from reconciler.errors import Rejected
 from reconciler.ha.shards.shard import parse
@@ -27,6 +28,9 @@ RECORDED_SETTINGS = ("mode", "pause", "feature_gates", "koordinator", "koordinat
 
 NOMINATED, NOMINATION_ENDED = "nominated", "nomination ended"
 """Entries about room that is held for something"""
+
+ROOM_PLAN = "room plan"
+"""An entry about pods that are, or would be, evicted"""
 
 BEGUN = "begun"
 """The entry after the initial snapshot of a file; events follow it. `inputs` counts the earlier inputs"""
@@ -257,6 +261,19 @@ def read_nominee(raw: Sequence[str]) -> Nominee:
 
 def _nominee(nominee: Nominee) -> list[str]:
     return [str(nominee.kind), *nominee.key, nominee.source]
+
+
+def write_room_plan(plan: RoomPlanned) -> Json:
+    """The entry of a plan to evict pods."""
+    return {
+        "t": ROOM_PLAN,
+        "nominee": _nominee(plan.nominee),
+        "victims": [list(key) for key in plan.victims],
+        "nodes": list(plan.nodes),
+        "devices": [list(device) for device in plan.devices],
+        "acts": plan.acts,
+        "why": plan.why,
+    }
 
 
 def answered(

@@ -19,7 +19,7 @@ from reconciler.api.objects.meta import ApiObject, DeviceID
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control.decider import Refusal
-from reconciler.control.decisions.decisions import Report
+from reconciler.control.decisions.decisions import Report, RoomPlanned
 from reconciler.control.gangs.planner import Solve
 from reconciler.control.koordinator.state import Grant
 from reconciler.control.planner import Decide
@@ -36,6 +36,7 @@ from reconciler.operations.journal.entries import (
     write_nomination_end,
     write_plan,
     write_retained_draw,
+    write_room_plan,
 )
 from reconciler.operations.journal.files import FILES, FULL_BYTES, Files
 from reconciler.operations.journal.gangs import write_gang
@@ -128,6 +129,12 @@ class Recorder:
         entry = self._room.entry(dict(zip(order, asked.room.free.tolist(), strict=True)))
         if entry is not None:
             self.note(entry, in_snapshot=False)
+
+    def planned(self, plan: RoomPlanned) -> None:
+        """Record a plan to evict pods. It changes nothing by itself."""
+        self.note(write_room_plan(plan), in_snapshot=False)
+        if self._files is not None:
+            self._files.flush()
 
     def placed(self, name: str, solve: Solve, answer: GangGranted | GangUnsatisfied) -> None:
         """Record a decision about a gang."""

@@ -159,7 +159,7 @@ def _snapshots_needed(files: Iterable[Path]) -> dict[Moment, Counter[Own]]:
                     if raw["behind"] > 0:
                         of_moment = wanted.setdefault((process, inputs - raw["behind"]), Counter())
                         of_moment[own_of_entry(raw)] += 1
-                case "koordinator" | "gang" | policies.POLICIES | policies.ROOM:
+                case "koordinator" | "gang" | policies.POLICIES | policies.ROOM | entries_of.ROOM_PLAN:
                     pass  # no inputs of the store
                 case _:
                     inputs += 1
@@ -203,14 +203,14 @@ class _Run:
             case policies.ROOM:
                 self._room.take(raw)
                 return None
+            case entries_of.ROOM_PLAN:
+                return None
             case "begun":
                 self._inputs, self._begun = raw.get("inputs", 0) - 1, True
             case "remembered":
                 self._store.retain(*read_retained_draw(raw))
-            case entries_of.NOMINATED:
-                self._store.nominate(read_nomination(raw))
-            case entries_of.NOMINATION_ENDED:
-                self._store.end_nomination(read_nominee(raw["nominee"]))
+            case entries_of.NOMINATED | entries_of.NOMINATION_ENDED:
+                self._nominate(raw)
             case "assumed":
                 self._store.assume(read_plan(raw))
             case "forgotten":
@@ -224,6 +224,12 @@ class _Run:
             seen = {own: self._store.snapshot_for(frozenset(own)) for own in self._wanted[at]}
             self._kept[at] = seen, dict(self._store.claims)
         return None
+
+    def _nominate(self, raw: dict[str, Any]) -> None:
+        if raw["t"] == entries_of.NOMINATED:
+            self._store.nominate(read_nomination(raw))
+        else:
+            self._store.end_nomination(read_nominee(raw["nominee"]))
 
     def _of_machines(self, entry: dict[str, Any]) -> Again | None:
         if entry["t"] != "decided":
