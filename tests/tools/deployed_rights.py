@@ -101,4 +101,5 @@ def _rights(objects: list[Any]) -> Iterator[Right]:
 
 def _is_open(asked: AccessRequest) -> bool:
     top = asked.path.strip("/").split("/")[0]
-    return asked.verb == "get" and top in ("api", "apis", "version")
+    of_itself = asked.verb == "create" and asked.resource == "selfsubjectaccessreviews"
+    return of_itself or (asked.verb == "get" and top in ("api", "apis", "version"))
