@@ -24,16 +24,38 @@ class Arrival(NamedTuple):
 class Played:
     """What one run gives. The arrivals of the warm-up do not count."""
 
-    time: float
+    since: float
+    """When the warm-up ends"""
+    until: float
+    """When the last claim arrives"""
     worth: float = 0.0
-    """Worth x time of what was accepted"""
+    """Worth x time of what was accepted since the warm-up, also of its time after the last arrival"""
+    held: float = 0.0
+    """Worth x time of all that ran between the warm-up and the last arrival"""
     asked: Counter[str] = field(default_factory=Counter)
     accepted: Counter[str] = field(default_factory=Counter)
 
+    @classmethod
+    def of(cls, arriving: Sequence[Arrival], warm_up: int) -> "Played":
+        """Nothing yet. The first `warm_up` arrivals do not count."""
+        return cls(arriving[warm_up].at, arriving[-1].at)
+
+    def count(self, arrival: Arrival, name: str, worth: float, *, accepted: bool) -> None:
+        """Count one claim of a kind."""
+        if accepted:
+            ran = min(arrival.at + arrival.lasting, self.until) - max(arrival.at, self.since)
+            self.held += worth * max(ran, 0.0)
+        if arrival.at >= self.since:
+            self.asked[name] += 1
+            self.accepted[name] += accepted
+            self.worth += worth * arrival.lasting * accepted
+
     def to_json(self, capacity: float) -> dict[str, Any]:
         """`capacity` is the worth of all devices."""
+        of_all = capacity * (self.until - self.since)
         return {
-            "in_use": self.worth / (capacity * self.time),
+            "in_use": self.worth / of_all,
+            "held": self.held / of_all,
             "accepted": self.accepted.total() / max(self.asked.total(), 1),
             "by_kind": {name: self.accepted[name] / asked for name, asked in sorted(self.asked.items())},
         }
@@ -57,17 +79,14 @@ def play(
 ) -> Played:
     """Play all arrivals; the first `warm_up` do not count."""
     leaving: list[tuple[float, int, Running]] = []
-    played = Played(time=arriving[-1].at - arriving[warm_up].at)
-    for number, (now, at, lasting) in enumerate(arriving):
-        while leaving and leaving[0][0] <= now:
+    played = Played.of(arriving, warm_up)
+    for number, arrival in enumerate(arriving):
+        while leaving and leaving[0][0] <= arrival.at:
             cluster.end(heapq.heappop(leaving)[2])
-        kind = kinds[at]
+        kind = kinds[arrival.kind]
         running = cluster.place(kind, f"claim-{number}")
         if running is not None:
-            heapq.heappush(leaving, (now + lasting, number, running))
-        if number >= warm_up:
-            played.asked[kind.name] += 1
-            played.accepted[kind.name] += running is not None
-            played.worth += kind.worth * lasting * (running is not None)
+            heapq.heappush(leaving, (arrival.at + arrival.lasting, number, running))
+        played.count(arrival, kind.name, kind.worth, accepted=running is not None)
         progress(number + 1, len(arriving))
     return played

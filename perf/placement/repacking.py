@@ -50,17 +50,15 @@ def play(arriving: Sequence[Arrival], gpus: int, warm_up: int, progress: Progres
     shapes = list(PROFILES.values())
     spent = np.zeros(len(PRICES))
     leaving: list[tuple[float, int]] = []
-    played = Played(time=arriving[-1].at - arriving[warm_up].at)
-    for number, (now, kind, lasting) in enumerate(arriving):
+    played = Played.of(arriving, warm_up)
+    for number, arrival in enumerate(arriving):
+        now, kind, lasting = arrival
         while leaving and leaving[0][0] <= now:
             spent -= PRICES[:, heapq.heappop(leaving)[1]]
         fits = bool((spent + PRICES[:, kind]).max() <= gpus + ROUNDING)
         if fits:
             spent += PRICES[:, kind]
             heapq.heappush(leaving, (now + lasting, kind))
-        if number >= warm_up:
-            played.asked[_NAMES[kind]] += 1
-            played.accepted[_NAMES[kind]] += fits
-            played.worth += shapes[kind].slices * lasting * fits
+        played.count(arrival, _NAMES[kind], shapes[kind].slices, accepted=fits)
         progress(number + 1, len(arriving))
     return played

@@ -12,7 +12,7 @@ from reconciler.allocation.dra.claim_shapes import claim_shape
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import ParsedClaims
 from reconciler.allocation.policies.pod_room import PodRoom
-from reconciler.allocation.policies.policy import LAST, Policy, Question
+from reconciler.allocation.policies.policy import Policy, Question
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
@@ -90,6 +90,8 @@ def _levels(before: Sequence[Amounts], among: Mask) -> Iterator[Mask]:
 def _in_order(among: Mask, keys: Amounts | None, after: Amounts | None) -> Iterator[int]:
     """Places by key, then by `after`, then in their order. None: all are equal."""
     places = np.flatnonzero(among)
+    if not len(places):
+        return
     if keys is None and after is None:
         yield from places.tolist()
         return
@@ -98,12 +100,8 @@ def _in_order(among: Mask, keys: Amounts | None, after: Amounts | None) -> Itera
         yield from places[np.lexsort(columns)].tolist()
         return
     assert keys is not None
-    keys = np.where(among, keys, LAST)
-    remaining = among.copy()
-    while True:
-        at = int(keys.argmin())
-        if keys[at] == LAST:
-            yield from np.flatnonzero(remaining).tolist()
-            return
-        yield at
-        keys[at], remaining[at] = LAST, False
+    keys = keys[places]
+    first = int(keys.argmin())
+    yield int(places[first])
+    rest = np.argsort(keys, kind="stable")
+    yield from places[rest[rest != first]].tolist()

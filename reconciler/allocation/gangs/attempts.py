@@ -17,6 +17,7 @@ from reconciler.allocation.dra.node_attempt import Only
 from reconciler.allocation.dra.result import pinned_to_node
 from reconciler.allocation.gangs.kinds import Kind
 from reconciler.allocation.gangs.places import Likeness
+from reconciler.allocation.policies.pod_room import PodRoom
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.objects.claims import Allocation, ResourceClaim
 from reconciler.api.objects.model import Model
@@ -216,8 +217,13 @@ class Attempts:
             return outcome, False
         return None, outcome.reason is Reason.GAVE_UP
 
-    def best_of(self, claims: Sequence[ResourceClaim], desks: Sequence[Desk]) -> int:
-        """The place, among several, where the preferences of claims are met best; -1 if they fit on none."""
+    def best_of(
+        self, claims: Sequence[ResourceClaim], desks: Sequence[Desk], pod: PodRoom | None = None
+    ) -> int:
+        """The place, among several, where the preferences of claims are met best; -1 if they fit on none.
+
+        `pod` is what policies may know of the member.
+        """
         self._pace.step()
         snapshot = self._trial.snapshot
         only = None
@@ -232,6 +238,7 @@ class Attempts:
             budget=self._pace.budget,
             only=only,
             policy=self._policies.of(claims, snapshot, self._pace.budget),
+            pod=pod,
         )
         self._pace.step(outcome.steps)
         return self._order.index(outcome.node) if isinstance(outcome, Granted) else -1

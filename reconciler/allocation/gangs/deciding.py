@@ -47,7 +47,7 @@ def decide_gang(
         return GangGranted(())
     mark = trial.mark()
     outcome, gave_up = _decide(question, trial, steps, budget)
-    if gave_up and not question.policies.first_fit:
+    if gave_up and not question.policies.order_nothing:
         trial.back_to(mark)
         plain, _ = _decide(replace(question, policies=PLAIN), trial, steps, budget)
         if _places(plain) >= _places(outcome):

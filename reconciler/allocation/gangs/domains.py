@@ -33,8 +33,11 @@ class Domain:
         """The tiers, each with the value that all share."""
         return tuple(zip(self.grouping.met, self.grouping.names[self.number], strict=True))
 
-    def places(self, tiers: Tiers) -> Rows:
-        """Places in the order in which they are tried: by values of tiers that are not met, large first."""
+    def places(self, tiers: Tiers) -> tuple[Rows, ...]:
+        """Places in the order in which they are tried: by values of tiers that are not met, large first.
+
+        Places of one part are equal in all of these; policies may order them.
+        """
         places = np.flatnonzero(self.grouping.codes == self.number)
         each = self.limits.each.sum(axis=0)
         keys: list[np.ndarray] = [places]
@@ -43,8 +46,10 @@ class Domain:
             here = codes[places]
             size = np.bincount(here, weights=each[places]).astype(np.int64)
             keys += [here, -size[here]]
-        found: Rows = places[np.lexsort(keys)]
-        return found
+        order = np.lexsort(keys)
+        columns = np.array([key[order] for key in keys[1:]]).reshape(-1, len(order))
+        starts = np.flatnonzero((columns[:, 1:] != columns[:, :-1]).any(axis=0)) + 1
+        return tuple(np.split(places[order], starts))
 
 
 class Domains:

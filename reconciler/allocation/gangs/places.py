@@ -11,6 +11,8 @@ from reconciler.allocation.dra.availability import available
 from reconciler.allocation.dra.state import constraint_on
 from reconciler.allocation.gangs.kinds import Company, Kind
 from reconciler.allocation.placement import Placement
+from reconciler.allocation.policies.pod_room import PodRoom
+from reconciler.allocation.policies.selection import Policies
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.requests import DeviceConstraint
@@ -38,6 +40,10 @@ class Places:
         if not self._company.crowding and not allocated:
             return self.at_first[kind.number]
         return self._choose(kind, member, allocated, snapshot)
+
+    def room(self, kind: Kind, member: int, policies: Policies, snapshot: Snapshot) -> PodRoom | None:
+        """What policies may know of a member, and what it prefers; the others count where they are now."""
+        return self._placement.room(kind.members[member].pod, snapshot, policies)
 
     def has_room(self, kind: Kind, node: str) -> bool:
         """Whether a node has room for one more member now."""

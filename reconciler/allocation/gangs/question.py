@@ -37,7 +37,7 @@ class GangQuestion:
     devices: tuple[DeviceID, ...] = ()
     """Devices of members that have a place already. They determine the domain of tiers by attribute"""
     policies: Policies = field(default=PLAIN, compare=False)
-    """Which devices to prefer inside a node"""
+    """Which nodes of a domain, and which devices of a node, to prefer"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class GangGranted:
     """The tiers that are met, each with the value that all seats share"""
     steps: int = 0
     policy: str = field(default="", compare=False)
-    """The placement policies that ordered the devices; empty for first fit"""
+    """The placement policies that ordered nodes and devices; empty for first fit"""
     order: tuple[ObjectKey, ...] = field(default=(), compare=False)
     """The members with a seat in the order in which each suited its node beside those before it"""
 

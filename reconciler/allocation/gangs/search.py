@@ -1,8 +1,9 @@
 """The search for places of one gang in one domain. Complete within its steps. Source: GANG-8.
 
-Members are placed one after another, the nodes in a fixed order. Alike members are tried once, and so are
-alike nodes and states that failed. Members of one kind without claims in common, whose pods mind only room
-and whose devices belong to one node each, fill node after node: no other choice can place more.
+Members are placed one after another, the nodes in a fixed order, or as a placement policy prefers them beside
+the members that have a place. Alike members are tried once, and so are alike nodes and states that failed.
+Members of one kind without claims in common, whose pods mind only room and whose devices belong to one node
+each, fill node after node: no other choice can place more.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -15,6 +16,7 @@ from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.gangs.attempts import Attempts, Desk, OutOfSteps, Pace, Pair, Seated
 from reconciler.allocation.gangs.kinds import Company, Kind
 from reconciler.allocation.gangs.limits import Limits
+from reconciler.allocation.gangs.place_order import PlaceOrder
 from reconciler.allocation.gangs.places import Likeness, Places
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.objects.claims import ResourceClaim
@@ -72,7 +74,7 @@ class Field:
     order: tuple[str, ...]
     """The names of the nodes, by place"""
     policies: Policies = PLAIN
-    """Which devices to prefer inside a node"""
+    """Which nodes of a domain, and which devices of a node, to prefer"""
 
     @property
     def shares(self) -> bool:
@@ -84,17 +86,28 @@ class Search:
     """One search."""
 
     def __init__(
-        self, field: Field, limits: Limits, likeness: Likeness, devices: Mask | None, among: Rows, pace: Pace
+        self,
+        field: Field,
+        limits: Limits,
+        likeness: Likeness,
+        devices: Mask | None,
+        parts: Sequence[Rows],
+        pace: Pace,
     ) -> None:
-        """`among` are the places of the domain, in the order in which they are tried."""
+        """`parts` are the places of the domain in the order in which they are tried.
+
+        A policy orders the places of a part.
+        """
         self._field, self._limits, self._likeness, self._pace = field, limits, likeness, pace
         self._kinds, self._trial = field.kinds, field.trial
-        self._among, self._devices = among, devices
+        self._devices = devices
+        self._among: Rows = np.concatenate(parts)
+        self._in_order = PlaceOrder(parts, field.places, field.trial, field.policies, pace.budget)
         self._attempts = Attempts(
             field.trial, likeness, devices, pace, apart=field.apart, policies=field.policies
         )
         self._order = field.order
-        self._desks = {place: Desk(place) for place in among.tolist()}
+        self._desks = {place: Desk(place) for place in self._among.tolist()}
         self._placed = [0] * len(self._kinds)
         self._skipped = [0] * len(self._kinds)
         self._taken: list[Taken] = []
@@ -109,7 +122,9 @@ class Search:
         self._filling = (
             len(self._kinds) == 1 and field.apart and not field.company.crowding and not field.shares
         )
-        self._hard_first = sorted(self._kinds, key=lambda kind: int(limits.each[kind.number][among].sum()))
+        self._hard_first = sorted(
+            self._kinds, key=lambda kind: int(limits.each[kind.number][self._among].sum())
+        )
         self.best = Partial()
         """The most members that were placed together so far"""
 
@@ -190,7 +205,10 @@ class Search:
             tried.add(self._like(desk))
 
     def _fill(self, kind: Kind, target: int) -> Iterator[bool]:
-        """One way to place more members of the only kind: as many as fit on the first node with room."""
+        """One way to place more members of the only kind: as many as fit on the first node with room.
+
+        Where policies order nodes, one member: the next one may prefer another node.
+        """
         first = self._placed[kind.number]
         tried: set[Hashable] = set()
         for place in self._candidates(kind, self._claims(kind, first)):
@@ -198,7 +216,7 @@ class Search:
             if tried and self._like(desk) in tried:
                 continue
             most = 1
-            if not (desk.seated or kind.prefers or kind.choosy):
+            if self._in_order.fixed and not (desk.seated or kind.prefers or kind.choosy):
                 most = min(int(self._limits.each[kind.number][place]), target - first)
             for number in (most, 1) if most > 1 else (1,):
                 self._pace.step()
@@ -259,13 +277,16 @@ class Search:
             supply = self._limits.supplies[key]
             if not supply.far:
                 allowed = allowed & (supply.local - self._used[key] >= need)
-        found: list[int] = self._among[allowed[self._among]].tolist()
-        if kind.choosy and len(found) > 1:
-            found = self._best_first(kind, claims, found)
-        yield from found
+        found = self._in_order.of(kind, self._placed[kind.number], claims, allowed)
+        if kind.choosy:
+            yield from self._best_first(kind, claims, list(found))
+        else:
+            yield from found
 
     def _best_first(self, kind: Kind, claims: Sequence[ResourceClaim], found: list[int]) -> list[int]:
         """The place first where the preferences of the claims are met best; of alike places one is asked."""
+        if len(found) < 2:
+            return found
         for place in found if not self._alike.any() else ():
             self._note_alike(self._desks[place])
         _, first = np.unique(self._alike[found], return_index=True)
@@ -274,7 +295,8 @@ class Search:
         asked = [found[at] for at in sorted(first.tolist())]
         key = (kind.number, *self._alike[asked].tolist())
         if key not in self._preferred or not self._field.apart or self._field.shares:
-            best = self._attempts.best_of(claims, [self._desks[place] for place in asked])
+            room = self._in_order.room(kind, self._placed[kind.number])
+            best = self._attempts.best_of(claims, [self._desks[place] for place in asked], room)
             self._preferred[key] = int(self._alike[best]) if best >= 0 else 0
         code = self._preferred[key]
         alike = [place for place in found if self._alike[place] == code][:1]

@@ -75,6 +75,11 @@ class Policies:
         """Whether first fit decides all claims."""
         return all(name == FIRST_FIT for _, name in self.names)
 
+    @property
+    def order_nothing(self) -> bool:
+        """Whether nodes are tried by name, and devices in first-fit order, whatever the pod."""
+        return self.first_fit and self.weighing is Weighing.OFF
+
     @cached_property
     def looks_at_pods(self) -> bool:
         """Whether a policy uses the CPU that pods need and nodes have."""

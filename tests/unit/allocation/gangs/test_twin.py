@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from reconciler.allocation.dra.budget import UNLIMITED
 from reconciler.allocation.gangs import decide_gang
 from reconciler.allocation.gangs.question import GangUnsatisfied
+from reconciler.allocation.policies.named import POLICIES
 from reconciler.allocation.policies.selection import PLAIN, Policies
+from reconciler.allocation.policies.weighing import Weighing
 from reconciler.api.objects.plan import Reason
 from tests.tools.examples import examples
 from tests.tools.gang_twin import TooMany, best, seats_of, verdict
@@ -42,11 +44,12 @@ def test_volumes_are_shared_out_as_by_trying_everything(world: GangWorld):
     compare(world)
 
 
-@pytest.mark.parametrize("policy", ["best-fit", "spread", "least-loss"])
+@pytest.mark.parametrize("policy", POLICIES)
 @examples(12)
-@given(world=st.one_of(gang_worlds(), crowded_worlds()))
-def test_policies_choose_devices_and_cost_no_member_its_place(policy: str, world: GangWorld):
-    compare(world, Policies((("*", policy),)))
+@given(world=st.one_of(gang_worlds(), crowded_worlds(), varied_worlds()))
+def test_policies_and_preferences_cost_no_member_its_place_and_no_tier(policy: str, world: GangWorld):
+    """They order nodes and devices: the search tries all of them in any order."""
+    compare(world, Policies((("*", policy),), preferences=Weighing.LAST))
 
 
 def compare(world: GangWorld, policies: Policies = PLAIN) -> None:
