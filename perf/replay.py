@@ -90,7 +90,7 @@ def replay(
     topology = store.snapshot().topology
     if not by_name:
         listed = tuple(dict.fromkeys(raw["metadata"]["name"] for raw in scenario.get("nodes", [])))
-        topology = Topology(topology.fleet, topology.nodes, topology.rules, order=listed)
+        topology = Topology.of(topology.fleet, topology.nodes, topology.rules, order=listed)
     done = Replayed(perf_counter() - began)
     for number, step in enumerate(steps):
         action, claim = _step(step, number, claims)

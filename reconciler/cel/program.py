@@ -3,7 +3,11 @@
 from collections import OrderedDict
 from collections.abc import Hashable
 from threading import Lock
+from typing import NamedTuple
 
+import numpy as np
+
+from kernels.types import Mask
 from reconciler.cel.batches import batch
 from reconciler.cel.check import Checked, check
 from reconciler.cel.device import DeviceView
@@ -18,7 +22,7 @@ from reconciler.cel.masks import Choice, Junction, Negation, Presence, Program
 from reconciler.cel.reading import read
 from reconciler.cel.reads import Part, reads
 from reconciler.cel.refusal import Refusal
-from reconciler.cel.rows import Masks, Rows
+from reconciler.cel.rows import Masks, Rows, Where
 from reconciler.cel.tree import Call, Conditional, Ident, Literal, Logic, Node, Select
 from reconciler.cel.values import truth
 
@@ -44,7 +48,7 @@ class Selector:
         self._names = emitter.names
         self._whole = Leaf(self._run, self._names, reads(checked.root), None)
         self._program: Program = _program(checked.root, checked)
-        self._kept: OrderedDict[Hashable, Masks] = OrderedDict()
+        self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
         self._lock = Lock()
         self.spent = -1
         """Steps of the last pass over all devices; the limit during a pass; -1 before the first"""
@@ -54,18 +58,34 @@ class Selector:
         with self._lock:
             kept = self._kept.get(rows.version)
             if kept is None:
-                kept = self._kept[rows.version] = self._compute(rows, limit)
+                kept = self._follow(rows, limit) or self._compute(rows, limit)
+                self._kept[rows.version] = kept
                 if len(self._kept) > KEPT_MASKS:
                     self._kept.popitem(last=False)
             else:
                 self._kept.move_to_end(rows.version)
-            return kept
+            return kept.masks
 
     def is_cached(self, rows: Rows) -> bool:
         """Whether the answers on all devices are cached."""
         return rows.version in self._kept
 
-    def _compute(self, rows: Rows, limit: int) -> Masks:
+    def _follow(self, rows: Rows, limit: int) -> "_Kept | None":
+        """The answers from those of an earlier version: only devices that differ are evaluated.
+
+        None if there are none, or if the limit left devices without an answer.
+        """
+        for patch in rows.patches:
+            kept = self._kept.get(patch.version)
+            if kept is not None and kept.complete:
+                part = self._compute(patch.part(rows), limit)
+                if not part.complete:
+                    return None
+                true = _patched(kept.masks.true, patch.rows, part.masks.true)
+                return _Kept(Masks(true, _patched(kept.masks.error, patch.rows, part.masks.error)), True)
+        return None
+
+    def _compute(self, rows: Rows, limit: int) -> "_Kept":
         budget = Budget(limit)
         budget.absorbing = isinstance(self._program, Leaf)
         self.spent = MASK_COST_LIMIT
@@ -82,7 +102,7 @@ class Selector:
         error |= rows.unreadable
         true.setflags(write=False)
         error.setflags(write=False)
-        return Masks(true, error)
+        return _Kept(Masks(true, error), self.spent < limit)
 
     def matches(self, device: DeviceView) -> bool:
         """The answer on one device. Raises CelError."""
@@ -100,6 +120,24 @@ class Selector:
         except CelError as exc:
             return str(exc)
         return OVERSPENT if self.masks(rows).error[row] else ""
+
+
+class _Kept(NamedTuple):
+    """The cached answers of a selector."""
+
+    masks: Masks
+    complete: bool
+    """Whether the limit left no device without an answer."""
+
+
+def _patched(mask: Mask, rows: Where, part: Mask) -> Mask:
+    """A mask with other answers in some rows; the same array if they are equal."""
+    if np.array_equal(mask[rows], part):
+        return mask
+    found = mask.copy()
+    found[rows] = part
+    found.setflags(write=False)
+    return found
 
 
 def _program(node: Node, checked: Checked) -> Program:

@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 from reconciler.cel.device import DeviceView
 from reconciler.cel.values import Value
 
+Where = slice | NDArray[np.intp]
+"""Positions of devices."""
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -35,6 +38,8 @@ class Rows:
     """(D,) no expression can be evaluated on this device (CEL-6)."""
     version: Hashable
     """Equal versions mean equal rows."""
+    patches: tuple["Patch", ...] = ()
+    """How these rows differ from some earlier versions, the latest first."""
 
     def device(self, row: int) -> DeviceView:
         """One device, as input of the plain evaluator."""
@@ -45,6 +50,61 @@ class Rows:
             shared=bool(self.shared[row]),
             unreadable=UNREADABLE if self.unreadable[row] else "",
         )
+
+
+    def at(self, rows: Where) -> "Rows":
+        """Some of the devices."""
+        codes = self.driver.codes[rows]
+        return Rows(
+            size=len(codes),
+            driver=Column(codes, self.driver.values),
+            attributes=_at(self.attributes, rows),
+            capacity=_at(self.capacity, rows),
+            shared=self.shared[rows],
+            unreadable=self.unreadable[rows],
+            version=object(),
+        )
+
+
+def _at(columns: Mapping[tuple[str, str], Column], rows: Where) -> dict[tuple[str, str], Column]:
+    return {name: Column(column.codes[rows], column.values) for name, column in columns.items()}
+
+
+KEPT_PATCHES = 4
+"""Earlier versions from which rows can be followed."""
+
+
+class Patch:
+    """The rows that differ from those of an earlier version; all others are equal and at the same place."""
+
+    __slots__ = ("_part", "rows", "version")
+
+    def __init__(self, version: Hashable, rows: Where) -> None:
+        self.version = version
+        """Of the earlier rows"""
+        self.rows = rows
+        """(n,)"""
+        self._part: Rows | None = None
+
+    def part(self, whole: Rows) -> Rows:
+        """The devices that differ, of the rows that this patch leads to."""
+        if self._part is None:
+            self._part = whole.at(self.rows)
+        return self._part
+
+
+def patches(previous: Rows, rows: Where) -> tuple[Patch, ...]:
+    """The patches of rows that differ from the previous ones in some places."""
+    older = [Patch(patch.version, _union(patch.rows, rows, previous.size)) for patch in previous.patches]
+    return (Patch(previous.version, rows), *older[: KEPT_PATCHES - 1])
+
+
+def _union(one: Where, other: Where, size: int) -> Where:
+    if isinstance(one, slice) and one == other:
+        return one
+    found = np.zeros(size, dtype=np.bool_)
+    found[one] = found[other] = True
+    return np.flatnonzero(found)
 
 
 UNREADABLE = "the device has an invalid attribute, such as a version that is not a semantic version"

@@ -84,6 +84,7 @@ class Store:
         self._changed_devices: set[DeviceID] = set()
         self._fleet: Fleet | None = None
         self._tainted_by: list[DeviceTaintRule] = []
+        self._node_view: Mapping[str, NodeInfo] | None = None
         self._topology: Topology | None = None
         self._columns: Columns | None = None
         self._class_view: Mapping[str, DeviceClass] | None = None
@@ -135,16 +136,16 @@ class Store:
         """The current state, frozen. Later changes create another snapshot."""
         if self._snapshot is not None:  # every change drops it
             return self._snapshot
-        columns = self._columns_of(*self._current_fleet())
+        fleet, layout = self._current_fleet()
+        columns = self._columns_of(fleet, layout)
         if self._changed_devices:
             columns.update(self._changed_devices)
             self._changed_devices.clear()
-        if self._topology is None:
-            self._topology = Topology(columns.fleet, MappingProxyType(dict(self._nodes)), self.rules)
+        topology = self._topology_of(fleet, layout)
         self._version += 1
         if self._class_view is None:
             self._class_view = MappingProxyType(dict(self._classes))
-        self._snapshot = Snapshot(self._version, self._topology, columns.freeze(), self._class_view)
+        self._snapshot = Snapshot(self._version, topology, columns.freeze(), self._class_view)
         return self._snapshot
 
     @property
@@ -329,6 +330,7 @@ class Store:
                 self._class_view = self._snapshot = None
                 return Delta(classes=frozenset([key.name]))
             case "Node" if self._nodes.pop(key.name, None) is not None:
+                self._node_view = None
                 return self._supply_changed()
             case "DeviceTaintRule" if self._taint_rules.pop(key.name, None) is not None:
                 return self._supply_changed()
@@ -408,7 +410,7 @@ class Store:
         info = NodeInfo(node.key.name, node.metadata.labels, frozenset(node.status.declared_features))
         if self._nodes.get(info.name) == info:  # most changes of a node are heartbeats
             return NOTHING
-        self._nodes[info.name] = info
+        self._nodes[info.name], self._node_view = info, None
         return self._supply_changed()
 
     def _note(self, devices: set[DeviceID]) -> Delta:
@@ -422,7 +424,7 @@ class Store:
         return Delta(freed=freed, devices=frozenset(devices))
 
     def _supply_changed(self) -> Delta:
-        self._topology = self._snapshot = None
+        self._snapshot = None
         return Delta(supply=True)
 
     def _current_fleet(self) -> tuple[Fleet, Layout | None]:
@@ -488,10 +490,25 @@ class Store:
 
     def _columns_of(self, fleet: Fleet, layout: Layout | None) -> Columns:
         """The columns of the fleet, copied from the previous columns where they are still valid."""
+        if self._columns is not None and layout is not None and self._columns.follow(fleet, layout):
+            return self._columns
         if self._columns is None or layout is not None:
             carried = self._columns if layout is not None and layout.previous is not None else None
             self._columns = Columns(fleet, self._ledger, self._retained, layout, carried)
         return self._columns
+
+    def _topology_of(self, fleet: Fleet, layout: Layout | None) -> Topology:
+        """The fleet with the nodes. It shares with the previous topology what did not change."""
+        if self._topology is None or layout is not None or self._node_view is None:
+            if self._node_view is None:
+                self._node_view = MappingProxyType(dict(self._nodes))
+            previous, replaced = self._topology, layout.replaced if layout is not None else None
+            if layout is not None and previous is not None and previous.fleet is not layout.previous:
+                replaced = None
+            self._topology = Topology.of(
+                fleet, self._node_view, self.rules, previous=previous, replaced=replaced
+            )
+        return self._topology
 
     def _effective_rules(self) -> list[DeviceTaintRule]:
         if not (self._taint_rules and self.rules.has(TAINTS) and self.rules.has(TAINT_RULES)):

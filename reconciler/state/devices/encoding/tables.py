@@ -2,16 +2,20 @@
 
 from collections.abc import Sequence
 from itertools import chain, groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from kernels.types import Codes, Mask
-from reconciler.cel.rows import Column
+from kernels.types import Codes, Mask, Rows
+from reconciler.cel.rows import Column, Where, patches
 from reconciler.cel.rows import Rows as CelRows
 from reconciler.state.devices.encoding.block import COLUMNS, FLAGS, Block
 from reconciler.state.devices.encoding.parts import Header
 from reconciler.state.devices.encoding.vocabulary import Vocabulary
+
+Array = TypeVar("Array", bound=np.ndarray[Any, Any])
+
+EVERYTHING = slice(None)
 
 
 class Table(NamedTuple):
@@ -23,9 +27,48 @@ class Table(NamedTuple):
     flags: Mask
     """(FLAGS, D)"""
 
-    def cut(self, rows: slice) -> "Table":
-        """A range of the devices, without a copy."""
-        return Table(self.header, self.codes[:, rows], self.flags[:, rows])
+
+class DeviceColumns(NamedTuple):
+    """A table as separate arrays, so that tables can share the columns that are equal. Read-only."""
+
+    header: Header
+    codes: tuple[Codes, ...]
+    """(D,) each"""
+    flags: tuple[Mask, ...]
+    """(D,) each"""
+
+    @classmethod
+    def of(cls, table: Table) -> "DeviceColumns":
+        """The columns of a table, without a copy. The table becomes read-only."""
+        table.codes.setflags(write=False)
+        table.flags.setflags(write=False)
+        return cls(table.header, tuple(table.codes), tuple(table.flags))
+
+    def cut(self, rows: slice | Rows) -> Table:
+        """Some of the devices. Always a copy."""
+        codes = np.array([column[rows] for column in self.codes])
+        return Table(self.header, codes, np.array([column[rows] for column in self.flags]))
+
+    def covers(self, header: Header) -> bool:
+        """Whether this has all columns of a header."""
+        own = self.header
+        return header == own or (
+            set(header.attributes) <= set(own.attributes) and set(header.capacity) <= set(own.capacity)
+        )
+
+    def patched(self, rows: slice | Rows, table: Table) -> "DeviceColumns":
+        """With other devices in some rows. Only columns that differ there are copied.
+
+        The header of `table` must have no other columns than this one.
+        """
+        before, after = self.cut(rows), table.codes
+        if table.header != self.header:
+            after = np.full_like(before.codes, -1)
+            after[places(table.header, self.header)] = table.codes
+        return self._replace(
+            codes=_patched(self.codes, rows, before.codes, after),
+            flags=_patched(self.flags, rows, before.flags, table.flags),
+        )
 
 
 def table_of(block: Block) -> Table:
@@ -54,6 +97,16 @@ def join(tables: Sequence[Table]) -> Table:
     )
 
 
+def _patched(columns: tuple[Array, ...], rows: slice | Rows, before: Array, after: Array) -> tuple[Array, ...]:
+    """The columns with the values `after` (columns, n) in some rows instead of `before`."""
+    found = list(columns)
+    for at in np.flatnonzero((before != after).any(axis=1)).tolist():
+        found[at] = column = found[at].copy()
+        column[rows] = after[at]
+        column.setflags(write=False)
+    return tuple(found)
+
+
 def _union(headers: Sequence[Header]) -> Header:
     """The union of all columns."""
     distinct = list({id(header): header for header in headers}.values())
@@ -76,12 +129,15 @@ def places(own: Header, whole: Header) -> list[int]:
     ]
 
 
-def cel_rows(table: Table, vocabulary: Vocabulary) -> CelRows:
-    """The devices as CEL selectors see them."""
-    header, codes = table.header, table.codes
+def cel_rows(
+    devices: DeviceColumns, vocabulary: Vocabulary, previous: CelRows | None = None, rows: Where = EVERYTHING
+) -> CelRows:
+    """The devices as CEL selectors see them. `rows` are those that differ from the previous ones."""
+    header, codes = devices.header, devices.codes
     middle = len(COLUMNS) + len(header.attributes)
+    flags = dict(zip(FLAGS, devices.flags, strict=True))
     return CelRows(
-        size=codes.shape[1],
+        size=len(codes[0]),
         driver=Column(codes[COLUMNS.index("driver")], vocabulary.drivers.values),
         attributes={
             name: Column(column, vocabulary.attribute(name).values)
@@ -91,7 +147,8 @@ def cel_rows(table: Table, vocabulary: Vocabulary) -> CelRows:
             name: Column(column, vocabulary.amount(name).values)
             for name, column in zip(header.capacity, codes[middle:], strict=True)
         },
-        shared=table.flags[FLAGS.index("shared")],
-        unreadable=table.flags[FLAGS.index("unreadable")],
+        shared=flags["shared"],
+        unreadable=flags["unreadable"],
         version=object(),
+        patches=patches(previous, rows) if previous is not None else (),
     )

@@ -12,7 +12,7 @@ from reconciler.cel.limits import COMPILING_COST, READING_COST, STATED_COST_LIMI
 from reconciler.cel.program import CelRefused, Selector, compile_selector
 from reconciler.cel.rows import Rows as CelRows
 from reconciler.state.devices.encoding.block import Block
-from reconciler.state.devices.encoding.tables import cel_rows, join, table_of
+from reconciler.state.devices.encoding.tables import DeviceColumns, cel_rows, join, table_of
 from reconciler.state.devices.encoding.vocabulary import Vocabulary
 from reconciler.state.devices.exclusion.pairs import JudgedPairs, Statement
 from reconciler.state.devices.pools.stepwise import Steps
@@ -50,7 +50,7 @@ def evaluate(
             stating.setdefault(device.compatible_only_with.expression, []).append(row)
     if not stating:
         return [], ()
-    rows = cel_rows(join([table_of(block) for block in blocks]), vocabulary)
+    rows = cel_rows(DeviceColumns.of(join([table_of(block) for block in blocks])), vocabulary)
     stated: list[Statement] = []
     unanswered = _mask(len(devices), ())
     problems: list[Problem] = []

@@ -50,6 +50,19 @@ class PoolExclusion:
     """How compatibility groups are compared"""
     problems: tuple[Problem, ...]
 
+    def equals(self, other: "PoolExclusion") -> bool:
+        """Whether the same devices can be held together."""
+        arrays = zip(self._arrays, other._arrays, strict=True)
+        return self._rest == other._rest and all(np.array_equal(own, its) for own, its in arrays)
+
+    @property
+    def _arrays(self) -> tuple[Codes, Bits, Bits, Bits]:
+        return self.scopes, self.names, self.asks, self.meets
+
+    @property
+    def _rest(self) -> tuple[int, int, GroupMode, tuple[Problem, ...]]:
+        return self.apart, self.marks, self.mode, self.problems
+
 
 def compile_exclusion(
     pool: PoolID,

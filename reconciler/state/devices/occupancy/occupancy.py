@@ -150,8 +150,11 @@ class Columns:
                     self._read(row, device)
         else:
             fresh = self._copy_unchanged(layout, previous)
-            for row in fresh.tolist():
-                self._read(row, fleet.id_of(row))
+            for pool in layout.fresh():
+                for name in ledger.held_in(pool.id):
+                    device = DeviceID(*pool.id, name)
+                    for row in fleet.rows_of(device):
+                        self._read(row, device)
         taken = fresh[self._held[fresh] | self._sharing[fresh]]
         self._left -= total_draw(len(fleet.totals), fleet.table, fleet.sets[taken], fleet.draws[taken])
         self._overcharges = self._charge_retained(layout, previous)
@@ -166,6 +169,28 @@ class Columns:
         self._trail = Trail()
         self._views = self._read_only()
         self._frozen: ref[Occupancy] | None = None
+
+    def follow(self, fleet: Fleet, layout: Layout) -> bool:
+        """Serve the fleet of a layout from now on, if every column stays as it is; return whether it does.
+
+        Rows and counters must stay, the same devices must exclude one another, and no held device may be
+        charged differently.
+        """
+        previous = self.fleet
+        if layout.replaced is None or layout.previous is not previous:
+            return False
+        if fleet.exclusion is not previous.exclusion or fleet.table is not previous.table:
+            return False
+        for at in layout.replaced:
+            pool = fleet.pools[at]
+            if not pool.is_named_like(previous.pools[at]):
+                return False
+            retained, charged = self._retained.of(pool.id), self._overcharges.get(pool.id)
+            overcharge = overcharge_of(pool, retained, fleet.table) if retained else None
+            if (overcharge or None) != charged:
+                return False
+        self.fleet, self._trail = fleet, Trail()
+        return True
 
     def _copy_unchanged(self, layout: Layout, previous: "Columns") -> Rows:
         """Copy the rows of unchanged pools; return the rows of the others."""
@@ -195,7 +220,7 @@ class Columns:
         found: dict[PoolID, Overcharge] = {}
         fresh: Collection[PoolID] = self._retained.pools()
         if layout is not None and previous is not None:
-            fresh = {pool.id for run in layout.runs if run.before < 0 for pool in run.pools}
+            fresh = {pool.id for pool in layout.fresh()}
             found = {
                 pool: overcharge
                 for pool, overcharge in previous._overcharges.items()

@@ -1,4 +1,8 @@
-"""Builds a fleet from pools. Unchanged pools are copied from the previous fleet in long runs."""
+"""Builds a fleet from pools. Unchanged pools are copied from the previous fleet in long runs.
+
+If pools were only replaced by versions with as many devices and the same counters, the new fleet shares all
+columns that are equal (`patching`), so that the cost follows what changed.
+"""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,14 +15,14 @@ from kernels.index import Inverse, invert
 from kernels.types import Amounts, Codes, Rows
 from reconciler.api.objects.meta import PoolID
 from reconciler.api.objects.taint_rules import DeviceTaintRule
-from reconciler.state.devices.encoding.block import COLUMNS, FLAGS
-from reconciler.state.devices.encoding.tables import Table, cel_rows, join, table_of
+from reconciler.state.devices.encoding.tables import DeviceColumns, Table, cel_rows, join
 from reconciler.state.devices.encoding.vocabulary import Vocabulary
 from reconciler.state.devices.exclusion.scopes import gather
 from reconciler.state.devices.pools.counters import CounterSetColumns, DrawTable
-from reconciler.state.devices.pools.fleet import Fleet
+from reconciler.state.devices.pools.fleet import Fleet, coded, flagged
+from reconciler.state.devices.pools.patching import patched
 from reconciler.state.devices.pools.pool import Pool
-from reconciler.state.devices.pools.tainting import taint
+from reconciler.state.devices.pools.tainting import tables_with_taints
 
 
 class Run(NamedTuple):
@@ -26,7 +30,8 @@ class Run(NamedTuple):
 
     first: int
     """Position of the first pool in the new fleet"""
-    pools: tuple[Pool, ...]
+    count: int
+    """Number of pools"""
     before: int
     """Position of the first pool in the previous fleet; -1 for a fresh pool"""
 
@@ -46,26 +51,34 @@ class Layout:
     """pool -> position in `pools`"""
     same_counters: bool
     """Whether all counter sets and draws are equal to those of the previous fleet, at the same positions"""
+    replaced: tuple[int, ...] | None
+    """Positions of the pools that are new versions, if no row moves and counters are the same; None otherwise"""
+
+    def fresh(self) -> Iterator[Pool]:
+        """The pools that are not in the previous fleet."""
+        for run in self.runs:
+            if run.before < 0:
+                yield from self.pools[run.first : run.first + run.count]
 
     def rows(self, run: Run) -> slice:
         """The run's rows in the new fleet."""
-        return slice(int(self.start[run.first]), int(self.start[run.first + len(run.pools)]))
+        return slice(int(self.start[run.first]), int(self.start[run.first + run.count]))
 
     def old_rows(self, run: Run) -> slice:
         """The run's rows in the previous fleet."""
         assert self.previous is not None
         start = self.previous.start
-        return slice(int(start[run.before]), int(start[run.before + len(run.pools)]))
+        return slice(int(start[run.before]), int(start[run.before + run.count]))
 
     def sets(self, run: Run) -> slice:
         """The run's counter sets in the new fleet."""
-        return slice(int(self.first_set[run.first]), int(self.first_set[run.first + len(run.pools)]))
+        return slice(int(self.first_set[run.first]), int(self.first_set[run.first + run.count]))
 
     def old_sets(self, run: Run) -> slice:
         """The run's counter sets in the previous fleet."""
         assert self.previous is not None
         first = self.previous.first_set
-        return slice(int(first[run.before]), int(first[run.before + len(run.pools)]))
+        return slice(int(first[run.before]), int(first[run.before + run.count]))
 
 
 def lay_out(pools: Mapping[PoolID, Pool], fresh: Collection[PoolID], previous: Fleet | None) -> Layout:
@@ -84,6 +97,7 @@ def lay_out(pools: Mapping[PoolID, Pool], fresh: Collection[PoolID], previous: F
         first_set=_offsets([len(pool.counters.sets) for pool in ordered]),
         index={pool.id: at for at, pool in enumerate(ordered)},
         same_counters=False,
+        replaced=None,
     )
 
 
@@ -94,12 +108,12 @@ def _with_replaced(pools: Mapping[PoolID, Pool], places: Sequence[int], previous
     at = 0
     for place in places:
         if at < place:
-            runs.append(Run(at, previous.pools[at:place], at))
+            runs.append(Run(at, place - at, at))
         ordered[place] = pools[ordered[place].id]
-        runs.append(Run(place, (ordered[place],), -1))
+        runs.append(Run(place, 1, -1))
         at = place + 1
     if at < len(ordered):
-        runs.append(Run(at, previous.pools[at:], at))
+        runs.append(Run(at, len(ordered) - at, at))
     start, first_set = previous.start, previous.first_set
     exchanged = [(previous.pools[place], ordered[place]) for place in places]
     if any(old.size != new.size for old, new in exchanged):
@@ -107,7 +121,8 @@ def _with_replaced(pools: Mapping[PoolID, Pool], places: Sequence[int], previous
     if any(len(old.counters.sets) != len(new.counters.sets) for old, new in exchanged):
         first_set = _offsets([len(pool.counters.sets) for pool in ordered])
     same = all(old.counters is new.counters for old, new in exchanged)
-    return Layout(previous, tuple(ordered), tuple(runs), start, first_set, previous.index, same)
+    replaced = tuple(places) if same and start is previous.start else None
+    return Layout(previous, tuple(ordered), tuple(runs), start, first_set, previous.index, same, replaced)
 
 
 def _offsets(sizes: Sequence[int]) -> Rows:
@@ -124,7 +139,7 @@ def _runs(ordered: tuple[Pool, ...], previous: Fleet | None) -> Iterator[Run]:
                 if ordered[stop] is not previous.pools[before + stop - at]:
                     break
                 stop += 1
-        yield Run(at, ordered[at:stop], before)
+        yield Run(at, stop - at, before)
         at = stop
 
 
@@ -138,20 +153,24 @@ def assemble(
     layout: Layout, rules: Sequence[DeviceTaintRule], vocabulary: Vocabulary, table: DrawTable
 ) -> Fleet:
     """The columns of a layout. `rules` must be those of the previous fleet, if there is one."""
-    devices = join(list(_tables(layout)))
+    if layout.previous is not None and layout.replaced is not None and layout.previous.vocabulary is vocabulary:
+        fleet = patched(layout.previous, layout.pools, layout.replaced, rules)
+        if fleet is not None:
+            return fleet
+    devices = DeviceColumns.of(join(list(_tables(layout, rules, vocabulary))))
     counters = _counters(layout, table)
-    fleet = Fleet(
+    for array in (counters.sets, counters.draws, counters.totals, pool_of := _pool_of(layout)):
+        array.setflags(write=False)
+    return Fleet(
         vocabulary=vocabulary,
         pools=layout.pools,
         start=layout.start,
         first_set=layout.first_set,
-        pool_of=_pool_of(layout),
+        pool_of=pool_of,
         devices=devices,
-        codes=dict(zip(COLUMNS, devices.codes, strict=False)),
+        codes=coded(devices),
         cel=cel_rows(devices, vocabulary),
-        anywhere=devices.flags[FLAGS.index("anywhere")],
-        shared=devices.flags[FLAGS.index("shared")],
-        binds=devices.flags[FLAGS.index("binds")],
+        **flagged(devices),
         sets=counters.sets,
         draws=counters.draws,
         table=counters.table,
@@ -162,25 +181,18 @@ def assemble(
         exclusion=gather(layout.pools, layout.start, layout.first_set, counters.sets),
         index=layout.index,
     )
-    fresh = [layout.rows(run) for run in layout.runs if run.before < 0]
-    for rule in rules:
-        taint(fleet, rule, fresh)
-    columns = (*fleet.cel.attributes.values(), *fleet.cel.capacity.values())
-    views = [fleet.anywhere, fleet.shared, fleet.binds, fleet.cel.driver.codes, fleet.cel.shared]
-    views += [fleet.cel.unreadable, *(column.codes for column in columns), *fleet.codes.values()]
-    for array in (devices.codes, devices.flags, fleet.pool_of, counters.sets, counters.draws, *views):
-        array.setflags(write=False)
-    counters.totals.setflags(write=False)
-    return fleet
 
 
-def _tables(layout: Layout) -> Iterator[Table]:
+def _tables(
+    layout: Layout, rules: Sequence[DeviceTaintRule], vocabulary: Vocabulary
+) -> Iterator[Table]:
     """The devices in order: ranges of the previous fleet, or the slices of fresh pools."""
     for run in layout.runs:
         if run.before >= 0 and layout.previous is not None:
             yield layout.previous.devices.cut(layout.old_rows(run))
         else:
-            yield from (table_of(block) for pool in run.pools for block in pool.blocks)
+            for pool in layout.pools[run.first : run.first + run.count]:
+                yield from tables_with_taints(pool, rules, vocabulary)
 
 
 def _pool_of(layout: Layout) -> Codes:
@@ -218,7 +230,7 @@ def _counters(layout: Layout, table: DrawTable) -> _Counters:
             groups[sets] = before.set_group[old] + (sets.start - old.start)
             continue
         first: dict[int, int] = {}
-        for row, published in enumerate(run.pools[0].counters.sets, start=sets.start):
+        for row, published in enumerate(layout.pools[run.first].counters.sets, start=sets.start):
             totals[row, : len(published.totals)] = published.totals
             groups[row] = first.setdefault(published.id.generation, row)
     sets_of, draws = _draws(layout)
@@ -233,7 +245,7 @@ def _set_columns(layout: Layout) -> tuple[CounterSetColumns, ...]:
         chain.from_iterable(
             before.set_columns[layout.old_sets(run)]
             if run.before >= 0 and before is not None
-            else run.pools[0].counters.sets
+            else layout.pools[run.first].counters.sets
             for run in layout.runs
         )
     )
@@ -254,7 +266,8 @@ def _draws(layout: Layout) -> tuple[Codes, Codes]:
             shift = first_set - layout.old_sets(run).start
             drawn = layout.previous.draws[layout.old_rows(run)][:, :width]
         else:
-            local, drawn, shift = run.pools[0].counters.of_device, run.pools[0].counters.draws, first_set
+            own = layout.pools[run.first].counters
+            local, drawn, shift = own.of_device, own.draws, first_set
         sets[rows, : local.shape[1]] = np.where(local >= 0, local + shift, -1)
         draws[rows, : drawn.shape[1]] = drawn
     return sets, draws

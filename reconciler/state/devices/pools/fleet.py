@@ -6,6 +6,7 @@ are present, since the current generation may differ between nodes (POOL-4).
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypedDict
 
 import numpy as np
 
@@ -14,7 +15,8 @@ from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.api.objects.meta import DeviceID
 from reconciler.cel.rows import Rows as CelRows
 from reconciler.state.caches import Caches
-from reconciler.state.devices.encoding.tables import Table
+from reconciler.state.devices.encoding.block import COLUMNS, FLAGS
+from reconciler.state.devices.encoding.tables import DeviceColumns
 from reconciler.state.devices.encoding.vocabulary import Vocabulary
 from reconciler.state.devices.exclusion.scopes import Exclusion
 from reconciler.state.devices.pools.counters import CounterSetColumns
@@ -33,8 +35,8 @@ class Fleet:
     """(pools + 1,) first counter set of each pool"""
     pool_of: Codes
     """(D,) position in `pools`"""
-    devices: Table
-    """The columns below are views of this table"""
+    devices: DeviceColumns
+    """The columns below are some of these; fleets share those that are equal"""
     codes: Mapping[str, Codes]
     """Column of block.COLUMNS -> (D,); `taints` includes what rules add"""
     cel: CelRows
@@ -91,3 +93,22 @@ class Fleet:
         at = int(self.pool_of[row])
         pool = self.pools[at]
         return DeviceID(pool.id.driver, pool.id.pool, pool.names[row - int(self.start[at])])
+
+
+class Flags(TypedDict):
+    """The flags that decisions read, as fields of `Fleet`."""
+
+    anywhere: Mask
+    shared: Mask
+    binds: Mask
+
+
+def coded(devices: DeviceColumns) -> dict[str, Codes]:
+    """`Fleet.codes`."""
+    return dict(zip(COLUMNS, devices.codes, strict=False))
+
+
+def flagged(devices: DeviceColumns) -> Flags:
+    """The flags of a fleet."""
+    named = dict(zip(FLAGS, devices.flags, strict=True))
+    return Flags(anywhere=named["anywhere"], shared=named["shared"], binds=named["binds"])

@@ -78,6 +78,10 @@ class Pool:
         """The names of all devices."""
         return self._named.all
 
+    def is_named_like(self, other: "Pool") -> bool:
+        """Whether both have the same devices by name, in the same order."""
+        return self._named is other._named or self.names == other.names
+
     def rows_of(self, device: str) -> tuple[int, ...]:
         """Positions of a device name: usually one, several if generations overlap or by mistake."""
         return self._named.rows_of(device)

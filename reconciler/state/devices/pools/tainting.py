@@ -4,43 +4,51 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kernels.types import Mask
+from kernels.types import Codes, Rows
 from reconciler.api.objects.slices import DeviceTaint
 from reconciler.api.objects.taint_rules import DeviceTaintRule, DeviceTaintSelector
-from reconciler.state.devices.pools.fleet import Fleet
+from reconciler.state.devices.encoding.block import COLUMNS
+from reconciler.state.devices.encoding.interner import Interner
+from reconciler.state.devices.encoding.tables import Table, join, table_of
+from reconciler.state.devices.encoding.vocabulary import Vocabulary
+from reconciler.state.devices.pools.pool import Pool
+
+TAINTS = COLUMNS.index("taints")
 
 
-def taint(fleet: Fleet, rule: DeviceTaintRule, ranges: Sequence[slice]) -> None:
-    """Add a rule's taint to its devices within some ranges of rows.
+def tables_with_taints(
+    pool: Pool, rules: Sequence[DeviceTaintRule], vocabulary: Vocabulary
+) -> list[Table]:
+    """The devices of a pool in order, with the taints that rules add to those of the slices.
 
-    Writes to the fleet's column of taints. As upstream, a rule without a selector matches no device.
+    As upstream, a rule without a selector matches no device.
     """
-    selector = rule.spec.device_selector
-    if selector is None or not ranges:
-        return
-    selected = np.zeros(fleet.size, dtype=np.bool_)
-    for rows in ranges:
-        selected[rows] = True
-    selected &= _matching(fleet, selector)
-    column = fleet.codes["taints"]
-    before_codes = np.unique(column[selected]).tolist()
-    groups = [(code, selected & (column == code)) for code in before_codes]
-    for code, rows_of_code in groups:
-        before: tuple[DeviceTaint, ...] = fleet.vocabulary.taints.values[code] if code >= 0 else ()
-        column[rows_of_code] = fleet.vocabulary.taints.code((*before, rule.spec.taint))
+    tables = [table_of(block) for block in pool.blocks]
+    concerning = [
+        (rule, selector)
+        for rule in rules
+        if (selector := rule.spec.device_selector) is not None
+        and selector.driver in (None, pool.id.driver)
+        and selector.pool in (None, pool.id.pool)
+    ]
+    if not concerning:
+        return tables
+    whole = join(tables)
+    for rule, selector in concerning:
+        _add(whole.codes[TAINTS], _matching(pool, selector), rule.spec.taint, vocabulary.taints)
+    return [whole]
 
 
-def _matching(fleet: Fleet, selector: DeviceTaintSelector) -> Mask:
-    """(D,) the devices that a selector matches. A field that is not set matches any device."""
-    selected = np.ones(fleet.size, dtype=np.bool_)
-    if selector.driver is not None:
-        selected &= fleet.codes["driver"] == fleet.vocabulary.drivers.find(selector.driver)
-    if selector.pool is not None:
-        of_name = [at for at, pool in enumerate(fleet.pools) if pool.id.pool == selector.pool]
-        selected &= np.isin(fleet.pool_of, of_name)
-    if selector.device is not None:
-        named = np.zeros(fleet.size, dtype=np.bool_)
-        for at, pool in enumerate(fleet.pools):
-            named[[int(fleet.start[at]) + row for row in pool.rows_of(selector.device)]] = True
-        selected &= named
-    return selected
+def _matching(pool: Pool, selector: DeviceTaintSelector) -> Rows:
+    """(n,) the devices of a pool that a selector matches. No device name matches all."""
+    if selector.device is None:
+        return np.arange(pool.size)
+    return np.array(pool.rows_of(selector.device), dtype=np.intp)
+
+
+def _add(column: Codes, rows: Rows, taint: DeviceTaint, taints: Interner[tuple[DeviceTaint, ...]]) -> None:
+    """Write the codes with one more taint into some rows of the column of taints."""
+    own = column[rows]
+    for code in np.unique(own).tolist():
+        before = taints.values[code] if code >= 0 else ()
+        column[rows[own == code]] = taints.code((*before, taint))

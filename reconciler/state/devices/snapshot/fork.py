@@ -55,7 +55,8 @@ class Forked(Store):
         super().__init__(fork.snapshot.rules)
         self._topology = fork.snapshot.topology
         self._fleet = fork.snapshot.fleet  # with the taints of taint rules
-        self._nodes = dict(fork.snapshot.topology.nodes)
+        self._node_view = fork.snapshot.topology.nodes
+        self._nodes = dict(self._node_view)
         self._classes = dict(fork.snapshot.classes)
         self._ledger, self._retained, self._columns = fork.ledger, fork.retained, fork.columns
         self._claims, self._pods = fork.claims(), dict(fork.pods)

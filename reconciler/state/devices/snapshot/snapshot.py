@@ -1,6 +1,6 @@
 """A frozen snapshot of the fleet and of the holds. Every decision reads one."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -12,10 +12,12 @@ from reconciler.api.objects.claims import DeviceClass
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.value import value
 from reconciler.state.caches import Cache, Caches, share
+from reconciler.state.devices.encoding.vocabulary import Vocabulary
 from reconciler.state.devices.occupancy.occupancy import Occupancy
 from reconciler.state.devices.pools.fleet import Fleet
-from reconciler.state.devices.pools.pool import Pool, PoolOnNode, Usable
+from reconciler.state.devices.pools.pool import PoolOnNode, Usable
 from reconciler.state.devices.pools.reach import NodeInfo, Reach
+from reconciler.state.devices.snapshot.near import NearPools, are_seen_alike
 
 Array = TypeVar("Array", bound=np.ndarray[Any, Any])
 
@@ -52,6 +54,25 @@ class View:
         return next((pool for pool in self.pools if pool.usable is Usable.INVALID), None)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeOrder:
+    """The nodes in the order in which they are tried."""
+
+    names: tuple[str, ...]
+    codes: Codes
+    """(nodes,) the fleet's codes of `names`; negative for nodes that no slice names"""
+    place_of: Rows
+    """(N + 1,) node code -> position in `names`; -1 for names without a node"""
+
+    @classmethod
+    def of(cls, names: tuple[str, ...], vocabulary: Vocabulary) -> "NodeOrder":
+        """The order with the codes of a vocabulary."""
+        codes = np.array([vocabulary.nodes.find(name) for name in names], dtype=np.int32)
+        place_of = np.full(len(vocabulary.nodes.values) + 1, -1, dtype=np.intp)
+        place_of[codes[codes >= 0]] = np.flatnonzero(codes >= 0)
+        return cls(names, codes, place_of)
+
+
 @dataclass(frozen=True, eq=False)
 class Topology:
     """The fleet and the nodes. A view is computed on first use and kept."""
@@ -59,63 +80,60 @@ class Topology:
     fleet: Fleet
     nodes: Mapping[str, NodeInfo]
     rules: Semantics
-    order: tuple[str, ...] = ()
-    """Names of all nodes in the order in which they are tried; sorted unless another order is given"""
-    order_codes: Codes = field(default_factory=lambda: np.zeros(0, dtype=np.int32), repr=False)
-    """(nodes,) node codes of `order`; negative for nodes that no slice names"""
-    place_of: Rows = field(default_factory=lambda: np.zeros(0, dtype=np.intp), repr=False)
-    """(N + 1,) node code -> position in `order`; -1 for names without a node"""
+    ordered: NodeOrder
+    near: NearPools = field(repr=False)
     caches: Caches = field(default_factory=Caches, repr=False)
     """Values derived from the fleet and the nodes together"""
     _views: dict[str, View] = field(default_factory=dict, repr=False)
-    _local: dict[str, list[int]] = field(default_factory=dict, repr=False)
-    _selecting: dict[int, list[int]] = field(default_factory=dict, repr=False)
-    _spanning: list[int] = field(default_factory=list, repr=False)
 
-    def __post_init__(self) -> None:
-        find = self.fleet.vocabulary.nodes.find
-        object.__setattr__(self, "order", self.order or tuple(sorted(self.nodes)))
-        codes = np.array([find(name) for name in self.order], dtype=np.int32)
-        object.__setattr__(self, "order_codes", codes)
-        place_of = np.full(len(self.fleet.vocabulary.nodes.values) + 1, -1, dtype=np.intp)
-        place_of[codes[codes >= 0]] = np.flatnonzero(codes >= 0)
-        object.__setattr__(self, "place_of", place_of)
-        for at, pool in enumerate(self.fleet.pools):
-            nodes = None if self.rules.old and pool.counters.sets else pool.nodes
-            if nodes is None:
-                self._register(at, pool)
-            else:
-                for node in nodes:
-                    self._local.setdefault(node, []).append(at)
+    @classmethod
+    def of(
+        cls,
+        fleet: Fleet,
+        nodes: Mapping[str, NodeInfo],
+        rules: Semantics,
+        order: tuple[str, ...] = (),
+        previous: "Topology | None" = None,
+        replaced: Sequence[int] | None = None,
+    ) -> "Topology":
+        """The topology of a fleet and nodes, tried in a given order, or sorted by name.
 
-    def _register(self, at: int, pool: Pool) -> None:
-        """Record the nodes that may see a pool, by name or by selector. Views of other nodes skip it."""
-        vocabulary = self.fleet.vocabulary
-        for block in pool.blocks:
-            spec = block.slice.spec
-            names: Iterable[int] = ()
-            selectors: Iterable[int] = ()
-            if self.rules.old and spec.shared_counters:
-                self._spanning.append(at)
-            elif spec.node_name:
-                self._local.setdefault(spec.node_name, []).append(at)
-            elif spec.all_nodes:
-                self._spanning.append(at)
-            elif spec.node_selector is not None:
-                selectors = [block.selector]
-            elif spec.per_device_node_selection:
-                if block.anywhere.any():
-                    self._spanning.append(at)
-                names = np.unique(block.column("node")).tolist()
-                selectors = np.unique(block.column("selector")).tolist()
-            for code in names:
-                if code >= 0:
-                    self._local.setdefault(vocabulary.nodes.values[code], []).append(at)
-            for code in selectors:
-                if code in vocabulary.selector_index.unreadable:  # every node has to report the error
-                    self._spanning.append(at)
-                elif code >= 0:
-                    self._selecting.setdefault(code, []).append(at)
+        It shares with the previous topology what is the same. `replaced` are the positions of the pools in
+        which the fleets differ, if all others are at the same place; otherwise None.
+        """
+        names = order or (_names(nodes, previous) if previous is not None else tuple(sorted(nodes)))
+        ordered = near = None
+        if previous is not None and previous.fleet.vocabulary is fleet.vocabulary:
+            known = previous.ordered
+            if names is known.names and len(known.place_of) == len(fleet.vocabulary.nodes.values) + 1:
+                ordered = known
+            if previous.fleet is fleet or (
+                replaced is not None
+                and all(are_seen_alike(previous.fleet.pools[at], fleet.pools[at]) for at in replaced)
+            ):
+                near = previous.near
+        return cls(
+            fleet,
+            nodes,
+            rules,
+            ordered or NodeOrder.of(names, fleet.vocabulary),
+            near or NearPools(fleet, rules),
+        )
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """Names of all nodes in the order in which they are tried."""
+        return self.ordered.names
+
+    @property
+    def order_codes(self) -> Codes:
+        """(nodes,) node codes of `order`; negative for nodes that no slice names"""
+        return self.ordered.codes
+
+    @property
+    def place_of(self) -> Rows:
+        """(N + 1,) node code -> position in `order`; -1 for names without a node"""
+        return self.ordered.place_of
 
     def selected(self) -> tuple[Codes, Codes]:
         """(M,) positions in `order` and (M,) codes of selectors: all pairs where the selector matches.
@@ -133,7 +151,7 @@ class Topology:
     def _build_view(self, node: NodeInfo) -> View:
         reach = Reach(node, self.fleet.vocabulary)
         found = [
-            (at, pool) for at in self._near(node.name, reach) if (pool := self._pool(at, reach)) is not None
+            (at, pool) for at in self.near.of(node.name, reach) if (pool := self._pool(at, reach)) is not None
         ]
         found.sort(key=lambda entry: (entry[1].has_binding_conditions, entry[0]))
         rows = _joined([pool.rows + self.fleet.start[at] for at, pool in found], np.intp)
@@ -147,14 +165,6 @@ class Topology:
             span=_span(rows),
         )
 
-    def _near(self, name: str, reach: Reach) -> Sequence[int]:
-        """Positions of the pools that a node may see, in order."""
-        near = {*self._local.get(name, ()), *self._spanning}
-        if self._selecting:
-            for code in np.flatnonzero(reach.matching).tolist():
-                near.update(self._selecting.get(code, ()))
-        return sorted(near)
-
     def _pool(self, at: int, reach: Reach) -> PoolOnNode | None:
         return self.fleet.pools[at].on(reach, self.rules)
 
@@ -165,6 +175,13 @@ class Topology:
         object.__setattr__(topology, "caches", self.caches.fork())
         object.__setattr__(topology, "_views", {})
         return topology
+
+
+def _names(nodes: Mapping[str, NodeInfo], previous: Topology) -> tuple[str, ...]:
+    """The names in order, the same object if nodes were neither added nor removed."""
+    if nodes is previous.nodes or nodes.keys() == previous.nodes.keys():
+        return previous.order
+    return tuple(sorted(nodes))
 
 
 def _select(topology: Topology) -> tuple[Codes, Codes]:
