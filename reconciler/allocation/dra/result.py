@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
-from kernels.types import Mask
+from kernels.types import Mask, Rows
 from reconciler.allocation.dra.refusal import Fatal
-from reconciler.allocation.dra.request_options import ParsedClaims
+from reconciler.allocation.dra.request_options import ParsedClaims, RequestOption
 from reconciler.allocation.dra.state import Choice
 from reconciler.api.objects.claims import (
     AllocatedConfig,
@@ -36,26 +36,65 @@ def plans(
                 uid=claim.metadata.uid,
                 resource_version=claim.metadata.resource_version,
                 node=view.node.name,
-                allocation=_allocation(claim, view, snapshot, choices, new_share),
+                allocation=_allocation(
+                    claim,
+                    [choice.candidates.option for choice in choices],
+                    _devices(view, snapshot, choices, new_share),
+                    _node_selector(view, snapshot, choices),
+                    old=snapshot.rules.old,
+                ),
             )
             for claim, choices in zip(parsed.claims, of_claim, strict=True)
         ]
     )
 
 
+def plain_plan(
+    claim: ResourceClaim,
+    options: Sequence[RequestOption],
+    view: View,
+    rows: Sequence[Sequence[int]],
+    snapshot: Snapshot,
+) -> Plan:
+    """The plan of a claim whose devices all belong to the node of the view, and have no special fields.
+
+    rows  of each option: the rows of the fleet that it gets
+    """
+    fleet = snapshot.fleet
+    results = [
+        _names(option, row, fleet)
+        for option, of_option in zip(options, rows, strict=True)
+        for row in of_option
+    ]
+    return Plan(
+        claim=claim.key,
+        uid=claim.metadata.uid,
+        resource_version=claim.metadata.resource_version,
+        node=view.node.name,
+        allocation=_allocation(claim, options, results, _PINNED.of(view), old=snapshot.rules.old),
+    )
+
+
+def has_special_fields(fleet: Fleet, rows: Rows) -> bool:
+    """Whether the result of some device has more fields than names."""
+    marked = _SPECIAL.of(fleet)
+    return marked is not None and bool(marked[rows].any())
+
+
 def _allocation(
     claim: ResourceClaim,
-    view: View,
-    snapshot: Snapshot,
-    choices: Sequence[Choice],
-    new_share: Callable[[], str],
+    options: Sequence[RequestOption],
+    results: list[dict[str, object]],
+    selector: NodeSelector | None,
+    *,
+    old: bool,
 ) -> Allocation:
-    devices: dict[str, object] = {"results": _devices(view, snapshot, choices, new_share)}
-    configs = tuple(_configs(claim, choices, old=snapshot.rules.old))
+    """The allocation; `options` are those of the devices, in order. Unset fields are not written."""
+    devices: dict[str, object] = {"results": results}
+    configs = tuple(_configs(claim, options, old=old))
     if configs:
         devices["config"] = configs
     fields: dict[str, object] = {"devices": devices}
-    selector = _node_selector(view, snapshot, choices)
     if selector is not None:
         fields["node_selector"] = selector
     return Allocation.model_validate(fields)  # validates all parts once
@@ -64,27 +103,33 @@ def _allocation(
 def _devices(
     view: View, snapshot: Snapshot, choices: Sequence[Choice], new_share: Callable[[], str]
 ) -> list[dict[str, object]]:
-    """Only fields that are set: unset fields are not written."""
-    fleet, found = snapshot.fleet, []
-    marked = _SPECIAL.of(fleet)
+    """The fields of the results that are set."""
+    found = []
+    marked = _SPECIAL.of(snapshot.fleet)
     for choice in choices:
         row = view.row(choice.at)
-        at = int(fleet.pool_of[row])
-        option, pool = choice.candidates.option, fleet.pools[at]
-        fields: dict[str, object] = {
-            "request": option.name,
-            "driver": pool.id.driver,
-            "pool": pool.id.pool,
-            "device": pool.names[row - int(fleet.start[at])],
-        }
-        if option.admin:
-            fields["admin_access"] = True
-        if option.source.tolerations:
-            fields["tolerations"] = option.source.tolerations
+        fields = _names(choice.candidates.option, row, snapshot.fleet)
         if marked is not None and marked[row]:
             fields |= _special_fields(choice, row, snapshot, new_share)
         found.append(fields)
     return found
+
+
+def _names(option: RequestOption, row: int, fleet: Fleet) -> dict[str, object]:
+    """The fields that the result of any device has."""
+    at = int(fleet.pool_of[row])
+    pool = fleet.pools[at]
+    fields: dict[str, object] = {
+        "request": option.name,
+        "driver": pool.id.driver,
+        "pool": pool.id.pool,
+        "device": pool.names[row - int(fleet.start[at])],
+    }
+    if option.admin:
+        fields["admin_access"] = True
+    if option.source.tolerations:
+        fields["tolerations"] = option.source.tolerations
+    return fields
 
 
 def _special_fields(
@@ -120,12 +165,11 @@ def _special(fleet: Fleet) -> Mask | None:
 _SPECIAL = Cache(_special, on_fork=share)
 
 
-def _configs(claim: ResourceClaim, choices: Sequence[Choice], *, old: bool) -> list[AllocatedConfig]:
+def _configs(claim: ResourceClaim, used: Sequence[RequestOption], *, old: bool) -> list[AllocatedConfig]:
     """Class part first, then claim part (RES-8 to RES-10)."""
-    classes_say = any(choice.candidates.option.device_class.spec.config for choice in choices)
-    if not claim.spec.devices.config and not classes_say:
+    if not claim.spec.devices.config and not any(option.device_class.spec.config for option in used):
         return []
-    options = list({choice.candidates.option.name: choice.candidates.option for choice in choices}.values())
+    options = list({option.name: option for option in used}.values())
     of_class: dict[str, list[str]] = {}
     classes = {}
     for option in options:

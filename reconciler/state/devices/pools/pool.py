@@ -78,6 +78,11 @@ class Pool:
         """The names of all devices."""
         return self._named.all
 
+    @property
+    def repeats_names(self) -> bool:
+        """Whether two devices have one name: generations overlap, or by mistake."""
+        return self._named.has_duplicates
+
     def rows_of(self, device: str) -> tuple[int, ...]:
         """Positions of a device name: usually one, several if generations overlap or by mistake."""
         return self._named.rows_of(device)
@@ -140,7 +145,7 @@ class Pool:
         )
 
     def _invalid(self, current: Sequence[int], generation: int, rules: Semantics) -> str:
-        if self._named.has_duplicates:
+        if self.repeats_names:
             seen: set[str] = set()
             for at in current:
                 for name in self.blocks[at].names:
