@@ -1,9 +1,9 @@
-"""Which devices are taken if each in turn is taken where it still fits."""
+"""Which devices are taken, one after the other, where nothing is released in between."""
 
 import numpy as np
 
 from kernels.fit import fits_required, required
-from kernels.types import Amounts, Codes, Mask
+from kernels.types import Amounts, Codes, Mask, Rows
 
 
 def taken_in_turn(free: Amounts, table: Amounts, sets: Codes, draws: Codes) -> Mask:
@@ -37,3 +37,20 @@ def taken_in_turn(free: Amounts, table: Amounts, sets: Codes, draws: Codes) -> M
         taken[rows] = fine
         left[of_set[fine]] -= table[draws[rows[fine]]]
     return taken
+
+
+def groups_in_turn(groups: Rows, count: int) -> Rows:
+    """The rows that are taken, if `count` rows of one group are taken at a time.
+
+    Each time the first row wins whose group has enough rows from there on, with the next rows of that group.
+
+    groups (n,)        group of each row
+    count              at least 1
+    ->     (m, count)  rows, each at most once; rising from left to right, and in the first column
+    """
+    order = np.argsort(groups, kind="stable")
+    same = np.flatnonzero(np.diff(groups[order], prepend=-1, append=-1))
+    sizes = np.diff(same)
+    number = np.arange(len(order)) - np.repeat(same[:-1], sizes)
+    taken = order[number < np.repeat(sizes // count * count, sizes)].reshape(-1, count)
+    return taken[np.argsort(taken[:, 0], kind="stable")]

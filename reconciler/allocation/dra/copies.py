@@ -13,16 +13,15 @@ from typing import NamedTuple
 import numpy as np
 
 from kernels.groups import group_code
-from kernels.taking import taken_in_turn
+from kernels.taking import groups_in_turn, taken_in_turn
 from kernels.types import Codes, Mask, Rows
 from reconciler.allocation.dra.allocate import DEFAULT_STEPS, plausible
 from reconciler.allocation.dra.availability import Available, available
 from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
 from reconciler.allocation.dra.constraints import ANY_DOMAIN, all_scalar
-from reconciler.allocation.dra.fast_path import first_with_enough
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import MAX_RESULTS, RequestOption
-from reconciler.allocation.dra.result import has_special_fields, plain_plan
+from reconciler.allocation.dra.result import PlainPlans, has_special_fields
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted
 from reconciler.errors import Rejected
@@ -41,8 +40,8 @@ class Place(NamedTuple):
     """A node, and the devices of one copy on it."""
 
     view: View
-    rows: tuple[tuple[int, ...], ...]
-    """Of each request: rows of the fleet, rising"""
+    rows: tuple[list[int], ...]
+    """Of each request: rows of the fleet, in first-fit order"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +49,18 @@ class Template:
     """A claim of which copies are placed, and its requests, which do not influence each other."""
 
     shape: ClaimShape
+    options: tuple[RequestOption, ...]
+    """The only option of each request"""
     requests: tuple[Available, ...]
     """What is available for each request"""
     codes: Codes | None
     """(D,) the attribute that all devices of a copy must share; None without a constraint"""
+    plans: PlainPlans
 
-    @property
-    def options(self) -> tuple[RequestOption, ...]:
-        """The only option of each request."""
-        return tuple([slot.options[0] for slot in self.shape.parsed.slots])
+    def grant(self, claim: ResourceClaim, place: Place) -> Granted:
+        """The answer for one copy."""
+        plan = self.plans.plan(claim, place.view, place.rows)
+        return Granted(plan.node, (plan,), sum([len(rows) for rows in place.rows]))
 
 
 def template_of(claim: ResourceClaim, snapshot: Snapshot, *, steps: int = DEFAULT_STEPS) -> Template | None:
@@ -90,12 +92,21 @@ def template_of(claim: ResourceClaim, snapshot: Snapshot, *, steps: int = DEFAUL
         codes = _shared_codes(name, snapshot.fleet)
         if codes is None:
             return None
-    overlap = np.zeros(snapshot.fleet.size, dtype=np.bool_)
-    for one in requests if len(requests) > 1 else ():
-        if (overlap & one.mask).any():
-            return None  # a device could serve two requests, so one may have to leave it to the other
-        overlap |= one.mask
-    return Template(shape, requests, codes)
+    if len(requests) > 1 and _influence_each_other(requests, snapshot.fleet):
+        return None
+    return Template(shape, tuple(options), requests, codes, PlainPlans(claim, options, snapshot))
+
+
+def _influence_each_other(requests: Sequence[Available], fleet: Fleet) -> bool:
+    """Whether a device could serve two requests, or two of them draw from counters."""
+    seen = np.zeros(fleet.size, dtype=np.bool_)
+    drawing = 0
+    for one in requests:
+        if (seen & one.mask).any():
+            return True
+        seen |= one.mask
+        drawing += bool((fleet.sets[one.mask] >= 0).any())
+    return drawing > 1
 
 
 def _shared_codes(attribute: str, fleet: Fleet) -> Codes | None:
@@ -119,92 +130,100 @@ def places(
     found: list[Place] = []
     order = np.flatnonzero(among)[: most + SPARE_NODES].tolist()
     for start in range(0, len(order), CHUNK):
-        chunk = list(_views(template, order[start : start + CHUNK], snapshot))
-        by_request = []
-        for at, option in enumerate(template.options):
-            usable = _usable([rows[at] for _, rows in chunk], option, template.codes, snapshot)
-            if usable is None:
-                return found
-            by_request.append(usable)
-        for (view, _), of_node in zip(chunk, zip(*by_request, strict=True), strict=True):
-            found += _on_node(template, view, of_node, most - len(found))
-            if len(found) >= most:
-                return found
-        if len(chunk) < len(order[start : start + CHUNK]):
-            return found
-    return found
+        chunk = order[start : start + CHUNK]
+        of_nodes = list(_available_on(template, chunk, snapshot))
+        taken = [
+            _taken(template, number, [rows[number] for _, rows in of_nodes], snapshot)
+            for number in range(len(template.options))
+        ]
+        judged = [one for one in taken if one is not None]
+        if len(judged) < len(taken):
+            break
+        found += _joined([view for view, _ in of_nodes], judged)
+        if len(found) >= most or len(of_nodes) < len(chunk):
+            break
+    return found[:most]
 
 
-def _views(template: Template, order: Sequence[int], snapshot: Snapshot) -> Iterator[tuple[View, list[Rows]]]:
+def _available_on(
+    template: Template, places: Sequence[int], snapshot: Snapshot
+) -> Iterator[tuple[View, list[Rows]]]:
     """The views of nodes, with the rows that are available for each request. Stops at the first node that
-    offers fewer devices than were counted, so that its pools need a closer look.
+    offers fewer devices than were counted: its pools need a closer look.
     """
     topology = snapshot.topology
-    for place in order:
+    for place in places:
         try:
             view = topology.view(topology.order[place])
         except Rejected:
             return
         node = int(topology.order_codes[place])
-        of_view = []
-        for one in template.requests:
-            rows = view.rows[view.of(one.mask) & view.here]
-            if len(rows) != one.per_node[node]:
-                return
-            of_view.append(rows)
-        yield view, of_view
-
-
-def _usable(
-    rows: list[Rows], option: RequestOption, codes: Codes | None, snapshot: Snapshot
-) -> list[Rows] | None:
-    """Of each node, the rows that copies take in turn. None if taking one may change what else can be taken
-    in a way that is not judged here.
-    """
-    fleet = snapshot.fleet
-    joined = np.concatenate(rows) if rows else np.zeros(0, dtype=np.intp)
-    tied = fleet.shared[joined] | snapshot.occupancy.sharing[joined]
-    if fleet.exclusion is not None:
-        tied |= fleet.exclusion.bound[joined]
-    if (repeated := _REPEATED.of(fleet)) is not None:
-        tied |= repeated[fleet.pool_of[joined]]
-    if tied.any() or has_special_fields(fleet, joined):
-        return None
-    sets = fleet.sets[joined]
-    if not (sets >= 0).any():
-        return rows
-    if option.source.wanted > 1 or codes is not None or (sets[:, 1:] >= 0).any():
-        return None
-    if (_NODE_OF_SET.of(fleet)[sets[sets >= 0]] < 0).any():
-        return None
-    taken = taken_in_turn(snapshot.occupancy.left, fleet.table, sets[:, 0], fleet.draws[joined, 0])
-    ends = np.cumsum([len(of_node) for of_node in rows])[:-1]
-    return [of_node[chosen] for of_node, chosen in zip(rows, np.split(taken, ends), strict=True)]
-
-
-def _on_node(template: Template, view: View, rows: Sequence[Rows], most: int) -> list[Place]:
-    """The places on one node, from the rows for each request."""
-    of_copy = []
-    for option, of_request in zip(template.options, rows, strict=True):
-        count = option.source.wanted
-        if template.codes is not None:
-            of_copy.append(list(_sharing(of_request, template.codes[of_request], count, most)))
-            continue
-        copies = min(len(of_request) // count, most)
-        of_copy.append([tuple(one) for one in of_request[: copies * count].reshape(copies, count).tolist()])
-    return [Place(view, found) for found in zip(*of_copy, strict=False)]
-
-
-def _sharing(rows: Rows, values: Codes, count: int, most: int) -> Iterator[tuple[int, ...]]:
-    """The rows of up to `most` copies, of which each shares one value."""
-    rows, values = rows[values >= 0], values[values >= 0]
-    for _ in range(most):
-        found = first_with_enough(rows, values, count)
-        if not len(found):
+        of_node = [view.rows[view.of(one.mask) & view.here] for one in template.requests]
+        if any(len(rows) != one.per_node[node] for rows, one in zip(of_node, template.requests, strict=True)):
             return
-        yield tuple(found.tolist())
-        kept = ~np.isin(rows, found)
-        rows, values = rows[kept], values[kept]
+        yield view, of_node
+
+
+def _taken(
+    template: Template, request: int, of_nodes: Sequence[Rows], snapshot: Snapshot
+) -> tuple[Rows, Rows] | None:
+    """What copies take for one request, whatever they take for the others.
+
+    of_nodes  of each node: the rows that are available, in first-fit order
+    ->  (m,) positions of the nodes of copies, and (m, count) rows of the fleet. None if taking a device may
+        change what else can be taken in a way that is not judged here
+    """
+    rows = np.concatenate([*of_nodes, _NONE])
+    if _is_entangled(rows, snapshot) or has_special_fields(snapshot.fleet, rows):
+        return None
+    fleet, count = snapshot.fleet, template.options[request].source.wanted
+    on = np.repeat(np.arange(len(of_nodes)), [len(of_node) for of_node in of_nodes])
+    sets = fleet.sets[rows]
+    if (sets >= 0).any():
+        if count > 1 or template.codes is not None or not _is_simple(sets, fleet):
+            return None
+        kept = taken_in_turn(snapshot.occupancy.left, fleet.table, sets[:, 0], fleet.draws[rows, 0])
+        rows, on = rows[kept], on[kept]
+    groups = on
+    if template.codes is not None:
+        values = template.codes[rows]
+        rows, on, values = rows[values >= 0], on[values >= 0], values[values >= 0]
+        groups = on * (int(template.codes.max()) + 1) + values
+    taken = groups_in_turn(groups, count)
+    return on[taken[:, 0]], rows[taken]
+
+
+def _is_entangled(rows: Rows, snapshot: Snapshot) -> bool:
+    """Whether a device is shared, excludes others, or may have another row."""
+    fleet = snapshot.fleet
+    found = fleet.shared[rows] | snapshot.occupancy.sharing[rows]
+    if fleet.exclusion is not None:
+        found |= fleet.exclusion.bound[rows]
+    if (repeated := _REPEATED.of(fleet)) is not None:
+        found |= repeated[fleet.pool_of[rows]]
+    return bool(found.any())
+
+
+def _is_simple(sets: Codes, fleet: Fleet) -> bool:
+    """Whether devices with the counter sets (n, K) draw from one set each, whose devices are on one node."""
+    return not (sets[:, 1:] >= 0).any() and bool((_NODE_OF_SET.of(fleet)[sets[sets >= 0]] >= 0).all())
+
+
+def _joined(views: Sequence[View], taken: Sequence[tuple[Rows, Rows]]) -> list[Place]:
+    """The copies that get devices for all requests, node by node."""
+    copies = [np.bincount(on, minlength=len(views)) for on, _ in taken]
+    least = np.minimum.reduce(copies)
+    of_requests = []
+    for (on, rows), of_node in zip(taken, copies, strict=True):
+        number = np.arange(len(on)) - np.repeat(np.cumsum(of_node) - of_node, of_node)
+        of_requests.append(rows[number < least[on]].tolist())
+    of_copies = np.repeat(np.arange(len(views)), least).tolist()
+    return [
+        Place(views[at], rows) for at, rows in zip(of_copies, zip(*of_requests, strict=True), strict=True)
+    ]
+
+
+_NONE = np.zeros(0, dtype=np.intp)
 
 
 def _node_of_set(fleet: Fleet) -> Codes:
@@ -221,12 +240,6 @@ def _repeated(fleet: Fleet) -> Mask | None:
 
 _NODE_OF_SET = Cache(_node_of_set, on_fork=share)
 _REPEATED = Cache(_repeated, on_fork=share)
-
-
-def grant(claim: ResourceClaim, template: Template, place: Place, snapshot: Snapshot) -> Granted:
-    """The answer for one copy."""
-    plan = plain_plan(claim, template.options, place.view, place.rows, snapshot)
-    return Granted(place.view.node.name, (plan,), sum(map(len, place.rows)))
 
 
 def allocate_copies(
@@ -246,4 +259,4 @@ def allocate_copies(
     if template is None:
         return []
     found = places(template, snapshot, len(claims), nodes=nodes)
-    return [grant(claim, template, place, snapshot) for claim, place in zip(claims, found, strict=False)]
+    return [template.grant(claim, place) for claim, place in zip(claims, found, strict=False)]

@@ -47,7 +47,7 @@ def immediate(
         if not (constraint.match and constraint.plain):
             return None
         rows = candidates.in_order(available & constraint.allowed(None))
-        rows = first_with_enough(rows, constraint.codes[rows], count)
+        rows = _first_with_enough(rows, constraint.codes[rows], count)
     else:
         rows = candidates.in_order(available)[:count]
     return tuple([Choice(0, candidates, at) for at in rows.tolist()]) if len(rows) == count else None
@@ -72,10 +72,10 @@ def finish(problem: NodeProblem, candidates: Candidates, state: State) -> Rows |
     if not constraints or state.constraints[option.constraints[0]] is not None:
         # Earlier requests have fixed the value, so `rows` are narrowed already.
         return rows[: candidates.count] if len(rows) >= candidates.count else rows[:0]
-    return first_with_enough(rows, constraints[0].codes[rows], candidates.count)
+    return _first_with_enough(rows, constraints[0].codes[rows], candidates.count)
 
 
-def first_with_enough(rows: Rows, values: Codes, count: int) -> Rows:
+def _first_with_enough(rows: Rows, values: Codes, count: int) -> Rows:
     """The first `count` of `rows` (m,) that share a value. The value that comes first wins."""
     for at in range(len(rows) - count + 1):
         same = rows[at:][values[at:] == values[at]]

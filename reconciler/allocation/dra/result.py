@@ -17,6 +17,8 @@ from reconciler.state.caches import Cache, share
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot, View
 
+_to_allocation = Allocation.__pydantic_validator__.validate_python
+
 
 def plans(
     parsed: ParsedClaims,
@@ -26,6 +28,7 @@ def plans(
     new_share: Callable[[], str],
 ) -> tuple[Plan, ...]:
     """One plan for each claim, in order. Raises Fatal for a device that a result cannot express (RES-13)."""
+    old = snapshot.rules.old
     of_claim: list[list[Choice]] = [[] for _ in parsed.claims]
     for choice in chosen:
         of_claim[choice.candidates.option.claim].append(choice)
@@ -37,11 +40,9 @@ def plans(
                 resource_version=claim.metadata.resource_version,
                 node=view.node.name,
                 allocation=_allocation(
-                    claim,
-                    [choice.candidates.option for choice in choices],
                     _devices(view, snapshot, choices, new_share),
+                    tuple(_configs(claim, [one.candidates.option for one in choices], old=old)),
                     _node_selector(view, snapshot, choices),
-                    old=snapshot.rules.old,
                 ),
             )
             for claim, choices in zip(parsed.claims, of_claim, strict=True)
@@ -49,30 +50,29 @@ def plans(
     )
 
 
-def plain_plan(
-    claim: ResourceClaim,
-    options: Sequence[RequestOption],
-    view: View,
-    rows: Sequence[Sequence[int]],
-    snapshot: Snapshot,
-) -> Plan:
-    """The plan of a claim whose devices all belong to the node of the view, and have no special fields.
+class PlainPlans:
+    """Plans for claims of equal specs, of devices that belong to one node and have no special fields."""
 
-    rows  of each option: the rows of the fleet that it gets
-    """
-    fleet = snapshot.fleet
-    results = [
-        _names(option, row, fleet)
-        for option, of_option in zip(options, rows, strict=True)
-        for row in of_option
-    ]
-    return Plan(
-        claim=claim.key,
-        uid=claim.metadata.uid,
-        resource_version=claim.metadata.resource_version,
-        node=view.node.name,
-        allocation=_allocation(claim, options, results, _PINNED.of(view), old=snapshot.rules.old),
-    )
+    def __init__(self, claim: ResourceClaim, options: Sequence[RequestOption], snapshot: Snapshot) -> None:
+        """`options` are what the results are for, in order."""
+        self._fleet = snapshot.fleet
+        self._options = [_fields_of(option) for option in options]
+        self._configs = tuple(_configs(claim, options, old=snapshot.rules.old))
+
+    def plan(self, claim: ResourceClaim, view: View, rows: Sequence[Sequence[int]]) -> Plan:
+        """The plan of one claim.
+
+        rows  of each option: the rows of the fleet that it gets
+        """
+        fleet = self._fleet
+        results = [
+            {**fields, **_names(row, fleet)}
+            for fields, of_option in zip(self._options, rows, strict=True)
+            for row in of_option
+        ]
+        metadata = claim.metadata
+        allocation = _allocation(results, self._configs, _PINNED.of(view))
+        return Plan(claim.key, metadata.uid, metadata.resource_version, view.node.name, allocation)
 
 
 def has_special_fields(fleet: Fleet, rows: Rows) -> bool:
@@ -82,54 +82,49 @@ def has_special_fields(fleet: Fleet, rows: Rows) -> bool:
 
 
 def _allocation(
-    claim: ResourceClaim,
-    options: Sequence[RequestOption],
-    results: list[dict[str, object]],
-    selector: NodeSelector | None,
-    *,
-    old: bool,
+    results: list[dict[str, object]], configs: Sequence[AllocatedConfig], selector: NodeSelector | None
 ) -> Allocation:
-    """The allocation; `options` are those of the devices, in order. Unset fields are not written."""
+    """The allocation with the fields that are set: unset fields are not written."""
     devices: dict[str, object] = {"results": results}
-    configs = tuple(_configs(claim, options, old=old))
     if configs:
         devices["config"] = configs
     fields: dict[str, object] = {"devices": devices}
     if selector is not None:
         fields["node_selector"] = selector
-    return Allocation.model_validate(fields)  # validates all parts once
+    return _to_allocation(fields)  # validates all parts once
 
 
 def _devices(
     view: View, snapshot: Snapshot, choices: Sequence[Choice], new_share: Callable[[], str]
 ) -> list[dict[str, object]]:
-    """The fields of the results that are set."""
-    found = []
-    marked = _SPECIAL.of(snapshot.fleet)
+    """The fields of the results."""
+    fleet, found = snapshot.fleet, []
+    marked = _SPECIAL.of(fleet)
     for choice in choices:
         row = view.row(choice.at)
-        fields = _names(choice.candidates.option, row, snapshot.fleet)
+        fields = {**_fields_of(choice.candidates.option), **_names(row, fleet)}
         if marked is not None and marked[row]:
             fields |= _special_fields(choice, row, snapshot, new_share)
         found.append(fields)
     return found
 
 
-def _names(option: RequestOption, row: int, fleet: Fleet) -> dict[str, object]:
-    """The fields that the result of any device has."""
-    at = int(fleet.pool_of[row])
-    pool = fleet.pools[at]
-    fields: dict[str, object] = {
-        "request": option.name,
-        "driver": pool.id.driver,
-        "pool": pool.id.pool,
-        "device": pool.names[row - int(fleet.start[at])],
-    }
+def _fields_of(option: RequestOption) -> dict[str, object]:
+    """The fields that the results for a request option share."""
+    fields: dict[str, object] = {"request": option.name}
     if option.admin:
         fields["admin_access"] = True
     if option.source.tolerations:
         fields["tolerations"] = option.source.tolerations
     return fields
+
+
+def _names(row: int, fleet: Fleet) -> dict[str, object]:
+    """The fields that name a device."""
+    at = int(fleet.pool_of[row])
+    pool = fleet.pools[at]
+    driver, name = pool.id
+    return {"driver": driver, "pool": name, "device": pool.names[row - int(fleet.start[at])]}
 
 
 def _special_fields(

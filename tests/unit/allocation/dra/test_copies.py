@@ -174,6 +174,8 @@ PARTITIONED = [
         counter_slice(f"c-{name}", {"card": {"units": 2}}, pool=name, nodeName=name, slices=2),
     )
 ]
+LARGE = [device("part-9", {"kind": "large"}, draws={"card": {"units": 2}})]
+TWO_KINDS = [resource_slice("s-n1", [*CARD, *LARGE], pool="n1", nodeName="n1", slices=2), PARTITIONED[1]]
 NIC = [resource_slice(f"nic-{n}", [device("nic", {"kind": "nic"})], pool=f"x-{n}", nodeName=n) for n in NODES]
 
 
@@ -214,6 +216,11 @@ def test_all_copies_that_fit_are_placed_in_one_pass(world: World, placed: int):
         world_of(spread(*GPUS), request("r", adminAccess=True)),
         world_of(spread(*GPUS), request("r", device_class="missing")),
         world_of(PARTITIONED, request("r", 2)),
+        world_of(
+            TWO_KINDS,
+            request("r", selectors=selectors(KIND.format("small"))),
+            request("s", selectors=selectors(KIND.format("large"))),
+        ),
         world_of([resource_slice("all", GPUS, allNodes=True)], request("r")),
         world_of(spread(device("nic", allowMultipleAllocations=True)), request("r")),
     ],
