@@ -39,6 +39,8 @@ SPARE_NODES = 64
 class Place(NamedTuple):
     """A node, and the devices of one copy on it."""
 
+    at: int
+    """Position of the node in the order of the topology"""
     view: View
     rows: tuple[list[int], ...]
     """Of each request: rows of the fleet, in first-fit order"""
@@ -57,10 +59,10 @@ class Template:
     """(D,) the attribute that all devices of a copy must share; None without a constraint"""
     plans: PlainPlans
 
-    def grant(self, claim: ResourceClaim, place: Place) -> Granted:
+    def grant(self, claim: ResourceClaim, place: Place, snapshot: Snapshot) -> Granted:
         """The answer for one copy."""
         plan = self.plans.plan(claim, place.view, place.rows)
-        return Granted(plan.node, (plan,), sum([len(rows) for rows in place.rows]))
+        return Granted(plan.node, (plan,), sum([len(rows) for rows in place.rows]), snapshot.version)
 
 
 def template_of(claim: ResourceClaim, snapshot: Snapshot, *, steps: int = DEFAULT_STEPS) -> Template | None:
@@ -139,7 +141,7 @@ def places(
         judged = [one for one in taken if one is not None]
         if len(judged) < len(taken):
             break
-        found += _joined([view for view, _ in of_nodes], judged)
+        found += _joined(chunk, [view for view, _ in of_nodes], judged)
         if len(found) >= most or len(of_nodes) < len(chunk):
             break
     return found[:most]
@@ -209,7 +211,7 @@ def _is_simple(sets: Codes, fleet: Fleet) -> bool:
     return not (sets[:, 1:] >= 0).any() and bool((_NODE_OF_SET.of(fleet)[sets[sets >= 0]] >= 0).all())
 
 
-def _joined(views: Sequence[View], taken: Sequence[tuple[Rows, Rows]]) -> list[Place]:
+def _joined(at: Sequence[int], views: Sequence[View], taken: Sequence[tuple[Rows, Rows]]) -> list[Place]:
     """The copies that get devices for all requests, node by node."""
     copies = [np.bincount(on, minlength=len(views)) for on, _ in taken]
     least = np.minimum.reduce(copies)
@@ -219,7 +221,8 @@ def _joined(views: Sequence[View], taken: Sequence[tuple[Rows, Rows]]) -> list[P
         of_requests.append(rows[number < least[on]].tolist())
     of_copies = np.repeat(np.arange(len(views)), least).tolist()
     return [
-        Place(views[at], rows) for at, rows in zip(of_copies, zip(*of_requests, strict=True), strict=True)
+        Place(at[one], views[one], rows)
+        for one, rows in zip(of_copies, zip(*of_requests, strict=True), strict=True)
     ]
 
 
@@ -259,4 +262,4 @@ def allocate_copies(
     if template is None:
         return []
     found = places(template, snapshot, len(claims), nodes=nodes)
-    return [template.grant(claim, place) for claim, place in zip(claims, found, strict=False)]
+    return [template.grant(claim, place, snapshot) for claim, place in zip(claims, found, strict=False)]
