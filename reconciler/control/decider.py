@@ -3,7 +3,10 @@
 from dataclasses import dataclass, field, replace
 
 from reconciler.allocation.alignment import decide, preferences_of
+from reconciler.allocation.alignment.preferences import has_preferences
 from reconciler.allocation.dra.budget import UNLIMITED, Budget
+from reconciler.allocation.dra.node_order import prefers
+from reconciler.allocation.dra.repeats import repeated
 from reconciler.allocation.dra.selector_masks import evaluate_all_selectors
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, RequestCount, Unsatisfied
@@ -46,6 +49,9 @@ class Decider:
 
     def answer(self, question: Decide, snapshot: Snapshot, budget: Budget = UNLIMITED) -> Granted | Refusal:
         """Devices for all claims of a question together, or a refusal. Raises Unfinished as `budget` does."""
+        repeated = self._repeated(question, snapshot)
+        if repeated is not None:
+            return repeated
         answer = self.find(question, snapshot, budget)
         if isinstance(answer, Refusal):
             self.remember(question, snapshot, answer)
@@ -54,6 +60,19 @@ class Decider:
     def find(self, question: Decide, snapshot: Snapshot, budget: Budget) -> Granted | Refusal:
         """The same without the cache, for another thread with its own fork of a snapshot."""
         return replace(self._find(question, snapshot, budget), version=snapshot.version)
+
+    def _repeated(self, question: Decide, snapshot: Snapshot) -> Granted | None:
+        """The answer for a claim like those before it, such as that of one more pod of a template."""
+        if (
+            len(question.claims) > 1
+            or question.together is not None
+            or not question.policies.first_fit
+            or prefers(question.room)
+            or has_preferences(question.claims, snapshot.classes)
+        ):
+            return None
+        answer = repeated(question.claims[0], snapshot, nodes=question.nodes, steps=self._steps)
+        return answer if answer is None or self._trespass(question, answer) is None else None
 
     def _find(self, question: Decide, snapshot: Snapshot, budget: Budget) -> Granted | Refusal:
         answer = self._decide(question.claims, question, snapshot, budget)

@@ -203,7 +203,7 @@ class Store:
     def assume(self, plan: Plan) -> None:
         """Count a decided plan as held, before it is written."""
         self._assumed[plan.uid] = plan
-        self._note(self._ledger.hold(Holder(plan.uid, plan.claim), plan.allocation))
+        self._mark(self._ledger.hold(Holder(plan.uid, plan.claim), plan.allocation))
 
     def forget(self, plan: Plan) -> Delta:
         """Remove an assumed plan that was not and will not be written."""
@@ -415,13 +415,17 @@ class Store:
 
     def _note(self, devices: set[DeviceID]) -> Delta:
         """Record devices whose state changed. A device counts as freed if no claim holds it exclusively."""
+        self._mark(devices)
+        freed = frozenset(d.pool_id for d in devices if not self._ledger.state(d).alone)
+        return Delta(freed=freed, devices=frozenset(devices))
+
+    def _mark(self, devices: set[DeviceID]) -> None:
+        """Record devices whose state changed for the next snapshot."""
         if devices:
             self._changed_devices |= devices
             self._snapshot = None
             if self._retained:
                 self._retained.release(device for device in devices if not self._ledger.state(device).holders)
-        freed = frozenset(d.pool_id for d in devices if not self._ledger.state(d).alone)
-        return Delta(freed=freed, devices=frozenset(devices))
 
     def _supply_changed(self) -> Delta:
         self._snapshot = None

@@ -155,3 +155,29 @@ def max_worth(draws: Table, copies: Row, worth: Row, left: Row) -> int:
         if all(not any_ or want <= rest for want, rest, any_ in zip(total, left, used, strict=True)):
             best = max(best, sum(n * value for n, value in zip(taken, worth, strict=True)))
     return best
+
+
+def taken_in_turn(free: Table, table: Table, sets: Row, draws: Row) -> list[bool]:
+    """Each device in turn draws, if all that it draws is still free."""
+    left = [list(row) for row in free]
+    answers = []
+    for chosen, row in zip(sets, draws, strict=True):
+        wanted = table[row] if chosen >= 0 else []
+        fine = all(amount == 0 or amount <= left[chosen][at] for at, amount in enumerate(wanted))
+        for at, amount in enumerate(wanted if fine else []):
+            left[chosen][at] -= amount
+        answers.append(fine)
+    return answers
+
+
+def groups_in_turn(groups: Row, count: int) -> list[list[int]]:
+    """Time after time, the first row whose group has enough rows from there on, and the next rows of it."""
+    left = list(range(len(groups)))
+    taken = []
+    while True:
+        chances = ([other for other in left if other >= row and groups[other] == groups[row]] for row in left)
+        found = next((alike[:count] for alike in chances if len(alike) >= count), None)
+        if found is None:
+            return taken
+        taken.append(found)
+        left = [row for row in left if row not in found]

@@ -70,7 +70,7 @@ def allocate(
     best: tuple[int, int, Found] | None = None
     refused: list[tuple[str, NotFound]] = []
     tried = 0
-    considered, among = _plausible(shape, nodes, snapshot)
+    considered, among = plausible(shape, nodes, snapshot)
     if (policy is not None or prefers(pod)) and among.any():
         search = PreferredSearch(
             Question(parsed, snapshot, pod),
@@ -118,7 +118,7 @@ def allocate(
     return unsatisfied(parsed, snapshot, names, refused, tried)
 
 
-def _plausible(shape: ClaimShape, nodes: Iterable[str] | None, snapshot: Snapshot) -> tuple[int, Mask]:
+def plausible(shape: ClaimShape, nodes: Iterable[str] | None, snapshot: Snapshot) -> tuple[int, Mask]:
     """How many nodes are considered, and (N,) those that the counts do not exclude.
 
     A node where selectors fail on a device is never excluded, so that the error is reported.

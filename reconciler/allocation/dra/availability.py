@@ -75,7 +75,7 @@ class Available:
         rows = self.trail.between(self.serial, occupancy.serial)
         self.serial = occupancy.serial
         rows = rows[self.concerned[rows]]
-        turned = rows[_judge(self.static, snapshot, rows, admin=self.admin) != self.mask[rows]]
+        turned = rows[judge(self.static, snapshot, rows, admin=self.admin) != self.mask[rows]]
         if several and len(turned) > 1:  # a row that changed twice is listed twice
             turned = np.array(list(set(turned.tolist())), dtype=np.intp)
         if len(turned):
@@ -163,7 +163,7 @@ def _count(option: RequestOption, snapshot: Snapshot) -> Available:
     concerned = static.suitable | static.fatal if static.fails else static.suitable
     mask = np.zeros(fleet.size, dtype=np.bool_)
     rows = np.flatnonzero(concerned)
-    mask[rows] = _judge(static, snapshot, rows, admin=option.admin)
+    mask[rows] = judge(static, snapshot, rows, admin=option.admin)
     nodes, selectors = fleet.codes["node"][mask], fleet.codes["selector"][mask]
     selected = (nodes < 0) & (selectors >= 0)
     failing = _failing(static, fleet)
@@ -185,7 +185,7 @@ def _count(option: RequestOption, snapshot: Snapshot) -> Available:
     )
 
 
-def _judge(static: StaticMatch, snapshot: Snapshot, rows: Rows, *, admin: bool) -> Mask:
+def judge(static: StaticMatch, snapshot: Snapshot, rows: Rows, *, admin: bool) -> Mask:
     """(n,) devices that could be taken. Devices that are an error count too, so that the error is reported.
 
     rows (n,)  suitable or an error

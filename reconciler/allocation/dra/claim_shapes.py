@@ -66,9 +66,8 @@ def claim_shape(claims: Sequence[ResourceClaim], snapshot: Snapshot) -> ClaimSha
     if shapes.classes is not snapshot.classes:
         shapes.classes = snapshot.classes
         shapes.by_spec.clear()
-    try:
-        specs = tuple([_to_json(claim.spec) for claim in claims])
-    except ValueError:  # text that is not Unicode: too rare to cache
+    specs = tuple([key for claim in claims if (key := spec_key(claim)) is not None])
+    if len(specs) < len(claims):
         return _read(claims, snapshot)
     shape = shapes.by_spec.get(specs)
     if shape is None:
@@ -77,6 +76,14 @@ def claim_shape(claims: Sequence[ResourceClaim], snapshot: Snapshot) -> ClaimSha
             shapes.by_spec.popitem(last=False)
     shapes.by_spec.move_to_end(specs)
     return shape
+
+
+def spec_key(claim: ResourceClaim) -> bytes | None:
+    """Equal for claims of equal specs. None for text that is not Unicode: too rare to cache."""
+    try:
+        return _to_json(claim.spec)
+    except ValueError:
+        return None
 
 
 def selectors_are_quick(claims: Sequence[ResourceClaim], snapshot: Snapshot) -> bool:

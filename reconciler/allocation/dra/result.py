@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
-from kernels.types import Mask
+from kernels.types import Mask, Rows
 from reconciler.allocation.dra.refusal import Fatal
-from reconciler.allocation.dra.request_options import ParsedClaims
+from reconciler.allocation.dra.request_options import ParsedClaims, RequestOption
 from reconciler.allocation.dra.state import Choice
 from reconciler.api.objects.claims import (
     AllocatedConfig,
@@ -17,6 +17,8 @@ from reconciler.state.caches import Cache, share
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot, View
 
+_to_allocation = Allocation.__pydantic_validator__.validate_python
+
 
 def plans(
     parsed: ParsedClaims,
@@ -26,6 +28,7 @@ def plans(
     new_share: Callable[[], str],
 ) -> tuple[Plan, ...]:
     """One plan for each claim, in order. Raises Fatal for a device that a result cannot express (RES-13)."""
+    old = snapshot.rules.old
     of_claim: list[list[Choice]] = [[] for _ in parsed.claims]
     for choice in chosen:
         of_claim[choice.candidates.option.claim].append(choice)
@@ -36,55 +39,92 @@ def plans(
                 uid=claim.metadata.uid,
                 resource_version=claim.metadata.resource_version,
                 node=view.node.name,
-                allocation=_allocation(claim, view, snapshot, choices, new_share),
+                allocation=_allocation(
+                    _devices(view, snapshot, choices, new_share),
+                    tuple(_configs(claim, [one.candidates.option for one in choices], old=old)),
+                    _node_selector(view, snapshot, choices),
+                ),
             )
             for claim, choices in zip(parsed.claims, of_claim, strict=True)
         ]
     )
 
 
+class PlainPlans:
+    """Plans for claims of equal specs, of devices that belong to one node and have no special fields."""
+
+    def __init__(self, claim: ResourceClaim, options: Sequence[RequestOption], snapshot: Snapshot) -> None:
+        """`options` are what the results are for, in order."""
+        self._fleet = snapshot.fleet
+        self._options = [_fields_of(option) for option in options]
+        self._configs = tuple(_configs(claim, options, old=snapshot.rules.old))
+
+    def plan(self, claim: ResourceClaim, view: View, rows: Sequence[Sequence[int]]) -> Plan:
+        """The plan of one claim.
+
+        rows  of each option: the rows of the fleet that it gets
+        """
+        fleet = self._fleet
+        results = [
+            {**fields, **_names(row, fleet)}
+            for fields, of_option in zip(self._options, rows, strict=True)
+            for row in of_option
+        ]
+        metadata = claim.metadata
+        allocation = _allocation(results, self._configs, _PINNED.of(view))
+        return Plan(claim.key, metadata.uid, metadata.resource_version, view.node.name, allocation)
+
+
+def has_special_fields(fleet: Fleet, rows: Rows) -> bool:
+    """Whether the result of some device has more fields than names."""
+    marked = _SPECIAL.of(fleet)
+    return marked is not None and bool(marked[rows].any())
+
+
 def _allocation(
-    claim: ResourceClaim,
-    view: View,
-    snapshot: Snapshot,
-    choices: Sequence[Choice],
-    new_share: Callable[[], str],
+    results: list[dict[str, object]], configs: Sequence[AllocatedConfig], selector: NodeSelector | None
 ) -> Allocation:
-    devices: dict[str, object] = {"results": _devices(view, snapshot, choices, new_share)}
-    configs = tuple(_configs(claim, choices, old=snapshot.rules.old))
+    """The allocation with the fields that are set: unset fields are not written."""
+    devices: dict[str, object] = {"results": results}
     if configs:
         devices["config"] = configs
     fields: dict[str, object] = {"devices": devices}
-    selector = _node_selector(view, snapshot, choices)
     if selector is not None:
         fields["node_selector"] = selector
-    return Allocation.model_validate(fields)  # validates all parts once
+    return _to_allocation(fields)  # validates all parts once
 
 
 def _devices(
     view: View, snapshot: Snapshot, choices: Sequence[Choice], new_share: Callable[[], str]
 ) -> list[dict[str, object]]:
-    """Only fields that are set: unset fields are not written."""
+    """The fields of the results."""
     fleet, found = snapshot.fleet, []
     marked = _SPECIAL.of(fleet)
     for choice in choices:
         row = view.row(choice.at)
-        at = int(fleet.pool_of[row])
-        option, pool = choice.candidates.option, fleet.pools[at]
-        fields: dict[str, object] = {
-            "request": option.name,
-            "driver": pool.id.driver,
-            "pool": pool.id.pool,
-            "device": pool.names[row - int(fleet.start[at])],
-        }
-        if option.admin:
-            fields["admin_access"] = True
-        if option.source.tolerations:
-            fields["tolerations"] = option.source.tolerations
+        fields = {**_fields_of(choice.candidates.option), **_names(row, fleet)}
         if marked is not None and marked[row]:
             fields |= _special_fields(choice, row, snapshot, new_share)
         found.append(fields)
     return found
+
+
+def _fields_of(option: RequestOption) -> dict[str, object]:
+    """The fields that the results for a request option share."""
+    fields: dict[str, object] = {"request": option.name}
+    if option.admin:
+        fields["admin_access"] = True
+    if option.source.tolerations:
+        fields["tolerations"] = option.source.tolerations
+    return fields
+
+
+def _names(row: int, fleet: Fleet) -> dict[str, object]:
+    """The fields that name a device."""
+    at = int(fleet.pool_of[row])
+    pool = fleet.pools[at]
+    driver, name = pool.id
+    return {"driver": driver, "pool": name, "device": pool.names[row - int(fleet.start[at])]}
 
 
 def _special_fields(
@@ -120,12 +160,11 @@ def _special(fleet: Fleet) -> Mask | None:
 _SPECIAL = Cache(_special, on_fork=share)
 
 
-def _configs(claim: ResourceClaim, choices: Sequence[Choice], *, old: bool) -> list[AllocatedConfig]:
+def _configs(claim: ResourceClaim, used: Sequence[RequestOption], *, old: bool) -> list[AllocatedConfig]:
     """Class part first, then claim part (RES-8 to RES-10)."""
-    classes_say = any(choice.candidates.option.device_class.spec.config for choice in choices)
-    if not claim.spec.devices.config and not classes_say:
+    if not claim.spec.devices.config and not any(option.device_class.spec.config for option in used):
         return []
-    options = list({choice.candidates.option.name: choice.candidates.option for choice in choices}.values())
+    options = list({option.name: option for option in used}.values())
     of_class: dict[str, list[str]] = {}
     classes = {}
     for option in options:

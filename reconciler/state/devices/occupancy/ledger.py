@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
 from reconciler.api.objects.claims import Allocation
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.semantics import CONSUMABLE_CAPACITY, Semantics
+from reconciler.api.objects.value import value
 
 
 class Holder(NamedTuple):
@@ -37,7 +37,7 @@ class Hold(NamedTuple):
 NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class DeviceState:
     """All holds on one device. A device allocated twice is free after both claims release it (AS-6).
 
@@ -59,6 +59,8 @@ class DeviceState:
     def held_by(self, holder: Holder, share: str | None, consumed: Mapping[str, int]) -> "DeviceState":
         """With one more hold."""
         if share is None:
+            if not self.alone:
+                return DeviceState({holder: 1}, self.shares)
             return DeviceState({**self.alone, holder: self.alone.get(holder, 0) + 1}, self.shares)
         key = Share(holder, share)
         return DeviceState(self.alone, {**self.shares, key: _sum(self.shares.get(key, NOTHING), consumed)})
@@ -126,9 +128,10 @@ class Ledger:
     def hold(self, holder: Holder, allocation: Allocation) -> set[DeviceID]:
         """Replace the holds of a claim by an allocation; return the devices whose state changed."""
         holds = tuple(self._holds(allocation))
-        if self._of_claim.get(holder.uid) == (holder, holds):
+        known = self._of_claim.get(holder.uid)
+        if known == (holder, holds):
             return set()
-        changed = self.release(holder.uid)
+        changed = self.release(holder.uid) if known is not None else set()
         self._of_claim[holder.uid] = (holder, holds)
         for hold in holds:
             device = hold.device

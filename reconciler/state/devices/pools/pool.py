@@ -50,7 +50,7 @@ class PoolOnNode:
 class Pool:
     """All slices of one (driver, pool name), sorted by slice name (POOL-9). Immutable once built."""
 
-    __slots__ = ("_named", "blocks", "counters", "exclusion", "id", "nodes", "offsets", "size")
+    __slots__ = ("_named", "_on_only", "blocks", "counters", "exclusion", "id", "nodes", "offsets", "size")
 
     def __init__(
         self,
@@ -72,6 +72,8 @@ class Pool:
         self.nodes = nodes if all(nodes) else None
         """The nodes that can see this pool; None if selectors decide"""
         self._named = named
+        self._on_only: tuple[Semantics, PoolOnNode | None] | None = None
+        """The rules, and what `on` returns by them for the only node that the slices name"""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -82,6 +84,11 @@ class Pool:
         """Whether both have the same devices by name, in the same order."""
         return self._named is other._named or self.names == other.names
 
+    @property
+    def repeats_names(self) -> bool:
+        """Whether two devices have one name: generations overlap, or by mistake."""
+        return self._named.has_duplicates
+
     def rows_of(self, device: str) -> tuple[int, ...]:
         """Positions of a device name: usually one, several if generations overlap or by mistake."""
         return self._named.rows_of(device)
@@ -91,6 +98,17 @@ class Pool:
 
         Raises Rejected if a needed node selector cannot be parsed (NM-1).
         """
+        if self._on_only is not None and self._on_only[0] is rules and self.nodes == (node.node.name,):
+            return self._on_only[1]
+        found = self._on(node, rules)
+        if self.nodes == (node.node.name,) and not any(
+            block.slice.spec.per_device_node_selection for block in self.blocks
+        ):
+            self._on_only = rules, found  # nothing else of the node matters
+        return found
+
+    def _on(self, node: Reach, rules: Semantics) -> PoolOnNode | None:
+        """The same, computed."""
         relevant = [at for at, block in enumerate(self.blocks) if node.concerns(block, rules)]
         if not relevant:
             return None
@@ -144,7 +162,7 @@ class Pool:
         )
 
     def _invalid(self, current: Sequence[int], generation: int, rules: Semantics) -> str:
-        if self._named.has_duplicates:
+        if self.repeats_names:
             seen: set[str] = set()
             for at in current:
                 for name in self.blocks[at].names:

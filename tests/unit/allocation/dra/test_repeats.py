@@ -1,0 +1,200 @@
+"""A claim that repeats gets what a decision of its own would give, whatever happened since the last one."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.allocation.dra import allocate
+from reconciler.allocation.dra.repeats import repeated
+from reconciler.api.objects.changes import Changed, Removed
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.plan import Granted, Plan
+from reconciler.state.devices.snapshot.node_subset import NodeSubset
+from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.store import Store
+from tests.tools.builders import (
+    Object,
+    claim,
+    counter_slice,
+    device,
+    device_class,
+    match,
+    node,
+    request,
+    resource_slice,
+    selectors,
+    store,
+    typed,
+)
+from tests.tools.examples import examples
+
+NODES = ("n1", "n2", "n3")
+KIND = 'device.attributes["d"].kind == "{}"'
+
+
+def machine(name: str, gpus: int) -> list[Object]:
+    """GPUs, a card with partitions, and a NIC."""
+    whole = [device(f"gpu-{n}", {"kind": "gpu", "numa": n % 2}) for n in range(gpus)]
+    parts = [device(f"part-{n}", {"kind": "part"}, draws={"card": {"units": 1 + n % 2}}) for n in range(5)]
+    where: Any = {"pool": f"parts-{name}", "nodeName": name}
+    return [
+        resource_slice(f"gpus-{name}", whole, pool=f"gpus-{name}", nodeName=name),
+        resource_slice(f"parts-{name}", parts, slices=2, **where),
+        counter_slice(f"card-{name}", {"card": {"units": 4}}, slices=2, **where),
+        resource_slice(f"nic-{name}", [device("nic", {"kind": "nic"})], pool=f"x-{name}", nodeName=name),
+    ]
+
+
+def of_kind(name: str, kind: str, count: int = 1) -> Object:
+    return request(name, count, selectors=selectors(KIND.format(kind)))
+
+
+SPECS = [
+    claim("c", of_kind("r", "gpu")),
+    claim("c", of_kind("r", "gpu", 2), constraints=[match("d/numa", "r")]),
+    claim("c", of_kind("r", "part")),
+    claim("c", of_kind("r", "part"), of_kind("s", "nic")),
+    claim("c", of_kind("r", "part", 2)),
+]
+
+
+class Asking:
+    """A store, and claims that are decided in it."""
+
+    def __init__(self, gpus: int = 3) -> None:
+        slices = [made for name in NODES for made in machine(name, gpus)]
+        self.store: Store = store(*map(node, NODES), device_class(), *slices)
+        self.held: list[Plan] = []
+        self.repeats = 0
+        self._asked = 0
+
+    def ask(self, spec: Object, nodes: tuple[str, ...] | None = None) -> Granted | None:
+        """Decide one more claim, and compare with a decision that knows nothing of those before it."""
+        seen, among = self.store.snapshot(), None
+        if nodes is not None:
+            order = seen.topology.order
+            among = NodeSubset(order, np.array([name in nodes for name in order], dtype=np.bool_))
+        one = self._claim(spec)
+        alone = allocate([one], seen.fork(), nodes=nodes)
+        found = repeated(one, seen, nodes=among)
+        if found is not None:
+            self.repeats += 1
+            assert isinstance(alone, Granted)
+            assert found.plans == alone.plans
+        else:
+            answer = allocate([one], seen, nodes=among)
+            found = answer if isinstance(answer, Granted) else None
+        return found
+
+    def take(self, found: Granted | None) -> None:
+        """Count the devices of an answer as held."""
+        if found is not None:
+            self.store.assume(found.plans[0])
+            self.held.append(found.plans[0])
+
+    def release(self, at: int) -> None:
+        if self.held:
+            self.store.forget(self.held.pop(at % len(self.held)))
+
+    def _claim(self, spec: Object) -> ResourceClaim:
+        self._asked += 1
+        name = f"c{self._asked}"
+        found = typed({**spec, "metadata": {**spec["metadata"], "name": name, "uid": name}})
+        assert isinstance(found, ResourceClaim)
+        return found
+
+
+EVENTS = st.one_of(
+    st.tuples(
+        st.just("ask"), st.integers(0, len(SPECS) - 1), st.sampled_from((None, None, NODES[1:], NODES[::2]))
+    ),
+    st.tuples(st.just("ask"), st.just(0), st.none()),
+    st.tuples(st.just("ask and drop"), st.integers(0, 2), st.none()),
+    st.tuples(st.just("release"), st.integers(0, 9), st.none()),
+    st.tuples(st.just("slices"), st.integers(1, 5), st.none()),
+    st.tuples(st.just("class"), st.integers(0, 1), st.none()),
+)
+
+
+@given(st.lists(EVENTS, min_size=10, max_size=40))
+@examples(40)
+def test_every_answer_is_that_of_a_decision_of_its_own(events: list[tuple[str, int, tuple[str, ...] | None]]):
+    asking = Asking()
+    for what, number, nodes in events:
+        match what:
+            case "ask":
+                asking.take(asking.ask(SPECS[number], nodes))
+            case "ask and drop":
+                asking.ask(SPECS[number])
+            case "release":
+                asking.release(number)
+            case "slices":
+                asking.store.apply(Changed("ResourceSlice", typed(machine("n1", number)[0])))
+            case "class":
+                expressions = [KIND.format("gpu")] if number else []
+                asking.store.apply(Changed("DeviceClass", typed(device_class("any", *expressions))))
+
+
+@pytest.mark.parametrize(("spec", "fit"), [*zip(SPECS[:4], (12, 6, 9, 3), strict=True)])
+def test_copies_after_the_first_one_are_found_ahead(spec: Object, fit: int):
+    asking = Asking(gpus=4)
+    found = []
+    while (granted := asking.ask(spec)) is not None:
+        asking.take(granted)
+        found.append(granted)
+    assert len(found) == fit
+    assert asking.repeats == fit - 1
+
+
+def test_a_released_device_is_given_before_those_that_were_found_ahead():
+    asking = Asking()
+    for _ in range(4):
+        asking.take(asking.ask(SPECS[0]))
+    asking.release(0)
+    found = asking.ask(SPECS[0])
+    assert found is not None
+    assert found.plans[0].allocation.devices.results[0].device == "gpu-0"
+
+
+def test_an_answer_that_nobody_used_is_given_again():
+    asking = Asking()
+    asking.take(asking.ask(SPECS[0]))
+    dropped = asking.ask(SPECS[0])
+    again = asking.ask(SPECS[0])
+    assert dropped is not None
+    assert again is not None
+    assert again.plans[0].allocation == dropped.plans[0].allocation
+
+
+def test_a_node_without_room_is_skipped_and_used_again_by_those_who_may():
+    asking = Asking()
+    asking.take(asking.ask(SPECS[0]))
+    asking.take(asking.ask(SPECS[0]))
+    elsewhere = asking.ask(SPECS[0], NODES[1:])
+    asking.take(elsewhere)
+    back = asking.ask(SPECS[0])
+    assert elsewhere is not None
+    assert back is not None
+    assert [elsewhere.node, back.node] == ["n2", "n1"]
+
+
+def test_a_fork_finds_places_of_its_own():
+    asking = Asking()
+    for _ in range(3):
+        asking.take(asking.ask(SPECS[0]))
+    seen: Snapshot = asking.store.snapshot()
+    one = asking._claim(SPECS[0])
+    assert repeated(one, seen.fork()) is None
+    assert repeated(one, seen) is not None
+
+
+def test_claims_that_left_the_store_do_not_confuse_the_next_one():
+    asking = Asking()
+    for _ in range(3):
+        asking.take(asking.ask(SPECS[0]))
+    asking.store.apply(Removed("ResourceClaim", ObjectKey("default", "c1")))
+    assert asking.ask(SPECS[0]) is not None
