@@ -62,7 +62,7 @@ tables: $(STAMP)  ## the tables of the parser of selectors, after an upgrade of 
 
 lock:  ## write requirements.lock and, for the image, deploy/requirements.lock afresh from pyproject.toml (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-	  --extra dev --extra otel --extra perf pyproject.toml -o requirements.lock
+	  --extra dev --extra otel --extra perf --extra sweep pyproject.toml -o requirements.lock
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	  --extra otel --constraint requirements.lock pyproject.toml -o deploy/requirements.lock
 

@@ -1,4 +1,4 @@
-"""The command line: `python -m perf list`, `run`, `compare`, `plot`, `replay`, `placement`."""
+"""The command line: `python -m perf list`, `run`, `compare`, `plot`, `replay`, `placement`, `sweep`."""
 
 import json
 import os
@@ -19,6 +19,7 @@ from perf.machine import calibrate, commit, machine
 from perf.placement.command import placement
 from perf.replay import replay
 from perf.results import Report, Run, load, save, summed_up
+from perf.sweep.command import sweep
 from perf.workload import Size, Workload
 from reconciler.allocation.policies.demand import NO_DEMAND
 from reconciler.allocation.policies.named import FIRST_FIT, POLICIES, policy_named
@@ -160,6 +161,7 @@ def soak_(minutes: float, out: Path | None) -> None:
 
 
 main.add_command(placement)
+main.add_command(sweep)
 
 
 def _progress() -> Progress:

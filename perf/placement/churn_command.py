@@ -8,12 +8,10 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from perf.placement import churn, loss_system
-from perf.placement.cluster import Cluster
+from perf.placement.playing import mixed_models
 from perf.placement.printing import AS_JSON, seeds_in, shown
-from perf.placement.random_node import RANDOM_NODE, RandomNode
-from reconciler.allocation.policies.named import POLICIES, policy_named
-from reconciler.allocation.policies.policy import Policy
+from perf.placement.random_node import RANDOM_NODE
+from reconciler.allocation.policies.named import POLICIES
 
 
 @click.command("churn")
@@ -41,24 +39,19 @@ def churn_(
 ) -> None:
     """Play claims that come and go on A100 as partitions, whole H100 and shared L4: GPUs in use."""
     rows: list[dict[str, Any]] = []
-    kinds = [kind for kind, _ in churn.asked()]
     for load in loads or (0.9, 1.2):
         for seed in seeds_in(seed_list):
-            arriving = churn.arrivals(nodes, load, arrivals, seed)
             for name in policies or (RANDOM_NODE, *POLICIES):
                 with shown(f"load {load} seed {seed} {name}") as progress:
-                    cluster = Cluster(churn.objects(nodes), _policy(name, seed), churn.cores(nodes))
-                    played = loss_system.play(cluster, kinds, arriving, arrivals // 2, progress)
-                done = played.to_json(churn.gpus(nodes))
-                rows.append({"load": load, "seed": seed, "policy": name, **done, **cluster.times.to_json()})
+                    done = mixed_models(
+                        name, load=load, arrivals=arrivals, seed=seed, nodes=nodes, progress=progress
+                    )
+                named = {"load": load, "seed": seed, "policy": name}
+                rows.append({**named, **done.figures, **done.times.to_json()})
     if as_json:
         print(json.dumps(rows, indent=1))
         return
     Console().print(_table(rows))
-
-
-def _policy(name: str, seed: int) -> Policy | None:
-    return RandomNode(seed) if name == RANDOM_NODE else policy_named(name, churn.demand())
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> Table:

@@ -17,15 +17,19 @@ from reconciler.allocation.policies.demand import Demand, Shape
 from reconciler.api.objects.claims import ResourceClaimSpec
 
 NODES = 13
-GPUS = NODES * fleet.GPUS_A_NODE
 TRAINING_SEEDS = range(12)
 """With four, the weights fit the runs that they were learnt from better than others"""
 TRAINING_ARRIVALS = 6000
 
 
-def arrivals(mix: str, load: float, count: int, seed: int) -> list[Arrival]:
+def gpus(nodes: int = NODES) -> int:
+    """GPUs of all nodes."""
+    return nodes * fleet.GPUS_A_NODE
+
+
+def arrivals(mix: str, load: float, count: int, seed: int, nodes: int = NODES) -> list[Arrival]:
     """The arrivals of a mix. The rate follows from the load: GPUs asked for, of those that there are."""
-    return loss_system.arrivals(count, mean_size(mix) / (load * GPUS), MIXES[mix], seed)
+    return loss_system.arrivals(count, mean_size(mix) / (load * gpus(nodes)), MIXES[mix], seed)
 
 
 def log_normal(arriving: Sequence[Arrival], seed: int) -> list[Arrival]:
@@ -87,7 +91,7 @@ def demand_of(mix: str) -> Demand:
 def learnt_demand(mix: str, load: float, progress: Progress) -> Demand:
     """A value for every place of every profile, learnt from runs with other seeds than those measured."""
     runs = [arrivals(mix, load, TRAINING_ARRIVALS, seed) for seed in TRAINING_SEEDS]
-    return demand_of_places(evolution.learnt(runs, GPUS, 0, progress))
+    return demand_of_places(evolution.learnt(runs, gpus(), 0, progress))
 
 
 def demand_of_places(weights: Amounts) -> Demand:

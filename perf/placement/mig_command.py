@@ -10,23 +10,16 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from perf.placement import loss_system, mig, repacking, waiting
-from perf.placement.cluster import Cluster
+from perf.placement import mig
 from perf.placement.mig_aims import aims
+from perf.placement.playing import LEARNED, REPACKING, partitions
 from perf.placement.printing import AS_JSON, seeds_in, shown
-from perf.placement.profiles import MIXES, SLICES
-from perf.placement.random_node import RANDOM_NODE, RandomNode
-from perf.workload import Progress
+from perf.placement.profiles import MIXES
+from perf.placement.random_node import RANDOM_NODE
 from reconciler.allocation.policies.demand import Demand, read_demand
-from reconciler.allocation.policies.named import FIRST_FIT, POLICIES, policy_named
-from reconciler.allocation.policies.policy import Policy
+from reconciler.allocation.policies.named import FIRST_FIT, POLICIES
 
-LEARNED = "learned"
-"""`least-loss` with a learnt value for every place"""
-REPACKING = "repacking"
-"""The limit: all partitions may move at each arrival"""
 COMPARED = (RANDOM_NODE, FIRST_FIT, "best-fit", "least-loss")
-CAPACITY = SLICES * mig.GPUS
 
 
 @click.command("mig")
@@ -68,8 +61,18 @@ def mig_(
         for seed in seeds_in(seed_list):
             for name in names:
                 with shown(f"{mix} {seed} {name}") as progress:
-                    done = _play(name, mix, load, arrivals, seed, queue, demand, progress)
-                rows.append({"mix": mix, "seed": seed, "load": load, "policy": name, **done})
+                    done = partitions(
+                        name,
+                        mix=mix,
+                        load=load,
+                        arrivals=arrivals,
+                        seed=seed,
+                        queue=queue,
+                        learned=demand,
+                        progress=progress,
+                    )
+                named = {"mix": mix, "seed": seed, "load": load, "policy": name}
+                rows.append({**named, **done.figures, **done.times.to_json()})
     if as_json:
         print(json.dumps({"runs": rows, "aims": [] if queue else aims(rows)}, indent=1))
         return
@@ -77,37 +80,6 @@ def mig_(
     console.print(_table(rows, ("mean_wait", "p95_wait") if queue else ("in_use", "accepted")))
     for line in [] if queue else aims(rows):
         console.print(line, highlight=False, soft_wrap=True)
-
-
-def _play(
-    name: str,
-    mix: str,
-    load: float,
-    count: int,
-    seed: int,
-    queue: bool,
-    demand: Demand | None,
-    progress: Progress,
-) -> dict[str, Any]:
-    arriving = mig.arrivals(mix, load, count, seed)
-    if queue:
-        arriving = mig.log_normal(arriving, seed)
-    if name == REPACKING:
-        return repacking.play(arriving, mig.GPUS, count // 5, progress).to_json(CAPACITY)
-    cluster = Cluster(mig.objects(), _policy(name, mix, seed, demand))
-    if queue:
-        waited = waiting.play(cluster, mig.kinds(), arriving, progress)
-        return {**waited.to_json(), **cluster.times.to_json()}
-    played = loss_system.play(cluster, mig.kinds(), arriving, count // 5, progress)
-    return {**played.to_json(CAPACITY), **cluster.times.to_json()}
-
-
-def _policy(name: str, mix: str, seed: int, learned: Demand | None) -> Policy | None:
-    if name == RANDOM_NODE:
-        return RandomNode(seed)
-    if name == LEARNED and learned is not None:
-        return policy_named("least-loss", learned)
-    return policy_named(name, mig.demand_of(mix))
 
 
 def _learned(mix: str, load: float, folder: Path) -> Demand:

@@ -40,7 +40,7 @@ def command(program: str) -> tuple[str, ...]:
 def test_the_base_is_an_argument_that_a_digest_can_be_given_in():
     arguments = [step for step in RECIPE if step.cmd.lower() == "arg"]
     assert [step.value[0].partition("=")[0] for step in arguments] == ["BASE"]
-    assert {step.value[0] for step in RECIPE if step.cmd.lower() == "from"} == {"${BASE}"}
+    assert [step.value[0] for step in RECIPE if step.cmd.lower() == "from"] == ["${BASE}", "build", "${BASE}"]
 
 
 def test_what_is_installed_is_locked_by_hash():

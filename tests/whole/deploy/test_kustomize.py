@@ -13,7 +13,7 @@ from reconciler.embedded.access.roles import AccessRequest
 from tests.tools.deployed_rights import DEPLOY, NAMESPACE, bound
 from tests.tools.kustomize import VERSIONS, built, of_kind
 
-BUILT = ("base", "overlays/shadow", "admission", "observability")
+BUILT = ("base", "overlays/shadow", "admission", "observability", "sweep/play", "sweep/collect")
 OPERATORS = {"PrometheusRule", "ServiceMonitor"}
 """Kinds of the Prometheus operator, for which there are no published schemas here"""
 
