@@ -12,7 +12,8 @@ from perf.placement import churn, loss_system
 from perf.placement.cluster import Cluster
 from perf.placement.printing import AS_JSON, seeds_in, shown
 from perf.placement.random_node import RANDOM_NODE, RandomNode
-from reconciler.allocation.policies.named import POLICIES, policy_named
+from reconciler.allocation.policies.named import policy_named
+from reconciler.allocation.policies.names import POLICIES
 from reconciler.allocation.policies.policy import Policy
 
 

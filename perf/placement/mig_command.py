@@ -18,7 +18,8 @@ from perf.placement.profiles import MIXES, SLICES
 from perf.placement.random_node import RANDOM_NODE, RandomNode
 from perf.workload import Progress
 from reconciler.allocation.policies.demand import Demand, read_demand
-from reconciler.allocation.policies.named import FIRST_FIT, POLICIES, policy_named
+from reconciler.allocation.policies.named import policy_named
+from reconciler.allocation.policies.names import FIRST_FIT, POLICIES
 from reconciler.allocation.policies.policy import Policy
 
 LEARNED = "learned"
