@@ -6,7 +6,6 @@ environment, its files replace ours. This module has a name of its own, so it ca
 
 import sys
 from importlib.machinery import PathFinder
-from importlib.metadata import packages_distributions
 from pathlib import Path
 
 PACKAGES = ("kernels", "reconciler")
@@ -24,6 +23,8 @@ def foreign(package: str) -> str | None:
     path = Path(spec.origin)
     if MARK in path.read_text(encoding="utf-8", errors="replace").splitlines():
         return None
+    from importlib.metadata import packages_distributions  # noqa: PLC0415 - slow, and only for this error
+
     others = sorted({*packages_distributions().get(package, ())} - {OURS})
     owner = f"the distribution {', '.join(others)}" if others else "another program"
     return f"{path} is not the package {package} of {OURS}, but of {owner}"
@@ -42,7 +43,10 @@ def check() -> None:
 def main() -> None:
     """Run `dra-reconciler`."""
     check()
-    from reconciler.cli import main as run  # noqa: PLC0415 - not before the check
+    from reconciler.aio.collector import spare_the_start  # noqa: PLC0415 - not before the check
+
+    spare_the_start()
+    from reconciler.cli import main as run  # noqa: PLC0415 - as above
 
     run(prog_name=OURS)
 
@@ -50,7 +54,10 @@ def main() -> None:
 def kubectl_plugin() -> None:
     """Run as `kubectl dra_reconciler`."""
     check()
-    from reconciler.cli import kubectl_plugin as run  # noqa: PLC0415 - not before the check
+    from reconciler.aio.collector import spare_the_start  # noqa: PLC0415 - not before the check
+
+    spare_the_start()
+    from reconciler.cli import kubectl_plugin as run  # noqa: PLC0415 - as above
 
     run()
 

@@ -22,7 +22,8 @@ from perf.results import Report, Run, load, save, summed_up
 from perf.sweep.command import sweep
 from perf.workload import Size, Workload
 from reconciler.allocation.policies.demand import NO_DEMAND
-from reconciler.allocation.policies.named import FIRST_FIT, POLICIES, policy_named
+from reconciler.allocation.policies.named import policy_named
+from reconciler.allocation.policies.names import FIRST_FIT, POLICIES
 from reconciler.errors import Malformed
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)

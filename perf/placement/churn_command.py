@@ -11,7 +11,7 @@ from rich.table import Table
 from perf.placement.playing import mixed_models
 from perf.placement.printing import AS_JSON, seeds_in, shown
 from perf.placement.random_node import RANDOM_NODE
-from reconciler.allocation.policies.named import POLICIES
+from reconciler.allocation.policies.names import POLICIES
 
 
 @click.command("churn")

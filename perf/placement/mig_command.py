@@ -17,7 +17,7 @@ from perf.placement.printing import AS_JSON, seeds_in, shown
 from perf.placement.profiles import MIXES
 from perf.placement.random_node import RANDOM_NODE
 from reconciler.allocation.policies.demand import Demand, read_demand
-from reconciler.allocation.policies.named import FIRST_FIT, POLICIES
+from reconciler.allocation.policies.names import FIRST_FIT, POLICIES
 
 COMPARED = (RANDOM_NODE, FIRST_FIT, "best-fit", "least-loss")
 

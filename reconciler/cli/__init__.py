@@ -1,7 +1,6 @@
-"""The command line: one file per command. A command is imported only when it is called."""
+"""The command line: one file per command. What a command does is imported only when it runs."""
 
 from importlib import import_module
-from importlib.metadata import version
 
 import click
 from click.shell_completion import CompletionItem
@@ -9,72 +8,42 @@ from click.shell_completion import CompletionItem
 from reconciler.cli.common.exits import exits_text
 
 COMMANDS = {
-    "allocate": ("reconciler.cli.allocate:allocate", "Allocate the claims in manifests, without a cluster."),
-    "apiserver": ("reconciler.cli.apiserver:apiserver", "Run only the embedded API server."),
-    "capacity": (
-        "reconciler.cli.capacity:capacity",
-        "Capacity planning: how many nodes of which shapes a demand needs.",
-    ),
-    "completion": ("reconciler.cli.completion:completion", "Print the completion script for a shell."),
-    "convert": ("reconciler.cli.convert:convert", "Convert manifests of any version to resource.k8s.io/v1."),
-    "defragment": (
-        "reconciler.cli.defragment:defragment",
-        "Find pods to move so that more large devices fit.",
-    ),
-    "demo": (
-        "reconciler.cli.demo.command:demo",
-        "Allocate sample claims on the embedded API server, then exit.",
-    ),
-    "doctor": ("reconciler.cli.doctor:doctor", "Find problems in slices, classes and claims."),
-    "drain": (
-        "reconciler.cli.drain:command",
-        "Find out whether everything on a node or device can go elsewhere.",
-    ),
-    "explain": (
-        "reconciler.cli.explain:explain",
-        "Explain why a claim is pending, or where it can be allocated.",
-    ),
-    "logs": ("reconciler.cli.logs:logs", "Summarize or filter the log lines of `run`."),
-    "make-room": (
-        "reconciler.cli.make_room:command",
-        "Find the cheapest pods to evict so that a claim, pod or gang fits.",
-    ),
-    "migrate": (
-        "reconciler.cli.migrate:migrate_command",
-        "Rewrite requests for extended resources in manifests to claims.",
-    ),
-    "modes": (
-        "reconciler.cli.modes:modes",
-        "Show what is allocated on each device, and what that locks out.",
-    ),
-    "release-gates": (
-        "reconciler.cli.release_gates:release_gates",
-        "Remove our scheduling gate from pods, to uninstall.",
-    ),
-    "replay": ("reconciler.cli.replay:replay_command", "Repeat the decisions of a journal and compare."),
-    "top": ("reconciler.cli.top:top", "Show the usage of devices, and what still fits."),
-    "run": ("reconciler.cli.run:run", "Allocate the claims of a cluster until it is stopped."),
-    "whatif": (
-        "reconciler.cli.whatif:whatif",
-        "What-if analysis: which claims would fit or be lost.",
-    ),
+    "allocate": "Allocate the claims in manifests, without a cluster.",
+    "apiserver": "Run only the embedded API server.",
+    "capacity": "Capacity planning: how many nodes of which shapes a demand needs.",
+    "completion": "Print the completion script for a shell.",
+    "convert": "Convert manifests of any version to resource.k8s.io/v1.",
+    "defragment": "Find pods to move so that more large devices fit.",
+    "demo": "Allocate sample claims on the embedded API server, then exit.",
+    "doctor": "Find problems in slices, classes and claims.",
+    "drain": "Find out whether everything on a node or device can go elsewhere.",
+    "explain": "Explain why a claim is pending, or where it can be allocated.",
+    "logs": "Summarize or filter the log lines of `run`.",
+    "make-room": "Find the cheapest pods to evict so that a claim, pod or gang fits.",
+    "migrate": "Rewrite requests for extended resources in manifests to claims.",
+    "modes": "Show what is allocated on each device, and what that locks out.",
+    "release-gates": "Remove our scheduling gate from pods, to uninstall.",
+    "replay": "Repeat the decisions of a journal and compare.",
+    "top": "Show the usage of devices, and what still fits.",
+    "run": "Allocate the claims of a cluster until it is stopped.",
+    "whatif": "What-if analysis: which claims would fit or be lost.",
 }
-"""Name -> where the command is, and its line in the help; so help imports no command"""
+"""Name -> the line in the help. `commands` has a module of that name, with - as _, and in it the command."""
 
 
 class LazyGroup(click.Group):
-    """A group that imports a command when it is called."""
+    """A group that imports the declaration of a command when it is named."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         """The names of all commands."""
         return sorted(COMMANDS)
 
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command; None if no command has this name."""
+        """Import the declaration of a command; None if no command has this name."""
         if cmd_name not in COMMANDS:
             return None
-        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
-        command = getattr(import_module(module), attribute)
+        name = cmd_name.replace("-", "_")
+        command = getattr(import_module(f"reconciler.cli.commands.{name}"), name)
         assert isinstance(command, click.Command)
         command.epilog = exits_text(cmd_name)
         return command
@@ -96,17 +65,17 @@ class LazyGroup(click.Group):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete the names of commands and the group's options, without importing commands."""
         names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
-        items = [CompletionItem(name, help=COMMANDS[name][1]) for name in names]
+        items = [CompletionItem(name, help=COMMANDS[name]) for name in names]
         return items + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the table of commands, without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+            formatter.write_dl([(name, COMMANDS[name]) for name in self.list_commands(ctx)])
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(version("dra-reconciler"), prog_name="dra-reconciler")
+@click.version_option(package_name="dra-reconciler", prog_name="dra-reconciler")
 def main() -> None:
     """Allocate devices on Kubernetes, for a cluster or for manifest files."""
 
@@ -118,6 +87,6 @@ def kubectl_plugin() -> None:
 
 def kubectl_complete() -> None:
     """Complete `kubectl dra_reconciler ...` for kubectl."""
-    from reconciler.cli.completion import answer_kubectl  # noqa: PLC0415 - no command needs it
+    from reconciler.cli.commands.completion import answer_kubectl  # noqa: PLC0415 - no command needs it
 
     answer_kubectl(main)

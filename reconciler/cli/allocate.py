@@ -11,37 +11,17 @@ from reconciler.cli.common.exits import Exit
 from reconciler.cli.common.input import read_manifests, report_ignored, report_refused, report_warnings
 from reconciler.cli.common.options import (
     FOR_PEOPLE,
-    koordinator_semantics_option,
-    manifest_options,
-    output_option,
-    release_and_rules_options,
-    steps_option,
 )
 from reconciler.cli.common.output import as_documents, as_list, remark
-from reconciler.cli.common.policy_options import policy_options
 from reconciler.cli.common.progress import track_progress
 from reconciler.cli.views.koordinator_report import lines, print_devices, written
 from reconciler.cli.views.koordinator_report import names_of as names_of_pods
 from reconciler.cli.views.report import names_of, notes, print_report, refusals
-from reconciler.control.offline import STEPS, decide
+from reconciler.control.offline import decide
 from reconciler.state.koordinator.rules import Rules
 from reconciler.state.koordinator.rules import Semantics as DeviceSemantics
 
 
-@click.command()
-@manifest_options
-@output_option(
-    "table",
-    "wide",
-    "name",
-    "yaml",
-    "json",
-    explained="table; wide adds columns; name, yaml and json are what `run` would write.",
-)
-@koordinator_semantics_option(default="proposal")
-@release_and_rules_options
-@steps_option(STEPS)
-@policy_options
 def allocate(
     files: tuple[str, ...],
     output: str,
@@ -50,21 +30,7 @@ def allocate(
     koordinator_semantics: str,
     policies: Policies,
 ) -> None:
-    """Allocate the claims in manifests, without a cluster.
-
-    Reads ResourceSlices, DeviceClasses, ResourceClaims, ResourceClaimTemplates, DeviceTaintRules, Nodes and
-    Pods; ignores other kinds. Claims that are already allocated keep their devices. All claims of a pod are
-    allocated together, for one node; other claims one by one. The order is: pods with higher priority, then
-    older objects, then names; objects without a creation timestamp count as youngest. As in `run`, a pod
-    cannot use nodes that are cordoned, tainted or too full for it.
-
-    Nodes without a Node object are taken from `nodeName` of the slices. If node selectors match none of the
-    nodes, one more node is assumed, with labels that match as many of these selectors as possible.
-
-    Pods that request devices of Koordinator's Device objects are also served: the table shows their shares,
-    and wide the annotation that records them; yaml and json contain the pods. Pods with this annotation keep
-    their devices.
-    """
+    """Carry out the command. Its options and its help are in `cli/commands/allocate.py`."""
     if not files:
         raise click.UsageError("No input: name manifests with -f FILE, -f DIR or -f -.")
     with track_progress(quiet=output not in FOR_PEOPLE) as progress:

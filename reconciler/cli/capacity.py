@@ -8,7 +8,7 @@ from fractions import Fraction
 import click
 
 from reconciler.analysis.making_room.world import world_of
-from reconciler.analysis.sizing import STEPS, Item, Shape, distinct_shapes, items_of, shape_of, size
+from reconciler.analysis.sizing import Item, Shape, distinct_shapes, items_of, shape_of, size
 from reconciler.analysis.sizing.reading import items_in, pending_units
 from reconciler.analysis.sizing.report import as_json
 from reconciler.api.manifests.bundle import Bundle
@@ -23,58 +23,12 @@ from reconciler.api.objects.slices import ResourceSlice
 from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
 from reconciler.cli.common.fleet_source import bundle_objects, list_cluster, read_files
-from reconciler.cli.common.options import (
-    cluster_options,
-    files_option,
-    output_option,
-    release_and_rules_options,
-    steps_option,
-)
 from reconciler.cli.common.output import echo_value
 from reconciler.cli.common.progress import ProgressTracker, track_progress
 from reconciler.cli.common.room_source import KINDS
 from reconciler.cli.views.sizing import print_sizing
 
-_PATH = click.Path(exists=True, readable=True, allow_dash=True)
 
-
-@click.command()
-@files_option(required=False)
-@cluster_options
-@click.option(
-    "--demand",
-    "demands",
-    multiple=True,
-    type=_PATH,
-    metavar="FILE|DIR|-",
-    help="What is expected: Demand documents with counts, or claims, templates and pods, each once.",
-)
-@click.option("--pending", is_flag=True, help="What is pending now, on the cluster or in the -f files.")
-@click.option(
-    "--shape",
-    "shapes",
-    multiple=True,
-    metavar="NODE",
-    help="A node of the fleet as template for new nodes.  [default: one of each kind with devices]",
-)
-@click.option(
-    "--shape-file",
-    "shape_files",
-    multiple=True,
-    type=_PATH,
-    metavar="FILE|DIR|-",
-    help="ResourceSlices, and maybe Nodes: each node in it is a template.",
-)
-@click.option(
-    "--cost",
-    "costs",
-    multiple=True,
-    metavar="NODE=COST",
-    help="What one node of this shape costs, in any unit.  [default: 1]",
-)
-@output_option("table", "json", "yaml")
-@release_and_rules_options
-@steps_option(STEPS)
 def capacity(
     files: tuple[str, ...],
     connection: Connection,
@@ -87,12 +41,7 @@ def capacity(
     rules: Semantics,
     steps: int,
 ) -> None:
-    """Capacity planning: how many nodes of which shapes a demand needs. Writes nothing.
-
-    Places the demand on the free devices of the fleet first, and the rest on new nodes: of each shape alone,
-    and of a mix. The cheapest comes first, with a lower bound: no nodes of these shapes cost less. For what
-    still fits on the fleet as it is, see top. Details: docs/fleet-size.md.
-    """
+    """Carry out the command. Its options and its help are in `cli/commands/capacity.py`."""
     if bool(demands) == pending:
         raise click.UsageError("Name a demand: either --demand FILE, or --pending.")
     if files and connection.named:

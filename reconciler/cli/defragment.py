@@ -5,47 +5,21 @@ import sys
 
 import click
 
-from reconciler.analysis.defragment import STEPS, Target
+from reconciler.analysis.defragment import Target
 from reconciler.analysis.defragment import defragment as answer_of
 from reconciler.analysis.defragment.report import as_json, evictions
 from reconciler.api.objects.semantics import Semantics
+from reconciler.cli.commands.defragment import DEFAULT_PERCENT
 from reconciler.cli.common.cluster_listing import list_objects
 from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
 from reconciler.cli.common.fleet_source import read_files
-from reconciler.cli.common.options import (
-    cluster_options,
-    files_option,
-    output_option,
-    release_and_rules_options,
-    steps_option,
-)
 from reconciler.cli.common.output import echo_value
 from reconciler.cli.common.progress import track_progress
 from reconciler.cli.common.room_source import KINDS, of_cluster, of_manifests
 from reconciler.cli.views.defragment import print_plan
 
-DEFAULT_PERCENT = 90
 
-
-@click.command()
-@click.option(
-    "--gain",
-    metavar="NAME=N",
-    help="Gain room for so many more: devices of a profile (7g.40gb=2), groups of devices with one value of "
-    "an attribute (DOMAIN/NAME=2), or nodes without allocated devices (node=2).",
-)
-@click.option(
-    "--target",
-    metavar="[NAME=]PERCENT%",
-    help=f"Raise what fits to this part of the most that could.  [default: {DEFAULT_PERCENT}% of the largest "
-    "profile]",
-)
-@files_option(required=False)
-@cluster_options
-@output_option("table", "json", "yaml", "commands", explained="commands prints the evictions for kubectl.")
-@release_and_rules_options
-@steps_option(STEPS)
 def defragment(
     gain: str | None,
     target: str | None,
@@ -55,12 +29,7 @@ def defragment(
     rules: Semantics,
     steps: int,
 ) -> None:
-    """Find pods to move so that more large devices, groups or whole nodes are free at once. Writes nothing.
-
-    Only pods that a controller replaces are moved, one after another, each to devices that are free at that
-    moment. The fewest moves for the gain are preferred; the answer says how far a better plan could go. See
-    docs/defragment.md.
-    """
+    """Carry out the command. Its options and its help are in `cli/commands/defragment.py`."""
     if files and connection.named:
         raise click.UsageError("Name manifests with -f, or a cluster, not both.")
     if gain is not None and target is not None:

@@ -24,7 +24,6 @@ from reconciler.cli.common.contexts import as_json as contexts_as_json
 from reconciler.cli.common.contexts import (
     ask_each,
     check_usage,
-    contexts_option,
     print_heading,
     report_unreached,
 )
@@ -32,10 +31,6 @@ from reconciler.cli.common.exits import Exit, Failure, errors_as
 from reconciler.cli.common.input import report_nothing
 from reconciler.cli.common.options import (
     FOR_PEOPLE,
-    cluster_options,
-    manifest_options,
-    output_option,
-    rules_options,
 )
 from reconciler.cli.common.output import echo_value
 from reconciler.cli.common.progress import track_progress
@@ -52,20 +47,6 @@ KINDS = (
 )
 
 
-@click.command()
-@manifest_options
-@cluster_options
-@contexts_option
-@output_option(
-    "table",
-    "wide",
-    "name",
-    "json",
-    "sarif",
-    explained="table: a block for each finding; wide: a line for each; name: the objects with findings.",
-)
-@click.option("--strict", is_flag=True, help="Exit with code 3 if there are warnings, for CI.")
-@rules_options
 def doctor(
     files: tuple[str, ...],
     connection: Connection,
@@ -74,7 +55,7 @@ def doctor(
     strict: bool,
     rules: Semantics,
 ) -> None:
-    """Find problems in ResourceSlices, DeviceClasses and ResourceClaims, with a remedy for each."""
+    """Carry out the command. Its options and its help are in `cli/commands/doctor.py`."""
     check_usage(connection, contexts, files, output)
     if bool(files) == connection.named:
         raise click.UsageError("Name manifests with -f, or a cluster with --cluster.")

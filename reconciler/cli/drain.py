@@ -21,29 +21,12 @@ from reconciler.cli.common.cluster_listing import list_objects
 from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
 from reconciler.cli.common.fleet_source import read_files
-from reconciler.cli.common.options import (
-    cluster_options,
-    files_option,
-    output_option,
-    release_and_rules_options,
-)
 from reconciler.cli.common.output import echo_value
 from reconciler.cli.common.progress import track_progress
 from reconciler.cli.common.room_source import KINDS, of_cluster, of_manifests
 from reconciler.cli.views.making_room import print_drain
 
 
-@click.command("drain")
-@click.argument("nodes", nargs=-1, metavar="[NODE]...")
-@click.option("--pool", metavar="[DRIVER/]POOL", help="Drain the devices of this pool.")
-@click.option(
-    "--driver-version", metavar="[DRIVER=]VERSION", help="Drain the devices with this driverVersion."
-)
-@click.option("--taint", metavar="KEY", help="Drain the devices with a taint of this key.")
-@files_option(required=False)
-@cluster_options
-@output_option("table", "json", "yaml")
-@release_and_rules_options
 def command(
     nodes: tuple[str, ...],
     pool: str | None,
@@ -54,12 +37,7 @@ def command(
     output: str,
     rules: Semantics,
 ) -> None:
-    """Find out whether everything on nodes or devices can go elsewhere, in which order, and what cannot.
-
-    Names nodes, or devices by pool, driver version or taint. Pods leave one after another, gangs as a whole
-    or down to their minimum, and each is placed before the next one leaves. Writes nothing; see
-    docs/make-room.md.
-    """
+    """Carry out the command. Its options and its help are in `cli/commands/drain.py`."""
     if files and connection.named:
         raise click.UsageError("Name manifests with -f, or a cluster, not both.")
     if sum(map(bool, (nodes, pool, driver_version, taint))) != 1:

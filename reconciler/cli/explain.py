@@ -23,7 +23,6 @@ from reconciler.cli.common.contexts import (
     Reached,
     ask_each,
     check_usage,
-    contexts_option,
     print_heading,
     report_unreached,
 )
@@ -31,42 +30,19 @@ from reconciler.cli.common.contexts import as_json as contexts_as_json
 from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
 from reconciler.cli.common.input import read_manifests, report_refused, report_warnings
 from reconciler.cli.common.options import (
-    cluster_options,
-    files_option,
-    koordinator_semantics_option,
     namespace_of,
-    namespace_option,
-    output_option,
-    release_and_rules_options,
-    steps_option,
 )
 from reconciler.cli.common.output import console_on, echo_value, print_line, remark
 from reconciler.cli.common.plain_text import plain
-from reconciler.cli.common.policy_options import policy_options
 from reconciler.cli.common.progress import track_progress
 from reconciler.cli.explain_devices import requests_devices
 from reconciler.cli.explain_question import KINDS, Situation, in_manifests, on_cluster
 from reconciler.cli.views.explanation import print_explanation
-from reconciler.control.offline import STEPS
 from reconciler.errors import Malformed, Rejected
 from reconciler.state.koordinator.rules import Rules
 from reconciler.state.koordinator.rules import Semantics as DeviceSemantics
 
 
-@click.command()
-@click.argument("target", metavar="[NAMESPACE/]CLAIM")
-@namespace_option
-@click.option(
-    "--pod", "of_pod", is_flag=True, help="The name is that of a pod: explain all its claims together."
-)
-@files_option(required=False)
-@cluster_options
-@contexts_option
-@output_option("table", "json", "yaml")
-@release_and_rules_options
-@koordinator_semantics_option(default="proposal")
-@steps_option(STEPS)
-@policy_options
 def explain(
     target: str,
     namespace: str | None,
@@ -80,12 +56,7 @@ def explain(
     steps: int,
     policies: Policies,
 ) -> None:
-    """Explain why a claim is pending: the devices that pass each gate, the blocking gates, near misses.
-
-    Reads a cluster as it is now, or manifests with -f. In manifests, claims and pods that come first are
-    allocated first, as `allocate` does. All claims of a pod are explained together, for one node. With --pod,
-    also explains pods that request Koordinator's devices.
-    """
+    """Carry out the command. Its options and its help are in `cli/commands/explain.py`."""
     if files and connection.named:
         raise click.UsageError("Name manifests with -f, or a cluster, not both.")
     check_usage(connection, contexts, files, output)

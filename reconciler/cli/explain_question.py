@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from reconciler.aio.queue import Queue
 from reconciler.allocation.alignment import decide as decide_claims
+from reconciler.allocation.defaults import STEPS
 from reconciler.allocation.dra.budget import UNLIMITED
 from reconciler.allocation.gangs import decide_gang
 from reconciler.allocation.gangs.question import GangGranted, GangUnsatisfied
@@ -25,7 +26,7 @@ from reconciler.api.versions.reading import read
 from reconciler.cli.common.cluster_listing import waits_for_volumes
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve, UngateAll
 from reconciler.control.intake import Intake
-from reconciler.control.offline import STEPS, Question, decide
+from reconciler.control.offline import Question, decide
 from reconciler.control.ownership import MANAGED, Ownership
 from reconciler.control.planner import Blocked, Decide, Nothing, Planner
 from reconciler.control.queueing.units import Kind, Unit, gang_unit

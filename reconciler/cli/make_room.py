@@ -5,7 +5,7 @@ import sys
 
 import click
 
-from reconciler.analysis.making_room.planner import TRIES, make_room
+from reconciler.analysis.making_room.planner import make_room
 from reconciler.analysis.making_room.report import as_json
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
@@ -14,12 +14,7 @@ from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
 from reconciler.cli.common.fleet_source import read_files
 from reconciler.cli.common.options import (
-    cluster_options,
-    files_option,
     namespace_of,
-    namespace_option,
-    output_option,
-    release_and_rules_options,
 )
 from reconciler.cli.common.output import console_on, echo_value, print_line
 from reconciler.cli.common.progress import track_progress
@@ -27,28 +22,6 @@ from reconciler.cli.common.room_source import KINDS, Asking, Waiting, of_cluster
 from reconciler.cli.views.making_room import print_advice
 
 
-@click.command("make-room")
-@click.argument("target", metavar="[NAMESPACE/]NAME")
-@namespace_option
-@click.option("--pod", "of_pod", is_flag=True, help="The name is that of a pod.")
-@click.option("--gang", "of_gang", is_flag=True, help="The name is that of a gang.")
-@click.option(
-    "--priority",
-    type=int,
-    help="Priority to assume.  [default: that of the pod; 0 for a claim without a pod]",
-)
-@click.option("--moves-only", is_flag=True, help="Nobody loses a place: all that leave fit elsewhere.")
-@click.option(
-    "--tries",
-    type=click.IntRange(min=1),
-    default=TRIES,
-    show_default=True,
-    help="Sets of pods to try before the search gives up.",
-)
-@files_option(required=False)
-@cluster_options
-@output_option("table", "json", "yaml")
-@release_and_rules_options
 def command(
     target: str,
     namespace: str | None,
@@ -62,12 +35,7 @@ def command(
     output: str,
     rules: Semantics,
 ) -> None:
-    """Find the cheapest pods to evict so that a pending claim, pod or gang fits. Writes nothing.
-
-    Only pods of lower priority leave, whole gangs or down to their minimum. The cheapest set violates the
-    fewest budgets, then spares high priorities, then is the smallest; see docs/make-room.md. Also says where
-    those that leave could go. Other pending claims do not come first.
-    """
+    """Carry out the command. Its options and its help are in `cli/commands/make_room.py`."""
     if files and connection.named:
         raise click.UsageError("Name manifests with -f, or a cluster, not both.")
     if of_pod and of_gang:

@@ -12,12 +12,11 @@ from reconciler.api.manifests.bundle import bundle
 from reconciler.api.manifests.documents import Document, Refusal, documents
 from reconciler.api.manifests.yaml_text import ParseError, parse
 from reconciler.api.migrate.mapping import Resources, mapping
-from reconciler.api.migrate.pods import MOST, Template
+from reconciler.api.migrate.pods import Template
 from reconciler.api.migrate.workloads import Migration, migrate, template_object
 from reconciler.api.objects.claims import DeviceClass
 from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
 from reconciler.cli.common.input import report_nothing, report_refused
-from reconciler.cli.common.options import manifest_options, namespace_option, output_option
 from reconciler.cli.common.output import as_documents, as_list, console_on, print_line, print_text, remark
 from reconciler.cli.common.plain_text import counted, object_name, plain
 from reconciler.errors import Malformed
@@ -25,28 +24,6 @@ from reconciler.errors import Malformed
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
-@click.command(name="migrate")
-@manifest_options
-@click.option(
-    "--map",
-    "map_file",
-    type=click.Path(exists=True, dir_okay=False),
-    metavar="FILE",
-    help="What resources stand for; docs/from-device-plugins.md shows it.  [default: extendedResourceName of "
-    "the DeviceClasses in the input; GPUs and MIG profiles of NVIDIA]",
-)
-@click.option(
-    "--templates",
-    "counts",
-    type=click.IntRange(1, MOST),
-    metavar="COUNT",
-    help="Also make the templates for up to COUNT devices of all resources that are known by name.",
-)
-@namespace_option
-@click.option("--without-gate", is_flag=True, help="Do not add our scheduling gate to the pods.")
-@output_option(
-    "diff", "yaml", "json", "name", explained="diff; yaml and json: all objects and the new templates."
-)
 def migrate_command(
     files: tuple[str, ...],
     map_file: str | None,
@@ -55,15 +32,7 @@ def migrate_command(
     without_gate: bool,
     output: str,
 ) -> None:
-    """Rewrite requests such as nvidia.com/gpu: 2 in manifests to claims, and make the templates for them.
-
-    Rewrites Pods, Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs and JobSets. Other
-    objects stay as they are. Writes nothing but its output, by default the differences:
-
-    \b
-      dra-reconciler migrate -f manifests/
-      dra-reconciler migrate -f manifests/ -o yaml | kubectl apply -f -
-    """
+    """Carry out the command. Its options and its help are in `cli/commands/migrate.py`."""
     if not files and counts is None:
         raise click.UsageError("No input: name manifests with -f FILE, -f DIR or -f -.")
     found = list(documents(files, sys.stdin.buffer))

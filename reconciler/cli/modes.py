@@ -14,7 +14,6 @@ from reconciler.api.objects.slices import ResourceSlice
 from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.exits import Exit, Failure, errors_as
 from reconciler.cli.common.fleet_source import list_cluster, read_files
-from reconciler.cli.common.options import cluster_options, manifest_options, output_option, rules_options
 from reconciler.cli.common.output import console_on, echo_value, print_line, print_table
 from reconciler.cli.common.table import Table
 from reconciler.state.devices.exclusion.group_modes import group_modes
@@ -29,20 +28,8 @@ _WIDE = ("NODE", "COMPATIBLE ONLY WITH")
 """Columns of -o wide"""
 
 
-@click.command()
-@manifest_options
-@cluster_options
-@output_option(
-    "table", "wide", "json", explained="wide adds columns, and names all devices that are locked out."
-)
-@rules_options
 def modes(files: tuple[str, ...], connection: Connection, output: str, rules: Semantics) -> None:
-    """Show physical devices with parts that exclude each other: allocated parts and parts locked out.
-
-    A physical device is a counter set. Devices that exclude each other without a common counter set have
-    lines of their own. Allocations are read from the ResourceClaims. Also shows how the compatibility groups
-    of each driver are compared, and why.
-    """
+    """Carry out the command. Its options and its help are in `cli/commands/modes.py`."""
     if bool(files) == connection.named:
         raise click.UsageError("Name manifests with -f, or a cluster with --cluster.")
     has_invalid = False

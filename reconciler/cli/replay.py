@@ -11,16 +11,14 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
-from reconciler.allocation.policies.named import POLICIES
 from reconciler.allocation.policies.selection import parse_policies
 from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.analysis.explain import explain
 from reconciler.analysis.explain.report import as_json
 from reconciler.cli.common.exits import Exit
-from reconciler.cli.common.options import output_option
 from reconciler.cli.common.output import console_on, echo_value, print_line
 from reconciler.cli.common.plain_text import counted
-from reconciler.cli.common.policy_options import checked_policies, demand_in, demand_option
+from reconciler.cli.common.policy_options import demand_in
 from reconciler.cli.views.explanation import print_explanation
 from reconciler.errors import Rejected
 from reconciler.operations.journal.entries import Decided
@@ -28,23 +26,6 @@ from reconciler.operations.journal.replaying import Again, Tally, replay
 from reconciler.operations.logs.setup import configure
 
 
-@click.command("replay")
-@click.argument("journal", type=click.Path(exists=True, path_type=Path), metavar="DIR|FILE")
-@click.option("--until", metavar="DECISION", help="Stop after the decision with this id.")
-@click.option(
-    "--explain", "explained", is_flag=True, help="Explain the refusals, or with --until that decision."
-)
-@click.option(
-    "--policy",
-    "--diff-policy",
-    "policy",
-    multiple=True,
-    callback=checked_policies,
-    metavar="[DRIVER=|class:CLASS=]NAME",
-    help=f"Compare with other policies: {', '.join(POLICIES)}.  [default: those of the journal]",
-)
-@demand_option
-@output_option("table", "json")
 def replay_command(
     journal: Path,
     until: str | None,
@@ -53,11 +34,7 @@ def replay_command(
     demand: Path | None,
     output: str,
 ) -> None:
-    """Repeat the decisions of a journal, from the same inputs in the same order, and compare.
-
-    `run --journal DIR` writes a journal. Share ids are random, so they are not compared. With --policy, each
-    decision is made from the recorded state, as if the policy had decided it alone.
-    """
+    """Carry out the command. Its options and its help are in `cli/commands/replay.py`."""
     names = parse_policies(policy) if policy else None
     wanted = None if demand is None else demand_in(demand)
     configure("warning")

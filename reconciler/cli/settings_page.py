@@ -11,7 +11,7 @@ from annotated_types import Ge, Gt, Le
 from pydantic import StringConstraints
 from pydantic.fields import FieldInfo
 
-from reconciler.cli.run import run
+from reconciler.cli.commands.run import run
 from reconciler.settings import Names, PolicyName, Settings
 
 _HEAD = """\

@@ -10,14 +10,13 @@ from rich.console import Console
 from reconciler.analysis.capacity import By, FleetLayout, Line, Solver, fleet_layout, lines, measure
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
-from reconciler.cli.common.clock import Clock, pass_clock
+from reconciler.cli.common.clock import Clock
 from reconciler.cli.common.cluster_listing import list_objects
 from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.contexts import as_json as contexts_as_json
 from reconciler.cli.common.contexts import (
     ask_each,
     check_usage,
-    contexts_option,
     report_unreached,
     side_by_side,
 )
@@ -25,10 +24,6 @@ from reconciler.cli.common.exits import Exit, Failure, errors_as
 from reconciler.cli.common.fleet_source import bundle_objects, list_cluster, read_files, read_valid
 from reconciler.cli.common.options import (
     FOR_PEOPLE,
-    cluster_options,
-    files_option,
-    output_option,
-    rules_options,
 )
 from reconciler.cli.common.output import console_on, echo_value, print_table, remark
 from reconciler.cli.common.table import Table
@@ -58,42 +53,6 @@ ORDERS: dict[str, Callable[[Line], float]] = {
 """Value of `--sort` -> sort key, lowest first; equal lines stay sorted by name"""
 
 
-@click.command()
-@cluster_options
-@contexts_option
-@files_option(required=False)
-@click.option(
-    "--by",
-    type=click.Choice(["driver", "pool", "node"]),
-    help="Group lines by this.  [default: driver; node with --node]",
-)
-@click.option("--driver", "drivers", multiple=True, metavar="NAME", help="Show only this driver.")
-@click.option("--node", "nodes", multiple=True, metavar="NAME", help="Show only this node.")
-@click.option("--sort", type=click.Choice(["name", *ORDERS]), default="name", show_default=True)
-@click.option("--once", is_flag=True, help="Print once and exit; the default without a terminal.")
-@click.option(
-    "--interval",
-    type=click.FloatRange(min=0.1),
-    default=5.0,
-    show_default=True,
-    help="Seconds between updates.",
-)
-@output_option(
-    "table", "wide", "json", "yaml", explained="wide adds columns; json and yaml are printed once."
-)
-@click.option(
-    "--koordinator",
-    is_flag=True,
-    help="Show Koordinator's devices instead; --driver then names a type: gpu, rdma, fpga.",
-)
-@click.option(
-    "--demand",
-    metavar="NAMESPACE/NAME",
-    help="Show the learnt demand and the comparison of policies in this ConfigMap instead.",
-)
-@click.option("--gangs", is_flag=True, help="Show gangs instead, once: size, pods, domain, why pending.")
-@rules_options
-@pass_clock
 def top(
     clock: Clock,
     connection: Connection,
@@ -111,14 +70,7 @@ def top(
     gangs: bool,
     rules: Semantics,
 ) -> None:
-    """Show how many devices exist, are allocated and are free; and how many more of each profile fit.
-
-    For partitions that share counters, counts what fits at the same time. docs/capacity.md defines
-    profile, stranded and fragmented.
-
-    On a terminal, shows a cluster until q is pressed: arrow and page keys scroll, s changes the order.
-    Several --contexts are printed once, in one table.
-    """
+    """Carry out the command. Its options and its help are in `cli/commands/top.py`."""
     check_usage(connection, contexts, files, output)
     if files and connection.named:
         raise click.UsageError("Name manifests with -f, or a cluster, not both.")

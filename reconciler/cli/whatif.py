@@ -10,7 +10,6 @@ import click
 
 from reconciler.allocation.policies.selection import Policies
 from reconciler.analysis.whatif import Answer, Baseline, Gang, Scenario, Unit, answer
-from reconciler.analysis.whatif.answering import STEPS
 from reconciler.analysis.whatif.reading import groups_of, units_in
 from reconciler.analysis.whatif.report import as_json
 from reconciler.api.koordinator.device import Device
@@ -27,17 +26,9 @@ from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
 from reconciler.cli.common.fleet_source import bundle_objects, list_cluster, read_devices, read_files
 from reconciler.cli.common.options import (
-    cluster_options,
-    files_option,
-    koordinator_semantics_option,
     namespace_of,
-    namespace_option,
-    output_option,
-    release_and_rules_options,
-    steps_option,
 )
 from reconciler.cli.common.output import echo_value
-from reconciler.cli.common.policy_options import policy_options
 from reconciler.cli.common.progress import ProgressTracker, track_progress
 from reconciler.cli.views.whatif import print_answer
 from reconciler.errors import Rejected
@@ -47,39 +38,8 @@ from reconciler.state.loading import store_of
 
 T = TypeVar("T", Node, Device)
 KINDS = ("Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaim", "Pod")
-MAX_COPIES = 10_000
 
 
-@click.command()
-@files_option(required=False)
-@cluster_options
-@click.option(
-    "--count", type=click.IntRange(1, MAX_COPIES), help="Copies to place.  [default: as many as fit]"
-)
-@click.option(
-    "--without",
-    "without",
-    multiple=True,
-    metavar="[NAMESPACE/]NAME",
-    help="Assume that this claim is not allocated, or that this pod with Koordinator's devices is gone.",
-)
-@click.option(
-    "--drain", "drained", multiple=True, metavar="NODE", help="Assume that this node does not exist."
-)
-@click.option(
-    "--add",
-    "added",
-    multiple=True,
-    type=click.Path(exists=True, readable=True, allow_dash=True),
-    metavar="FILE|DIR|-",
-    help="Assume that these ResourceSlices, Nodes, DeviceClasses and Koordinator's Devices exist.",
-)
-@namespace_option
-@output_option("table", "json", "yaml")
-@release_and_rules_options
-@koordinator_semantics_option(default="proposal")
-@steps_option(STEPS)
-@policy_options
 def whatif(
     files: tuple[str, ...],
     connection: Connection,
@@ -94,14 +54,7 @@ def whatif(
     steps: int,
     policies: Policies,
 ) -> None:
-    """What-if analysis: would claims fit, where, how many copies, and which claims are lost. Writes nothing.
-
-    Places the pending claims, the templates and the pods of the first -f, gangs as a whole: on the named
-    cluster, or on the fleet of all -f files.
-
-    Without --count, places copies until one does not fit, at most 1,000. With --drain, first moves the
-    claims with devices on that node elsewhere, if possible. See docs/what-if.md.
-    """
+    """Carry out the command. Its options and its help are in `cli/commands/whatif.py`."""
     if not files and not drained:
         raise click.UsageError("Nothing to analyze: name manifests with -f, or a node with --drain.")
     with errors_as(NoAnswer):

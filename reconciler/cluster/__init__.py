@@ -1,5 +1,1 @@
 """Talks to an API server: list, watch, write. Only this code uses the network to the cluster."""
-
-from reconciler.cluster.client_library import load
-
-load()

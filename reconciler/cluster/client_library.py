@@ -37,7 +37,7 @@ class _Deferred(ModuleType):
 
 
 def load() -> None:
-    """Load the library, if it is not loaded. Called once, before anything here imports from it."""
+    """Load the library, if it is not loaded. Only this module imports from it, and only after this."""
     if _LIBRARY in sys.modules:
         return
     library = _module(_LIBRARY)
@@ -72,3 +72,13 @@ def _defer(name: str) -> ModuleType:
     module = _module(name)
     module.__class__ = _Deferred
     return module
+
+
+load()
+
+# Only now, or the whole library would load.
+from kubernetes_asyncio.client import ApiClient, Configuration  # noqa: E402
+from kubernetes_asyncio.config import ConfigException, load_incluster_config  # noqa: E402
+from kubernetes_asyncio.config.kube_config import KubeConfigLoader  # noqa: E402
+
+__all__ = ["ApiClient", "ConfigException", "Configuration", "KubeConfigLoader", "load_incluster_config"]

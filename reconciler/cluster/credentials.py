@@ -3,10 +3,13 @@
 import asyncio
 
 import structlog
-from kubernetes_asyncio.client import Configuration
-from kubernetes_asyncio.config import ConfigException, load_incluster_config
-from kubernetes_asyncio.config.kube_config import KubeConfigLoader
 
+from reconciler.cluster.client_library import (
+    ConfigException,
+    Configuration,
+    KubeConfigLoader,
+    load_incluster_config,
+)
 from reconciler.cluster.kubeconfig import Kubeconfig
 from reconciler.cluster.target import Target, without_password
 from reconciler.errors import Rejected, Retry

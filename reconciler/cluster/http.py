@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
-from kubernetes_asyncio.client import ApiClient
 
 from reconciler.cluster.answers import READS, refusal
+from reconciler.cluster.client_library import ApiClient
 from reconciler.cluster.credentials import configuration_for
 from reconciler.cluster.lines import complete_lines
 from reconciler.cluster.target import Target, choose

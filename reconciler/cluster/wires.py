@@ -8,8 +8,8 @@ from socket import SOCK_STREAM
 from urllib.parse import quote, urlencode, urlsplit
 
 from aiohappyeyeballs import start_connection
-from kubernetes_asyncio.client import Configuration
 
+from reconciler.cluster.client_library import Configuration
 from reconciler.cluster.transport import Request, Response
 from reconciler.cluster.wire import Wire
 from reconciler.errors import Rejected

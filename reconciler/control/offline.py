@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from reconciler.allocation.alignment import decide as decide_claims
+from reconciler.allocation.defaults import STEPS
 from reconciler.allocation.placement import Placement, place
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.koordinator.device import Device
@@ -38,8 +39,6 @@ from reconciler.state.loading import load
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.store import Store
 
-STEPS = 10_000
-"""Limit of devices tried for one decision on one node."""
 _PROPOSAL = Rules(DeviceSemantics.PROPOSAL)
 
 

@@ -10,7 +10,7 @@ import structlog
 
 from reconciler.aio.worker_thread import Closed, ShouldContinue, WorkerThread
 from reconciler.allocation.dra.budget import Unfinished, WhileWanted
-from reconciler.allocation.policies.named import FIRST_FIT, POLICIES
+from reconciler.allocation.policies.names import FIRST_FIT, POLICIES
 from reconciler.allocation.policies.selection import Policies
 from reconciler.analysis.policies.comparing import Alternative, Choice, Sample, compare
 from reconciler.analysis.policies.describing import shares

@@ -1,20 +1,26 @@
 """The modules that a command imports."""
 
+import json
 import subprocess
 import sys
 
 from tests.tools.patience import PATIENCE
 
 
-def loaded_by(arguments: str) -> set[str]:
-    """The modules in memory after a command, in a process of its own."""
+def loaded_by(*commands: str) -> set[str]:
+    """The modules in memory after some commands, all in one process of its own."""
     code = (
-        "import sys\n"
+        "import json, sys\n"
         "from reconciler.cli import main\n"
-        f"main({arguments!r}.split(), standalone_mode=False)\n"
-        "print('|'.join(sys.modules))"
+        f"for command in {commands!r}:\n"
+        "    try:\n"
+        "        main(command.split(), standalone_mode=False)\n"
+        "    except SystemExit:\n"  # many commands end so
+        "        pass\n"
+        "print()\n"
+        "print(json.dumps([*sys.modules]))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE
     )
-    return set(done.stdout.splitlines()[-1].split("|"))
+    return set(json.loads(done.stdout.splitlines()[-1]))

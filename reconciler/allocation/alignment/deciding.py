@@ -17,8 +17,8 @@ from reconciler.allocation.alignment.partitions import (
 )
 from reconciler.allocation.alignment.preferences import NODE, Alignment, alignments, has_preferences, limit
 from reconciler.allocation.alignment.refusing import misaligned, unpartitioned
+from reconciler.allocation.defaults import STEPS
 from reconciler.allocation.dra import allocate
-from reconciler.allocation.dra.allocate import DEFAULT_STEPS
 from reconciler.allocation.dra.budget import UNLIMITED, Budget
 from reconciler.allocation.dra.companions import Companions
 from reconciler.allocation.dra.constraints import ANY_DOMAIN
@@ -51,7 +51,7 @@ def decide(
     snapshot: Snapshot,
     *,
     nodes: Nodes = None,
-    steps: int = DEFAULT_STEPS,
+    steps: int = STEPS,
     new_share: Callable[[], str] = random_share,
     budget: Budget = UNLIMITED,
     without: Collection[PreferenceKey] = (),

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from kernels.types import Mask
+from reconciler.allocation.defaults import STEPS
 from reconciler.allocation.dra.budget import UNLIMITED, Budget, SelectorsNotRun
 from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
 from reconciler.allocation.dra.companions import Companions
@@ -23,7 +24,6 @@ from reconciler.cel.limits import DECISION_COST_LIMIT
 from reconciler.state.devices.snapshot.node_subset import NodeSubset
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
-DEFAULT_STEPS = 10_000
 HARD_NODES = 10
 """Nodes on which a decision may use all its steps before it gives up."""
 
@@ -38,7 +38,7 @@ def allocate(
     snapshot: Snapshot,
     *,
     nodes: Iterable[str] | None = None,
-    steps: int = DEFAULT_STEPS,
+    steps: int = STEPS,
     new_share: Callable[[], str] = random_share,
     budget: Budget = UNLIMITED,
     only: Only | None = None,

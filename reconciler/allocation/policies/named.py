@@ -7,11 +7,9 @@ from reconciler.allocation.policies.expected_fill import ExpectedFill
 from reconciler.allocation.policies.fragmentation import Fgd
 from reconciler.allocation.policies.guard import guarded
 from reconciler.allocation.policies.least_loss import LeastLoss
+from reconciler.allocation.policies.names import FIRST_FIT
 from reconciler.allocation.policies.policy import Policy
 from reconciler.allocation.policies.tightness import BEST_FIT, SPREAD
-
-FIRST_FIT = "first-fit"
-"""The default: what Kubernetes' own allocator does"""
 
 _MADE: Mapping[str, Callable[[Demand, int], Policy | None]] = {
     FIRST_FIT: lambda _demand, _seed: None,
@@ -21,9 +19,6 @@ _MADE: Mapping[str, Callable[[Demand, int], Policy | None]] = {
     "fgd": lambda demand, _seed: Fgd(demand),
     "expected-fill": ExpectedFill,
 }
-
-POLICIES = tuple(_MADE)
-"""All names, the default first"""
 
 
 def policy_named(name: str, demand: Demand, *, seed: int = 0) -> Policy | None:

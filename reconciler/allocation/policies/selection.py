@@ -14,7 +14,8 @@ from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestKey, RequestOption, Slot
 from reconciler.allocation.dra.static_match import match_in_fleet
 from reconciler.allocation.policies.demand import NO_DEMAND, Demand
-from reconciler.allocation.policies.named import FIRST_FIT, POLICIES, policy_named
+from reconciler.allocation.policies.named import policy_named
+from reconciler.allocation.policies.names import FIRST_FIT, POLICIES
 from reconciler.allocation.policies.policy import Policy, Question, SetJudge
 from reconciler.allocation.policies.weighing import Weighing
 from reconciler.api.objects.claims import ResourceClaim

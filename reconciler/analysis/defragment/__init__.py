@@ -1,12 +1,11 @@
 """Defragmentation: moves of pods after which more fits. No I/O, no clock. docs/defragment.md."""
 
 from reconciler.analysis.defragment.answer import Answer, Move, Picture, ProfileChange, Step
-from reconciler.analysis.defragment.defragmenting import STEPS, defragment
+from reconciler.analysis.defragment.defragmenting import defragment
 from reconciler.analysis.defragment.target import NODE, Target
 
 __all__ = [
     "NODE",
-    "STEPS",
     "Answer",
     "Move",
     "Picture",

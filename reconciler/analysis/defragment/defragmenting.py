@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
+from reconciler.allocation.defaults import STEPS
 from reconciler.analysis.capacity import Solver, fleet_layout, lines, measure
 from reconciler.analysis.capacity.layout import FleetLayout
 from reconciler.analysis.defragment.answer import Answer, Move, Picture, ProfileChange, Step
@@ -17,8 +18,6 @@ from reconciler.api.objects.meta import DeviceID
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
-STEPS = 10_000
-"""Devices tried for one decision on one node"""
 EFFORT = 200_000
 """Choices examined to count what fits before and after"""
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from reconciler.allocation.alignment import decide
+from reconciler.allocation.defaults import STEPS
 from reconciler.allocation.dra.claim_shapes import claim_shape
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import ParsedClaims, read_claims
@@ -26,8 +27,6 @@ from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from reconciler.errors import Malformed
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
-STEPS = 10_000
-"""Maximum devices tried to find the answer, if none is given."""
 MOST_SELECTORS = 256
 """Maximum different selectors of claims whose requests are explained."""
 _JOINT = {Reason.ALIGNMENT: Kind.ALIGNMENT, Reason.PARTITION: Kind.PARTITION}

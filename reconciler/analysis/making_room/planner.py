@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from reconciler.analysis.making_room.advice import Advice
 from reconciler.analysis.making_room.costs import Pricing
+from reconciler.analysis.making_room.defaults import TRIES
 from reconciler.analysis.making_room.for_gang import search_gang
 from reconciler.analysis.making_room.for_pod import search_nodes
 from reconciler.analysis.making_room.found import Found
@@ -16,8 +17,6 @@ from reconciler.analysis.making_room.wanted import Place, Refusal, Wanted, Wante
 from reconciler.analysis.making_room.world import World
 from reconciler.state.trial import Trial
 
-TRIES = 2_000
-"""Most sets of pods that are tried"""
 NEVER = "PreemptionNever"
 """The reason if a pod wants nobody to be evicted"""
 NOT_ENOUGH = "NoRoomToMake"

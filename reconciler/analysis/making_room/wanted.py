@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from reconciler.allocation.alignment import decide
+from reconciler.allocation.defaults import STEPS
 from reconciler.allocation.dra.budget import UNLIMITED, Budget
 from reconciler.allocation.gangs import decide_gang
 from reconciler.allocation.gangs.question import GangGranted, GangQuestion
@@ -18,9 +19,6 @@ from reconciler.api.objects.plan import Granted, Plan, Reason
 from reconciler.errors import Rejected
 from reconciler.state.devices.snapshot.node_subset import NodeSubset
 from reconciler.state.trial import Trial
-
-STEPS = 10_000
-"""Most devices tried for one decision on one node"""
 
 
 class Place(NamedTuple):

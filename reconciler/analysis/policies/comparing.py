@@ -10,7 +10,7 @@ from reconciler.allocation.alignment import decide
 from reconciler.allocation.dra.availability import available
 from reconciler.allocation.dra.budget import Budget
 from reconciler.allocation.policies.demand import Demand, Shape
-from reconciler.allocation.policies.named import POLICIES
+from reconciler.allocation.policies.names import POLICIES
 from reconciler.allocation.policies.pod_room import PodRoom
 from reconciler.allocation.policies.selection import OTHERS, Policies
 from reconciler.api.objects.claims import ResourceClaim

@@ -3,10 +3,9 @@
 from reconciler.analysis.sizing.answer import Group, ItemAnswer, Option, Sizing
 from reconciler.analysis.sizing.demand import Item, items_of
 from reconciler.analysis.sizing.shapes import Shape, distinct_shapes, shape_of
-from reconciler.analysis.sizing.sizing import STEPS, size
+from reconciler.analysis.sizing.sizing import size
 
 __all__ = [
-    "STEPS",
     "Group",
     "Item",
     "ItemAnswer",

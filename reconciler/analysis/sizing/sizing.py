@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from reconciler.allocation.defaults import STEPS
 from reconciler.analysis.capacity.solver import Solver
 from reconciler.analysis.making_room.world import World
 from reconciler.analysis.sizing.answer import Group, ItemAnswer, Option, Sizing
@@ -17,9 +18,6 @@ from reconciler.analysis.sizing.shapes import Shape
 from reconciler.analysis.sizing.trying import NoPlace, Placer
 from reconciler.state.nodes.demand import MOST, demand
 from reconciler.state.trial import Trial
-
-STEPS = 10_000
-"""Devices tried for one decision on one node"""
 
 Progress = Callable[[str], None]
 

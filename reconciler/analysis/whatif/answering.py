@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from reconciler.allocation.defaults import STEPS
 from reconciler.allocation.dra.budget import UNLIMITED, Budget
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.analysis.whatif.answer import Answer, Limit, Lost, Placed, PlacedGang, Refused
@@ -24,8 +25,6 @@ from reconciler.state.store import Store
 
 MAX_COPIES = 1_000
 """Maximum copies if the scenario has no count"""
-STEPS = 10_000
-"""Maximum devices tried for one decision on one node"""
 NO_SEAT = "its gang has its minimum, and there is no place for this pod"
 
 

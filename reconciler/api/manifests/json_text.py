@@ -33,15 +33,16 @@ def _after_space(text: str, position: int) -> int:
 
 def _deeper(value: Any, levels: int) -> bool:
     """Whether a value has more levels of objects and arrays. Iterates level by level, without recursion."""
-    level = [value]
-    for _ in range(levels + 1):
+    level = [value] if value.__class__ in _NESTING else []
+    for _ in range(levels):
         level = [
             inner
             for outer in level
-            if isinstance(outer, dict | list)
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            for inner in (outer.values() if outer.__class__ is dict else outer)
+            if inner.__class__ in _NESTING
         ]
-    return bool(level)
+    # What is in the innermost allowed level has to be empty.
+    return any(level)
 
 
 def _without_double_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -57,4 +58,6 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
+_NESTING = (dict, list)
+"""What the decoder makes of objects and arrays: these very types"""
 _DECODER = json.JSONDecoder(object_pairs_hook=_without_double_keys, parse_constant=_no_constant)

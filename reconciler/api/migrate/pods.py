@@ -10,13 +10,12 @@ from copy import deepcopy
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+from reconciler.api.migrate.limits import MOST
 from reconciler.api.migrate.mapping import IMPLICIT, Resources, Wanted
 from reconciler.api.objects.core import GATE
 from reconciler.api.objects.quantity import NANO, Quantity
 from reconciler.errors import Malformed
 
-MOST = 32
-"""Devices of one claim, as the API bounds them"""
 LONGEST = 63
 _NATIVE = re.compile(r"([a-z0-9.-]+\.)?kubernetes\.io/")
 Json = dict[str, Any]

@@ -18,9 +18,13 @@ def with_value_keys(spec: Raw) -> dict[str, Any]:
 
 def under_value(amounts: Any) -> Any:
     """A map of amounts, each under `value`."""
-    if not isinstance(amounts, Mapping):
+    if not isinstance(amounts, Mapping) or all(map(_is_current, amounts.values())):
         return amounts
     return {key: _amount(value) for key, value in amounts.items()}
+
+
+def _is_current(value: Any) -> bool:
+    return value.__class__ is dict and "value" in value
 
 
 def _device(device: Any) -> Any:

@@ -2,8 +2,6 @@
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from reconciler.cli.common.output import remark
-
 if TYPE_CHECKING:
     from reconciler.cluster.target import Target
 
@@ -31,6 +29,9 @@ class Connection(NamedTuple):
 
     def announce(self, target: object) -> None:
         """Say on standard error which cluster is read: the current context may be another than expected."""
+        # Late import: help needs none of it.
+        from reconciler.cli.common.output import remark  # noqa: PLC0415
+
         if not self.quiet:
             remark(f"cluster: {target}")
 

@@ -31,16 +31,6 @@ class Reached(Generic[T]):
     """Why there is no answer"""
 
 
-def contexts_option(func: Callable[..., Any]) -> Callable[..., Any]:
-    """`--contexts`, for commands that can show several clusters; below `cluster_options`."""
-    return click.option(
-        "--contexts",
-        metavar="A,B|all",
-        callback=_names,
-        help="Several contexts of the kubeconfig at once. One that cannot be read does not stop the others.",
-    )(func)
-
-
 def check_usage(connection: Connection, contexts: Sequence[str], files: Sequence[str], output: str) -> None:
     """Raise UsageError for options that contradict `--contexts`."""
     if not contexts:
@@ -124,11 +114,4 @@ def _known(connection: Connection, contexts: Sequence[str]) -> Sequence[str]:
     names = [one["name"] for one in found.value["contexts"]]
     if not names:
         raise Failure(f"no kubeconfig with a context at {', '.join(places(connection.kubeconfig))}")
-    return names
-
-
-def _names(_context: click.Context, _option: click.Parameter, text: str | None) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(name.strip() for name in (text or "").split(",") if name.strip()))
-    if text is not None and not names:
-        raise click.BadParameter("name contexts, separated by commas, or all")
     return names

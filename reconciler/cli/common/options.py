@@ -90,10 +90,12 @@ def cluster_options(func: F) -> F:
         insecure_skip_tls_verify: bool,
         **rest: Any,
     ) -> Any:
-        from reconciler.operations.logs.setup import configure  # noqa: PLC0415 - other commands log nothing
-
-        configure("warning")
         named = bool(cluster or kubeconfig or context or server or rest.get("contexts"))
+        if named or not rest.get("files"):
+            # Late import: only the client of a cluster writes log lines.
+            from reconciler.operations.logs.setup import configure  # noqa: PLC0415
+
+            configure("warning")
         quiet = rest.get("output") not in FOR_PEOPLE
         chosen = Connection(named, server, kubeconfig, context, insecure_skip_tls_verify, quiet)
         return func(connection=chosen, **rest)
@@ -106,6 +108,16 @@ def cluster_options(func: F) -> F:
         ),
         connection_options(),
     )(command)
+
+
+def contexts_option(func: F) -> F:
+    """`--contexts`, for commands that can show several clusters; below `cluster_options`."""
+    return click.option(
+        "--contexts",
+        metavar="A,B|all",
+        callback=_contexts,
+        help="Several contexts of the kubeconfig at once. One that cannot be read does not stop the others.",
+    )(func)
 
 
 def rules_options(func: F) -> F:
@@ -253,6 +265,13 @@ def _exclusion_scopes(
     except Rejected as exc:
         raise click.BadParameter(str(exc)) from exc
     return texts
+
+
+def _contexts(_context: click.Context, _option: click.Parameter, text: str | None) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in (text or "").split(",") if name.strip()))
+    if text is not None and not names:
+        raise click.BadParameter("name contexts, separated by commas, or all")
+    return names
 
 
 def all_of(*decorators: Decorator) -> Decorator:

@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from threading import Lock, Timer
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 T = TypeVar("T")
 DELAY_SECONDS = 0.7
@@ -21,7 +23,7 @@ class ProgressTracker:
     def __init__(self) -> None:
         self._stage, self._done = "", 0
         self._bar: Progress | None = None
-        self._task = TaskID(0)
+        self._task: TaskID | None = None
         self._over = False
         self._lock = Lock()
 
@@ -48,6 +50,9 @@ class ProgressTracker:
         with self._lock:
             if self._over:
                 return
+            # Late import: most commands end before they show anything.
+            from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
             # The command's own output must not go to the progress bar.
             columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
             bar = Progress(*columns, console=console, transient=True, redirect_stdout=False)
@@ -65,7 +70,7 @@ class ProgressTracker:
                 self._bar = None
 
     def _update(self) -> None:
-        if self._bar is not None:
+        if self._bar is not None and self._task is not None:
             self._bar.update(self._task, description=self._text())
 
     def _text(self) -> str:

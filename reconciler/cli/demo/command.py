@@ -3,21 +3,14 @@
 import asyncio
 import sys
 
-import click
-
 from reconciler.cli.common.exits import exit_on_errors
 from reconciler.cli.common.output import console_on
 from reconciler.cli.demo.play import manifests, play
 from reconciler.operations.logs.setup import configure
 
 
-@click.command()
 def demo() -> None:
-    """Start the embedded API server with a sample fleet and claims, reconcile over HTTP, then exit.
-
-    Needs no cluster. Shows each allocation as it happens, and the reason for each pending claim.
-    The objects are in the package's directory cli/demo/manifests.
-    """
+    """Carry out the command. Its options and its help are in `cli/commands/demo.py`."""
     configure("warning")
     console = console_on(sys.stdout)
     with exit_on_errors():

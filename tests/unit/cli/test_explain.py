@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from pathlib import Path
 
 import pytest
 import yaml
@@ -11,7 +10,6 @@ from click.testing import CliRunner, Result
 from reconciler.cli import main
 from reconciler.cli.common.plain_text import plain
 from reconciler.embedded import ApiServer, serve
-from tests.tools.loaded_modules import loaded_by
 from tests.tools.short_manifests import CLASS, claim, gpus, node, pod, template, together
 
 FLEET = together(CLASS, gpus("n1", 2), gpus("n2", 1))
@@ -148,12 +146,6 @@ def test_control_characters_in_names_are_escaped():
     result = explain("c", manifests=text)
     assert "\x1b" not in result.stdout
     assert plain("\x1b[31m") in result.stdout
-
-
-def test_explaining_files_does_not_import_the_cluster_client(tmp_path: Path):
-    (tmp_path / "m.yaml").write_text(together(FLEET, claim("one"), pod("p")))
-    loaded = loaded_by(f"explain --pod p -f {tmp_path}")
-    assert not loaded & {"kubernetes_asyncio", "aiohttp"}
 
 
 # -- a cluster

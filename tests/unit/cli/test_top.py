@@ -17,7 +17,6 @@ from reconciler.embedded import serve
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from tests.tools.builders import Object
 from tests.tools.command_servers import Overheard
-from tests.tools.loaded_modules import loaded_by
 from tests.tools.partitioned_node import partitioned
 from tests.tools.patience import PATIENCE
 from tests.tools.short_manifests import gpus, together
@@ -109,11 +108,6 @@ def test_wrong_usage_is_reported(arguments: list[str], message: str):
 
 def test_an_unreachable_server_is_an_error():
     assert top("--server", "http://127.0.0.1:1").exit_code == 1
-
-
-def test_reading_files_does_not_import_the_cluster_client(tmp_path):
-    (tmp_path / "m.yaml").write_text(gpus("n1"))
-    assert not loaded_by(f"top -f {tmp_path}") & {"kubernetes_asyncio", "aiohttp"}
 
 
 # -- a cluster

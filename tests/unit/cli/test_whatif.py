@@ -13,7 +13,6 @@ from reconciler.cli import main
 from reconciler.embedded import serve
 from tests.tools import small_fleet
 from tests.tools.command_servers import Overheard
-from tests.tools.loaded_modules import loaded_by
 from tests.tools.short_manifests import CLASS, claim, gpus, node, pod, template, together
 
 FLEET = together(CLASS, gpus("n1", 2), gpus("n2", 1))
@@ -156,11 +155,6 @@ def test_wrong_usage_has_its_own_exit_code(say, asked: str, world: str, argument
 
 def test_an_unreachable_server_gives_no_answer(say):
     assert say(claim("c"), "--server", "http://127.0.0.1:1", world="").exit_code == 2
-
-
-def test_reading_files_does_not_import_the_cluster_client(tmp_path: Path):
-    (tmp_path / "m.yaml").write_text(together(FLEET, claim("c")))
-    assert not loaded_by(f"whatif -f {tmp_path}") & {"kubernetes_asyncio", "aiohttp"}
 
 
 # -- a cluster

@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.policies.demand import Demand, Shape
-from reconciler.allocation.policies.named import POLICIES
+from reconciler.allocation.policies.names import POLICIES
 from reconciler.allocation.policies.selection import Policies, parse_policies
 from reconciler.api.objects.plan import Granted
 from reconciler.control.decider import Refusal

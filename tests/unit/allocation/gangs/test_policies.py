@@ -13,7 +13,7 @@ from reconciler.allocation.gangs import decide_gang
 from reconciler.allocation.gangs.question import GangGranted, GangUnsatisfied
 from reconciler.allocation.placement import Placement
 from reconciler.allocation.policies.demand import Demand, Shape
-from reconciler.allocation.policies.named import POLICIES
+from reconciler.allocation.policies.names import POLICIES
 from reconciler.allocation.policies.selection import Policies
 from reconciler.allocation.policies.weighing import Weighing
 from reconciler.api.objects.gangs import Tier

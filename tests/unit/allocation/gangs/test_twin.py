@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from reconciler.allocation.dra.budget import UNLIMITED
 from reconciler.allocation.gangs import decide_gang
 from reconciler.allocation.gangs.question import GangUnsatisfied
-from reconciler.allocation.policies.named import POLICIES
+from reconciler.allocation.policies.names import POLICIES
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.allocation.policies.weighing import Weighing
 from reconciler.api.objects.plan import Reason

@@ -6,7 +6,7 @@ from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.dra.budget import SelectorsNotRun, StepLimit
 from reconciler.allocation.dra.selector_masks import evaluate_all_selectors
 from reconciler.allocation.policies.demand import Demand, Shape
-from reconciler.allocation.policies.named import POLICIES
+from reconciler.allocation.policies.names import POLICIES
 from reconciler.allocation.policies.selection import PLAIN, Policies, parse_policies
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted

@@ -5,7 +5,7 @@ from hypothesis import given
 from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.dra.budget import UNLIMITED
 from reconciler.allocation.policies.demand import NO_DEMAND, Demand, Shape
-from reconciler.allocation.policies.named import POLICIES
+from reconciler.allocation.policies.names import POLICIES
 from reconciler.allocation.policies.selection import Policies
 from reconciler.analysis.policies.comparing import Choice, Sample, compare, places
 from reconciler.analysis.policies.describing import in_words, shares

@@ -2,14 +2,17 @@
 
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from reconciler.api.manifests.bundle import Bundle, read_bundle
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.slices import ResourceSlice
+from reconciler.api.versions import reading
 from tests.tools.checkout import SHARED
 
 SAMPLES = SHARED / "samples"
@@ -114,3 +117,27 @@ class TestPublishedManifests:
         (path,) = (SAMPLES / "kubernetes_website" / "malformed").rglob("*.yaml")
         bundle = read_bundle([str(path)], io.BytesIO())
         assert any("could not find expected ':'" in str(refusal.problem) for refusal in bundle.refused)
+
+
+def sliced(**fields: Any) -> str:
+    spec = {"driver": "d", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}, "nodeName": "n"}
+    raw = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"}}
+    return yaml.safe_dump({**raw, "spec": {**spec, **fields}})
+
+
+def test_a_slice_is_read_as_the_full_reader_does_and_shares_what_its_devices_have_in_common(tmp_path: Path):
+    common = {"attributes": {"model": {"string": "A"}}, "capacity": {"memory": {"value": "1Gi"}}}
+    text = sliced(devices=[{"name": f"d{n}", **common} for n in range(2)])
+    (read,) = bundle_of(tmp_path, f=text).of(ResourceSlice)
+    assert read == reading.read(yaml.safe_load(text))
+    first, second = read.spec.devices
+    assert first.capacity is second.capacity
+    assert first.attributes["model"] is second.attributes["model"]
+
+
+@pytest.mark.parametrize("value", ["{int: .inf}", "{string: .nan}", "{int: 1.5}", "{string: 3}"])
+def test_a_value_that_no_attribute_can_have_is_refused_and_not_left_out(tmp_path: Path, value: str):
+    device = {"name": "d", "attributes": {"a": yaml.safe_load(value)}}
+    bundle = bundle_of(tmp_path, f=sliced(devices=[device]))
+    assert not bundle.of(ResourceSlice)
+    assert len(bundle.refused) == 1

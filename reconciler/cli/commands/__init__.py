@@ -1,0 +1,1 @@
+"""The options and the help of each command, one file a command. They import nothing that is slow."""

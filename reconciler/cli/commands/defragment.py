@@ -1,0 +1,44 @@
+"""The options and the help of `dra-reconciler defragment`."""
+
+import click
+
+from reconciler.allocation.defaults import STEPS
+from reconciler.cli.common.options import (
+    cluster_options,
+    files_option,
+    output_option,
+    release_and_rules_options,
+    steps_option,
+)
+from reconciler.cli.common.running import runs
+
+DEFAULT_PERCENT = 90
+"""Of the largest profile, without --gain and --target"""
+
+
+@click.command()
+@click.option(
+    "--gain",
+    metavar="NAME=N",
+    help="Gain room for so many more: devices of a profile (7g.40gb=2), groups of devices with one value of "
+    "an attribute (DOMAIN/NAME=2), or nodes without allocated devices (node=2).",
+)
+@click.option(
+    "--target",
+    metavar="[NAME=]PERCENT%",
+    help=f"Raise what fits to this part of the most that could.  [default: {DEFAULT_PERCENT}% of the largest "
+    "profile]",
+)
+@files_option(required=False)
+@cluster_options
+@output_option("table", "json", "yaml", "commands", explained="commands prints the evictions for kubectl.")
+@release_and_rules_options
+@steps_option(STEPS)
+@runs("reconciler.cli.defragment:defragment")
+def defragment() -> None:
+    """Find pods to move so that more large devices, groups or whole nodes are free at once. Writes nothing.
+
+    Only pods that a controller replaces are moved, one after another, each to devices that are free at that
+    moment. The fewest moves for the gain are preferred; the answer says how far a better plan could go. See
+    docs/defragment.md.
+    """

@@ -1,0 +1,59 @@
+"""What a start may import: the wait before the first line is mostly that."""
+
+from collections.abc import Sequence, Set
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from reconciler.allocation.policies.demand import NO_DEMAND
+from reconciler.allocation.policies.named import policy_named
+from reconciler.allocation.policies.names import POLICIES
+from reconciler.cli import COMMANDS
+from reconciler.cli.commands.top import SORTS
+from reconciler.cli.top import ORDERS
+from reconciler.settings import PolicyName
+from tests.tools.loaded_modules import loaded_by
+from tests.tools.short_manifests import CLASS, claim, gpus, together
+
+HEAVY = {
+    *("aiohttp", "asyncio", "celpy", "cryptography", "jinja2", "kubernetes_asyncio", "lark", "msgspec"),
+    *("numpy", "prometheus_client", "pydantic", "pydantic_settings", "rich", "ssl", "structlog", "yaml"),
+}
+"""Libraries that take more than a few milliseconds to import"""
+CLIENT = {"aiohttp", "cryptography", "jinja2", "kubernetes_asyncio", "prometheus_client", "urllib3"}
+"""What only a cluster, a server or the status page needs"""
+OFFLINE = [
+    (("convert", "migrate"), CLIENT | {"asyncio", "numpy", "ssl", "structlog"}),
+    (("allocate",), CLIENT | {"asyncio", "ssl", "structlog"}),
+    (("doctor", "modes", "top", "whatif --count 1"), CLIENT | {"structlog"}),
+    (("capacity --pending", "explain default/one", "make-room default/one"), CLIENT | {"rich.progress"}),
+]
+"""Commands on a small file, and what they must not import"""
+
+
+def test_the_help_of_no_command_imports_what_the_command_does():
+    loaded = loaded_by(*(f"{name} --help" for name in COMMANDS))
+    assert not loaded & HEAVY
+    ours = {name for name in loaded if name.startswith("reconciler.")}
+    assert not any(name.startswith(("reconciler.state", "reconciler.cluster")) for name in ours)
+    declared = {f"reconciler.cli.commands.{name.replace('-', '_')}" for name in COMMANDS}
+    assert declared <= ours
+
+
+@pytest.mark.parametrize(("commands", "never"), OFFLINE)
+def test_commands_on_files_import_only_what_they_use(
+    commands: Sequence[str], never: Set[str], tmp_path: Path
+):
+    (tmp_path / "m.yaml").write_text(together(CLASS, gpus("n1", 2), claim("one")))
+    assert not loaded_by(*(f"{command} -f {tmp_path}" for command in commands)) & never
+
+
+def test_every_name_of_a_policy_in_a_help_is_one_that_can_be_made():
+    assert get_args(PolicyName) == POLICIES
+    for name in POLICIES:
+        policy_named(name, NO_DEMAND)
+
+
+def test_every_order_in_the_help_of_top_is_one_that_it_has():
+    assert ("name", *ORDERS) == SORTS
