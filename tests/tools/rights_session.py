@@ -25,6 +25,8 @@ KEY = "asked of API servers"
 SERVER_SIDE = frozenset({"tokenreviews", "subjectaccessreviews"})
 """Granted by a role that every cluster has, not by one of ours"""
 
+EVICTION = AccessRequest("create", "", "pods/eviction")
+
 Seen = dict[tuple[str, AccessRequest], str]
 """Mode and request -> the test that made it first"""
 
@@ -78,8 +80,10 @@ class Rights:
 
         def noting(guard: Guard, account: Account, asked: AccessRequest) -> bool:
             for mode, ours in deployed_rights.ACCOUNTS.items():
-                # What evicts has the account of what allocates: its requests are noted as they are sent.
-                if mode != "evict" and account == ours and asked.resource not in SERVER_SIDE:
+                # What evicts has the account of what allocates, and one role more.
+                if (mode == "evict") != guard.roles.allows(account, EVICTION):
+                    continue
+                if account == ours and asked.resource not in SERVER_SIDE:
                     self.note(
                         mode, as_deployed(asked, deployed_rights.settings(), deployed_rights.settings())
                     )
