@@ -25,6 +25,8 @@ KEY = "asked of API servers"
 SERVER_SIDE = frozenset({"tokenreviews", "subjectaccessreviews"})
 """Granted by a role that every cluster has, not by one of ours"""
 
+EVICTION = AccessRequest("create", "", "pods/eviction")
+
 Seen = dict[tuple[str, AccessRequest], str]
 """Mode and request -> the test that made it first"""
 
@@ -64,7 +66,8 @@ class Rights:
 
         async def noted(settings: Settings, transport: Transport, **rest: Any) -> None:
             def note(asked: AccessRequest) -> None:
-                self.note(settings.mode, as_deployed(asked, settings, deployed_rights.settings()))
+                mode = deployed_rights.mode_of(settings)
+                self.note(mode, as_deployed(asked, settings, deployed_rights.settings()))
 
             await run(settings, Noting(transport, note), **rest)
 
@@ -77,6 +80,9 @@ class Rights:
 
         def noting(guard: Guard, account: Account, asked: AccessRequest) -> bool:
             for mode, ours in deployed_rights.ACCOUNTS.items():
+                # What evicts has the account of what allocates, and one role more.
+                if (mode == "evict") != guard.roles.allows(account, EVICTION):
+                    continue
                 if account == ours and asked.resource not in SERVER_SIDE:
                     self.note(
                         mode, as_deployed(asked, deployed_rights.settings(), deployed_rights.settings())

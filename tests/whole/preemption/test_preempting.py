@@ -1,4 +1,4 @@
-"""Pods of lower priority are evicted for pending ones, one at a time, within budgets; see docs/rebalancing.md."""
+"""Pods of lower priority are evicted for pending ones, one at a time, within budgets."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
