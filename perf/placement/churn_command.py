@@ -1,17 +1,18 @@
 """The command `python -m perf placement churn`: claims that come and go on a fleet of mixed models."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from perf.placement.playing import mixed_models
-from perf.placement.printing import AS_JSON, seeds_in, shown
+from perf.placement.printing import AS_JSON, POLICY, SEEDS, means, seeds_in, shown
 from perf.placement.random_node import RANDOM_NODE
 from reconciler.allocation.policies.names import POLICIES
+
+FIGURES = ("held", "accepted", "p50_ms", "p99_ms", "p50_processor_ms", "p99_processor_ms")
 
 
 @click.command("churn")
@@ -19,15 +20,9 @@ from reconciler.allocation.policies.names import POLICIES
 @click.option(
     "--load", "loads", multiple=True, type=click.FloatRange(min=0.01), help="0.9 and 1.2 without it."
 )
-@click.option("--seeds", "seed_list", default="100", show_default=True, help="Such as 100,101.")
+@SEEDS
 @click.option("--arrivals", default=40000, show_default=True, type=click.IntRange(min=10))
-@click.option(
-    "--policy",
-    "policies",
-    multiple=True,
-    type=click.Choice((RANDOM_NODE, *POLICIES)),
-    help="Only these; random-node is how kube-scheduler behaves.",
-)
+@POLICY
 @AS_JSON
 def churn_(
     nodes: int,
@@ -51,14 +46,4 @@ def churn_(
     if as_json:
         print(json.dumps(rows, indent=1))
         return
-    Console().print(_table(rows))
-
-
-def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    columns = ("in_use", "accepted", "p50_ms", "p99_ms", "p50_processor_ms", "p99_processor_ms")
-    headings = ("in use", "accepted", "p50 ms", "p99 ms", "cpu p50", "cpu p99")
-    table = Table("load", "seed", "policy", *headings, box=None, pad_edge=False)
-    for row in rows:
-        figures = (f"{row[name]:.4f}" for name in columns)
-        table.add_row(str(row["load"]), str(row["seed"]), row["policy"], *figures)
-    return table
+    Console().print(means(rows, "load", FIGURES))

@@ -4,12 +4,11 @@ from typing import Any, NamedTuple
 
 from perf.placement import churn, loss_system, mig, repacking, waiting
 from perf.placement.cluster import Cluster, Times
+from perf.placement.printing import policy_of
 from perf.placement.profiles import SLICES
-from perf.placement.random_node import RANDOM_NODE, RandomNode
 from perf.workload import Progress
 from reconciler.allocation.policies.demand import Demand
 from reconciler.allocation.policies.named import policy_named
-from reconciler.allocation.policies.policy import Policy
 
 LEARNED = "learned"
 """`least-loss` with a learnt value for every place"""
@@ -54,7 +53,7 @@ def partitions(
     if policy == LEARNED and learned is not None:
         chosen = policy_named("least-loss", learned)
     else:
-        chosen = _policy(policy, mig.demand_of(mix), seed)
+        chosen = policy_of(policy, mig.demand_of(mix), seed)
     cluster = Cluster(mig.objects(nodes), chosen)
     if queue:
         figures = waiting.play(cluster, mig.kinds(), arriving, progress).to_json()
@@ -70,10 +69,6 @@ def mixed_models(
     """Claims that come and go on mixed models. The first half of the arrivals is the warm-up."""
     kinds = [kind for kind, _ in churn.asked()]
     arriving = churn.arrivals(nodes, load, arrivals, seed)
-    cluster = Cluster(churn.objects(nodes), _policy(policy, churn.demand(), seed), churn.cores(nodes))
+    cluster = Cluster(churn.objects(nodes), policy_of(policy, churn.demand(), seed), churn.cores(nodes))
     played = loss_system.play(cluster, kinds, arriving, arrivals // 2, progress)
     return Done(played.to_json(churn.gpus(nodes)), cluster.times)
-
-
-def _policy(name: str, demand: Demand, seed: int) -> Policy | None:
-    return RandomNode(seed) if name == RANDOM_NODE else policy_named(name, demand)

@@ -11,7 +11,7 @@ from perf.__main__ import main
 from perf.placement import churn, evolution, loss_system, mig, repacking
 from perf.placement.cluster import Cluster
 from perf.placement.profiles import MIXES, PLACES, PROFILES, mean_size
-from perf.placement.states import worth
+from perf.placement.states import preferences, worth
 from reconciler.allocation.policies.least_loss import LeastLoss
 from tests.tools.small_openb import write_openb
 
@@ -86,7 +86,11 @@ def test_loads_played_on_tables_are_those_that_the_engine_plays():
     cluster = Cluster(mig.objects(nodes=1), LeastLoss(mig.demand_of_places(weights[0])))
     played = loss_system.play(cluster, mig.kinds(), load, len(load) // 5, lambda *_: None)
     assert played.accepted.total() < played.asked.total()
-    assert float(evolution.used(worth(weights), runs, gpus=8)[0]) == pytest.approx(played.worth)
+    outcome = evolution.play(*preferences(worth(weights)), runs, gpus=8)
+    assert float(outcome.used[0]) == pytest.approx(played.worth)
+    assert outcome.accepted[0].tolist() == pytest.approx(
+        [played.accepted[name] / played.asked[name] for name in PROFILES]
+    )
 
 
 def test_nothing_that_a_gpu_can_hold_costs_more_than_the_gpu():
@@ -145,12 +149,20 @@ def test_results_of_placement_are_drawn(tmp_path: Path):
     files = {
         "openb": [openb],
         "mig": {"runs": mixes},
-        "churn": [{"load": 1.2, "policy": "fgd", "in_use": 0.9}],
+        "queue": {"runs": [{"mix": "big", "policy": "least-loss", "mean_wait": 0.1}]},
+        "churn": [{"load": load, "policy": "fgd", "held": load / 2} for load in (0.9, 1.2)],
     }
     for name, content in files.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(content))
     paths = [str(tmp_path / f"{name}.json") for name in files]
     done = CliRunner().invoke(main, ["placement", "plot", *paths, "--out", str(tmp_path / "plots")])
     assert done.exit_code == 0, done.output
-    names = ["placement-openb.svg", "placement-partitions.svg", "placement-churn.svg"]
-    assert [Path(line).name for line in done.stdout.split()] == names
+    names = ["openb", "partitions", "queue", "churn"]
+    assert [Path(line).name for line in done.stdout.split()] == [f"placement-{name}.svg" for name in names]
+
+
+def test_what_loads_use_is_drawn_without_random_nodes_too(tmp_path: Path):
+    plots = pytest.importorskip("perf.placement.plots", reason="matplotlib comes with the extra `perf`")
+    rows = [{"mix": "big", "policy": "least-loss", "in_use": 0.8}]
+    assert [path.name for path in plots.draw(rows, tmp_path, "svg")] == ["placement-partitions.svg"]
+    assert "<!-- slices in use, % -->" in (tmp_path / "placement-partitions.svg").read_text()
