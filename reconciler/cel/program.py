@@ -46,7 +46,8 @@ class Selector:
         emitter = Emitter(checked)
         self._run = emitter.emit(checked.root, {})
         self._names = emitter.names
-        self._whole = Leaf(self._run, self._names, reads(checked.root), None)
+        self._reads = reads(checked.root)
+        self._whole = Leaf(self._run, self._names, self._reads, None)
         self._program: Program = _program(checked.root, checked)
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
         self._lock = Lock()
@@ -78,6 +79,9 @@ class Selector:
         for patch in rows.patches:
             kept = self._kept.get(patch.version)
             if kept is not None and kept.complete:
+                if not patch.concerns(self._reads):
+                    self.spent = 0
+                    return kept
                 part = self._compute(patch.part(rows), limit)
                 if not part.complete:
                     return None

@@ -36,6 +36,14 @@ class Read:
     presence: bool = False
     """Whether only the presence of values matters."""
 
+    def includes(self, column: "Read") -> bool:
+        """Whether a single column is among those that this reads."""
+        return (
+            self.part is column.part
+            and self.domain in (None, column.domain)
+            and self.name in (None, column.name)
+        )
+
 
 _MAPS = frozenset({Part.ATTRIBUTES, Part.CAPACITY})
 EVERYTHING = frozenset(Read(part) for part in Part)

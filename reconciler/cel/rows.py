@@ -1,12 +1,14 @@
 """Devices as dictionary-encoded columns: the input of selectors."""
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reconciler.cel.device import DeviceView
+from reconciler.cel.reads import Part, Read
 from reconciler.cel.values import Value
 
 Where = slice | NDArray[np.intp]
@@ -51,7 +53,6 @@ class Rows:
             unreadable=UNREADABLE if self.unreadable[row] else "",
         )
 
-
     def at(self, rows: Where) -> "Rows":
         """Some of the devices."""
         codes = self.driver.codes[rows]
@@ -74,16 +75,26 @@ KEPT_PATCHES = 4
 """Earlier versions from which rows can be followed."""
 
 
+class Changed(NamedTuple):
+    """What differs between two versions of rows."""
+
+    columns: frozenset[Read]
+    """Columns with other codes, one by one."""
+    readable: bool
+    """Whether other devices are unreadable."""
+
+
 class Patch:
     """The rows that differ from those of an earlier version; all others are equal and at the same place."""
 
-    __slots__ = ("_part", "rows", "version")
+    __slots__ = ("_part", "changed", "rows", "version")
 
-    def __init__(self, version: Hashable, rows: Where) -> None:
+    def __init__(self, version: Hashable, rows: Where, changed: Changed) -> None:
         self.version = version
         """Of the earlier rows"""
         self.rows = rows
         """(n,)"""
+        self.changed = changed
         self._part: Rows | None = None
 
     def part(self, whole: Rows) -> Rows:
@@ -92,11 +103,40 @@ class Patch:
             self._part = whole.at(self.rows)
         return self._part
 
+    def concerns(self, read: frozenset[Read]) -> bool:
+        """Whether an expression that reads these columns may have other answers."""
+        return self.changed.readable or any(
+            one.includes(column) for column in self.changed.columns for one in read
+        )
 
-def patches(previous: Rows, rows: Where) -> tuple[Patch, ...]:
-    """The patches of rows that differ from the previous ones in some places."""
-    older = [Patch(patch.version, _union(patch.rows, rows, previous.size)) for patch in previous.patches]
-    return (Patch(previous.version, rows), *older[: KEPT_PATCHES - 1])
+
+def followed(now: Rows, previous: Rows, where: Where) -> Rows:
+    """Rows with patches from previous ones, which have the same columns and differ only in some places."""
+    changed = Changed(frozenset(_differing(now, previous)), now.unreadable is not previous.unreadable)
+    older = [
+        Patch(
+            patch.version,
+            _union(patch.rows, where, now.size),
+            Changed(patch.changed.columns | changed.columns, patch.changed.readable or changed.readable),
+        )
+        for patch in previous.patches[: KEPT_PATCHES - 1]
+    ]
+    return replace(now, patches=(Patch(previous.version, where, changed), *older))
+
+
+def _differing(now: Rows, before: Rows) -> Iterator[Read]:
+    """The columns that are not the same arrays."""
+    if now.driver.codes is not before.driver.codes:
+        yield Read(Part.DRIVER)
+    if now.shared is not before.shared:
+        yield Read(Part.SHARED)
+    for part, columns, earlier in (
+        (Part.ATTRIBUTES, now.attributes, before.attributes),
+        (Part.CAPACITY, now.capacity, before.capacity),
+    ):
+        for name, column in columns.items():
+            if column.codes is not earlier[name].codes:
+                yield Read(part, *name)
 
 
 def _union(one: Where, other: Where, size: int) -> Where:

@@ -21,6 +21,7 @@ from reconciler.state.delta import NOTHING, Delta
 from reconciler.state.devices.encoding.block import Block, build
 from reconciler.state.devices.encoding.parts import Encoder
 from reconciler.state.devices.encoding.shedding import shed
+from reconciler.state.devices.encoding.updating import update
 from reconciler.state.devices.encoding.vocabulary import Vocabulary
 from reconciler.state.devices.exclusion.stating import StatingDrivers
 from reconciler.state.devices.occupancy.ledger import DeviceState, Holder, Ledger
@@ -392,7 +393,9 @@ class Store:
             self._retain_draws(known.slice.pool_id)
             self._stale_pools.add(known.slice.pool_id)
             self._members[known.slice.pool_id].pop(source.key.name)
-        block = build(source, self._encoder)
+        block = update(known, source, self._encoder) if known is not None else None
+        if block is None:
+            block = build(source, self._encoder)
         self._blocks[source.key.name] = block
         self._members.setdefault(source.pool_id, {})[source.key.name] = block
         self._stale_pools.add(source.pool_id)

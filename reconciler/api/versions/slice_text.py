@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
+from msgspec.structs import astuple
 from pydantic import TypeAdapter
 from pydantic_core import from_json
 
@@ -60,6 +61,12 @@ class _DeviceText(msgspec.Struct, rename="camel", gc=False):
     consumes_capacity_from: Raw | UnsetType = UNSET
 
 
+class _StringText(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """An attribute that is a string."""
+
+    string: str
+
+
 class _SpecText(msgspec.Struct, rename="camel", gc=False):
     driver: Raw | UnsetType = UNSET
     pool: Raw | UnsetType = UNSET
@@ -82,9 +89,11 @@ class _SliceText(msgspec.Struct, rename="camel", gc=False):
 
 
 _split = msgspec.json.Decoder(_SliceText).decode
+_string = msgspec.json.Decoder(_StringText).decode
 _split_map = msgspec.json.Decoder(dict[str, Raw]).decode
 
-_OLDER = ("basic", "composite", "includes", "consumes_capacity_from")
+_FIRST_OLDER = _DeviceText.__struct_fields__.index("basic")
+_NO_OLDER = (UNSET,) * (len(_DeviceText.__struct_fields__) - _FIRST_OLDER)
 _OLDER_IN_SPEC = ("mixins", "device_mixins")
 _INCLUDING = ("consumes_counters", "shared_counters")
 """Lists whose entries have `includes` in an older shape."""
@@ -114,7 +123,11 @@ def read_slice(text: bytes, api_version: str) -> ResourceSlice | None:
 
 
 def _slice(cut: _SliceText) -> ResourceSlice:
-    metadata = from_json(bytes(cut.metadata))
+    metadata = {
+        key: from_json(bytes(text))
+        for key, text in _split_map(cut.metadata).items()
+        if key != "managedFields"  # half of a small slice, and of no use here
+    }
     if ANNOTATION in mapping(mapping(metadata).get("annotations")):
         raise _UseFullReader
     if any(getattr(cut.spec, name) is not UNSET for name in _OLDER_IN_SPEC):
@@ -129,15 +142,14 @@ def _slice(cut: _SliceText) -> ResourceSlice:
 
 
 def _device(cut: _DeviceText) -> Device:
-    for name in _OLDER:
-        if getattr(cut, name) is not UNSET:
-            raise _UseFullReader
+    fields = astuple(cut)
+    if fields[_FIRST_OLDER:] != _NO_OLDER:
+        raise _UseFullReader
     device = _new(Device)
-    _write_name(device, intern(cut.name))
-    attributes = cut.attributes
+    _write_name(device, intern(fields[0]))
+    attributes = fields[1]
     _write_attributes(device, {} if attributes is UNSET else _attributes(bytes(attributes)))
-    for name, write, read, default in _FIELDS:
-        spelled = getattr(cut, name)
+    for (write, read, default), spelled in zip(_FIELDS, fields[2:], strict=False):
         write(device, default if spelled is UNSET else read(bytes(spelled)))
     return device
 
@@ -149,6 +161,17 @@ def _attributes(text: bytes) -> Mapping[str, DeviceAttribute]:
 
 @lru_cache(CACHE_SIZE)
 def _attribute(text: bytes) -> DeviceAttribute:
+    if text.startswith(b'{"string":'):  # most are; serial numbers are used once, so the cache does not help
+        try:
+            string = _string(text).string
+        except msgspec.MsgspecError:
+            pass
+        else:
+            attribute = _new_attribute(DeviceAttribute)
+            for write in _WRITES_OF_ATTRIBUTE:
+                write(attribute, None)
+            _write_string(attribute, string)
+            return attribute
     return _ATTRIBUTE.validate_python(from_json(text))
 
 
@@ -182,12 +205,15 @@ _BARE = Device(name="")
 _new: Callable[[type[Device]], Device] = object.__new__
 _write_name = Device.__dict__["name"].__set__
 _write_attributes = Device.__dict__["attributes"].__set__
+_new_attribute: Callable[[type[DeviceAttribute]], DeviceAttribute] = object.__new__
+_write_string = DeviceAttribute.__dict__["string"].__set__
 # Slots are written directly: each field is already validated.
-_FIELDS = tuple(
-    (name, Device.__dict__[name].__set__, _cached(_field, name), getattr(_BARE, name))
-    for name in fields_of(Device)
-    if name not in ("name", "attributes")
+_WRITES_OF_ATTRIBUTE = tuple(DeviceAttribute.__dict__[name].__set__ for name in fields_of(DeviceAttribute))
+_FIELDS: tuple[tuple[Callable[[Device, Any], None], Callable[[bytes], Any], Any], ...] = tuple(
+    (Device.__dict__[name].__set__, _cached(_field, name), getattr(_BARE, name))
+    for name in _DeviceText.__struct_fields__[2:_FIRST_OLDER]
 )
+"""How each field of `_DeviceText` after the first two is written and read, and its default"""
 _READ_OF_SPEC: tuple[tuple[str, Callable[[bytes], Any]], ...] = (
     *(
         (name, partial(_plain, name))

@@ -4,11 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
 from kernels.types import Codes, Mask
-from reconciler.api.objects.slices import Device, ResourceSlice
+from reconciler.api.objects.slices import Device, ResourceSlice, ResourceSliceSpec
 from reconciler.state.devices.encoding.parts import Coded, Encoder, Header, Names
 from reconciler.state.devices.encoding.vocabulary import Name, Vocabulary
 
@@ -34,16 +35,16 @@ class Block:
     """(FLAGS, n)"""
     drawn: Codes
     """(2, n, k) `sets` and `draws`"""
-    published: int
-    """Code of the counter sets of the slice; -1 for none"""
-    selector: int
-    """Code of the slice's own node selector; -1 for none"""
     has_binding_conditions: bool
     """Whether a device has binding conditions (POOL-14)"""
     exclusive: bool
     """Whether a device restricts which others can be held with it"""
     states: bool
     """Whether a device says `compatibleOnlyWith` (GRP-12)"""
+    published: int
+    """Code of the counter sets of the slice; -1 for none"""
+    selector: int
+    """Code of the slice's own node selector; -1 for none"""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -73,10 +74,33 @@ class Block:
         return self.table[COLUMNS.index(name)]
 
 
+class Encoded(NamedTuple):
+    """Some devices of a slice as columns. The fields are those of `Block`."""
+
+    header: Header
+    table: Codes
+    flags: Mask
+    drawn: Codes
+    has_binding_conditions: bool
+    exclusive: bool
+    states: bool
+
+
 def build(source: ResourceSlice, encoder: Encoder) -> Block:
     """The columns of one slice. Reads every device once; adds new values to the vocabulary."""
     spec, vocabulary = source.spec, encoder.vocabulary
-    devices, driver = spec.devices, spec.driver
+    return Block(
+        source,
+        encoder.names(tuple([device.name for device in spec.devices])),
+        *encode(spec, spec.devices, encoder),
+        published=encoder.published(spec.shared_counters),
+        selector=vocabulary.selectors.code(spec.node_selector) if spec.node_selector is not None else -1,
+    )
+
+
+def encode(spec: ResourceSliceSpec, devices: Sequence[Device], encoder: Encoder) -> Encoded:
+    """The columns of some devices of a slice."""
+    vocabulary, driver = encoder.vocabulary, spec.driver
     attributes = [encoder.attributes(device.attributes, driver) for device in devices]
     capacity = [encoder.capacity(device.capacity, driver) for device in devices]
     consumption = [encoder.consumption(device.consumes_counters) for device in devices]
@@ -87,7 +111,7 @@ def build(source: ResourceSlice, encoder: Encoder) -> Block:
         (len(COLUMNS) + len(header.attributes) + len(header.capacity), len(devices)), -1, np.int32
     )
     table[0] = vocabulary.drivers.code(driver)
-    _place(source, vocabulary, table)
+    _place(spec, devices, vocabulary, table)
     for row, device in enumerate(devices):
         if device.taints:
             table[3, row] = vocabulary.taints.code(device.taints)
@@ -99,20 +123,16 @@ def build(source: ResourceSlice, encoder: Encoder) -> Block:
     _fill(table[len(COLUMNS) : middle], header.attributes, described)
     _fill(table[middle:], header.capacity, amounts)
     flags = np.zeros((len(FLAGS), len(devices)), dtype=np.bool_)
-    flags[0] = _anywhere(source)
+    flags[0] = _anywhere(spec, devices)
     flags[1] = [device.allow_multiple_allocations is True for device in devices]
     flags[2] = [not one.readable for one in attributes]
     flags[3] = [device.binds_to_node is True for device in devices]
     states = any(device.compatible_only_with is not None for device in devices)
-    return Block(
-        slice=source,
-        named=encoder.names(tuple([device.name for device in devices])),
+    return Encoded(
         header=header,
         table=table,
         flags=flags,
         drawn=_drawn([one.sets for one in consumption], [one.draws for one in consumption]),
-        published=encoder.published(spec.shared_counters),
-        selector=vocabulary.selectors.code(spec.node_selector) if spec.node_selector is not None else -1,
         has_binding_conditions=any(device.binding_conditions for device in devices),
         exclusive=states or any(one.grouped for one in consumption),
         states=states,
@@ -147,14 +167,13 @@ def _fill(table: Codes, names: tuple[Name, ...], coded: Sequence[Coded]) -> None
             table[np.ix_([names.index(name) for name in own], rows)] = codes
 
 
-def _place(source: ResourceSlice, vocabulary: Vocabulary, table: Codes) -> None:
+def _place(spec: ResourceSliceSpec, devices: Sequence[Device], vocabulary: Vocabulary, table: Codes) -> None:
     """Write the node or the node selector of each device."""
-    spec = source.spec
     if spec.per_device_node_selection:
-        table[1] = [vocabulary.nodes.code(d.node_name) if d.node_name else -1 for d in spec.devices]
+        table[1] = [vocabulary.nodes.code(d.node_name) if d.node_name else -1 for d in devices]
         table[2] = [
             vocabulary.selectors.code(d.node_selector) if d.node_selector and _selects(d) else -1
-            for d in spec.devices
+            for d in devices
         ]
     elif spec.node_name:
         table[1] = vocabulary.nodes.code(spec.node_name)
@@ -166,10 +185,9 @@ def _selects(device: Device) -> bool:
     return not device.node_name and not device.all_nodes
 
 
-def _anywhere(source: ResourceSlice) -> bool | list[bool]:
-    spec = source.spec
+def _anywhere(spec: ResourceSliceSpec, devices: Sequence[Device]) -> bool | list[bool]:
     if spec.per_device_node_selection:
-        return [d.all_nodes is True and not d.node_name for d in spec.devices]
+        return [d.all_nodes is True and not d.node_name for d in devices]
     return spec.all_nodes is True and not spec.node_name
 
 

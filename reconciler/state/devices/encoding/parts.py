@@ -32,6 +32,8 @@ LISTS = ("ints", "bools", "strings", "versions")
 
 KEPT = 1 << 14
 """Most parts of each sort that are cached."""
+KEPT_VALUES = 1 << 12
+"""Most values of one attribute that are cached: shared values are few, serial numbers are used once."""
 
 
 class Coded(NamedTuple):
@@ -97,6 +99,23 @@ class Names:
         return self._rows.get(name, ())
 
 
+class _AttributeColumn(NamedTuple):
+    """The values of one attribute."""
+
+    interner: Interner[Value]
+    known: OfObjects[DeviceAttribute, tuple[int, bool]]
+    """attribute -> its code, and whether CEL can read it"""
+
+
+class _Layout(NamedTuple):
+    """The attributes that devices with the same keys have."""
+
+    names: tuple[Name, ...]
+    keys: tuple[str, ...]
+    """As written, in the order of `names`"""
+    columns: Sequence[_AttributeColumn]
+
+
 class Encoder:
     """Encodes slices with one vocabulary."""
 
@@ -105,9 +124,9 @@ class Encoder:
         self._lists_fail = rules.old and not rules.has(LIST_ATTRIBUTES)
         self._columns: dict[tuple[Name, ...], tuple[Name, ...]] = {}
         self._headers: dict[Header, Header] = {}
-        self._places: dict[tuple[str, str], tuple[Name, Interner[Value]]] = {}
-        """(driver, attribute key as written) -> qualified name and interner"""
-        self._values: OfObjects[DeviceAttribute, tuple[Hashable, Value, bool]] = OfObjects(KEPT)
+        self._columns_of: dict[Name, _AttributeColumn] = {}
+        self._layouts: Recent[tuple[str, ...], _Layout] = Recent(KEPT)
+        """(driver, keys of attributes as written) -> their columns"""
         self._names: Recent[tuple[str, ...], Names] = Recent(KEPT)
         self._attributes: OfObjects[Mapping[str, DeviceAttribute], tuple[str, Attributes]] = OfObjects(KEPT)
         self._capacity: OfObjects[Mapping[str, DeviceCapacity], tuple[str, Capacity]] = OfObjects(KEPT)
@@ -172,26 +191,43 @@ class Encoder:
         )
 
     def _describe(self, attributes: Mapping[str, DeviceAttribute], driver: str) -> Attributes:
+        key = (driver, *attributes)
+        layout = self._layouts.get(key) or self._lay_out(key, attributes, driver)
+        codes: list[int] = []
         readable = True
-        codes: dict[Name, int] = {}
-        for key, attribute in _unqualified_first(attributes):
-            tag, value, is_readable = self._values.get(attribute) or self._value(attribute)
-            readable &= is_readable
-            name, interner = self._places.get((driver, key)) or self._place(driver, key)
-            codes[name] = interner.code(value, tag)
-        return Attributes(self._coded(codes), readable)
+        for column, attribute in zip(layout.columns, map(attributes.__getitem__, layout.keys), strict=True):
+            known = column.known.get(attribute) or self._code(column, attribute)
+            codes.append(known[0])
+            readable &= known[1]
+        return Attributes(Coded(layout.names, tuple(codes)), readable)
+
+    def _lay_out(
+        self, key: tuple[str, ...], attributes: Mapping[str, DeviceAttribute], driver: str
+    ) -> "_Layout":
+        """The columns of the devices of a driver that have attributes of the same keys in the same order."""
+        # If two keys have one name, the last one counts; see `_unqualified_first`.
+        of_name = {qualified(written, driver): written for written, _ in _unqualified_first(attributes)}
+        names = tuple(of_name)
+        columns = [self._columns_of.get(name) or self._column(name) for name in names]
+        layout = _Layout(self._columns.setdefault(names, names), tuple(of_name.values()), columns)
+        return self._layouts.put(key, layout)
+
+    def _column(self, name: Name) -> "_AttributeColumn":
+        made = self._columns_of[name] = _AttributeColumn(
+            self.vocabulary.attribute(name), OfObjects(KEPT_VALUES)
+        )
+        return made
+
+    def _code(self, column: "_AttributeColumn", attribute: DeviceAttribute) -> tuple[int, bool]:
+        tag, value, is_readable = self._value(attribute)
+        return column.known.put(attribute, (column.interner.code(value, tag), is_readable))
 
     def _value(self, attribute: DeviceAttribute) -> tuple[Hashable, Value, bool]:
         """Like `value_of`, but CEL cannot read lists in old versions without the feature gate."""
         tag, value, fine = value_of(attribute)
         if self._lists_fail and any(getattr(attribute, name) is not None for name in LISTS):
             fine = False
-        return self._values.put(attribute, (tag, value, fine))
-
-    def _place(self, driver: str, key: str) -> tuple[Name, Interner[Value]]:
-        name = qualified(key, driver)
-        place = self._places[driver, key] = (name, self.vocabulary.attribute(name))
-        return place
+        return tag, value, fine
 
     def _coded(self, codes: Mapping[Name, int]) -> Coded:
         names = tuple(codes)

@@ -33,15 +33,24 @@ class OfObjects(Generic[K, V]):
     """Values by the identity of an object, not by equality. Nothing is hashed."""
 
     def __init__(self, size: int) -> None:
-        self._entries: Recent[int, tuple[K, V]] = Recent(size)
+        self._size = size
+        # An entry keeps its object alive, so no other object can have the same id.
+        self._young: dict[int, tuple[K, V]] = {}
+        self._old: dict[int, tuple[K, V]] = {}
 
     def get(self, key: K) -> V | None:
         """The cached value of this object."""
-        entry = self._entries.get(id(key))
-        # The entry keeps its object alive, so no other object can have the same id.
-        return entry[1] if entry is not None else None
+        entry = self._young.get(id(key))
+        if entry is None:
+            entry = self._old.get(id(key))
+            if entry is None:
+                return None
+            self.put(key, entry[1])
+        return entry[1]
 
     def put(self, key: K, value: V) -> V:
         """Cache and return a value. The object must not change any more."""
-        self._entries.put(id(key), (key, value))
+        if len(self._young) >= self._size:
+            self._old, self._young = self._young, {}
+        self._young[id(key)] = (key, value)
         return value

@@ -7,15 +7,13 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from kernels.types import Codes, Mask, Rows
-from reconciler.cel.rows import Column, Where, patches
+from reconciler.cel.rows import Column
 from reconciler.cel.rows import Rows as CelRows
 from reconciler.state.devices.encoding.block import COLUMNS, FLAGS, Block
 from reconciler.state.devices.encoding.parts import Header
 from reconciler.state.devices.encoding.vocabulary import Vocabulary
 
 Array = TypeVar("Array", bound=np.ndarray[Any, Any])
-
-EVERYTHING = slice(None)
 
 
 class Table(NamedTuple):
@@ -48,13 +46,6 @@ class DeviceColumns(NamedTuple):
         """Some of the devices. Always a copy."""
         codes = np.array([column[rows] for column in self.codes])
         return Table(self.header, codes, np.array([column[rows] for column in self.flags]))
-
-    def covers(self, header: Header) -> bool:
-        """Whether this has all columns of a header."""
-        own = self.header
-        return header == own or (
-            set(header.attributes) <= set(own.attributes) and set(header.capacity) <= set(own.capacity)
-        )
 
     def patched(self, rows: slice | Rows, table: Table) -> "DeviceColumns":
         """With other devices in some rows. Only columns that differ there are copied.
@@ -97,7 +88,9 @@ def join(tables: Sequence[Table]) -> Table:
     )
 
 
-def _patched(columns: tuple[Array, ...], rows: slice | Rows, before: Array, after: Array) -> tuple[Array, ...]:
+def _patched(
+    columns: tuple[Array, ...], rows: slice | Rows, before: Array, after: Array
+) -> tuple[Array, ...]:
     """The columns with the values `after` (columns, n) in some rows instead of `before`."""
     found = list(columns)
     for at in np.flatnonzero((before != after).any(axis=1)).tolist():
@@ -118,6 +111,13 @@ def _union(headers: Sequence[Header]) -> Header:
     )
 
 
+def covers(whole: Header, own: Header) -> bool:
+    """Whether one header has all columns of another."""
+    return own == whole or (
+        set(own.attributes) <= set(whole.attributes) and set(own.capacity) <= set(whole.capacity)
+    )
+
+
 def places(own: Header, whole: Header) -> list[int]:
     """The positions of one header's columns in another header that has them all."""
     attributes = {name: at for at, name in enumerate(whole.attributes, start=len(COLUMNS))}
@@ -129,10 +129,8 @@ def places(own: Header, whole: Header) -> list[int]:
     ]
 
 
-def cel_rows(
-    devices: DeviceColumns, vocabulary: Vocabulary, previous: CelRows | None = None, rows: Where = EVERYTHING
-) -> CelRows:
-    """The devices as CEL selectors see them. `rows` are those that differ from the previous ones."""
+def cel_rows(devices: DeviceColumns, vocabulary: Vocabulary) -> CelRows:
+    """The devices as CEL selectors see them."""
     header, codes = devices.header, devices.codes
     middle = len(COLUMNS) + len(header.attributes)
     flags = dict(zip(FLAGS, devices.flags, strict=True))
@@ -150,5 +148,4 @@ def cel_rows(
         shared=flags["shared"],
         unreadable=flags["unreadable"],
         version=object(),
-        patches=patches(previous, rows) if previous is not None else (),
     )

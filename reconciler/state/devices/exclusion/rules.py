@@ -52,16 +52,14 @@ class PoolExclusion:
 
     def equals(self, other: "PoolExclusion") -> bool:
         """Whether the same devices can be held together."""
-        arrays = zip(self._arrays, other._arrays, strict=True)
-        return self._rest == other._rest and all(np.array_equal(own, its) for own, its in arrays)
-
-    @property
-    def _arrays(self) -> tuple[Codes, Bits, Bits, Bits]:
-        return self.scopes, self.names, self.asks, self.meets
-
-    @property
-    def _rest(self) -> tuple[int, int, GroupMode, tuple[Problem, ...]]:
-        return self.apart, self.marks, self.mode, self.problems
+        return (
+            (self.apart, self.marks, self.mode, self.problems)
+            == (other.apart, other.marks, other.mode, other.problems)
+            and np.array_equal(self.scopes, other.scopes)
+            and np.array_equal(self.names, other.names)
+            and np.array_equal(self.asks, other.asks)
+            and np.array_equal(self.meets, other.meets)
+        )
 
 
 def compile_exclusion(

@@ -30,7 +30,7 @@ class Run(NamedTuple):
 
     first: int
     """Position of the first pool in the new fleet"""
-    count: int
+    pools: int
     """Number of pools"""
     before: int
     """Position of the first pool in the previous fleet; -1 for a fresh pool"""
@@ -52,33 +52,33 @@ class Layout:
     same_counters: bool
     """Whether all counter sets and draws are equal to those of the previous fleet, at the same positions"""
     replaced: tuple[int, ...] | None
-    """Positions of the pools that are new versions, if no row moves and counters are the same; None otherwise"""
+    """Positions of the pools that are new versions, if rows and counters stay as they are; otherwise None"""
 
     def fresh(self) -> Iterator[Pool]:
         """The pools that are not in the previous fleet."""
         for run in self.runs:
             if run.before < 0:
-                yield from self.pools[run.first : run.first + run.count]
+                yield from self.pools[run.first : run.first + run.pools]
 
     def rows(self, run: Run) -> slice:
         """The run's rows in the new fleet."""
-        return slice(int(self.start[run.first]), int(self.start[run.first + run.count]))
+        return slice(int(self.start[run.first]), int(self.start[run.first + run.pools]))
 
     def old_rows(self, run: Run) -> slice:
         """The run's rows in the previous fleet."""
         assert self.previous is not None
         start = self.previous.start
-        return slice(int(start[run.before]), int(start[run.before + run.count]))
+        return slice(int(start[run.before]), int(start[run.before + run.pools]))
 
     def sets(self, run: Run) -> slice:
         """The run's counter sets in the new fleet."""
-        return slice(int(self.first_set[run.first]), int(self.first_set[run.first + run.count]))
+        return slice(int(self.first_set[run.first]), int(self.first_set[run.first + run.pools]))
 
     def old_sets(self, run: Run) -> slice:
         """The run's counter sets in the previous fleet."""
         assert self.previous is not None
         first = self.previous.first_set
-        return slice(int(first[run.before]), int(first[run.before + run.count]))
+        return slice(int(first[run.before]), int(first[run.before + run.pools]))
 
 
 def lay_out(pools: Mapping[PoolID, Pool], fresh: Collection[PoolID], previous: Fleet | None) -> Layout:
@@ -153,7 +153,11 @@ def assemble(
     layout: Layout, rules: Sequence[DeviceTaintRule], vocabulary: Vocabulary, table: DrawTable
 ) -> Fleet:
     """The columns of a layout. `rules` must be those of the previous fleet, if there is one."""
-    if layout.previous is not None and layout.replaced is not None and layout.previous.vocabulary is vocabulary:
+    if (
+        layout.previous is not None
+        and layout.replaced is not None
+        and layout.previous.vocabulary is vocabulary
+    ):
         fleet = patched(layout.previous, layout.pools, layout.replaced, rules)
         if fleet is not None:
             return fleet
@@ -183,15 +187,13 @@ def assemble(
     )
 
 
-def _tables(
-    layout: Layout, rules: Sequence[DeviceTaintRule], vocabulary: Vocabulary
-) -> Iterator[Table]:
+def _tables(layout: Layout, rules: Sequence[DeviceTaintRule], vocabulary: Vocabulary) -> Iterator[Table]:
     """The devices in order: ranges of the previous fleet, or the slices of fresh pools."""
     for run in layout.runs:
         if run.before >= 0 and layout.previous is not None:
             yield layout.previous.devices.cut(layout.old_rows(run))
         else:
-            for pool in layout.pools[run.first : run.first + run.count]:
+            for pool in layout.pools[run.first : run.first + run.pools]:
                 yield from tables_with_taints(pool, rules, vocabulary)
 
 

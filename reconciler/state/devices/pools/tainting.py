@@ -16,9 +16,7 @@ from reconciler.state.devices.pools.pool import Pool
 TAINTS = COLUMNS.index("taints")
 
 
-def tables_with_taints(
-    pool: Pool, rules: Sequence[DeviceTaintRule], vocabulary: Vocabulary
-) -> list[Table]:
+def tables_with_taints(pool: Pool, rules: Sequence[DeviceTaintRule], vocabulary: Vocabulary) -> list[Table]:
     """The devices of a pool in order, with the taints that rules add to those of the slices.
 
     As upstream, a rule without a selector matches no device.
