@@ -218,6 +218,10 @@ class Settings(BaseSettings):
     """Serve what-if analysis, `POST /whatif`, on the status port. Off, because a request needs memory and CPU
     time, most when it contains slices. It never writes."""
 
+    status_fit: bool = False
+    """Answer how many pods of some sets fit, `POST /fit`, on the status port. Off, because a request needs
+    CPU time. It never writes. See docs/how-many-fit.md."""
+
     stalled_seconds: float = Field(default=60.0, gt=0)
     """/livez fails if work is queued and none of it was done for this time. It counts from the last answer of
     the server, so at least twice `write_seconds` is used."""

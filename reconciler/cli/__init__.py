@@ -34,6 +34,7 @@ COMMANDS = {
         "reconciler.cli.explain:explain",
         "Explain why a claim is pending, or where it can be allocated.",
     ),
+    "fit": ("reconciler.cli.fit:fit_command", "Find out how many pods of some sets would fit, and where."),
     "logs": ("reconciler.cli.logs:logs", "Summarize or filter the log lines of `run`."),
     "make-room": (
         "reconciler.cli.make_room:command",

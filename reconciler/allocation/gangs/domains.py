@@ -36,15 +36,23 @@ class Domain:
     def places(self, tiers: Tiers) -> Rows:
         """Places in the order in which they are tried: by values of tiers that are not met, large first."""
         places = np.flatnonzero(self.grouping.codes == self.number)
-        each = self.limits.each.sum(axis=0)
-        keys: list[np.ndarray] = [places]
-        unmet = [tier for tier in tiers.tiers if tier not in self.grouping.met]
-        for codes in tiers.labels(unmet):  # the tightest first; the last key counts most
-            here = codes[places]
-            size = np.bincount(here, weights=each[places]).astype(np.int64)
-            keys += [here, -size[here]]
-        found: Rows = places[np.lexsort(keys)]
-        return found
+        return spread_last(places, self.limits.each.sum(axis=0), self.grouping.met, tiers)
+
+
+def spread_last(places: Rows, each: Amounts, met: Sequence[Tier], tiers: Tiers) -> Rows:
+    """Places of one domain in an order that fills the domains of tiers that are not met, large first.
+
+    places (P,)  rising
+    each   (N,)  members that fit on each place
+    """
+    keys: list[np.ndarray] = [places]
+    unmet = [tier for tier in tiers.tiers if tier not in met]
+    for codes in tiers.labels(unmet):  # the tightest first; the last key counts most
+        here = codes[places]
+        size = np.bincount(here, weights=each[places]).astype(np.int64)
+        keys += [here, -size[here]]
+    found: Rows = places[np.lexsort(keys)]
+    return found
 
 
 class Domains:
