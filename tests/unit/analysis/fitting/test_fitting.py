@@ -1,5 +1,7 @@
 """What is answered about sets of pods: counts, places, domains, what is short, and what is left out."""
 
+from typing import Any
+
 import pytest
 
 from reconciler.analysis.fitting import Fit, fit
@@ -20,11 +22,11 @@ def machine(name: str, count: int, *, cpu: str = "8", **labels: str) -> list[Obj
     return [made, devices(name, *(f"d{at}" for at in range(count)))] if count else [made]
 
 
-def pods(name: str, count: int, *, cpu: str = "0", gpus: str = "one", **fields: object) -> Object:
+def pods(name: str, count: int, *, cpu: str = "0", gpus: str = "one", **fields: Any) -> Object:
     spec = {
         "containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}],
         "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": gpus}] if gpus else [],
-        **fields.pop("spec", {}),  # type: ignore[dict-item]
+        **fields.pop("spec", {}),
     }
     return {"name": name, "count": count, "template": {"spec": spec}, **fields}
 
