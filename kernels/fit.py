@@ -54,6 +54,16 @@ def fits_gathered(free: Amounts, table: Amounts, sets: Codes, draws: Codes) -> M
     return ok
 
 
+def held_back(free: Amounts, kept: Amounts) -> Amounts:
+    """What remains for others while some of it is kept for somebody.
+
+    free (S, C)  free amounts; negative where a set is over-committed
+    kept (S, C)  amounts that are kept, of which some may not be free yet; never negative
+    ->   (S, C)  at least 0 where something is kept, unless `free` is below; as `free` elsewhere
+    """
+    return np.minimum(free, np.maximum(free - kept, 0))
+
+
 def required(table: Amounts, draws: Codes) -> Amounts:
     """What must be free in its set for each device. The devices draw from one set only.
 

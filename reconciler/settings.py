@@ -142,6 +142,31 @@ class Settings(BaseSettings):
     """Devices that a decision tries on one node before it gives up there; ten times as many on all nodes
     together. Steps instead of time: the result does not depend on the speed of the machine."""
 
+    preemption: Literal["off", "advise", "evict"] = "off"
+    """Whether pods of lower priority are evicted so that pending ones fit. `advise` shows plans; `evict`
+    carries them out, by the Eviction API only. Off, because pods lose what they did. See
+    docs/rebalancing.md."""
+
+    preempting_classes: Names = frozenset()
+    """PriorityClasses whose pods may have others evicted. None: nobody may."""
+
+    evictions_per_minute: int = Field(default=6, ge=1)
+    """Most evictions in a minute. A mistake in a PriorityClass should not empty a cluster."""
+
+    evictions_per_hour: int = Field(default=60, ge=1)
+    """Most evictions in an hour."""
+
+    eviction_cooldown_seconds: float = Field(default=600.0, ge=0)
+    """How long a pod is left alone after it has started. What replaces an evicted pod is not evicted at once
+    again."""
+
+    eviction_dry_run: bool = False
+    """Plan as `evict` does and record the plans in log and journal, but evict nothing and hold no room."""
+
+    nomination_seconds: float = Field(default=300.0, gt=0)
+    """How long room is held for a pod after the latest eviction for it. Must exceed the time in which pods
+    terminate."""
+
     writers: int = Field(default=32, ge=1)
     """Maximum number of parallel writes. A server needs about two milliseconds for a write, mostly for its
     disk; more parallel writes only queue up there."""
@@ -244,7 +269,7 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Minimum level of log lines. Decisions are `info`, requests to the server are `debug`."""
 
-    @field_validator("own_drivers", "own_classes", mode="before")
+    @field_validator("own_drivers", "own_classes", "preempting_classes", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         return (

@@ -1,6 +1,7 @@
 """Builds the parts of a run by their constructors, in the order in which they need each other."""
 
 import asyncio
+from functools import partial
 from random import random
 
 from reconciler.aio.tasks import unless
@@ -15,6 +16,7 @@ from reconciler.app.leadership import Alone, Candidate, recalls_for
 from reconciler.app.observing import inboxes_of, listeners, observe
 from reconciler.app.parts import Parts
 from reconciler.app.placing import learner_of, placing
+from reconciler.app.preempting import check_rights, preempting
 from reconciler.cluster.transport import Transport
 from reconciler.control.decisions.decisions import Report
 from reconciler.control.decisions.ids import Numbering
@@ -43,6 +45,7 @@ async def build(
     base = foundation(settings, transport, stop=stop, port=port)
     found = await unless(stop, discovered(base.connection(base.transport).client, settings))
     log_lacks(found)
+    await unless(stop, check_rights(settings, base.connection(base.transport).client))
     return _rest(base, found, on_decision)
 
 
@@ -68,6 +71,9 @@ def _rest(base: Foundation, found: Found, on_decision: Report | None) -> Parts:
     shadow = shadow_of(settings, intake, ours, sink, choosing.in_use, clock=clock, report=reporter.report)
     sink = sink if shadow is None else shadow.take
     task_health = TaskHealth(base.stop)
+    _, preempting_jobs = preempting(
+        base, core, ours, inboxes.pending, recorder, reporter.report, leadership.leads
+    )
     return Parts(
         settings=settings,
         stop=base.stop,
@@ -82,6 +88,8 @@ def _rest(base: Foundation, found: Found, on_decision: Report | None) -> Parts:
             *([] if learner is None else [Job("learn the demand", learner.run)]),
             *switches(settings, client, intake.pause),
             *observe(base, found, core, leadership, inboxes, task_health, choosing),
+            *preempting_jobs,
+            Job("expire nominations", partial(intake.nominating.run, clock)),
             sparing_the_collector(intake),
         ),
         task_health=task_health,

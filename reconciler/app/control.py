@@ -57,6 +57,7 @@ class Control:
     writer: Writer
     fence: Fence
     planner: Planner
+    gang_planner: GangPlanner
     reconciler: Reconciler
     echoes: Echoes
     sink: Sink
@@ -120,7 +121,16 @@ def build_control(
         report=reporter.report,
         journal=placing.journal(recorder),
     )
-    gangs = _gangs(base, intake, planner, ours, settler, writer, pod_writer, recorder, reporter, machines)
+    gang_planner = GangPlanner(
+        intake.store,
+        intake.roster,
+        intake.gangs,
+        intake.groups,
+        intake.nodes.on_demand,
+        planner,
+        has_koordinators_devices=None if machines is None else machines.requests_devices,
+    )
+    gangs = _gangs(base, intake, gang_planner, ours, settler, writer, pod_writer, recorder, reporter)
     # Gangs come first: a pod of a gang needs nothing on its own.
     handlers: list[Handler[Any, Any, Any]] = [gangs, *([koordinator.handler] if koordinator else []), claims]
     return Control(
@@ -129,6 +139,7 @@ def build_control(
         writer=writer,
         fence=fence,
         planner=planner,
+        gang_planner=gang_planner,
         reconciler=Reconciler(intake, handlers, reporter, clock=base.clock, fence=fence, pending=pending),
         echoes=echoes,
         sink=intake.take if koordinator is None else koordinator.devices.take,
@@ -149,24 +160,14 @@ def recording(settings: Settings, rules: Semantics, ours: Ownership) -> Recorder
 def _gangs(
     base: Foundation,
     intake: Intake,
-    planner: Planner,
+    gangs: GangPlanner,
     ours: Ownership,
     settler: Settler,
     writer: Writer,
     pod_writer: PodWriter,
     recorder: Recorder | None,
     reporter: Reporter,
-    machines: KoordinatorState | None,
 ) -> GangHandler:
-    gangs = GangPlanner(
-        intake.store,
-        intake.roster,
-        intake.gangs,
-        intake.groups,
-        intake.nodes.on_demand,
-        planner,
-        has_koordinators_devices=None if machines is None else machines.requests_devices,
-    )
     return GangHandler(
         intake,
         gangs,

@@ -109,6 +109,24 @@ log = structlog.get_logger()
     help="Ignore the volumes of pods; read no storage objects.",
 )
 @click.option(
+    "--preemption",
+    type=click.Choice(["off", "advise", "evict"]),
+    help="Whether pods of lower priority make room for pending ones.  [default: off]",
+)
+@click.option(
+    "--preempting-class",
+    "preempting_classes",
+    multiple=True,
+    metavar="NAME",
+    help="A PriorityClass whose pods may have others evicted.",
+)
+@click.option(
+    "--eviction-dry-run",
+    is_flag=True,
+    default=None,
+    help="With --preemption evict: record the plans and evict nothing.",
+)
+@click.option(
     "--steps",
     "search_steps",
     type=int,

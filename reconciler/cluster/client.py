@@ -70,6 +70,10 @@ class Client:
         """The object as created. Raises Conflict if it exists already."""
         return await self._write("POST", resource.within(body["metadata"].get("namespace", "")), body)
 
+    async def evict(self, resource: Resource, key: ObjectKey, body: Raw) -> Raw:
+        """Post an Eviction. Raises Retry if a budget does not allow it now."""
+        return await self._write("POST", resource.path(key, "eviction"), body)
+
     async def update(self, resource: Resource, body: Raw) -> Raw:
         """Replace an object, except for its status. The body's resourceVersion must be the server's."""
         return await self._write("PUT", resource.path(_key(body)), body)

@@ -94,7 +94,7 @@ class BackgroundSearch:
     ) -> tuple[Decide, Granted | Refusal] | None:
         found: Granted | Refusal | None = None
         for _ in range(REPEATS):
-            snapshot = self._store.snapshot()
+            snapshot = self._store.snapshot_for(question.own)
             lane = self._searches
             if unit not in self._long:
                 try:
@@ -158,7 +158,7 @@ class BackgroundSearch:
 
     def _is_true(self, found: Granted | Refusal, now: Decide, question: Decide, before: Snapshot) -> bool:
         """Whether an answer from an earlier snapshot is valid for the present question and state."""
-        snapshot = self._store.snapshot()
+        snapshot = self._store.snapshot_for(now.own)
         if isinstance(found, Refusal):
             if snapshot.version != before.version or now.nodes != question.nodes or now.together is not None:
                 return False

@@ -122,7 +122,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         return Act(partial(self._ungate, pod))
 
     def expected(self, question: ClaimQuestion) -> str | None:
-        return self._decider.refuses(question.decide, self._store.snapshot())
+        return self._decider.refuses(question.decide, self._store.snapshot_for(question.decide.own))
 
     async def decide(
         self, question: ClaimQuestion

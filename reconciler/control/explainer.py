@@ -101,7 +101,7 @@ class Explainer:
             question = self._step(unit)
             if not isinstance(question, Decide):
                 return None
-            snapshot = self._store.snapshot()
+            snapshot = self._store.snapshot_for(question.own)
             if not selectors_are_quick(question.claims, snapshot):
                 return None
             found = self._why(question.claims, snapshot, question.nodes)

@@ -23,6 +23,7 @@ from reconciler.control.audit.losing_claim import written_by_us
 from reconciler.control.audit.reclaimed import ReclaimedByScheduler
 from reconciler.control.decisions.decisions import Report
 from reconciler.control.gangs.roster import GangRoster
+from reconciler.control.nominating import Nominating
 from reconciler.control.ownership import Ownership
 from reconciler.control.queueing.pause import Pause
 from reconciler.control.queueing.room_charges import Charges, hosted
@@ -90,6 +91,7 @@ class Intake:
         """Set when devices or their holders changed. The auditor clears it"""
         self.reclaimed = ReclaimedByScheduler(store, self.roster, self.placement, report, withdrawing)
         self.audit = Audit(store, report)
+        self.nominating = Nominating(store, self.nodes, self.gangs, report, self._wake_for_room)
         self._naming = Naming()
         self._shown = 0
         """The newest version that the watch of claims has shown"""
@@ -258,6 +260,12 @@ class Intake:
         if delta.devices or delta.supply:
             self.changed.set()
         self.queue.wake(self.waiting.woken_by(delta))
+        self.nominating.follow(delta)
+
+    def _wake_for_room(self, delta: Delta, roomier: bool) -> None:
+        """Wake the units that room was kept from."""
+        self.queue.wake(self.waiting.woken_by(delta))
+        self._wake(Hosted(roomier, counted=False))
 
     def _wake(self, hosted: Hosted) -> None:
         """Wake the units that other pods kept from nodes."""

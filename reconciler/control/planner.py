@@ -21,6 +21,7 @@ from reconciler.errors import Rejected
 from reconciler.ha.shards.membership import Membership, Side
 from reconciler.state.devices.snapshot.node_subset import NodeSubset
 from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.nominations.nomination import NOBODY, Nominee, of_claim, own_of, own_of_all
 from reconciler.state.store import Store
 
 NOT_OURS = "NotOurs"
@@ -72,6 +73,8 @@ class Decide:
     """Which nodes and devices to prefer"""
     room: PodRoom | None = field(default=None, compare=False)
     """What policies know of the pod, and what it prefers; None if neither matters"""
+    own: frozenset[Nominee] = field(default=NOBODY, compare=False)
+    """For whom is decided: what is nominated for others is held"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +145,11 @@ class Planner:
         if where.side is Side.SEVERAL:
             return Blocked((claim.key,), SEVERAL, f"claim {claim.key}: {where.why}")
         problem = self.problem(claim.key, None)
-        return problem or self.allowed((claim,)) or Decide((claim,), self._open(), policies=self._policies())
+        return (
+            problem
+            or self.allowed((claim,))
+            or Decide((claim,), self._open(), policies=self._policies(), own=frozenset([of_claim(claim.key)]))
+        )
 
     def _held(self, claim: ResourceClaim) -> Step:
         """Free an allocation of ours that lost a race, or that nobody else would free (RCC-3)."""
@@ -233,25 +240,34 @@ class Planner:
             nodes = self._placement.reduced(nodes, together, self._store.snapshot())
             crowded = awaits = True
         room = self._placement.room(pod, self._store.snapshot(), policies)
-        return Decide(todo, nodes, held, pod, crowded, awaits, together, policies, room)
+        own = own_of(pod) if together is None else own_of_all(self._store.pods[key] for key in together.pods)
+        return Decide(todo, nodes, held, pod, crowded, awaits, together, policies, room, own)
 
     def _together(
         self, pod: Pod, todo: tuple[ResourceClaim, ...], held: tuple[ResourceClaim, ...]
     ) -> Together | None:
         """The gated pods that share the claims, judged together. None if there are no others."""
-        sharing: dict[ObjectKey, list[int]] = {}
-        for at, claim in enumerate(todo):
-            for key in self._roster.users(claim.key):
-                sharing.setdefault(key, []).append(at)
-        others = [
-            (other, self._held_by(other), tuple(claims))
-            for key, claims in sorted(sharing.items())
-            if key != pod.key and (other := self._store.pods.get(key)) is not None and other.gated
-        ]
+        others = self.sharing(pod, todo)
         if not others:
             return None
         own = pod, held, tuple(range(len(todo)))
         return self._placement.together([own, *others], self._store.snapshot())
+
+    def sharing(
+        self, pod: Pod, todo: tuple[ResourceClaim, ...]
+    ) -> list[tuple[Pod, tuple[ResourceClaim, ...], tuple[int, ...]]]:
+        """The other gated pods that use some of the claims: each with its allocated claims, and the positions
+        of those in `todo`.
+        """
+        sharing: dict[ObjectKey, list[int]] = {}
+        for at, claim in enumerate(todo):
+            for key in self._roster.users(claim.key):
+                sharing.setdefault(key, []).append(at)
+        return [
+            (other, tuple(self._held_by(other)), tuple(claims))
+            for key, claims in sorted(sharing.items())
+            if key != pod.key and (other := self._store.pods.get(key)) is not None and other.gated
+        ]
 
     def _held_by(self, pod: Pod) -> list[ResourceClaim]:
         """The allocated claims of a pod."""

@@ -32,6 +32,9 @@ from reconciler.state.devices.pools.pool import Pool, PoolBuilder
 from reconciler.state.devices.pools.reach import NodeInfo
 from reconciler.state.devices.pools.stepwise import Steps
 from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
+from reconciler.state.nominations.nomination import Nomination, Nominee
+from reconciler.state.nominations.reserved import Reserved
+from reconciler.state.nominations.table import Nominations
 
 SPARE_VALUES = 1 << 18
 """Unused values that a vocabulary may hold before it is replaced. A value takes about 200 bytes."""
@@ -86,6 +89,7 @@ class Store:
         self._class_view: Mapping[str, DeviceClass] | None = None
         self._snapshot: Snapshot | None = None
         self._version = 0
+        self._reserved = Reserved(Nominations())
 
     # -- reading
 
@@ -143,6 +147,23 @@ class Store:
         self._snapshot = Snapshot(self._version, self._topology, columns.freeze(), self._class_view)
         return self._snapshot
 
+    @property
+    def nominations(self) -> Nominations:
+        """Room that is held for something. Change it by `nominate` and `end_nomination` only."""
+        return self._reserved.nominations
+
+    def snapshot_for(self, own: frozenset[Nominee]) -> Snapshot:
+        """The same, as a decision for `own` sees it: devices that are nominated for others count as held."""
+        if not self._reserved.nominations:
+            return self.snapshot()
+        if self._snapshot is None:
+            self._reserved.outdated()
+        return self._reserved.snapshot(self.snapshot(), own, self._next_version)
+
+    def _next_version(self) -> int:
+        self._version += 1
+        return self._version
+
     def build_ahead(self, pools: int) -> bool:
         """Do part of the work of the next snapshot; return whether any pool had to be built.
 
@@ -189,6 +210,16 @@ class Store:
             return NOTHING
         del self._assumed[plan.uid]
         return self._note(self._ledger.release(plan.uid))
+
+    def nominate(self, nomination: Nomination) -> Delta:
+        """Hold room until `end_nomination`, in place of what is held for the same nominee."""
+        before = self._reserved.nominations.put(nomination)
+        return NOTHING if before is None else _freed(before)
+
+    def end_nomination(self, nominee: Nominee) -> Delta:
+        """Hold nothing for a nominee any more."""
+        found = self._reserved.nominations.drop(nominee)
+        return NOTHING if found is None else _freed(found)
 
     def vacate(self, uid: str) -> Vacated | None:
         """Count the devices of a claim as released, until `restore`; None if it holds none."""
@@ -466,6 +497,10 @@ class Store:
         if not (self._taint_rules and self.rules.has(TAINTS) and self.rules.has(TAINT_RULES)):
             return []
         return [self._taint_rules[name] for name in sorted(self._taint_rules)]
+
+
+def _freed(nomination: Nomination) -> Delta:
+    return Delta(freed=frozenset(device.pool_id for device in nomination.devices))
 
 
 def _older(thing: ApiObject, known: ApiObject) -> bool:

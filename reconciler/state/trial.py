@@ -5,6 +5,7 @@ works on forks (`state/devices/snapshot/fork.py`, `Nodes.fork`).
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -15,20 +16,30 @@ from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.nodes.demand import demand
 from reconciler.state.nodes.room import Wanted
 from reconciler.state.nodes.table import Nodes
+from reconciler.state.nominations.nomination import NOBODY, Nominee
 from reconciler.state.store import Store
 
 
 class Trial:
     """A context manager: on exit, everything that was not kept is undone, the last first."""
 
-    def __init__(self, store: Store, nodes: Nodes, *, supposed: bool) -> None:
-        """`supposed`: whether nodes without a Node object may be used."""
+    def __init__(
+        self, store: Store, nodes: Nodes, *, supposed: bool, own: frozenset[Nominee] = NOBODY
+    ) -> None:
+        """`supposed`: whether nodes without a Node object may be used. `own` are those for whom is decided:
+        what is nominated for others is held.
+        """
         self.store = store
         self.nodes = nodes
         self.supposed = supposed
+        self.own = own
         self._undo: list[Callable[[], object]] = []
 
     def __enter__(self) -> Self:
+        for key in self.nodes.held_for(self.own):
+            charge = self.nodes.room.charged(key)
+            self._undo.append(partial(self.nodes.room.charge, key, charge))
+            self.nodes.room.charge(key, None)
         return self
 
     def __exit__(
@@ -39,7 +50,7 @@ class Trial:
     @property
     def snapshot(self) -> Snapshot:
         """The state with everything that is placed. Keeping it makes the next change copy columns."""
-        return self.store.snapshot()
+        return self.store.snapshot_for(self.own)
 
     def place(self, plans: Sequence[Plan], pod: Pod | None = None, node: str = "") -> None:
         """Count plans as held, and a pod on its node."""

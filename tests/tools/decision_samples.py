@@ -10,6 +10,7 @@ from reconciler.control.decisions.decisions import (
     Compared,
     Decision,
     DevicesGiven,
+    Evicted,
     ExclusionViolated,
     Freed,
     GangGivenBack,
@@ -18,16 +19,23 @@ from reconciler.control.decisions.decisions import (
     HeldBack,
     HeldTwice,
     NoLongerOverCommitted,
+    Nominated,
+    NominationDropped,
+    NominationExpired,
+    NominationUsed,
     Outcome,
     OverCommitted,
     Overdrawn,
     Reclaimed,
+    RoomPlanAborted,
+    RoomPlanned,
     Uncharged,
     Ungated,
     Waits,
     WritesPaused,
     WritesResumed,
 )
+from reconciler.state.nominations.nomination import of_pod
 
 CLAIM, POD, DEVICE = ObjectKey("ns", "c"), ObjectKey("ns", "p"), DeviceID("d", "p", "x")
 GANG = GangKey("ns", GangSource.ANNOTATION, "g")
@@ -46,7 +54,49 @@ class Sample(NamedTuple):
     """Without `decision_id`, in the order of the line"""
 
 
+NOMINEE = of_pod(POD)
+
 SAMPLES = (
+    Sample(
+        Nominated(NOMINEE, ("n",), (DEVICE,), "2026-01-01T00:00:00Z", "pods of lower priority leave"),
+        "info",
+        "room held",
+        {
+            "nominee": "pod ns/p",
+            "nodes": ["n"],
+            "devices": ["d/p/x"],
+            "deadline": "2026-01-01T00:00:00Z",
+            "why": "pods of lower priority leave",
+        },
+    ),
+    Sample(
+        RoomPlanned(NOMINEE, (POD,), ("n",), (DEVICE,), False, "dry run"),
+        "info",
+        "room can be made",
+        {
+            "nominee": "pod ns/p",
+            "victims": ["ns/p"],
+            "nodes": ["n"],
+            "devices": ["d/p/x"],
+            "acts": False,
+            "why": "dry run",
+        },
+    ),
+    Sample(
+        RoomPlanAborted(NOMINEE, "pod ns/p changed"),
+        "warning",
+        "making room aborted",
+        {"nominee": "pod ns/p", "why": "pod ns/p changed"},
+    ),
+    Sample(Evicted(POD, NOMINEE), "warning", "pod evicted", {"pod": "ns/p", "nominee": "pod ns/p"}),
+    Sample(NominationUsed(NOMINEE), "info", "held room used", {"nominee": "pod ns/p"}),
+    Sample(NominationExpired(NOMINEE), "warning", "held room expired", {"nominee": "pod ns/p"}),
+    Sample(
+        NominationDropped(NOMINEE, "it is gone"),
+        "info",
+        "held room given up",
+        {"nominee": "pod ns/p", "why": "it is gone"},
+    ),
     Sample(
         Allocated(CLAIM, POD, (DEVICE,), "n", 0.25678, 3, 61.23),
         "info",

@@ -15,8 +15,14 @@ from tests.tools.checkout import ROOT
 DEPLOY = ROOT / "deploy"
 NAMESPACE = NAME = "dra-reconciler"
 ACCOUNT = service_account(NAMESPACE, NAME)
-ACCOUNTS = {"allocate": ACCOUNT, "shadow": service_account(NAMESPACE, f"{NAME}-shadow")}
+ACCOUNTS = {
+    "allocate": ACCOUNT,
+    "evict": ACCOUNT,
+    "shadow": service_account(NAMESPACE, f"{NAME}-shadow"),
+}
 """By mode. The overlay for `shadow` adds its suffix to the name."""
+REBALANCE = "components/rebalance"
+"""Adds a role to those of the base, for a process that evicts pods"""
 ROLE_KINDS = ("ClusterRole", "Role")
 
 
@@ -56,6 +62,8 @@ def settings() -> Settings:
 def bound(mode: str) -> list[Any]:
     """The objects of RBAC for a mode. The overlay for `shadow` replaces one role and drops others."""
     base = [one for one in documents("base") if one["apiVersion"].startswith("rbac.")]
+    if mode == "evict":
+        return [*base, *documents(REBALANCE)]
     if mode != "shadow":
         return base
     replaced = {
@@ -83,8 +91,16 @@ class Granted:
 
 
 def granted(mode: str) -> Granted:
-    """What `deploy` gives in a mode."""
-    return Granted(bound(mode), ACCOUNTS[mode])
+    """What `deploy` gives in a mode; for `evict`, `rights` are those beyond the base."""
+    found = Granted(bound(mode), ACCOUNTS[mode])
+    if mode == "evict":
+        found.rights = frozenset(_rights(documents(REBALANCE)))
+    return found
+
+
+def mode_of(settings: Settings) -> str:
+    """The mode whose rights a process needs."""
+    return "evict" if settings.preemption != "off" else settings.mode
 
 
 def right(asked: AccessRequest) -> Right:
@@ -101,4 +117,5 @@ def _rights(objects: list[Any]) -> Iterator[Right]:
 
 def _is_open(asked: AccessRequest) -> bool:
     top = asked.path.strip("/").split("/")[0]
-    return asked.verb == "get" and top in ("api", "apis", "version")
+    of_itself = asked.verb == "create" and asked.resource == "selfsubjectaccessreviews"
+    return of_itself or (asked.verb == "get" and top in ("api", "apis", "version"))

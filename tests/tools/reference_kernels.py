@@ -34,6 +34,14 @@ def total_draw(size: int, table: Table, sets: Table, draws: Table) -> list[list[
     return total
 
 
+def held_back(free: Table, kept: Table) -> list[list[int]]:
+    """What remains for others: nothing is taken below zero."""
+    return [
+        [max(there - held, min(there, 0)) for there, held in zip(*rows, strict=True)]
+        for rows in zip(free, kept, strict=True)
+    ]
+
+
 def draw_one(left: Table, table: Table, sets: Row, draws: Row) -> list[list[int]]:
     """What is free after one device has drawn."""
     after = [list(row) for row in left]

@@ -64,7 +64,8 @@ class Rights:
 
         async def noted(settings: Settings, transport: Transport, **rest: Any) -> None:
             def note(asked: AccessRequest) -> None:
-                self.note(settings.mode, as_deployed(asked, settings, deployed_rights.settings()))
+                mode = deployed_rights.mode_of(settings)
+                self.note(mode, as_deployed(asked, settings, deployed_rights.settings()))
 
             await run(settings, Noting(transport, note), **rest)
 
@@ -77,7 +78,8 @@ class Rights:
 
         def noting(guard: Guard, account: Account, asked: AccessRequest) -> bool:
             for mode, ours in deployed_rights.ACCOUNTS.items():
-                if account == ours and asked.resource not in SERVER_SIDE:
+                # What evicts has the account of what allocates: its requests are noted as they are sent.
+                if mode != "evict" and account == ours and asked.resource not in SERVER_SIDE:
                     self.note(
                         mode, as_deployed(asked, deployed_rights.settings(), deployed_rights.settings())
                     )

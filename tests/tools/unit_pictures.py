@@ -9,7 +9,7 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
-from reconciler.control.decisions.decisions import Decision
+from reconciler.control.decisions.decisions import Decision, Report
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner, Step
@@ -47,9 +47,9 @@ def _ignore(_: Decision) -> None:
     """Nobody listens."""
 
 
-def intake(*raws: dict[str, Any]) -> Intake:
+def intake(*raws: dict[str, Any], report: Report = _ignore) -> Intake:
     """Everything was listed; back-off is ten minutes. Needs a running loop."""
-    found = Intake(Store(Semantics()), Queue(base=600.0, cap=600.0, random=lambda: 1.0), [], _ignore)
+    found = Intake(Store(Semantics()), Queue(base=600.0, cap=600.0, random=lambda: 1.0), [], report)
     put(found, *raws)
     return found
 

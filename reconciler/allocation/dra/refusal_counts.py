@@ -104,15 +104,20 @@ def _verdict(count: RequestCount, tally: Tally, snapshot: Snapshot) -> tuple[Rea
         if gate.left < wanted:
             if gate.name == POOL:
                 return reason, f"{text}{_flaws(snapshot)}; {needs}"
-            return reason, f"{text}; {needs}{_excluded(tally, snapshot)}"
+            return reason, f"{text}{_kept(tally)}; {needs}{_excluded(tally, snapshot)}"
     if count.wanted is None:
         return None
     most, node = _most_on_one_node(tally.left, snapshot)
     if most < wanted:
         where = f"one node{f' ({node})' if node else ''}"
         text += f"; at most {most} {'is' if most == 1 else 'are'} on {where}; {needs}"
-        return Reason.NO_NODE, text + _excluded(tally, snapshot)
+        return Reason.NO_NODE, text + _kept(tally) + _excluded(tally, snapshot)
     return None
+
+
+def _kept(tally: Tally) -> str:
+    """For whom devices are held that are not in use."""
+    return f" ({', '.join(tally.kept)})" if tally.kept else ""
 
 
 def _excluded(tally: Tally, snapshot: Snapshot) -> str:

@@ -1,5 +1,6 @@
 """How many devices of the fleet pass each test for a request option, one test after the other."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -43,6 +44,8 @@ class Tally:
     """Feature gates that are off and that matching devices need"""
     trail: Trail
     serial: int
+    kept: tuple[str, ...] = ()
+    """How many devices are held for whom, for people"""
 
 
 _TALLIES: Cache[Topology, dict[RequestKey, Tally]] = Cache(lambda _: {})
@@ -74,17 +77,40 @@ def _tally(option: RequestOption, snapshot: Snapshot, nodes: Sequence[str]) -> T
     if unready.any():  # listed only where it matters: most fleets are complete
         rows = rows[~unready[rows]]
         gates.append(Gate(POOL, len(rows)))
-    excluded = rows[:0]
+    excluded, kept = rows[:0], list[str]()
     for name, test in _tests(option, snapshot):
         try:
             passed = test(rows)
+            if name in _KEPT:
+                kept += [text for text in [_KEPT[name](rows[~passed], snapshot)] if text]
             if name == EXCLUSION:
                 excluded = rows[~passed]
             rows = rows[passed]
         except Fatal:  # reported with the node where it happens
             continue
         gates.append(Gate(name, len(rows)))
-    return Tally(tuple(gates), rows, excluded, off, snapshot.occupancy.trail, snapshot.occupancy.serial)
+    return Tally(
+        tuple(gates), rows, excluded, off, snapshot.occupancy.trail, snapshot.occupancy.serial, tuple(kept)
+    )
+
+
+def kept_for(rows: Rows, snapshot: Snapshot) -> str:
+    """`2 held for pod default/a until 07:15:30Z`: the nominated devices among some rows; empty if none."""
+    named = snapshot.occupancy.held_for
+    found = Counter(named[row] for row in rows.tolist() if row in named) if named else {}
+    return ", ".join(f"{count} held for {whom}" for whom, count in found.items())
+
+
+def _draws_kept_for(rows: Rows, snapshot: Snapshot) -> str:
+    """The same for devices whose counters would be enough without nominations."""
+    occupancy = snapshot.occupancy
+    if occupancy.base is None or not (count := int(np.count_nonzero(occupancy.base.fits[rows]))):
+        return ""
+    return f"counters of {count} held for {', '.join(dict.fromkeys(occupancy.held_for.values()))}"
+
+
+_KEPT = {FREE: kept_for, COUNTERS: _draws_kept_for}
+"""Tests that nominations may decide -> for whom"""
 
 
 def _without_disabled(rows: Rows, snapshot: Snapshot) -> tuple[tuple[str, ...], Rows]:

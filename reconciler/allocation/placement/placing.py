@@ -160,7 +160,8 @@ class Placement:
         could serve it. None if the first is the only one that counts.
         """
         order = snapshot.topology.order
-        counters = Counters(self._nodes, tuple(pod.key for pod, _, _ in pods))
+        own = (key for pod, _, _ in pods for key in self._nodes.held_for_pod(pod))
+        counters = Counters(self._nodes, (*(pod.key for pod, _, _ in pods), *own))
         room, waived = self._nodes.room, frozenset[str]()
         found: list[tuple[Kind, tuple[int, ...], Pod]] = []
         for pod, held, claims in pods:
@@ -304,7 +305,7 @@ class Placement:
         return Question(
             pod,
             self._nodes,
-            Counters(self._nodes, (pod.key,)),
+            Counters(self._nodes, (pod.key, *self._nodes.held_for_pod(pod))),
             held=tuple(selectors_of(held)),
             waived=backed(snapshot.classes, pod) | offered,
             supposed=self._supposed,
@@ -320,7 +321,15 @@ class Placement:
             yield RESERVED, beside_nominated(question, reserved)
 
     def _nominated(self, question: Question) -> dict[str, list[Pod]]:
-        return self._nodes.residents.nominated(question.pod)
+        found = self._nodes.residents.nominated(question.pod)
+        if not self._nodes.nominates:
+            return found
+        # Room that we hold counts already, for the same pods.
+        return {
+            node: apart
+            for node, pods in found.items()
+            if (apart := [pod for pod in pods if not self._nodes.held_for_pod(pod)])
+        }
 
     @property
     def _hidden(self) -> bool:

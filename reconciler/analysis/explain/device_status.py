@@ -61,6 +61,8 @@ def _failure(row: int, option: RequestOption, gate: Gate, snapshot: Snapshot) ->
         case Kind.TAINTS:
             return f"{name} has {_taints(row, option, snapshot)}"
         case Kind.HELD:
+            if row in snapshot.occupancy.held_for:
+                return f"{name} is held for {snapshot.occupancy.held_for[row]}"
             return f"{name} is held{_held_by(row, snapshot)}"
         case Kind.CAPACITY:
             return _capacity(row, option, snapshot)

@@ -10,6 +10,7 @@ from kernels.types import Amounts, Mask
 from reconciler.allocation.dra.disabled_features import disabled_features
 from reconciler.allocation.dra.request_options import RequestOption
 from reconciler.allocation.dra.static_match import resolve
+from reconciler.allocation.dra.tally import kept_for
 from reconciler.allocation.reasons.explanation import Failing, Shortage, Step
 from reconciler.allocation.reasons.kinds import Kind
 from reconciler.analysis.explain.gates import SELECTION, Gate, gates_of, problem
@@ -88,6 +89,8 @@ def funnel(result: GateResult, snapshot: Snapshot) -> Funnel:
         if gate.kind is Kind.COUNTERS:
             short = shortages(stopped, snapshot)
             detail = str(short[0]) if short else ""
+        elif gate.kind is Kind.HELD:
+            detail = kept_for(stopped, snapshot)
         elif gate.kind is Kind.FEATURE:
             needed = disabled_features(snapshot.topology).items()
             detail = ", ".join(f"{name} is off" for name, needing in needed if needing[stopped].any())

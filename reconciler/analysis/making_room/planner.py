@@ -1,5 +1,6 @@
 """The cheapest set of pods to evict so that a claim, a pod or a gang fits. Source: MAKE-1 to MAKE-6."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from reconciler.analysis.making_room.advice import Advice
@@ -25,13 +26,21 @@ GAVE_UP = "SearchGaveUp"
 """The reason if the steps did not suffice to find a set"""
 
 
-def make_room(wanted: Wanted, world: World, *, moves_only: bool = False, tries: int = TRIES) -> Advice:
+def make_room(
+    wanted: Wanted,
+    world: World,
+    *,
+    moves_only: bool = False,
+    tries: int = TRIES,
+    may_leave: Callable[[Occupant], bool] = lambda _: True,
+) -> Advice:
     """Who has to leave so that something fits, and where those could go. The world is as before afterwards.
 
-    `moves_only`: only pods that are replaced leave, and all of them fit elsewhere.
+    `moves_only`: only pods that are replaced leave, and all of them fit elsewhere. `may_leave` excludes pods
+    besides those that cannot leave anyway.
     """
     with world.trial() as trial:
-        return _Question(wanted, world, trial, moves_only, tries).answer()
+        return _Question(wanted, world, trial, moves_only, tries, may_leave).answer()
 
 
 @dataclass(slots=True)
@@ -43,6 +52,7 @@ class _Question:
     trial: Trial
     moves_only: bool
     tries: int
+    may_leave: Callable[[Occupant], bool]
 
     def answer(self) -> Advice:
         asked = Advice(self.wanted.name, priority_of(self.wanted))
@@ -74,7 +84,8 @@ class _Question:
 
         def may_leave(one: Occupant) -> bool:
             able = one.movable if self.moves_only else one.evictable
-            return able and one.priority < asked.priority and one.pod.key not in own
+            able = able and one.priority < asked.priority and one.pod.key not in own
+            return able and self.may_leave(one)
 
         holds = Holds(occupants, self.trial.snapshot, may_leave)
         pricing = Pricing(occupants, lambda claim: holds.devices[claim])

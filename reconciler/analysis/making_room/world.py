@@ -12,6 +12,7 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.state.nodes.charging import node_of
 from reconciler.state.nodes.demand import demand
 from reconciler.state.nodes.table import Nodes
+from reconciler.state.nominations.nomination import NOBODY, Nominee
 from reconciler.state.pods.groups import PodGroups
 from reconciler.state.store import Store
 from reconciler.state.trial import Trial
@@ -27,10 +28,12 @@ class World:
     budgets: tuple[PodDisruptionBudget, ...] = ()
     supposed: bool = False
     """Whether nodes without a Node object may be used"""
+    own: frozenset[Nominee] = NOBODY
+    """Those for whom is asked: what is nominated for others is held"""
 
     def trial(self) -> Trial:
         """A trial on this state."""
-        return Trial(self.store, self.nodes, supposed=self.supposed)
+        return Trial(self.store, self.nodes, supposed=self.supposed, own=self.own)
 
     def placement(self) -> Placement:
         """Which nodes may be used."""

@@ -188,6 +188,7 @@ class PodSpec(Model):
     affinity: Affinity | None = None
     tolerations: Tuple[Toleration] = ()
     priority: Int | None = None
+    priority_class_name: Str = ""
     preemption_policy: Str = ""
     """`Never`: the pod waits rather than have others evicted"""
     scheduling_gates: Tuple[PodSchedulingGate] = ()

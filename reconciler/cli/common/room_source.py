@@ -15,7 +15,7 @@ from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Namespace, Node, Pod
 from reconciler.api.objects.gangs import CoschedulingPodGroup, GangKey, PodGroup, gang_of
 from reconciler.api.objects.meta import ApiObject, ObjectKey
-from reconciler.api.objects.pods import claims_of, is_live
+from reconciler.api.objects.pods import is_live
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.similar_names import similar_key
 from reconciler.api.objects.slices import ResourceSlice
@@ -146,7 +146,7 @@ class Asking:
     def _unit(self, unit: Unit, priority: int | None) -> Waiting:
         match self._planner.next(unit):
             case Decide(claims=claims, held=held, pod=pod):
-                sharing = tuple(self._sharing(pod, claims)) if pod is not None and pod.gated else ()
+                sharing = tuple(self._planner.sharing(pod, claims)) if pod is not None and pod.gated else ()
                 return Waiting(WantedPod(claims, pod, held, sharing, priority))
             case Blocked(reason=reason, message=message):
                 return Waiting(None, f"{reason}: {message}")
@@ -154,18 +154,3 @@ class Asking:
         if pod is not None and is_live(pod):
             return Waiting(None, "the pod has no pending claims", placed=True)
         return Waiting(None, f"the {unit.kind} is finished or being deleted")
-
-    def _sharing(
-        self, pod: Pod, claims: tuple[ResourceClaim, ...]
-    ) -> Iterable[tuple[Pod, tuple[ResourceClaim, ...], tuple[int, ...]]]:
-        """The other gated pods that use some of the claims."""
-        found: dict[ObjectKey, list[int]] = {}
-        for at, claim in enumerate(claims):
-            for key in self._roster.users(claim.key) - {pod.key}:
-                found.setdefault(key, []).append(at)
-        for key, places in sorted(found.items()):
-            other = self._store.pods[key]
-            if other.gated:
-                known = (self._store.claims.get(name) for name in claims_of(other))
-                held = tuple(one for one in known if one is not None and one.allocation is not None)
-                yield other, held, tuple(places)

@@ -22,6 +22,7 @@ from reconciler.control.decisions.fields import (
     Message,
     Node,
     NodeCount,
+    Nominee,
     PendingSeconds,
     PodKey,
     PodKeys,
@@ -63,6 +64,28 @@ RECLAIMED = MetricSpec(
     "allocations_reclaimed_total",
     "counter",
     "Allocations of ours that kube-scheduler removed, to schedule the pod again.",
+)
+NOMINATIONS = MetricSpec(
+    "nominations_total", "counter", "Nominations: room that was held for a claim, a pod or a gang."
+)
+NOMINATIONS_ENDED = MetricSpec(
+    "nominations_ended_total",
+    "counter",
+    "Nominations that ended.",
+    (("result", "`used`, `expired` or `dropped`"),),
+)
+ROOM_PLANS = MetricSpec(
+    "room_plans_total",
+    "counter",
+    "New plans to evict pods so that a pending pod or gang fits, carried out or not.",
+)
+ROOM_PLANS_ABORTED = MetricSpec(
+    "room_plans_aborted_total",
+    "counter",
+    "Plans to evict pods that were aborted, mostly because something had changed.",
+)
+EVICTIONS = MetricSpec(
+    "evictions_total", "counter", "Pods that were evicted so that a pending pod or gang fits."
 )
 FINDINGS = MetricSpec(
     "audit_findings_total",
@@ -143,6 +166,88 @@ class Waits(Decision):
     """The gang that they were decided for, if any"""
     pods: MaybePodKeys = None
     """Its gated pods"""
+
+
+@dataclass(frozen=True, slots=True)
+class Nominated(Decision):
+    """Room is held for a claim, a pod, a gang or a workload: nobody else gets it until the deadline."""
+
+    LINES: ClassVar = (Line("room held", Level.INFO),)
+    METRICS: ClassVar = (Counted(NOMINATIONS),)
+
+    nominee: Nominee
+    nodes: Annotated[tuple[str, ...], Logged("names of nodes", list, texts)]
+    devices: Devices
+    deadline: Annotated[str, Logged("time of day, RFC 3339")]
+    why: Annotated[str, Logged("why room is held")]
+
+
+@dataclass(frozen=True, slots=True)
+class NominationUsed(Decision):
+    """Room is not held any more: what it was held for has its place."""
+
+    LINES: ClassVar = (Line("held room used", Level.INFO),)
+    METRICS: ClassVar = (Counted(NOMINATIONS_ENDED, ("used",)),)
+
+    nominee: Nominee
+
+
+@dataclass(frozen=True, slots=True)
+class NominationExpired(Decision):
+    """Room is not held any more: it was not used before the deadline. Others may take it now."""
+
+    LINES: ClassVar = (Line("held room expired", Level.WARNING),)
+    METRICS: ClassVar = (Counted(NOMINATIONS_ENDED, ("expired",)),)
+
+    nominee: Nominee
+
+
+@dataclass(frozen=True, slots=True)
+class NominationDropped(Decision):
+    """Room is not held any more: it is not wanted, or the plan that made it was aborted."""
+
+    LINES: ClassVar = (Line("held room given up", Level.INFO),)
+    METRICS: ClassVar = (Counted(NOMINATIONS_ENDED, ("dropped",)),)
+
+    nominee: Nominee
+    why: Annotated[str, Logged("why it is not held")]
+
+
+@dataclass(frozen=True, slots=True)
+class RoomPlanned(Decision):
+    """Room can be made for a pending pod or gang by evicting pods of lower priority."""
+
+    LINES: ClassVar = (Line("room can be made", Level.INFO),)
+    METRICS: ClassVar = (Counted(ROOM_PLANS),)
+
+    nominee: Nominee
+    victims: PodKeys
+    nodes: Annotated[tuple[str, ...], Logged("names of nodes where it fits then", list, texts)]
+    devices: Devices
+    acts: Annotated[bool, Logged("whether the pods are evicted", bool)]
+    why: Annotated[str, Logged("why they are not; empty if they are")]
+
+
+@dataclass(frozen=True, slots=True)
+class RoomPlanAborted(Decision):
+    """A plan to evict pods is not carried out any further."""
+
+    LINES: ClassVar = (Line("making room aborted", Level.WARNING),)
+    METRICS: ClassVar = (Counted(ROOM_PLANS_ABORTED),)
+
+    nominee: Nominee
+    why: Annotated[str, Logged("what changed, or what the server said")]
+
+
+@dataclass(frozen=True, slots=True)
+class Evicted(Decision):
+    """The API server granted the eviction of a pod, for a pod or gang of higher priority."""
+
+    LINES: ClassVar = (Line("pod evicted", Level.WARNING),)
+    METRICS: ClassVar = (Counted(EVICTIONS),)
+
+    pod: PodKey
+    nominee: Nominee
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.plan import RequestCount
 from reconciler.control.decisions.declaration import Logged
+from reconciler.state.nominations import nomination as state
 
 
 def texts(values: Iterable[object]) -> list[str]:
@@ -56,6 +57,10 @@ Devices = Annotated[tuple[DeviceID, ...], Logged("names of devices, as in `devic
 Pool = Annotated[PoolID, Logged("DRIVER/POOL", write=str)]
 CounterSet = Annotated[str, Logged("name of a counter set in the pool")]
 Node = Annotated[str, Logged("name of a node")]
+Nominee = Annotated[
+    state.Nominee,
+    Logged("`claim`, `pod`, `gang` or `workload`, and NAMESPACE/NAME", write=str),
+]
 
 Message = Annotated[str, Logged("the reason in words")]
 Policy = Annotated[

@@ -17,6 +17,7 @@ from reconciler.control.planner import NOT_OURS
 from reconciler.control.queueing.units import Unit, gang_unit
 from reconciler.state.devices.snapshot.fork import Forked
 from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.nominations.nomination import Nominee, own_of_all
 from reconciler.state.trial import Trial
 
 QUICK_STEPS = 100
@@ -63,7 +64,7 @@ class GangSearch:
             if self._thread.busy:  # also before a repeat: another gang may have taken the thread meanwhile
                 self._parked[unit] = None
                 return None
-            before, serial = self._store.snapshot(), self._intake.nodes.serial
+            before, serial = self._store.snapshot_for(_own(solve)), self._intake.nodes.serial
             try:
                 found = await self._in_thread(solve)
             except (Unfinished, Closed):
@@ -83,7 +84,7 @@ class GangSearch:
 
     def _on_loop(self, solve: Solve) -> Answer:
         """The trial ends before anybody sees it: nothing stays assumed that is not written."""
-        with Trial(self._store, self._intake.nodes, supposed=False) as trial:
+        with Trial(self._store, self._intake.nodes, supposed=False, own=_own(solve)) as trial:
             return self._decided(solve, trial, StepLimit(QUICK_STEPS))
 
     async def _in_thread(self, solve: Solve) -> Answer:
@@ -91,7 +92,7 @@ class GangSearch:
 
         def search(wanted: ShouldContinue) -> Answer:
             budget = WhileWanted(lambda: wanted() and self._has(solve), SELDOM)
-            with Trial(fork.store(), nodes, supposed=False) as trial:
+            with Trial(fork.store(), nodes, supposed=False, own=_own(solve)) as trial:
                 return self._decided(solve, trial, budget)
 
         try:
@@ -129,9 +130,15 @@ class GangSearch:
     def _is_true(self, found: Answer, solve: Solve, before: Snapshot, serial: int) -> bool:
         """Whether an answer from an earlier state is true now."""
         if isinstance(found, GangUnsatisfied):
-            return self._store.snapshot().version == before.version and serial == self._intake.nodes.serial
-        with Trial(self._store, self._intake.nodes, supposed=False) as trial:
+            version = self._store.snapshot_for(_own(solve)).version
+            return version == before.version and serial == self._intake.nodes.serial
+        with Trial(self._store, self._intake.nodes, supposed=False, own=_own(solve)) as trial:
             return still_fits(self._restricted(solve), found, before, trial)
+
+
+def _own(solve: Solve) -> frozenset[Nominee]:
+    """For whom is decided: what is nominated for others is held."""
+    return own_of_all(member.pod for member in solve.question.members)
 
 
 def _is_same(now: GangQuestion, then: GangQuestion) -> bool:

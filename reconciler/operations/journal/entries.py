@@ -1,7 +1,8 @@
 """Converts inputs and decisions to JSON and back. One object per line; `t` is its type."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from math import inf
 from typing import Any
 
 from reconciler.api.koordinator.device import Device
@@ -12,16 +13,24 @@ from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import MODELS
 from reconciler.control.decider import Refusal
+from reconciler.control.decisions.decisions import RoomPlanned
 from reconciler.control.ownership import Ownership
 from reconciler.errors import Rejected
 from reconciler.ha.shards.shard import parse
 from reconciler.state.devices.occupancy.retained_draws import Drawn
+from reconciler.state.nominations.nomination import HeldPlace, Nomination, Nominee, NomineeKind
 
 FORMAT = 1
 """Increased when a release can no longer read the format of an earlier one"""
 
 RECORDED_SETTINGS = ("mode", "pause", "feature_gates", "koordinator", "koordinator_semantics")
 """Settings that the header has with their values"""
+
+NOMINATED, NOMINATION_ENDED = "nominated", "nomination ended"
+"""Entries about room that is held for something"""
+
+ROOM_PLAN = "room plan"
+"""An entry about pods that are, or would be, evicted"""
 
 BEGUN = "begun"
 """The entry after the initial snapshot of a file; events follow it. `inputs` counts the earlier inputs"""
@@ -100,6 +109,8 @@ class Decided:
     """Sets of nodes on which the pods that share the claims did not fit; None if no pods share them"""
     policy: PolicyUse | None = None
     """None if first fit decides all claims"""
+    own: tuple[Nominee, ...] = ()
+    """For whom was decided, if room was held for anything: what was held for others could not be used"""
     preferences: Json | None = None
     """What the pod preferred, as `write_preferences` writes it; None if nothing counted"""
 
@@ -203,6 +214,68 @@ def read_plan(raw: Mapping[str, Any]) -> Plan:
     )
 
 
+def write_nomination(nomination: Nomination) -> Json:
+    """The entry of a nomination. The deadline by the clock of the process is left out."""
+    return {
+        "t": NOMINATED,
+        "nominee": _nominee(nomination.nominee),
+        "places": [
+            {"node": one.node, "devices": [list(device) for device in one.devices], "room": dict(one.room)}
+            for one in nomination.places
+        ],
+        "priority": nomination.priority,
+        "deadline": nomination.deadline,
+        "uid": nomination.uid,
+    }
+
+
+def read_nomination(raw: Mapping[str, Any]) -> Nomination:
+    """The nomination of an entry. It never expires by itself."""
+    return Nomination(
+        nominee=read_nominee(raw["nominee"]),
+        places=tuple(
+            HeldPlace(
+                one["node"],
+                tuple(DeviceID(*device) for device in one["devices"]),
+                tuple(one["room"].items()),
+            )
+            for one in raw["places"]
+        ),
+        priority=raw["priority"],
+        until=inf,
+        deadline=raw["deadline"],
+        uid=raw["uid"],
+    )
+
+
+def write_nomination_end(nominee: Nominee) -> Json:
+    """The entry of the end of a nomination."""
+    return {"t": NOMINATION_ENDED, "nominee": _nominee(nominee)}
+
+
+def read_nominee(raw: Sequence[str]) -> Nominee:
+    """For whom room is held."""
+    kind, namespace, name, source = raw
+    return Nominee(NomineeKind(kind), ObjectKey(namespace, name), source)
+
+
+def _nominee(nominee: Nominee) -> list[str]:
+    return [str(nominee.kind), *nominee.key, nominee.source]
+
+
+def write_room_plan(plan: RoomPlanned) -> Json:
+    """The entry of a plan to evict pods."""
+    return {
+        "t": ROOM_PLAN,
+        "nominee": _nominee(plan.nominee),
+        "victims": [list(key) for key in plan.victims],
+        "nodes": list(plan.nodes),
+        "devices": [list(device) for device in plan.devices],
+        "acts": plan.acts,
+        "why": plan.why,
+    }
+
+
 def answered(
     name: str,
     unit: str,
@@ -232,7 +305,9 @@ def _devices(plan: Plan) -> tuple[str, ...]:
 
 def write_decided(decided: Decided) -> Json:
     """A decision."""
-    used = {} if decided.policy is None else {"policy": asdict(decided.policy)}
+    used: Json = {} if decided.policy is None else {"policy": asdict(decided.policy)}
+    if decided.own:
+        used["own"] = [_nominee(one) for one in decided.own]
     if decided.preferences is not None:
         used["preferences"] = decided.preferences
     return {
@@ -265,8 +340,14 @@ def read_decided(raw: Mapping[str, Any]) -> Decided:
         devices=tuple(tuple(one) for one in raw["devices"]),
         together=_node_sets(raw.get("together")),
         policy=PolicyUse(**raw["policy"]) if "policy" in raw else None,
+        own=own_of_entry(raw),
         preferences=raw.get("preferences"),
     )
+
+
+def own_of_entry(raw: Mapping[str, Any]) -> tuple[Nominee, ...]:
+    """For whom the decision of an entry was made, if room was held for anything."""
+    return tuple(map(read_nominee, raw.get("own", ())))
 
 
 def _node_sets(raw: list[list[list[str]]] | None) -> tuple[NodeSets, ...] | None:

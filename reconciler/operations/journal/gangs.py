@@ -11,11 +11,13 @@ from typing import Any
 from reconciler.allocation.alignment import decide
 from reconciler.allocation.gangs.question import GangGranted, GangUnsatisfied
 from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.gangs import GangKey, GangSource
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.control.gangs.planner import Solve
 from reconciler.operations.journal.entries import Decided
 from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.nominations.nomination import Nominee, of_claim, of_gang, of_pod
 from reconciler.state.store import Store
 
 GANG = "gang"
@@ -98,11 +100,12 @@ def again(
     if any(key not in store.claims for key in recorded):
         return None
     held: list[Plan] = []
+    own = _own(raw)
     try:
         for seat in raw["seats"]:
             keys = list(_devices_of_claims({"seats": [seat]}))
             claims = [restricted(store.claims[key]) for key in keys]
-            snapshot = store.snapshot()
+            snapshot = store.snapshot_for(own)
             only = {
                 (at, request): frozenset(rows)
                 for at, key in enumerate(keys)
@@ -121,6 +124,14 @@ def again(
     finally:
         for plan in reversed(held):
             store.forget(plan)
+
+
+def _own(raw: dict[str, Any]) -> frozenset[Nominee]:
+    """What is nominated for others was held. Claims that several members share are among them."""
+    gang = GangKey(raw["gang"][0], GangSource(raw["gang"][1]), raw["gang"][2])
+    pods = (of_pod(ObjectKey(*member["pod"])) for member in raw["members"])
+    claims = (of_claim(ObjectKey(*key)) for member in raw["members"] for key in member["claims"])
+    return frozenset([of_gang(gang), *pods, *claims])
 
 
 def _devices_of_claims(raw: dict[str, Any]) -> dict[ObjectKey, tuple[str, ...]]:

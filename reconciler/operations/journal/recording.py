@@ -19,7 +19,7 @@ from reconciler.api.objects.meta import ApiObject, DeviceID
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control.decider import Refusal
-from reconciler.control.decisions.decisions import Report
+from reconciler.control.decisions.decisions import Report, RoomPlanned
 from reconciler.control.gangs.planner import Solve
 from reconciler.control.koordinator.state import Grant
 from reconciler.control.planner import Decide
@@ -32,8 +32,11 @@ from reconciler.operations.journal.entries import (
     answered,
     write_change,
     write_decided,
+    write_nomination,
+    write_nomination_end,
     write_plan,
     write_retained_draw,
+    write_room_plan,
 )
 from reconciler.operations.journal.files import FILES, FULL_BYTES, Files
 from reconciler.operations.journal.gangs import write_gang
@@ -43,6 +46,7 @@ from reconciler.operations.journal.preferences import write_preferences
 from reconciler.state.delta import NOTHING, Delta
 from reconciler.state.devices.pools.reach import NodeInfo
 from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.nominations.nomination import Nomination, Nominee
 from reconciler.state.store import Store
 
 log = structlog.get_logger()
@@ -105,6 +109,8 @@ class Recorder:
         decided = answered(name, str(unit), claims, asked.nodes, answer, behind=behind)
         if isinstance(asked.together, Together):
             decided = replace(decided, together=tuple(asked.together.refused_nodes()))
+        if self.store.nominations:
+            decided = replace(decided, own=tuple(sorted(asked.own)))
         if not asked.policies.first_fit:
             decided = replace(decided, policy=_policy_of(asked, answer))
             if asked.policies.looks_at_pods:
@@ -123,6 +129,12 @@ class Recorder:
         entry = self._room.entry(dict(zip(order, asked.room.free.tolist(), strict=True)))
         if entry is not None:
             self.note(entry, in_snapshot=False)
+
+    def planned(self, plan: RoomPlanned) -> None:
+        """Record a plan to evict pods. It changes nothing by itself."""
+        self.note(write_room_plan(plan), in_snapshot=False)
+        if self._files is not None:
+            self._files.flush()
 
     def placed(self, name: str, solve: Solve, answer: GangGranted | GangUnsatisfied) -> None:
         """Record a decision about a gang."""
@@ -178,13 +190,31 @@ class RecordedStore(Store):
         self._write_down(write_plan("forgotten", plan))
         return delta
 
+    def nominate(self, nomination: Nomination) -> Delta:
+        delta = super().nominate(nomination)
+        self._write_down(write_nomination(nomination))
+        return delta
+
+    def end_nomination(self, nominee: Nominee) -> Delta:
+        delta = super().end_nomination(nominee)
+        self._write_down(write_nomination_end(nominee))
+        return delta
+
+    def snapshot_for(self, own: frozenset[Nominee]) -> Snapshot:
+        found = super().snapshot_for(own)
+        self._take(found)
+        return found
+
     def snapshot(self) -> Snapshot:
         found = super().snapshot()
+        self._take(found)
+        return found
+
+    def _take(self, found: Snapshot) -> None:
         # A change of claims makes no new snapshot, so the last request for the snapshot counts.
         self._taken[found.version] = self.inputs
         if len(self._taken) > REMEMBERED:
             self._taken.popitem(last=False)
-        return found
 
     def behind(self, version: int) -> int:
         """Inputs since a snapshot was taken; -1 if unknown."""
@@ -209,6 +239,7 @@ class RecordedStore(Store):
             elsewhere = self.stating_elsewhere if kind == "ResourceSlice" else ()
             yield write_change(Replaced(kind, tuple(objects), refused, stating=elsewhere))
         yield from (write_plan("assumed", plan) for plan in self._assumed.values())
+        yield from map(write_nomination, self.nominations)
 
     def _write_down(self, entry: Json) -> None:
         self.inputs += 1

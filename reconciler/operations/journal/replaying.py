@@ -19,6 +19,7 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.control.decider import Decider
 from reconciler.control.planner import Decide
 from reconciler.errors import Rejected
+from reconciler.operations.journal import entries as entries_of
 from reconciler.operations.journal import gangs, machines, policies
 from reconciler.operations.journal.entries import (
     BEGUN,
@@ -26,9 +27,12 @@ from reconciler.operations.journal.entries import (
     Header,
     NodeSets,
     answered,
+    own_of_entry,
     read_change,
     read_decided,
     read_header,
+    read_nomination,
+    read_nominee,
     read_plan,
     read_retained_draw,
 )
@@ -36,10 +40,13 @@ from reconciler.operations.journal.files import entries, paths
 from reconciler.operations.journal.preferences import read_preferences
 from reconciler.state.devices.occupancy.retained_draws import Drawn
 from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
+from reconciler.state.nominations.nomination import Nominee
 from reconciler.state.store import Store
 
 Moment = tuple[str, int]
 """A process and the number of its inputs so far"""
+Own = tuple[Nominee, ...]
+"""For whom a decision was made"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +144,9 @@ def _decisions(place: Path, progress: Callable[[int], None], override: Override)
                 yield again
 
 
-def _snapshots_needed(files: Iterable[Path]) -> Counter[Moment]:
+def _snapshots_needed(files: Iterable[Path]) -> dict[Moment, Counter[Own]]:
     """The snapshots that later entries were decided from, with the number of these decisions."""
-    wanted = Counter[Moment]()
+    wanted: dict[Moment, Counter[Own]] = {}
     for path in files:
         process, inputs = "", 0
         for raw in entries(path, only=("header", BEGUN, "decided")):
@@ -150,8 +157,9 @@ def _snapshots_needed(files: Iterable[Path]) -> Counter[Moment]:
                     inputs = raw.get("inputs", 0)
                 case "decided":
                     if raw["behind"] > 0:
-                        wanted[process, inputs - raw["behind"]] += 1
-                case "koordinator" | "gang" | policies.POLICIES | policies.ROOM:
+                        of_moment = wanted.setdefault((process, inputs - raw["behind"]), Counter())
+                        of_moment[own_of_entry(raw)] += 1
+                case "koordinator" | "gang" | policies.POLICIES | policies.ROOM | entries_of.ROOM_PLAN:
                     pass  # no inputs of the store
                 case _:
                     inputs += 1
@@ -161,12 +169,12 @@ def _snapshots_needed(files: Iterable[Path]) -> Counter[Moment]:
 class _Run:
     """Rebuilds the store and makes the decisions again."""
 
-    def __init__(self, wanted: Counter[Moment], override: Override) -> None:
+    def __init__(self, wanted: dict[Moment, Counter[Own]], override: Override) -> None:
         """`wanted` counts the decisions on each earlier snapshot."""
         self._wanted = wanted
         self._override = override
         self._policies, self._room = policies.RecordedPolicies(), policies.RecordedRoom()
-        self._kept: dict[Moment, tuple[Snapshot, dict[ObjectKey, ResourceClaim]]] = {}
+        self._kept: dict[Moment, tuple[dict[Own, Snapshot], dict[ObjectKey, ResourceClaim]]] = {}
         self._process = ""
 
     def restart(self, header: Header) -> None:
@@ -195,10 +203,14 @@ class _Run:
             case policies.ROOM:
                 self._room.take(raw)
                 return None
+            case entries_of.ROOM_PLAN:
+                return None
             case "begun":
                 self._inputs, self._begun = raw.get("inputs", 0) - 1, True
             case "remembered":
                 self._store.retain(*read_retained_draw(raw))
+            case entries_of.NOMINATED | entries_of.NOMINATION_ENDED:
+                self._nominate(raw)
             case "assumed":
                 self._store.assume(read_plan(raw))
             case "forgotten":
@@ -209,8 +221,15 @@ class _Run:
                     self._store.apply(change)
         self._inputs += 1
         if self._begun and (at := (self._process, self._inputs)) in self._wanted:
-            self._kept[at] = self._store.snapshot(), dict(self._store.claims)
+            seen = {own: self._store.snapshot_for(frozenset(own)) for own in self._wanted[at]}
+            self._kept[at] = seen, dict(self._store.claims)
         return None
+
+    def _nominate(self, raw: dict[str, Any]) -> None:
+        if raw["t"] == entries_of.NOMINATED:
+            self._store.nominate(read_nomination(raw))
+        else:
+            self._store.end_nomination(read_nominee(raw["nominee"]))
 
     def _of_machines(self, entry: dict[str, Any]) -> Again | None:
         if entry["t"] != "decided":
@@ -231,15 +250,16 @@ class _Run:
 
     def _again(self, then: Decided) -> Again:
         if then.behind == 0:
-            world = self._store.snapshot()
+            world = self._store.snapshot_for(frozenset(then.own))
             claims: Mapping[ObjectKey, ResourceClaim] = self._store.claims
         else:
             at = self._process, self._inputs - then.behind
             if then.behind < 0 or at not in self._kept:
                 return Again(then, None, None, ())
-            world, claims = self._kept[at]
-            self._wanted[at] -= 1
-            if not self._wanted[at]:
+            seen, claims = self._kept[at]
+            world, of_moment = seen[then.own], self._wanted[at]
+            of_moment[then.own] -= 1
+            if not of_moment.total():
                 del self._kept[at]
         asked = [claims.get(key) for key in then.claims]
         if any(claim is None for claim in asked):

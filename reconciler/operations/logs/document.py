@@ -19,7 +19,15 @@ secret or the body of a request. This page is generated from `reconciler/control
 with `--claim`, the history of one claim. It also reads lines that were written under the old event names of
 earlier versions.
 """
-_JSON = {str: "string", int: "number", float: "number", list: "list", dict: "object", type(None): "null"}
+_JSON = {
+    str: "string",
+    int: "number",
+    float: "number",
+    bool: "boolean",
+    list: "list",
+    dict: "object",
+    type(None): "null",
+}
 
 
 def page() -> str:

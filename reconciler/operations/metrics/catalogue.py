@@ -45,6 +45,13 @@ PENDING = MetricSpec(
     (("reason", "reason of the refusal, as in logs"),),
     by_leader=True,
 )
+HELD_ROOM = MetricSpec(
+    "held_room_devices",
+    "gauge",
+    "Devices that are held for something until a deadline, by what they are held for.",
+    (("nominee", "claim, pod, gang or workload"),),
+    by_leader=True,
+)
 DOCTOR = MetricSpec(
     "doctor_findings",
     "gauge",
@@ -247,7 +254,7 @@ BUILD = MetricSpec(
 )
 
 CATALOGUE = (
-    DECISION, *metrics_of(DECISIONS), REFUSALS, PENDING, DOCTOR, DOCTOR_ROUNDS, POLICY_CHOICES,
+    DECISION, *metrics_of(DECISIONS), REFUSALS, PENDING, HELD_ROOM, DOCTOR, DOCTOR_ROUNDS, POLICY_CHOICES,
     POLICY_PLACES_LOST, DEMAND_SHAPES, TURNS,
     FAILURES, QUEUE, QUEUE_AGE, RETRIES, REQUESTS, REQUEST_SECONDS, WATCH_RESTARTS, LISTINGS, CACHE_AGE,
     REFUSED_OBJECTS, DROPPED_FIELDS, LOOP_LAG, LEADER, RIVALS, DEVICES, COUNTER_CAPACITY, COUNTER_AVAILABLE,

@@ -20,6 +20,10 @@ from reconciler.control.queueing.pending import Pending
 from reconciler.control.queueing.units import Kind, Unit, gang_unit
 from reconciler.operations.metrics.capacity import Capacity
 from reconciler.operations.page.sources import Fact, GangEntry, PendingUnit, PlacementView, Question, Sources
+from reconciler.state.store import Store
+
+MOST_HELD = 5
+"""Nominations that the header names"""
 
 SPARE = 1000
 """Messages kept beyond twice the pending units, before messages of other units are dropped"""
@@ -114,6 +118,8 @@ class PageSources:
             over = int((intake.store.snapshot().occupancy.left < 0).any(axis=1).sum())
             yield Fact("Devices held twice", str(twice), alert=twice > 0)
             yield Fact("Counter sets over-committed", str(over), alert=over > 0)
+        if intake.store.nominations:
+            yield Fact("Held room", _held_room(intake.store))
         if refused := len(intake.store.refused):
             yield Fact("Invalid objects ignored", str(refused), alert=True)
         if reconciler.failures:
@@ -163,7 +169,7 @@ class PageSources:
         asked = self._step(unit)
         if not isinstance(asked, Decide):
             return None
-        found = explain_briefly(asked.claims, self._intake.store.snapshot(), asked.nodes)
+        found = explain_briefly(asked.claims, self._intake.store.snapshot_for(asked.own), asked.nodes)
         reason = self._pending.reason(unit)
         if reason and not found.allocatable:
             found = replace(found, reason=reason, message=self._messages.of(unit, found.message))
@@ -191,3 +197,13 @@ def _unit(waits: Waits) -> Unit:
     if waits.gang is not None:
         return gang_unit(waits.gang)
     return Unit(Kind.POD, waits.pod) if waits.pod is not None else Unit(Kind.CLAIM, waits.claims[0])
+
+
+def _held_room(store: Store) -> str:
+    """For whom room is held: `pod default/a until 12:00:00Z (2 devices on n0)`."""
+    texts = []
+    for one in list(store.nominations)[:MOST_HELD]:
+        count, nodes = len(one.devices), ", ".join(dict.fromkeys(place.node for place in one.places))
+        texts.append(f"{one} ({count} device{'' if count == 1 else 's'} on {nodes})")
+    more = len(store.nominations) - len(texts)
+    return "; ".join([*texts, *([f"{more} more"] if more > 0 else [])])

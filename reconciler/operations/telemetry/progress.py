@@ -14,6 +14,7 @@ from reconciler.operations.serving.health import Progress
 from reconciler.operations.telemetry.signals import Signals
 from reconciler.operations.telemetry.task_health import TaskHealth
 from reconciler.settings import Settings
+from reconciler.state.nominations.nomination import NomineeKind
 
 WRITES_MISSED = 2
 """Consecutive write timeouts that do not count as stuck"""
@@ -25,6 +26,7 @@ def work_signals(reconciler: Reconciler, pending: Pending, intake: Intake) -> Si
     return Signals(
         readings=[
             by(of.PENDING, pending.by_reason),
+            by(of.HELD_ROOM, lambda: _held_room(intake)),
             single(of.TURNS, lambda: reconciler.reconciles),
             single(of.FAILURES, lambda: reconciler.failures),
             by(of.QUEUE, lambda: {"due": queue.due, "backing_off": len(queue) - queue.due}),
@@ -32,6 +34,14 @@ def work_signals(reconciler: Reconciler, pending: Pending, intake: Intake) -> Si
             single(of.RETRIES, lambda: queue.retries),
         ]
     )
+
+
+def _held_room(intake: Intake) -> dict[str, float]:
+    """What room is held for -> devices."""
+    found = dict.fromkeys(map(str, NomineeKind), 0.0)
+    for one in intake.store.nominations:
+        found[one.nominee.kind] += len(one.devices)
+    return found
 
 
 def liveness_signals(

@@ -23,6 +23,7 @@ from reconciler.state.nodes.labels import LabelColumns
 from reconciler.state.nodes.room import Charge, Room, Wanted
 from reconciler.state.nodes.soft_taints import SoftTaints
 from reconciler.state.nodes.taints import CLOSING, own_taints, soft_taints, taints_of, tolerated
+from reconciler.state.nominations.nomination import Nomination, Nominee, own_of
 from reconciler.state.on_demand import KindsOnDemand
 from reconciler.state.pods.residents import Residents
 from reconciler.state.volumes.state import VolumeState
@@ -70,6 +71,8 @@ class Nodes:
         self.labels_serial = 0
         """Number of changes of nodes so far"""
         self._labels = LabelColumns()
+        self._nominated: dict[Nominee, tuple[ObjectKey, ...]] = {}
+        """For whom room is held -> the charges that hold it"""
         self._row_of: dict[str, int] = {}
         self._spare: list[int] = []
         self._node: dict[str, Node] = {}
@@ -86,6 +89,7 @@ class Nodes:
         other = copy(self)
         other.room, other.residents = self.room.fork(), self.residents.fork()
         other.soft_taints = self.soft_taints.fork()
+        other._nominated = dict(self._nominated)
         other.on_demand, other._labels = self.on_demand.fork(), self._labels.fork()
         other._row_of, other._spare, other._node = dict(self._row_of), list(self._spare), dict(self._node)
         other._supposed, other._profiles = set(self._supposed), dict(self._profiles)
@@ -129,6 +133,40 @@ class Nodes:
         moved = self.residents.place(key, pod, node)
         freed = self.volumes.place(key, pod, node)
         return Hosted(roomier or moved.freed or freed, moved.counted, moved.settled)
+
+    def nominate(self, nomination: Nomination) -> bool:
+        """Hold the room of a nomination, in place of what is held for the same nominee. Returns whether a
+        node has more room now.
+        """
+        roomier = self.end_nomination(nomination.nominee)
+        keys = []
+        for at, place in enumerate(nomination.places):
+            keys.append(ObjectKey("", f"{nomination.nominee} {at}"))  # no pod is without a namespace
+            roomier |= self.room.charge(keys[-1], Charge(place.node, dict(place.room)))
+        self._nominated[nomination.nominee] = tuple(keys)
+        return roomier
+
+    def end_nomination(self, nominee: Nominee) -> bool:
+        """Hold no room for a nominee any more. Returns whether a node has more room now."""
+        roomier = False
+        for key in self._nominated.pop(nominee, ()):
+            roomier |= self.room.charge(key, None)
+        return roomier
+
+    @property
+    def nominates(self) -> bool:
+        """Whether room is held for anything."""
+        return bool(self._nominated)
+
+    def held_for(self, own: frozenset[Nominee]) -> tuple[ObjectKey, ...]:
+        """The charges that hold room for some nominees."""
+        if not self._nominated:
+            return ()
+        return tuple(key for nominee in own for key in self._nominated.get(nominee, ()))
+
+    def held_for_pod(self, pod: Pod) -> tuple[ObjectKey, ...]:
+        """The charges that hold room for a pod."""
+        return self.held_for(own_of(pod)) if self._nominated else ()
 
     @property
     def serial(self) -> int:

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.fit import draw_one, fits, fits_gathered, fits_required, required, total_draw
+from kernels.fit import draw_one, fits, fits_gathered, fits_required, held_back, required, total_draw
 from tests.tools import reference_kernels
 from tests.tools.arrays import EXTREME, Drawing, amounts, codes, drawings, untouched
 
@@ -46,6 +46,14 @@ def test_total_draw_is_the_plain_definition(world: Drawing):
     assert found.tolist() == reference_kernels.total_draw(
         len(world.left), world.table, world.sets, world.draws
     )
+
+
+@given(st.lists(st.tuples(SMALL | HUGE, st.integers(0, 5) | HUGE), min_size=1, max_size=12))
+def test_what_is_held_back_is_the_plain_definition(pairs: list[tuple[int, int]]):
+    free, kept = ([[pair[at] for pair in pairs]] for at in (0, 1))
+    found = untouched(held_back, amounts(free, len(pairs)), amounts(kept, len(pairs)))
+    assert found.tolist() == reference_kernels.held_back(free, kept)
+    assert (found >= np.minimum(amounts(free, len(pairs)), 0)).all()
 
 
 @given(drawings(left=SMALL | HUGE, wanted=SMALL | HUGE))

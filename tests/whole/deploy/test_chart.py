@@ -97,6 +97,22 @@ def test_the_admission_policies_are_those_of_kustomize():
     assert made.keys() == rendered().keys() | wanted.keys()
 
 
+def test_preemption_is_that_of_the_component():
+    made = rendered(preemption="evict", preemptingClasses=["a", "b"])
+    wanted = compared(documents("components/rebalance"))
+    assert {key: made[key] for key in wanted} == wanted
+    assert made.keys() == rendered().keys() | wanted.keys()
+    (container,) = made["Deployment", "dra-reconciler"]["spec"]["template"]["spec"]["containers"]
+    told = {one["name"]: one["value"] for one in container["env"]}
+    assert told["DRA_RECONCILER_PREEMPTION"] == "evict"
+    assert told["DRA_RECONCILER_PREEMPTING_CLASSES"] == "a,b"
+
+
+def test_advice_needs_to_read_budgets_and_nothing_more():
+    role = rendered(preemption="advise")["ClusterRole", "dra-reconciler-rebalance"]
+    assert [rule["resources"] for rule in role["rules"]] == [["poddisruptionbudgets"]]
+
+
 def test_observability_is_that_of_kustomize():
     """Rules and dashboard are copies: a chart reads no files beyond its folder. Copy them after a change."""
     made = rendered(observability={"enabled": True})

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import kubernetes_validate
 import pytest
@@ -77,13 +78,29 @@ def test_one_annotation_says_where_the_runbooks_are(tmp_path: Path):
     assert {link.partition("#")[0] for link in links} == {url}
 
 
-def test_the_component_gives_the_pod_its_priority(tmp_path: Path):
+def test_the_component_for_evictions_binds_a_role_of_its_own(tmp_path: Path):
+    objects = with_component("rebalance", tmp_path)
+    sender, roles = service_account(NAMESPACE, "dra-reconciler"), Roles.read(objects)
+    assert roles.allows(sender, AccessRequest("create", "", "pods/eviction"))
+    assert not roles.allows(sender, AccessRequest("delete", "", "pods"))
+    assert not Roles.read(built("base")).allows(sender, AccessRequest("create", "", "pods/eviction"))
+    (container,) = of_kind(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    set_there = {one["name"]: one.get("value") for one in container["env"]}
+    assert set_there["DRA_RECONCILER_PREEMPTION"] == "evict"
+
+
+def with_component(name: str, folder: Path) -> list[Any]:
+    """The base with a component."""
     made = {
         "kind": "Kustomization",
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "resources": [os.path.relpath(DEPLOY / "base", tmp_path)],
-        "components": [os.path.relpath(DEPLOY / "components" / "priority", tmp_path)],
+        "resources": [os.path.relpath(DEPLOY / "base", folder)],
+        "components": [os.path.relpath(DEPLOY / "components" / name, folder)],
     }
-    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(made))
-    pod = of_kind(built(str(tmp_path)), "Deployment")["spec"]["template"]["spec"]
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(made))
+    return built(str(folder))
+
+
+def test_the_component_gives_the_pod_its_priority(tmp_path: Path):
+    pod = of_kind(with_component("priority", tmp_path), "Deployment")["spec"]["template"]["spec"]
     assert pod["priorityClassName"] == "system-cluster-critical"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
+from dataclasses import field
 from typing import Any, TypedDict, TypeVar
 from weakref import ref
 
@@ -72,6 +73,10 @@ class Occupancy:
     trail: Trail
     serial: int
     """Position in the trail"""
+    held_for: Mapping[int, str] = field(default_factory=dict)
+    """row of a nominated device -> for whom it is held, and until when; see `state.nominations`"""
+    base: "Occupancy | None" = None
+    """Without the nominations. Referenced so that arrays that both have stay frozen"""
 
 
 class Consumptions:

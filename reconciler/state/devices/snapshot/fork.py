@@ -14,6 +14,8 @@ from reconciler.state.devices.occupancy.ledger import Ledger
 from reconciler.state.devices.occupancy.occupancy import Columns
 from reconciler.state.devices.occupancy.retained_draws import RetainedDraws
 from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.nominations.reserved import Reserved
+from reconciler.state.nominations.table import Nominations
 from reconciler.state.store import Store
 
 
@@ -29,6 +31,7 @@ class Fork:
     """Claims as the server has them"""
     assumed: tuple[Plan, ...]
     pods: Mapping[ObjectKey, Pod]
+    nominations: Nominations
 
     def claims(self) -> dict[ObjectKey, ResourceClaim]:
         """All claims, with assumed plans as if they were written."""
@@ -56,6 +59,7 @@ class Forked(Store):
         self._classes = dict(fork.snapshot.classes)
         self._ledger, self._retained, self._columns = fork.ledger, fork.retained, fork.columns
         self._claims, self._pods = fork.claims(), dict(fork.pods)
+        self._reserved = Reserved(fork.nominations)
 
     @staticmethod
     def fork_of(store: Store) -> Fork:
@@ -66,7 +70,8 @@ class Forked(Store):
         assert columns is not None  # a store with a snapshot has columns
         columns = columns.fork(snapshot.fleet, ledger, retained)
         assumed = tuple(store.assumptions)
-        return Fork(snapshot, ledger, retained, columns, dict(store.claims), assumed, dict(store.pods))
+        claims, pods, held = dict(store.claims), dict(store.pods), store.nominations.fork()
+        return Fork(snapshot, ledger, retained, columns, claims, assumed, pods, held)
 
     def _put_slice(self, source: ResourceSlice) -> Delta:
         raise Inconsistent(f"ResourceSlice {source.key.name}: a forked store cannot change devices")

@@ -30,6 +30,8 @@ from reconciler.operations.journal.files import entries, paths
 from reconciler.operations.journal.recording import Recorder
 from reconciler.operations.journal.replaying import replay
 from reconciler.state.loading import load
+from reconciler.state.nominations.nomination import HeldPlace, Nomination, of_claim
+from reconciler.state.store import Store
 from tests.tools.builders import claim as plain_claim
 from tests.tools.builders import counter_slice, device, held, hold, request, resource_slice, typed
 from tests.tools.builders import device_class as plain_class
@@ -70,6 +72,15 @@ def world(random: Random) -> list[Any]:
     return [*made, *(devices(name, *(f"d{n}" for n in range(random.randint(1, 3)))) for name in "ab")]
 
 
+def nomination(random: Random, store: Store) -> Nomination:
+    """Some devices, for a claim that may be decided later."""
+    fleet = store.snapshot().fleet
+    found = tuple(fleet.id_of(row) for row in random.sample(range(fleet.size), 2))
+    nominee = of_claim(ObjectKey("default", f"c{random.randrange(6)}"))
+    places = (HeldPlace("a", found, (("cpu", 100),)),)
+    return Nomination(nominee, places, 0, 1.0, "2026-01-01T12:00:00Z", "uid")
+
+
 def play(folder: Path, seed: int, *, full: int) -> int:
     """A random history, each claim decided from the present picture or from one of before."""
     random = Random(seed)
@@ -88,11 +99,18 @@ def play(folder: Path, seed: int, *, full: int) -> int:
             store.apply(Removed("ResourceClaim", asked.key))
             continue
         store.apply(Changed("ResourceClaim", asked))
-        picture = store.snapshot()
+        own = frozenset([of_claim(asked.key)])
+        question = Decide((asked,), None, own=own)
+        if random.random() < 0.3:
+            store.nominate(nomination(random, store))
+        elif random.random() < 0.3:
+            for one in store.nominations:
+                store.end_nomination(one.nominee)
+        picture = store.snapshot_for(own)
         if random.random() < 0.4:  # something happens while it is being decided
             store.apply(Changed("DeviceClass", typed(device_class(f"k{number}"))))
-        answer = decider.answer(Decide((asked,), None), picture)
-        recorder.decided(f"id-{number}", Unit(Kind.CLAIM, asked.key), Decide((asked,), None), answer)
+        answer = decider.answer(question, picture)
+        recorder.decided(f"id-{number}", Unit(Kind.CLAIM, asked.key), question, answer)
         made += 1
         if isinstance(answer, Granted):
             for plan in answer.plans:

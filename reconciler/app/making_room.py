@@ -1,0 +1,118 @@
+"""Connects `analysis`, which plans who leaves, with `control`, which evicts."""
+
+from dataclasses import replace
+
+from reconciler.aio.worker_thread import ShouldContinue
+from reconciler.analysis.making_room.advice import Advice
+from reconciler.analysis.making_room.planner import make_room
+from reconciler.analysis.making_room.units import Occupant, Occupants
+from reconciler.analysis.making_room.wanted import Place, Wanted, WantedGang, WantedPod
+from reconciler.analysis.making_room.world import World
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.gangs import GangKey
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.control.audit.losing_claim import written_by_us
+from reconciler.control.making_room.plan import RoomPlan, RoomQuestion, Victim
+from reconciler.control.ownership import Ownership
+from reconciler.control.planner import Decide
+from reconciler.state.nodes.demand import demand
+from reconciler.state.nominations.nomination import HeldPlace
+from reconciler.state.store import Store
+
+TRIES = 500
+"""Sets of pods that are tried for one plan"""
+GANGS = 3
+"""How often a plan is made again without the pods of gangs that would leave as a whole"""
+
+
+class RoomPlanner:
+    """Makes plans that this controller may carry out: only for our devices, and only pods that got theirs
+    from us leave.
+    """
+
+    def __init__(self, ours: Ownership) -> None:
+        self._ours = ours
+
+    def plan(self, question: RoomQuestion, wanted: ShouldContinue) -> RoomPlan:  # noqa: ARG002
+        """A plan, in any thread."""
+        store = question.fork.store()
+        world = World(store, question.nodes, question.groups, question.budgets, own=question.own)
+        asked = self._wanted(question)
+        whole: set[GangKey] = set()
+
+        def may_leave(one: Occupant) -> bool:
+            return (
+                self._is_ours(one, store)
+                and len(one.budgets) <= 1  # the server evicts no pod that several budgets cover
+                and one.gang not in whole
+                and not question.spared(one.pod)
+            )
+
+        for _ in range(GANGS):
+            advice = make_room(asked, world, tries=TRIES, may_leave=may_leave)
+            gangs = {move.unit.gang for move in advice.moves if move.unit.gang is not None}
+            if not gangs:
+                break
+            whole |= gangs
+        return self._read(advice, asked, world)
+
+    def _wanted(self, question: RoomQuestion) -> Wanted:
+        need = question.need
+        if isinstance(need, Decide):
+            claims = tuple(map(self._ours.restricted, need.claims))
+            return WantedPod(claims, need.pod, need.held, question.sharing)
+        members = (
+            replace(member, claims=tuple(map(self._ours.restricted, member.claims)))
+            for member in need.question.members
+        )
+        return WantedGang(replace(need.question, members=tuple(members)))
+
+    def _is_ours(self, one: Occupant, store: Store) -> bool:
+        """Whether we allocated everything that a pod holds. A pod without devices is nobody's to evict."""
+        held = [store.claims[key] for key in one.claims]
+        return bool(held) and all(self._is_our_claim(claim) for claim in held)
+
+    def _is_our_claim(self, claim: ResourceClaim) -> bool:
+        return written_by_us(claim) and self._ours.trespass(claim, claim.allocation) is None
+
+    def _read(self, advice: Advice, asked: Wanted, world: World) -> RoomPlan:
+        if advice.refusal is not None:
+            return RoomPlan((), (), refused=advice.refusal.message)
+        victims, places = _victims(advice, world), _places(advice.places, asked)
+        awaits = bool(advice.leaving)
+        gang = next((move.unit.gang for move in advice.moves if move.unit.gang is not None), None)
+        if gang is not None:
+            return RoomPlan(victims, places, awaits, advice=f"gang {gang} would have to leave as a whole")
+        if advice.violated:
+            budget = next(iter(advice.violated))
+            why = f"PodDisruptionBudget {budget} allows no further eviction"
+            return RoomPlan(victims, places, awaits, advice=why)
+        return RoomPlan(victims, places, awaits)
+
+
+def _victims(advice: Advice, world: World) -> tuple[Victim, ...]:
+    occupants = Occupants(
+        world.store, world.nodes, world.groups, world.budgets, gone=frozenset(advice.leaving)
+    )
+    found, gone, before = [], frozenset[ObjectKey](), set[ObjectKey]()
+    for move in advice.moves:
+        for key in move.unit.pods:
+            gone |= {key}
+            freed = [claim for claim in occupants.freed(gone) if claim not in before]
+            before.update(freed)
+            frees = tuple((claim, world.store.claims[claim].metadata.uid) for claim in freed)
+            found.append(Victim(key, occupants.pods[key].pod.metadata.uid, frees))
+    return tuple(found)
+
+
+def _places(places: tuple[Place, ...], asked: Wanted) -> tuple[HeldPlace, ...]:
+    pods = {pod.key: pod for pod in asked.pods}
+    return tuple(
+        HeldPlace(
+            one.node,
+            tuple(result.id for plan in one.plans for result in plan.allocation.devices.results
+                  if not result.admin_access),
+            tuple(sorted(demand(pods[one.pod]).items())) if one.pod in pods else (),
+        )
+        for one in places
+    )  # fmt: skip

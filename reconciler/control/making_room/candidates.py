@@ -1,0 +1,71 @@
+"""Which pending units may have others evicted: by the PriorityClasses that the settings name."""
+
+from collections.abc import Iterable
+
+from reconciler.allocation.placement import place
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.core import Pod
+from reconciler.control.gangs.planner import GangPlanner, Solve
+from reconciler.control.intake import Intake
+from reconciler.control.planner import Decide, Planner
+from reconciler.control.queueing.pending import Pending
+from reconciler.control.queueing.units import Kind, Unit
+from reconciler.state.nominations.nomination import Nominee, of_gang, of_pod
+
+
+class Candidates:
+    """Reads the state. Changes nothing."""
+
+    def __init__(
+        self,
+        intake: Intake,
+        pending: Pending,
+        planner: Planner,
+        gangs: GangPlanner,
+        classes: frozenset[str],
+    ) -> None:
+        """`classes` are the PriorityClasses whose pods may preempt."""
+        self._intake = intake
+        self._pending = pending
+        self._planner = planner
+        self._gangs = gangs
+        self._classes = classes
+
+    def units(self) -> list[Unit]:
+        """The pending units that may preempt, the most important first."""
+        found = [unit for unit, _, _ in self._pending if self._may_preempt(self.pods(unit))]
+        return sorted(found, key=lambda unit: min(map(place, self.pods(unit))))
+
+    def pods(self, unit: Unit) -> list[Pod]:
+        """The gated pods of a unit; none for a claim alone."""
+        if unit.kind is Kind.GANG:
+            return self._intake.gated(unit.gang)
+        pod = self._intake.store.pods.get(unit.key) if unit.kind is Kind.POD else None
+        return [pod] if pod is not None and pod.gated else []
+
+    def need(self, unit: Unit) -> Decide | Solve | None:
+        """What a unit needs now; None if it is not devices."""
+        if unit.kind is Kind.GANG:
+            solve = self._gangs.next(unit.gang)
+            return solve if isinstance(solve, Solve) else None
+        need = self._planner.next(unit)
+        return need if isinstance(need, Decide) else None
+
+    def sharing(
+        self, need: Decide | Solve
+    ) -> tuple[tuple[Pod, tuple[ResourceClaim, ...], tuple[int, ...]], ...]:
+        """The other gated pods that use the claims of a pod; see `Planner.sharing`."""
+        if not isinstance(need, Decide) or need.pod is None:
+            return ()
+        return tuple(self._planner.sharing(need.pod, need.claims))
+
+    def nominee(self, unit: Unit) -> Nominee:
+        """For whom its room is held."""
+        return of_gang(unit.gang) if unit.kind is Kind.GANG else of_pod(unit.key)
+
+    def _may_preempt(self, pods: Iterable[Pod]) -> bool:
+        pods = list(pods)
+        return bool(pods) and all(
+            pod.spec.priority_class_name in self._classes and pod.spec.preemption_policy != "Never"
+            for pod in pods
+        )

@@ -1,0 +1,344 @@
+"""Makes room for pending pods of some PriorityClasses, one pod at a time. Source: MAKE-9, MAKE-10.
+
+Before each eviction the plan is made again from the present state. If anything of it differs, it is aborted:
+then the room is not held any more, and a later plan starts from what is there. A pod that was evicted leaves
+completely, and its claims are free, before the next one is evicted.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+import structlog
+
+from reconciler.aio.worker_thread import Closed, WorkerThread
+from reconciler.api.objects.core import Pod
+from reconciler.cluster.evictions import Evictions
+from reconciler.control.decisions.decisions import Evicted, Report, RoomPlanAborted, RoomPlanned
+from reconciler.control.intake import Intake
+from reconciler.control.making_room.budgets import KnownBudgets
+from reconciler.control.making_room.candidates import Candidates
+from reconciler.control.making_room.plan import PlanRoom, RoomPlan, RoomQuestion, Victim
+from reconciler.control.making_room.rates import Rates
+from reconciler.control.making_room.standing import Standing
+from reconciler.control.queueing.units import Kind, Unit
+from reconciler.errors import Gone, Paused, ReconcilerError, Rejected, Retry, Undecided
+from reconciler.state.devices.snapshot.fork import Forked
+from reconciler.state.nominations.nomination import Nomination, Nominee, own_of_all
+
+log = structlog.get_logger()
+
+SHARE = 0.1
+"""Maximum part of the time that is spent on plans"""
+PAUSE = 1.0
+"""Seconds between two looks at what is pending"""
+AGAIN, LONGEST_AGAIN = 5.0, 300.0
+"""Seconds until another plan for a unit whose plan was refused or aborted, doubling"""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the settings allow."""
+
+    evict: bool
+    """False: plans are shown as advice"""
+    dry_run: bool
+    """Plans are made and recorded as if they were carried out, and nothing is"""
+    hold_seconds: float
+    """How long room is held after the latest eviction for it"""
+    cooldown_seconds: float
+    """How long a pod that has started is left alone"""
+
+
+@dataclass(slots=True)
+class Campaign:
+    """A plan that is being carried out."""
+
+    unit: Unit
+    nominee: Nominee
+    plan: RoomPlan
+    """The rest of it: pods that have left are not in it any more"""
+    leaving: Victim | None = None
+    """The pod that was evicted last"""
+    not_before: float = 0.0
+    """When the next eviction may be tried"""
+    refusals: int = 0
+    """Evictions in a row that the server did not allow"""
+
+
+class Preemptor:
+    """One plan is carried out at a time. All its state is lost with the process; see `Nominating`."""
+
+    def __init__(
+        self,
+        intake: Intake,
+        candidates: Candidates,
+        budgets: KnownBudgets,
+        rates: Rates,
+        evictions: Evictions,
+        plan: PlanRoom,
+        terms: Terms,
+        *,
+        leads: Callable[[], bool],
+        clock: Callable[[], float],
+        now: Callable[[], datetime],
+        report: Report,
+        journal: Callable[[RoomPlanned], None] | None = None,
+    ) -> None:
+        """`leads` says whether this process may write; `clock` is that of the loop; `journal` gets every new
+        plan.
+        """
+        self._intake = intake
+        self._store = intake.store
+        self._candidates = candidates
+        self._budgets = budgets
+        self._rates = rates
+        self._evictions = evictions
+        self._plan = plan
+        self._terms = terms
+        self._leads = leads
+        self._clock = clock
+        self._now = now
+        self._report = report
+        self._journal = journal
+        self._thread = WorkerThread("room")
+        self._campaign: Campaign | None = None
+        self._waits: dict[Unit, tuple[float, float]] = {}
+        """Unit -> when it may have another plan, and the delay after that"""
+        self.standing = Standing()
+
+    async def run(self) -> None:
+        """Make room until cancelled. Cancelled during an eviction: it may have been granted."""
+        try:
+            while True:
+                began = self._clock()
+                try:
+                    await self._step()
+                except Closed:
+                    return
+                spent = self._clock() - began
+                await asyncio.sleep(max(PAUSE, spent / SHARE - spent))
+        finally:
+            self._thread.close()
+
+    async def _step(self) -> None:
+        if not self._intake.listed.is_set() or not self._budgets.listed or not self._leads():
+            self._campaign = None
+            return
+        if self._campaign is not None:
+            await self._advance(self._campaign)
+            return
+        units = self._candidates.units()
+        self.standing.keep(units)
+        self._waits = {unit: wait for unit, wait in self._waits.items() if unit in set(units)}
+        for unit in units:
+            if self._waits.get(unit, (0.0, 0.0))[0] <= self._clock():
+                await self._consider(unit)
+                return
+
+    async def _consider(self, unit: Unit) -> None:
+        """Make a plan for a pending unit, and start to carry it out if that is allowed."""
+        plan = await self._planned(unit)
+        if plan is None:
+            self._wait(unit)
+            return
+        new = self.standing.note(unit, plan)
+        nominee = self._candidates.nominee(unit)
+        acts = plan.acts and self._terms.evict and not self._terms.dry_run
+        if plan.victims and new:
+            self._say(nominee, plan, acts=acts)
+        if not acts or not (plan.victims or plan.awaits):
+            self._intake.put(unit)  # it fits as it is, or waits for somebody else
+            self._wait(unit)
+            return
+        # Also if nobody has to leave: pods that are being deleted make room, which is held for it.
+        self._campaign = Campaign(unit, nominee, plan)
+        self._hold(self._campaign)
+        await self._hint(self._campaign, self._node(plan))
+        await self._advance(self._campaign)
+
+    def _say(self, nominee: Nominee, plan: RoomPlan, *, acts: bool) -> None:
+        why = plan.advice or ("" if acts else "dry run" if self._terms.evict else "evictions are off")
+        said = RoomPlanned(
+            nominee,
+            tuple(victim.key for victim in plan.victims),
+            tuple(dict.fromkeys(place.node for place in plan.places)),
+            tuple(device for place in plan.places for device in place.devices),
+            acts,
+            why,
+        )
+        self._report(said)
+        if self._journal is not None:
+            self._journal(said)
+
+    async def _advance(self, campaign: Campaign) -> None:
+        """Take the next step of a plan: wait for the pod that leaves, or evict the next one."""
+        if self._store.nominations.get(campaign.nominee) is None:
+            self._end(campaign)  # it was used, it has expired, or it is gone
+            await self._hint(campaign, "")
+            return
+        if campaign.leaving is None and campaign.plan.victims and self._leaves(campaign.plan.victims[0]):
+            self._left(campaign)  # somebody else deleted it, or an eviction without an answer was granted
+        if campaign.leaving is not None and not self._has_left(campaign.leaving):
+            return
+        campaign.leaving = None
+        if not campaign.plan.victims or self._clock() < campaign.not_before:
+            return
+        if (wait := self._rates.wait(self._clock())) > 0:
+            campaign.not_before = self._clock() + wait
+            self._hold(campaign, more=wait)
+            return
+        again = await self._planned(campaign.unit)
+        if self._store.nominations.get(campaign.nominee) is None:
+            self._end(campaign)
+            return
+        if again is None or not _is_same(again, campaign.plan):
+            why = "the pod waits for something else" if again is None else again.refused or again.advice
+            await self._abort(campaign, why or "another plan is better now")
+            return
+        await self._evict(campaign, campaign.plan.victims[0])
+
+    async def _evict(self, campaign: Campaign, victim: Victim) -> None:
+        """Nothing awaited between the comparison of the plans and this."""
+        if self._leaves(victim) or self._candidates.need(campaign.unit) is None:
+            return
+        try:
+            self._intake.pause.check()
+            await self._evictions.evict(victim.key, victim.uid)
+        except Paused:
+            return
+        except Gone:
+            pass
+        except Rejected as exc:
+            await self._abort(campaign, str(exc))
+            return
+        except Retry as exc:  # a budget, or no answer: what happened is seen before the next try
+            if isinstance(exc, Undecided):
+                self._rates.count(self._clock())
+            campaign.refusals += 1
+            delay = max(exc.after, min(AGAIN * 2**campaign.refusals, LONGEST_AGAIN))
+            campaign.not_before = self._clock() + delay
+            log.info("eviction not allowed now", pod=str(victim.key), error=str(exc), pause=round(delay, 3))
+            return
+        else:
+            self._rates.count(self._clock())
+            self._report(Evicted(victim.key, campaign.nominee))
+        self._left(campaign)
+
+    def _left(self, campaign: Campaign) -> None:
+        """The next victim leaves."""
+        victim, *rest = campaign.plan.victims
+        campaign.refusals, campaign.leaving = 0, victim
+        campaign.plan = replace(campaign.plan, victims=tuple(rest))
+        self._hold(campaign)
+
+    def _leaves(self, victim: Victim) -> bool:
+        """Whether a pod is being deleted, or gone."""
+        pod = self._store.pods.get(victim.key)
+        return (
+            pod is None
+            or pod.metadata.uid != victim.uid
+            or pod.metadata.deletion_timestamp is not None
+            or pod.finished
+        )
+
+    async def _planned(self, unit: Unit) -> RoomPlan | None:
+        """A plan from the present state; None if the unit needs no devices now."""
+        need = self._candidates.need(unit)
+        if need is None or self._budgets.unreadable:
+            return None
+        pods, today = self._candidates.pods(unit), self._now()
+        cooldown = timedelta(seconds=self._terms.cooldown_seconds)
+        question = RoomQuestion(
+            self._candidates.nominee(unit),
+            own_of_all(pods),
+            need,
+            self._candidates.sharing(need),
+            Forked.fork_of(self._store),
+            self._intake.nodes.fork(),
+            self._intake.groups.fork(),
+            self._budgets.known,
+            partial(_started_after, today - cooldown),
+        )
+        try:
+            return await self._thread.run(partial(self._plan, question))
+        except Closed:
+            raise
+        except Exception as exc:
+            # A missing plan must not stop the reconciler.
+            log.exception("plan to make room failed", unit=str(unit))
+            return RoomPlan((), (), refused=f"internal error: {exc}")
+
+    def _hold(self, campaign: Campaign, *, more: float = 0.0) -> None:
+        """Hold the room of a plan from now on."""
+        seconds = self._terms.hold_seconds + more
+        deadline = (self._now() + timedelta(seconds=seconds)).astimezone(UTC)
+        pods = self._candidates.pods(campaign.unit)
+        one = len(pods) == 1 and campaign.unit.kind is Kind.POD
+        self._intake.nominating.hold(
+            Nomination(
+                campaign.nominee,
+                campaign.plan.places,
+                min((pod.spec.priority or 0 for pod in pods), default=0),
+                self._clock() + seconds,
+                deadline.replace(tzinfo=None).isoformat(timespec="seconds") + "Z",
+                pods[0].metadata.uid if one else "",
+            ),
+            "pods of lower priority leave for it" if campaign.plan.victims else "pods are being deleted",
+        )
+
+    def _has_left(self, victim: Victim) -> bool:
+        """Whether a pod is gone and what it held is free."""
+        pod = self._store.pods.get(victim.key)
+        if pod is not None and pod.metadata.uid == victim.uid and not pod.finished:
+            return False
+        claims = ((self._store.claims.get(key), uid) for key, uid in victim.frees)
+        return all(
+            claim is None or claim.metadata.uid != uid or claim.allocation is None for claim, uid in claims
+        )
+
+    async def _abort(self, campaign: Campaign, why: str) -> None:
+        self._report(RoomPlanAborted(campaign.nominee, why))
+        self._intake.nominating.drop(campaign.nominee, f"the plan was aborted: {why}")
+        self._end(campaign)
+        await self._hint(campaign, "")
+
+    def _end(self, campaign: Campaign) -> None:
+        self._campaign = None
+        self._wait(campaign.unit)
+
+    def _wait(self, unit: Unit) -> None:
+        """Let some time pass before another plan for a unit."""
+        _, delay = self._waits.get(unit, (0.0, AGAIN))
+        self._waits[unit] = self._clock() + delay, min(2 * delay, LONGEST_AGAIN)
+
+    async def _hint(self, campaign: Campaign, node: str) -> None:
+        """Write where a pod is expected. Only a hint: nobody depends on it, so errors do not matter."""
+        pod = self._store.pods.get(campaign.unit.key) if campaign.unit.kind is Kind.POD else None
+        if pod is None or not pod.gated or self._intake.pause.paused:
+            return
+        if pod.status.nominated_node_name == node:
+            return
+        try:
+            self._intake.observe_pod(await self._evictions.nominate(pod, node))
+        except ReconcilerError as exc:
+            log.debug("hint not written", pod=str(pod.key), error=str(exc))
+
+    @staticmethod
+    def _node(plan: RoomPlan) -> str:
+        return plan.places[0].node if len(plan.places) == 1 else ""
+
+
+def _is_same(plan: RoomPlan, before: RoomPlan) -> bool:
+    """Whether a plan made again says the same."""
+    return plan.acts and plan.places == before.places and plan.victims == before.victims
+
+
+def _started_after(moment: datetime, pod: Pod) -> bool:
+    """Whether a pod started after a moment, or has not started. One without a valid time has."""
+    with suppress(ValueError, TypeError):
+        return pod.status.start_time is None or datetime.fromisoformat(pod.status.start_time) > moment
+    return True

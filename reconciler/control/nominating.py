@@ -1,0 +1,130 @@
+"""Holds room for claims, pods, gangs and workloads until it is used, expires, or is dropped.
+
+Nominations are kept in memory only. After a restart or a change of the leader they are gone, at most as long
+before their deadline: whoever made them makes them again from what it sees, since pods that are being deleted
+count as gone for it.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.pods import claims_of
+from reconciler.control.decisions.decisions import (
+    Nominated,
+    NominationDropped,
+    NominationExpired,
+    NominationUsed,
+    Report,
+)
+from reconciler.control.gangs.roster import GangRoster
+from reconciler.state.delta import Delta
+from reconciler.state.nodes.table import Nodes
+from reconciler.state.nominations.nomination import Nomination, Nominee, NomineeKind, of_gang
+from reconciler.state.store import Store
+
+GONE = "it is gone"
+"""Why room is given up for an object that does not exist any more"""
+
+
+class Nominating:
+    """Puts nominations into the state and takes them out. Nothing here awaits but `run`."""
+
+    def __init__(
+        self,
+        store: Store,
+        nodes: Nodes,
+        gangs: GangRoster,
+        report: Report,
+        wake: Callable[[Delta, bool], None],
+    ) -> None:
+        """`wake` gets the change of the store, and whether a node has more room."""
+        self._store = store
+        self._nodes = nodes
+        self._gangs = gangs
+        self._report = report
+        self._wake = wake
+        self._changed = asyncio.Event()
+
+    def hold(self, nomination: Nomination, why: str) -> None:
+        """Hold room, in place of what is held for the same nominee. Others wait for it from now on."""
+        before = self._store.nominations.get(nomination.nominee)
+        delta = self._store.nominate(nomination)
+        self._wake(delta, self._nodes.nominate(nomination))
+        self._changed.set()
+        if before is None or before.places != nomination.places:
+            nodes = tuple(dict.fromkeys(place.node for place in nomination.places))
+            self._report(Nominated(nomination.nominee, nodes, nomination.devices, nomination.deadline, why))
+
+    def drop(self, nominee: Nominee, why: str) -> None:
+        """Hold nothing for a nominee any more, and wake who waits for it."""
+        if self._end(nominee):
+            self._report(NominationDropped(nominee, why))
+
+    def follow(self, delta: Delta) -> None:
+        """Drop what is used, and what is held for objects that are gone."""
+        if not self._store.nominations or not (delta.claims or delta.pods):
+            return
+        for one in self._store.nominations:
+            if (gone := self._gone(one)) is None:
+                continue
+            self._end(one.nominee)
+            self._report(NominationDropped(one.nominee, GONE) if gone else NominationUsed(one.nominee))
+
+    def expire(self, now: float) -> None:
+        """Drop what nobody used until its deadline. `now` is by the clock of the loop."""
+        for one in self._store.nominations.expired(now):
+            self._end(one.nominee)
+            self._report(NominationExpired(one.nominee))
+
+    async def run(self, clock: Callable[[], float]) -> None:
+        """Expire nominations when they are due, until cancelled."""
+        while True:
+            self._changed.clear()
+            due = self._store.nominations.next_deadline()
+            try:
+                async with asyncio.timeout(None if due is None else max(due - clock(), 0.0)):
+                    await self._changed.wait()
+            except TimeoutError:
+                self.expire(clock())
+
+    def _end(self, nominee: Nominee) -> bool:
+        if self._store.nominations.get(nominee) is None:
+            return False
+        delta = self._store.end_nomination(nominee)
+        self._wake(delta, self._nodes.end_nomination(nominee))
+        self._changed.set()
+        return True
+
+    def _gone(self, nomination: Nomination) -> bool | None:
+        """Whether the nominee is gone; False if it has its place; None if it waits."""
+        nominee = nomination.nominee
+        match nominee.kind:
+            case NomineeKind.CLAIM:
+                claim = self._store.claims.get(nominee.key)
+                if claim is None or _is_another(nomination, claim.metadata.uid):
+                    return True
+                return None if claim.allocation is None else False
+            case NomineeKind.POD:
+                return self._pod_gone(nominee.key, nomination)
+            case NomineeKind.GANG:
+                return self._gang_gone(nominee)
+        return None
+
+    def _pod_gone(self, key: ObjectKey, nomination: Nomination) -> bool | None:
+        pod = self._store.pods.get(key)
+        if pod is None or pod.finished or _is_another(nomination, pod.metadata.uid):
+            return True
+        claims = [self._store.claims.get(name) for name in claims_of(pod)]
+        placed = bool(claims) and all(one is not None and one.allocation is not None for one in claims)
+        return False if pod.spec.node_name or placed else None
+
+    def _gang_gone(self, nominee: Nominee) -> bool | None:
+        gang = next((one for one in self._gangs.known if of_gang(one) == nominee), None)
+        if gang is None:
+            return True
+        return None if self._gangs.waits(gang) else False
+
+
+def _is_another(nomination: Nomination, uid: str) -> bool:
+    return bool(nomination.uid) and nomination.uid != uid

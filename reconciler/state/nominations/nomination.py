@@ -1,0 +1,97 @@
+"""What a nomination says: for whom devices and room of nodes are held, and until when."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.gangs import GangKey, gang_of
+from reconciler.api.objects.meta import DeviceID, ObjectKey
+from reconciler.api.objects.pods import claims_of
+
+
+class NomineeKind(StrEnum):
+    """What room can be held for."""
+
+    CLAIM = "claim"
+    POD = "pod"
+    GANG = "gang"
+    WORKLOAD = "workload"
+    """Something that another component admits, such as a Workload of Kueue"""
+
+
+class Nominee(NamedTuple):
+    """For whom room is held."""
+
+    kind: NomineeKind
+    key: ObjectKey
+    source: str = ""
+    """Of a gang: where it is declared"""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.key}"
+
+
+NOBODY: frozenset[Nominee] = frozenset()
+
+
+class HeldPlace(NamedTuple):
+    """What is held on one node."""
+
+    node: str
+    devices: tuple[DeviceID, ...] = ()
+    """Devices, which may still be in use: nobody else gets them, nor what they draw from counters"""
+    room: tuple[tuple[str, int], ...] = ()
+    """(resource, amount) that a pod will take, in the units of `state.nodes.demand`"""
+
+
+@dataclass(frozen=True, slots=True)
+class Nomination:
+    """Room that is held for one nominee."""
+
+    nominee: Nominee
+    places: tuple[HeldPlace, ...]
+    priority: int
+    """Of the nominee, for people. It changes no decision"""
+    until: float
+    """By the clock of the loop"""
+    deadline: str
+    """The same by the time of day as RFC 3339, for people"""
+    uid: str = ""
+    """Of the nominee; a later object of its name is another one. Empty where there is none"""
+
+    def __str__(self) -> str:
+        return f"{self.nominee} until {self.deadline.partition('T')[2]}"
+
+    @property
+    def devices(self) -> tuple[DeviceID, ...]:
+        """The devices on all nodes."""
+        return tuple(device for place in self.places for device in place.devices)
+
+
+def of_claim(claim: ObjectKey) -> Nominee:
+    """A claim."""
+    return Nominee(NomineeKind.CLAIM, claim)
+
+
+def of_pod(pod: ObjectKey) -> Nominee:
+    """A pod."""
+    return Nominee(NomineeKind.POD, pod)
+
+
+def of_gang(gang: GangKey) -> Nominee:
+    """A gang."""
+    return Nominee(NomineeKind.GANG, ObjectKey(gang.namespace, gang.name), str(gang.source))
+
+
+def own_of(pod: Pod) -> frozenset[Nominee]:
+    """Everything that room may be held for so that this pod runs: itself, its claims, its gang."""
+    gang = gang_of(pod)
+    gangs = [] if gang is None else [of_gang(gang)]
+    return frozenset([of_pod(pod.key), *map(of_claim, claims_of(pod)), *gangs])
+
+
+def own_of_all(pods: Iterable[Pod]) -> frozenset[Nominee]:
+    """The same for several pods."""
+    return NOBODY.union(*map(own_of, pods))

@@ -1,0 +1,167 @@
+"""What others see of nominated devices, compared with plain loops; and what they can never take."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.allocation.alignment import decide
+from reconciler.analysis.making_room.units import Occupants
+from reconciler.analysis.making_room.wanted import Refusal, WantedPod
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.plan import Granted
+from reconciler.state.devices.snapshot.fork import Forked
+from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.nominations.nomination import NOBODY, HeldPlace, Nomination, of_pod
+from reconciler.state.store import Store
+from tests.tools import reference_kernels
+from tests.tools.builders import counter_slice, device, node, resource_slice, store
+from tests.tools.examples import examples
+from tests.tools.pool_fitting import ON_N, TWO
+from tests.tools.room_worlds import room_world
+
+NOON = "2026-01-01T12:00:00Z"
+SOMEBODY = of_pod(ObjectKey("default", "somebody"))
+
+
+def nomination(*devices: str, of: Store, name: str = "somebody") -> Nomination:
+    """Devices by name."""
+    fleet = of.snapshot().fleet
+    found = [one for row in range(fleet.size) if (one := fleet.id_of(row)).device in devices]
+    assert len(found) == len(devices)
+    who = of_pod(ObjectKey("default", name))
+    return Nomination(who, (HeldPlace("n", tuple(found)),), 0, 10.0, NOON)
+
+
+@given(st.integers(0, 2**32), st.data())
+@examples(40)
+def test_others_see_what_the_plain_definition_says(seed: int, data: st.DataObject):
+    """Also while devices are taken and freed, so that columns are followed row by row."""
+    world = room_world(seed).world()
+    fleet = world.store.snapshot().fleet
+    rows = data.draw(st.sets(st.integers(0, fleet.size - 1), max_size=4))
+    devices = tuple(fleet.id_of(row) for row in sorted(rows))
+    world.store.nominate(Nomination(SOMEBODY, (HeldPlace("n0", devices),), 0, 10.0, NOON))
+    for key in [None, *list(world.store.claims)[:3]]:
+        if key is not None:
+            world.store.vacate(world.store.claims[key].metadata.uid)
+        same_as_plain(world.store.snapshot(), world.store.snapshot_for(NOBODY), rows)
+        assert world.store.snapshot_for(frozenset([SOMEBODY])) is world.store.snapshot()
+
+
+def same_as_plain(base: Snapshot, seen: Snapshot, rows: set[int]) -> None:
+    fleet, occupancy = base.fleet, base.occupancy
+    unused = [row for row in sorted(rows) if not (occupancy.held[row] or occupancy.sharing[row])]
+    sets, draws = fleet.sets[unused].tolist(), fleet.draws[unused].tolist()
+    kept = reference_kernels.total_draw(len(fleet.totals), fleet.table.tolist(), sets, draws)
+    left = reference_kernels.held_back(occupancy.left.tolist(), kept)
+    assert seen.occupancy.left.tolist() == left
+    table, all_sets, all_draws = fleet.table.tolist(), fleet.sets.tolist(), fleet.draws.tolist()
+    fitting = reference_kernels.fits(left, table, all_sets, all_draws)
+    for row in range(fleet.size):
+        held = bool(occupancy.held[row]) or row in rows
+        fit = fitting[row] and bool(occupancy.fits[row])
+        assert bool(seen.occupancy.held[row]) == held
+        assert bool(seen.occupancy.fits[row]) == fit
+        assert bool(seen.occupancy.free[row]) == ((fit or bool(occupancy.sharing[row])) and not held)
+
+
+@given(st.integers(0, 2**32))
+@examples(40)
+def test_what_is_held_is_still_there_when_the_others_have_taken_what_they_get(seed: int):
+    """Others decide while pods that have to leave still hold devices."""
+    drawn = room_world(seed)
+    world = drawn.world()
+    if not isinstance(drawn.wanted, WantedPod):
+        return
+    occupants = Occupants(world.store, world.nodes, world.groups)
+    everybody = frozenset(occupants.pods)
+    with world.trial() as trial:
+        for claim in occupants.freed(everybody):
+            trial.release(world.store.claims[claim].metadata.uid)
+        places = drawn.wanted.place(world, trial)
+        if isinstance(places, Refusal):
+            return
+    plans = places[0].plans
+    devices = tuple(one.id for plan in plans for one in plan.allocation.devices.results)
+    world.store.nominate(Nomination(SOMEBODY, (HeldPlace(places[0].node, devices),), 0, 10.0, NOON))
+    leaving = sorted(occupants.freed(everybody))
+    for at in range(len(leaving) + 1):
+        for claim in drawn.wanted.claims:  # another claim like it, as often as it fits
+            other = claim.model_copy(
+                update={"metadata": claim.metadata.model_copy(update={"name": f"x{at}", "uid": f"x{at}"})}
+            )
+            found = decide([other], world.store.snapshot_for(NOBODY), nodes=None, steps=1000)
+            if isinstance(found, Granted):
+                world.store.assume(found.plans[0])
+        if at < len(leaving):
+            world.store.vacate(world.store.claims[leaving[at]].metadata.uid)
+    for plan in plans:
+        world.store.assume(plan)
+    after = world.store.snapshot()
+    assert (after.occupancy.left >= 0).all()
+    assert all(len(world.store.holders(one)) == 1 for one in devices)
+
+
+def partitioned() -> Store:
+    """One GPU of 40, as a whole, in two halves; and a device that draws nothing."""
+    common = {"pool": "p", "driver": "d", **TWO, **ON_N}
+    content = [
+        device("full", draws={"g": {"m": 40}}),
+        device("a", draws={"g": {"m": 20}}),
+        device("b", draws={"g": {"m": 20}}),
+        device("z"),
+    ]
+    return store(
+        node("n"), counter_slice("t", {"g": {"m": 40}}, **common), resource_slice("s", content, **common)
+    )
+
+
+def free(seen: Snapshot) -> set[str]:
+    return {seen.fleet.id_of(row).device for row in np.flatnonzero(seen.occupancy.free).tolist()}
+
+
+def test_partitions_of_a_nominated_device_are_not_free_for_others():
+    state = partitioned()
+    state.nominate(nomination("full", of=state))
+    assert free(state.snapshot()) == {"full", "a", "b", "z"}
+    assert free(state.snapshot_for(NOBODY)) == {"z"}
+    assert free(state.snapshot_for(frozenset([SOMEBODY]))) == {"full", "a", "b", "z"}
+
+
+def test_a_nomination_never_makes_a_pool_look_over_committed():
+    """Half of the device is still in use: then the other half is not free, and nothing is below zero."""
+    state = partitioned()
+    state.nominate(nomination("full", of=state))
+    state.nominate(nomination("a", "b", of=state, name="another"))
+    seen = state.snapshot_for(NOBODY)
+    assert seen.occupancy.left.min() == 0
+    assert free(seen) == {"z"}
+
+
+def test_without_nominations_the_snapshot_is_the_same_object():
+    state = partitioned()
+    assert state.snapshot_for(NOBODY) is state.snapshot()
+    state.nominate(nomination("a", of=state))
+    state.end_nomination(SOMEBODY)
+    assert state.snapshot_for(NOBODY) is state.snapshot()
+
+
+def test_equal_states_have_one_version_and_others_another():
+    """Refusals are remembered by the version of the snapshot."""
+    state = partitioned()
+    before = state.snapshot_for(NOBODY).version
+    state.nominate(nomination("a", of=state))
+    seen = state.snapshot_for(NOBODY)
+    assert seen.version not in (before, state.snapshot().version)
+    assert state.snapshot_for(NOBODY).version == seen.version
+    state.nominate(nomination("b", of=state))
+    assert state.snapshot_for(NOBODY).version != seen.version
+
+
+def test_a_fork_has_its_own_nominations():
+    state = partitioned()
+    state.nominate(nomination("a", of=state))
+    other = Forked.fork_of(state).store()
+    other.end_nomination(SOMEBODY)
+    assert free(other.snapshot_for(NOBODY)) == {"full", "a", "b", "z"}
+    assert free(state.snapshot_for(NOBODY)) == {"b", "z"}

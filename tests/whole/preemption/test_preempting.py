@@ -1,0 +1,208 @@
+"""Pods of lower priority are evicted for pending ones, one at a time, within budgets."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from reconciler.api.validation.served_kinds import BUDGET, POD
+from reconciler.control.decisions.decisions import (
+    Evicted,
+    Nominated,
+    NominationUsed,
+    RoomPlanAborted,
+    RoomPlanned,
+    Ungated,
+    Waits,
+)
+from reconciler.control.making_room import preemptor
+from tests.tools.running_reconciler import Cluster, Running, reconciling
+from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
+
+pytestmark = pytest.mark.loopback
+
+
+@pytest.fixture(autouse=True)
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preemptor, "PAUSE", 0.01)
+
+
+@asynccontextmanager
+async def evicting(cluster: Cluster, **flags: Any) -> AsyncIterator[Running]:
+    """Pods of the class `high` may preempt; no cool-down."""
+    options = {
+        "preemption": "evict",
+        "preempting_classes": {"high"},
+        "eviction_cooldown_seconds": 0.0,
+        "backoff_cap_seconds": 0.2,
+    }
+    async with reconciling(cluster, controllers=True, **{**options, **flags}) as running:
+        yield running
+
+
+async def fleet(running: Running, cluster: Cluster, low: int = 2) -> None:
+    """One node with as many devices as running pods of priority 0, each with one."""
+    for number in range(low):
+        cluster.load(claim(f"c{number}", managed=False), pod(f"low{number}", f"c{number}"))
+    await running.heard(Ungated, low)
+    await cluster.until(lambda: all(cluster.phase(f"low{number}") == "Running" for number in range(low)))
+
+
+def small(low: int = 2) -> Cluster:
+    return Cluster([device_class(), node("a"), devices("a", *(f"d{number}" for number in range(low)))])
+
+
+def important(name: str, *claims: str, **spec: Any) -> dict[str, Any]:
+    return pod(name, *claims, priority=1000, priorityClassName="high", **spec)
+
+
+def budget(allowed: int) -> dict[str, Any]:
+    """Covers every pod."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "all", "namespace": "default"},
+        "spec": {"selector": {}, "minAvailable": 1},
+        "status": {
+            "disruptionsAllowed": allowed,
+            "currentHealthy": 2,
+            "desiredHealthy": 1,
+            "expectedPods": 2,
+        },
+    }
+
+
+async def test_a_pod_of_lower_priority_makes_room_for_a_pending_one():
+    cluster = small()
+    async with evicting(cluster) as running:
+        await fleet(running, cluster)
+        cluster.load(claim("wanted", managed=False), important("high", "wanted"))
+        await cluster.until(lambda: cluster.pod("high") and not cluster.gated("high"))
+        await running.heard(NominationUsed)
+        (evicted,) = running.of(Evicted)
+        (planned,) = running.of(RoomPlanned)
+        (held_room,) = running.of(Nominated)
+    assert planned.acts
+    assert planned.victims == (evicted.pod,)
+    assert held_room.devices == planned.devices
+    assert cluster.devices("wanted")
+
+
+async def test_two_pods_leave_one_after_the_other_for_a_claim_of_two_devices():
+    cluster = small()
+    async with evicting(cluster) as running:
+        await fleet(running, cluster)
+        cluster.load(claim("wanted", 2, managed=False), important("high", "wanted"))
+        await running.heard(Evicted, 2)
+        await cluster.until(lambda: not cluster.gated("high"))
+    assert [decision.pod.name for decision in running.of(Evicted)] == ["low0", "low1"]
+    assert running.of(RoomPlanAborted) == []
+
+
+async def test_room_that_is_made_for_one_is_not_taken_by_another():
+    """Between the two evictions one device is free; a claim that would fit waits, and says for whom."""
+    cluster = small()
+    async with evicting(cluster, evictions_per_minute=1) as running:
+        await fleet(running, cluster)
+        cluster.load(claim("wanted", 2, managed=False), important("high", "wanted"))
+        await running.heard(Evicted)
+        await cluster.until(lambda: cluster.pod("low0") is None)
+        cluster.load(claim("other"))
+        (*_, told) = await running.heard(
+            Waits, counts=lambda one: any(key.name == "other" for key in one.claims)
+        )
+    assert "held for pod default/high until" in told.message
+    assert not cluster.devices("other")
+    assert cluster.gated("high")
+
+
+async def test_a_budget_that_allows_nothing_makes_a_plan_advice():
+    cluster = small()
+    cluster.load(budget(0))
+    async with evicting(cluster) as running:
+        await fleet(running, cluster)
+        cluster.load(claim("wanted", managed=False), important("high", "wanted"))
+        (planned,) = await running.heard(RoomPlanned)
+    assert not planned.acts
+    assert planned.why == "PodDisruptionBudget default/all allows no further eviction"
+    assert running.of(Evicted) == []
+    assert running.of(Nominated) == []
+    assert cluster.pod("low0") is not None
+
+
+async def test_each_eviction_is_counted_for_its_budget():
+    """The second pod may not leave for the next one that wants room."""
+    cluster = small()
+    cluster.load(budget(1))
+    async with evicting(cluster) as running:
+        await fleet(running, cluster)
+        cluster.load(claim("first", managed=False), important("one", "first"))
+        await cluster.until(lambda: not cluster.gated("one"))
+        cluster.load(claim("second", managed=False), important("two", "second"))
+        await running.heard(RoomPlanned, counts=lambda plan: not plan.acts)
+    assert len(running.of(Evicted)) == 1
+    assert cluster.api.store[BUDGET].get("default/all").object["status"]["disruptionsAllowed"] == 0
+    assert cluster.gated("two")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"priorityClassName": "other"},
+        {"preemptionPolicy": "Never"},
+        {"priority": 0},
+    ],
+)
+async def test_others_wait(spec: dict[str, Any]):
+    """Another class, a pod that never preempts, and one of equal priority."""
+    cluster = small(1)
+    async with evicting(cluster) as running:
+        await fleet(running, cluster, 1)
+        waiting = important("high", "wanted")
+        waiting["spec"] |= spec
+        cluster.load(claim("wanted", managed=False), waiting)
+        await running.heard(Waits)
+        cluster.load(claim("last"))  # by then the pod was looked at
+        await running.heard(Waits, 2)
+    assert running.of(Evicted) == []
+    assert cluster.phase("low0") == "Running"
+
+
+async def test_a_pod_whose_devices_we_did_not_allocate_is_never_evicted():
+    cluster = small(1)
+    theirs = {**claim("theirs", managed=False), "status": held(DRIVER, "a", "d0", on="a")}
+    theirs["status"]["reservedFor"] = [{"resource": "pods", "name": "low", "uid": "u"}]
+    running_pod = pod("low", "theirs", gates=(), nodeName="a")
+    running_pod["metadata"]["uid"] = "u"
+    running_pod["status"] = {"phase": "Running"}
+    cluster.load(theirs, running_pod, claim("wanted", managed=False), important("high", "wanted"))
+    async with evicting(cluster) as running:
+        await running.heard(Waits)
+        cluster.load(claim("last"))
+        await running.heard(Waits, 2)
+    assert running.of(Evicted) == running.of(RoomPlanned) == []
+
+
+async def test_a_pod_that_has_just_started_is_left_alone():
+    cluster = small(1)
+    async with evicting(cluster, eviction_cooldown_seconds=3600.0) as running:
+        await fleet(running, cluster, 1)
+        cluster.load(claim("wanted", managed=False), important("high", "wanted"))
+        await running.heard(Waits)
+        cluster.load(claim("last"))
+        await running.heard(Waits, 2)
+    assert running.of(RoomPlanned) == []
+
+
+@pytest.mark.parametrize("flags", [{"preemption": "advise"}, {"eviction_dry_run": True}])
+async def test_advice_and_dry_runs_evict_nothing_and_hold_no_room(flags: dict[str, Any]):
+    cluster = small(1)
+    async with evicting(cluster, **flags) as running:
+        await fleet(running, cluster, 1)
+        cluster.load(claim("wanted", managed=False), important("high", "wanted"))
+        (planned,) = await running.heard(RoomPlanned)
+    assert not planned.acts
+    assert planned.why
+    assert running.of(Evicted) == running.of(Nominated) == []
+    assert cluster.api.store[POD].get("default/low0") is not None
