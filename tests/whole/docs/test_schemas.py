@@ -122,6 +122,7 @@ def test_requests_that_the_command_takes_fit_their_schema_and_others_do_not():
     asked = next(yaml.safe_load_all((DOCS / "examples" / "fit-request.yaml").read_text()))
     checked = Draft202012Validator(json.loads((FOLDER / "requests" / "fit-request.json").read_text()))
     checked.validate(asked)
+    wrong: Any
     for wrong in ({"podSets": []}, {"more": 1}, {"podSets": [{"name": "s"}]}, {"kind": "Demand"}):
         assert list(checked.iter_errors(asked | wrong)), wrong
 

@@ -64,7 +64,7 @@ def test_sets_share_the_room_of_nodes():
 
 
 def test_a_required_topology_keeps_a_set_in_the_smallest_domain_that_suffices():
-    rack = {"topology": [{"key": "rack"}]}
+    rack: Any = {"topology": [{"key": "rack"}]}
     assert nodes(ask(FLEET, pods("s", 3, **rack))) == [["a", "a", "b"]]
     found = ask(FLEET, pods("s", 5, **rack))
     assert found.sets[0].fits == 4
@@ -74,7 +74,7 @@ def test_a_required_topology_keeps_a_set_in_the_smallest_domain_that_suffices():
 
 
 def test_a_preferred_topology_is_met_if_no_pod_loses_its_place():
-    rack = {"topology": [{"key": "rack", "required": False}]}
+    rack: Any = {"topology": [{"key": "rack", "required": False}]}
     assert ask(FLEET, pods("s", 4, **rack)).sets[0].domain == (("rack", "x"),)
     whole = ask(FLEET, pods("s", 8, **rack)).sets[0]
     assert (whole.fits, whole.domain) == (8, ())
@@ -110,7 +110,7 @@ def test_without_a_pod_its_room_and_its_claims_are_free():
 def test_pods_that_name_an_allocated_claim_follow_it():
     used = claim("used") | {"metadata": {"name": "used", "namespace": "default", "uid": "u"}}
     used["status"] = held("gpu.example.com", "b", "d0", on="b")
-    entry = {"spec": {"resourceClaims": [{"name": "c", "resourceClaimName": "used"}]}}
+    entry: Any = {"spec": {"resourceClaims": [{"name": "c", "resourceClaimName": "used"}]}}
     assert nodes(ask([*FLEET, used], pods("s", 2, **entry))) == [["b", "b"]]
     del used["status"]
     assert len(set(nodes(ask([*FLEET, used], pods("s", 2, **entry)))[0])) == 1
