@@ -181,6 +181,19 @@ class Settings(BaseSettings):
     backoff_cap_seconds: float = Field(default=60.0, gt=0)
     """Maximum back-off. Changes requeue pending units at once; this retry is only a safety net."""
 
+    kueue_check: str = ""
+    """Name of an AdmissionCheck of Kueue to answer: its Workloads are admitted once their pods have room.
+    Empty: none. See docs/with-kueue.md."""
+
+    kueue_retry_seconds: float = Field(default=600.0, gt=0)
+    """How long a Workload without room keeps its quota. Then it is given back, so that others may use it."""
+
+    kueue_requeue_seconds: int = Field(default=60, ge=0)
+    """How long Kueue waits then, before it reserves quota for the Workload again."""
+
+    kueue_hold_seconds: float = Field(default=300.0, gt=0)
+    """How long room is held for the pods of a Workload that was found to fit."""
+
     events: bool = True
     """Write Events on claims and pods: why they are pending, what was allocated, which devices are held in
     conflict. At most ten a second, in the background; off saves the server these writes."""
@@ -242,6 +255,10 @@ class Settings(BaseSettings):
     status_what_if: bool = False
     """Serve what-if analysis, `POST /whatif`, on the status port. Off, because a request needs memory and CPU
     time, most when it contains slices. It never writes."""
+
+    status_fit: bool = False
+    """Answer how many pods of some sets fit, `POST /fit`, on the status port. Off, because a request needs
+    CPU time. It never writes. See docs/how-many-fit.md."""
 
     stalled_seconds: float = Field(default=60.0, gt=0)
     """/livez fails if work is queued and none of it was done for this time. It counts from the last answer of

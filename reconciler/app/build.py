@@ -12,11 +12,13 @@ from reconciler.app.foundation import Foundation, foundation
 from reconciler.app.from_settings import check, ownership, rules
 from reconciler.app.job import Job
 from reconciler.app.jobs import audit, sparing_the_collector, watches, watches_on_demand
+from reconciler.app.kueue import kinds_for_check, kueue_jobs
 from reconciler.app.leadership import Alone, Candidate, recalls_for
 from reconciler.app.observing import inboxes_of, listeners, observe
 from reconciler.app.parts import Parts
 from reconciler.app.placing import learner_of, placing
 from reconciler.app.preempting import check_rights, preempting
+from reconciler.cluster.kueue import KueueKinds
 from reconciler.cluster.transport import Transport
 from reconciler.control.decisions.decisions import Report
 from reconciler.control.decisions.ids import Numbering
@@ -46,10 +48,11 @@ async def build(
     found = await unless(stop, discovered(base.connection(base.transport).client, settings))
     log_lacks(found)
     await unless(stop, check_rights(settings, base.connection(base.transport).client))
-    return _rest(base, found, on_decision)
+    kueue = await unless(stop, kinds_for_check(settings, base.connection(base.transport).client))
+    return _rest(base, found, kueue, on_decision)
 
 
-def _rest(base: Foundation, found: Found, on_decision: Report | None) -> Parts:
+def _rest(base: Foundation, found: Found, kueue: KueueKinds | None, on_decision: Report | None) -> Parts:
     """Build what depends on the kinds that the server serves."""
     settings, clock, served = base.settings, base.clock, found.served
     inboxes = inboxes_of(base)
@@ -89,6 +92,7 @@ def _rest(base: Foundation, found: Found, on_decision: Report | None) -> Parts:
             *switches(settings, client, intake.pause),
             *observe(base, found, core, leadership, inboxes, task_health, choosing),
             *preempting_jobs,
+            *kueue_jobs(base, core, served, kueue, ours, reporter.report),
             Job("expire nominations", partial(intake.nominating.run, clock)),
             sparing_the_collector(intake),
         ),

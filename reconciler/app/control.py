@@ -33,6 +33,7 @@ from reconciler.control.intake import Intake
 from reconciler.control.koordinator.handler import KoordinatorHandler
 from reconciler.control.koordinator.intake import DeviceIntake
 from reconciler.control.koordinator.state import KoordinatorState
+from reconciler.control.kueue.wake_ups import KueueWakeUps
 from reconciler.control.loop import Reconciler
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner
@@ -66,6 +67,8 @@ class Control:
     """Koordinator's devices, if they are served"""
     decoders: Mapping[str, Decode]
     """By kind, for kinds with a decoder of their own"""
+    wake_ups: KueueWakeUps | None
+    """What wakes the admission check, if there is one"""
 
 
 class Koordinator(NamedTuple):
@@ -131,8 +134,14 @@ def build_control(
         has_koordinators_devices=None if machines is None else machines.requests_devices,
     )
     gangs = _gangs(base, intake, gang_planner, ours, settler, writer, pod_writer, recorder, reporter)
+    wake_ups = KueueWakeUps(intake) if settings.kueue_check else None
     # Gangs come first: a pod of a gang needs nothing on its own.
-    handlers: list[Handler[Any, Any, Any]] = [gangs, *([koordinator.handler] if koordinator else []), claims]
+    handlers: list[Handler[Any, Any, Any]] = [
+        *([wake_ups] if wake_ups else []),
+        gangs,
+        *([koordinator.handler] if koordinator else []),
+        claims,
+    ]
     return Control(
         intake=intake,
         connection=connection,
@@ -145,6 +154,7 @@ def build_control(
         sink=intake.take if koordinator is None else koordinator.devices.take,
         machines=machines,
         decoders={} if koordinator is None else {"Device": read_device},
+        wake_ups=wake_ups,
     )
 
 

@@ -25,6 +25,7 @@ from reconciler.operations.events.unmanaged import UnmanagedClaims
 from reconciler.operations.metrics.capacity import Capacity
 from reconciler.operations.page.page_sources import PageSources, RefusalMessages
 from reconciler.operations.page.routes import page_routes
+from reconciler.operations.serving.fit import FitEndpoint
 from reconciler.operations.serving.whatif import whatif_routes
 from reconciler.operations.serving.whatif_endpoint import WhatifEndpoint
 from reconciler.operations.telemetry.fleet import fleet_signals
@@ -165,7 +166,7 @@ def _page(
     signals: Iterable[Signals],
     placing: Placing,
 ) -> Signals:
-    """The page with the facts of all parts and, if enabled, the what-if endpoint."""
+    """The page with the facts of all parts and, if enabled, the endpoints for questions."""
     intake = core.intake
     facts = [
         *process_facts(base.settings, leadership.leads),
@@ -190,6 +191,8 @@ def _page(
             policies=placing.in_use,
         )
         routes += whatif_routes(endpoint.ask)
+    if base.settings.status_fit:
+        routes += FitEndpoint(intake.store, intake.nodes, ready=intake.listed.is_set).routes()
     return Signals(routes=routes)
 
 

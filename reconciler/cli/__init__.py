@@ -18,6 +18,7 @@ COMMANDS = {
     "doctor": "Find problems in slices, classes and claims.",
     "drain": "Find out whether everything on a node or device can go elsewhere.",
     "explain": "Explain why a claim is pending, or where it can be allocated.",
+    "fit": "Find out how many pods of some sets would fit, and where.",
     "logs": "Summarize or filter the log lines of `run`.",
     "make-room": "Find the cheapest pods to evict so that a claim, pod or gang fits.",
     "migrate": "Rewrite requests for extended resources in manifests to claims.",

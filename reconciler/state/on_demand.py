@@ -32,9 +32,7 @@ class KindsOnDemand:
         """Raise Unlisted if the objects of a kind are not known; they are wanted from now on."""
         if self._on_wanted is None or kind in self._listed:
             return
-        if kind not in self._wanted:
-            self._wanted.add(kind)
-            self._on_wanted(kind)
+        self.want([kind])
         if (failure := self._failures.get(kind)) is not None:
             raise Unlisted(
                 f"{purpose} needs {kind} objects, which cannot be listed: {failure}; "
@@ -42,6 +40,18 @@ class KindsOnDemand:
                 NOT_READABLE,
             )
         raise Unlisted(f"{purpose} needs {kind} objects, which are not listed yet", NOT_LISTED)
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """The kinds that were required."""
+        return frozenset(self._wanted)
+
+    def want(self, kinds: Iterable[str]) -> None:
+        """Let kinds be listed that a fork required."""
+        for kind in kinds:
+            if kind not in self._wanted and self._on_wanted is not None:
+                self._wanted.add(kind)
+                self._on_wanted(kind)
 
     def unserved(self, kind: str) -> bool:
         """The server does not serve a kind, so there are no such objects; return whether that is news."""

@@ -32,6 +32,7 @@ from reconciler.control.decisions.decisions import (
     Uncharged,
     Ungated,
     Waits,
+    WorkloadChecked,
     WritesPaused,
     WritesResumed,
 )
@@ -89,6 +90,12 @@ SAMPLES = (
         {"nominee": "pod ns/p", "why": "pod ns/p changed"},
     ),
     Sample(Evicted(POD, NOMINEE), "warning", "pod evicted", {"pod": "ns/p", "nominee": "pod ns/p"}),
+    Sample(
+        WorkloadChecked(ObjectKey("ns", "w"), "Pending", "GangUnplaced", "no room"),
+        "info",
+        "workload checked",
+        {"workload": "ns/w", "state": "Pending", "reason": "GangUnplaced", "message": "no room"},
+    ),
     Sample(NominationUsed(NOMINEE), "info", "held room used", {"nominee": "pod ns/p"}),
     Sample(NominationExpired(NOMINEE), "warning", "held room expired", {"nominee": "pod ns/p"}),
     Sample(

@@ -15,7 +15,8 @@ import numpy as np
 from kernels.groups import group_code
 from kernels.taking import groups_in_turn, taken_in_turn
 from kernels.types import Codes, Mask, Rows
-from reconciler.allocation.dra.allocate import DEFAULT_STEPS, plausible
+from reconciler.allocation.defaults import STEPS
+from reconciler.allocation.dra.allocate import plausible
 from reconciler.allocation.dra.availability import Available, available
 from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
 from reconciler.allocation.dra.constraints import ANY_DOMAIN, all_scalar
@@ -65,7 +66,7 @@ class Template:
         return Granted(plan.node, (plan,), sum([len(rows) for rows in place.rows]), snapshot.version)
 
 
-def template_of(claim: ResourceClaim, snapshot: Snapshot, *, steps: int = DEFAULT_STEPS) -> Template | None:
+def template_of(claim: ResourceClaim, snapshot: Snapshot, *, steps: int = STEPS) -> Template | None:
     """The claim as a template for copies; None if copies must be decided one by one.
 
     Whether the devices permit one pass is decided node by node, by `places`.
@@ -250,7 +251,7 @@ def allocate_copies(
     snapshot: Snapshot,
     *,
     nodes: Iterable[str] | None = None,
-    steps: int = DEFAULT_STEPS,
+    steps: int = STEPS,
 ) -> list[Granted]:
     """Devices for the first of some claims with equal specs: what `allocate` would answer for one after the
     other, each time with the devices of those before counted as held.

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kernels.types import Mask
-from reconciler.allocation.dra.allocate import DEFAULT_STEPS
+from reconciler.allocation.defaults import STEPS
 from reconciler.allocation.dra.availability import judge
 from reconciler.allocation.dra.claim_shapes import spec_key
 from reconciler.allocation.dra.copies import Place, Template, places, template_of
@@ -29,7 +29,7 @@ LONGEST_REST = 64
 
 
 def repeated(
-    claim: ResourceClaim, snapshot: Snapshot, *, nodes: NodeSubset | None = None, steps: int = DEFAULT_STEPS
+    claim: ResourceClaim, snapshot: Snapshot, *, nodes: NodeSubset | None = None, steps: int = STEPS
 ) -> Granted | None:
     """What `allocate` answers for a claim, if it repeats; None if that must be asked.
 

@@ -40,16 +40,27 @@ class Domain:
         """
         places = np.flatnonzero(self.grouping.codes == self.number)
         each = self.limits.each.sum(axis=0)
-        keys: list[np.ndarray] = [places]
-        unmet = [tier for tier in tiers.tiers if tier not in self.grouping.met]
-        for codes in tiers.labels(unmet):  # the tightest first; the last key counts most
-            here = codes[places]
-            size = np.bincount(here, weights=each[places]).astype(np.int64)
-            keys += [here, -size[here]]
-        order = np.lexsort(keys)
-        columns = np.array([key[order] for key in keys[1:]]).reshape(-1, len(order))
-        starts = np.flatnonzero((columns[:, 1:] != columns[:, :-1]).any(axis=0)) + 1
-        return tuple(np.split(places[order], starts))
+        return spread_last(places, each, self.grouping.met, tiers)
+
+
+def spread_last(places: Rows, each: Amounts, met: Sequence[Tier], tiers: Tiers) -> tuple[Rows, ...]:
+    """Places of one domain in an order that fills the domains of tiers that are not met, large first.
+
+    places (P,)  rising
+    each   (N,)  members that fit on each place
+
+    Returns parts in that order. Places of one part are equal in all of these; policies may order them.
+    """
+    keys: list[np.ndarray] = [places]
+    unmet = [tier for tier in tiers.tiers if tier not in met]
+    for codes in tiers.labels(unmet):  # the tightest first; the last key counts most
+        here = codes[places]
+        size = np.bincount(here, weights=each[places]).astype(np.int64)
+        keys += [here, -size[here]]
+    order = np.lexsort(keys)
+    columns = np.array([key[order] for key in keys[1:]]).reshape(-1, len(order))
+    starts = np.flatnonzero((columns[:, 1:] != columns[:, :-1]).any(axis=0)) + 1
+    return tuple(np.split(places[order], starts))
 
 
 class Domains:

@@ -141,24 +141,33 @@ class Limits:
         short: dict[str, int] = {}
         for key, supply in self.supplies.items():
             needs = [of_kind.get(key, 0) for of_kind in self.needs]
-            wanted = sum(need * number for need, number in zip(needs, numbers, strict=True))
-            least = min(need for need in needs if need)
-            usable = int((supply.local[inside] // least).sum()) * least + supply.far
-            if wanted > usable:
+            missing = lack(supply.local[inside], needs, numbers, supply.far)
+            if missing:
                 name = f"devices of class {supply.option.device_class.key.name}"
-                short[name] = short.get(name, 0) + wanted - usable
+                short[name] = short.get(name, 0) + missing
         for resource in dict.fromkeys(name for kind in self._kinds for name in kind.wanted):
             needs = [kind.wanted.get(resource, 0) for kind in self._kinds]
-            wanted = sum(need * number for need, number in zip(needs, numbers, strict=True))
-            least = min(need for need in needs if need)
             column = self._nodes.room.vector({resource: 1})
             if not column.any():
                 continue
-            free = np.clip(self._free[int(column.argmax())][inside], 0, wanted)
-            usable = int((free // least).sum()) * least
-            if wanted > usable:
-                short[resource] = wanted - usable
+            missing = lack(self._free[int(column.argmax())][inside], needs, numbers)
+            if missing:
+                short[resource] = missing
         return list(short.items())
+
+
+def lack(have: Amounts, needs: Sequence[int], numbers: Sequence[int], far: int = 0) -> int:
+    """How much places have too little for so many members that need so much each, kind by kind; 0 if enough.
+
+    have (n,)  of each place, and `far` that several places reach; what is too little for one member is of no
+    use, and so is what is negative
+    """
+    wanted = sum(need * number for need, number in zip(needs, numbers, strict=True))
+    least = min((need for need in needs if need), default=0)
+    if not least:
+        return 0
+    usable = int((np.clip(have, 0, wanted) // least).sum()) * least + far
+    return max(wanted - usable, 0)
 
 
 def _countable(kind: Kind, snapshot: Snapshot) -> Iterable[RequestOption]:

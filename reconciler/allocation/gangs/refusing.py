@@ -6,6 +6,7 @@ from reconciler.allocation.gangs.domains import Domain
 from reconciler.allocation.gangs.kinds import Kind
 from reconciler.allocation.gangs.question import GangQuestion, GangUnsatisfied
 from reconciler.allocation.gangs.search import Field
+from reconciler.api.objects.gangs import Tier
 from reconciler.api.objects.plan import Reason
 
 UNPLACED = "GangUnplaced"
@@ -46,23 +47,39 @@ def refused(
             message += f"; of these, {', '.join(gone)} {'does' if len(gone) == 1 else 'do'} not exist"
         return GangUnsatisfied(UNPLACED, message, steps=steps)
     short = tuple(_short(best, field.kinds, question.least))
-    where = ", ".join(f"{tier.key}={value}" for tier, value in best.met)
-    message = f"{best.most} of {_pods(question)} fit together at most{f' in {where}' if where else ''}; "
-    message += f"{question.least} are needed"
-    if len(domains) > 1:
-        message += f"; {len(domains)} domains were considered"
-    if short:
-        message += ". Short: " + ", ".join(
-            f"{amount}{'m' if name == 'cpu' else ''} {name}" for name, amount in short
-        )
     left_out = "; ".join(
         dict.fromkeys(
             filter(None, (field.places.left_out(kind, field.trial.snapshot) for kind in field.kinds))
         )
     )
+    message = too_few(
+        best.most, len(question.members), question.least, met=best.met, domains=len(domains), short=short
+    )
     return GangUnsatisfied(
         UNPLACED, f"{message}. {left_out}" if left_out else message, best.most, short, steps
     )
+
+
+def too_few(
+    most: int,
+    pods: int,
+    least: int,
+    *,
+    met: Sequence[tuple[Tier, str]],
+    domains: int,
+    short: Sequence[tuple[str, int]],
+) -> str:
+    """Says how many of some pods fit in the best of some domains, and what it lacks."""
+    where = ", ".join(f"{tier.key}={value}" for tier, value in met)
+    message = f"{most} of {_number(pods)} fit together at most{f' in {where}' if where else ''}; "
+    message += f"{least} are needed"
+    if domains > 1:
+        message += f"; {domains} domains were considered"
+    if short:
+        message += ". Short: " + ", ".join(
+            f"{amount}{'m' if name == 'cpu' else ''} {name}" for name, amount in short
+        )
+    return message
 
 
 def _short(domain: Domain, kinds: Sequence[Kind], least: int) -> list[tuple[str, int]]:
@@ -73,8 +90,11 @@ def _short(domain: Domain, kinds: Sequence[Kind], least: int) -> list[tuple[str,
 
 
 def _pods(question: GangQuestion) -> str:
-    number = len(question.members)
-    return f"{number} pod{'' if number == 1 else 's'}"
+    return _number(len(question.members))
+
+
+def _number(pods: int) -> str:
+    return f"{pods} pod{'' if pods == 1 else 's'}"
 
 
 def _keys(question: GangQuestion) -> str:

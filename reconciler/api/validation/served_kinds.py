@@ -8,6 +8,7 @@ from reconciler.api.validation import (
     columns,
     core,
     koordinator,
+    kueue,
     pod_groups,
     pods,
     slices,
@@ -191,6 +192,24 @@ POD_GROUP: Final = ServedKind(
 )  # fmt: skip
 """Served on real servers with the feature gate GenericWorkload."""
 
+_KUEUE: Final = (GroupVersion("kueue.x-k8s.io", "v1beta2"), GroupVersion("kueue.x-k8s.io", "v1beta1"))
+WORKLOAD: Final = ServedKind(
+    "Workload", "workloads", "workload", _KUEUE,
+    short_names=("wl",), has_status=True, counts_generations=True, unconditional=False,
+    columns=columns.NAMED, validate=kueue.check_workload,
+)  # fmt: skip
+"""Served on real servers once Kueue is installed, as are the next two."""
+ADMISSION_CHECK: Final = ServedKind(
+    "AdmissionCheck", "admissionchecks", "admissioncheck", _KUEUE,
+    namespaced=False, short_names=("ac",), has_status=True, counts_generations=True, unconditional=False,
+    columns=columns.NAMED, validate=kueue.check_admission_check,
+)  # fmt: skip
+RESOURCE_FLAVOR: Final = ServedKind(
+    "ResourceFlavor", "resourceflavors", "resourceflavor", _KUEUE,
+    namespaced=False, short_names=("flavor", "flavors", "rf"), counts_generations=True, unconditional=False,
+    columns=columns.NAMED, validate=kueue.check_flavor,
+)  # fmt: skip
+
 POLICY: Final = GroupVersion("policy", "v1")
 BUDGET: Final = ServedKind(
     "PodDisruptionBudget", "poddisruptionbudgets", "poddisruptionbudget", (POLICY,),
@@ -247,6 +266,7 @@ VOLUME_ATTACHMENT: Final = ServedKind(
 BUILTIN: Final = (
     NAMESPACE, NODE, POD, SERVICE, CONFIG_MAP, EVENT_KIND, LEASE,
     CLAIM, TEMPLATE, DEVICE_CLASS, SLICE, TAINT_RULE, DEVICE, COSCHEDULING_GROUP, POD_GROUP, BUDGET,
+    WORKLOAD, ADMISSION_CHECK, RESOURCE_FLAVOR,
     PERSISTENT_VOLUME, VOLUME_CLAIM, STORAGE_CLASS, CSI_NODE, CSI_DRIVER, STORAGE_CAPACITY, VOLUME_ATTACHMENT,
 )  # fmt: skip
 

@@ -78,6 +78,11 @@ EXITS: Mapping[str, Mapping[Exit, str]] = {
         Exit.FAILED: "the claim cannot be allocated now",
         Exit.USAGE: f"{_USAGE}, the claim does not exist, or the input or the server cannot be read",
     },
+    "fit": {
+        Exit.OK: "all pods of all sets fit together",
+        Exit.FAILED: "some pods do not fit",
+        Exit.USAGE: f"{_USAGE}, a named object does not exist, or the input or the server cannot be read",
+    },
     "logs": {
         Exit.OK: "some lines match",
         Exit.FAILED: "no line of dra-reconciler matches",

@@ -74,6 +74,9 @@ NOMINATIONS_ENDED = MetricSpec(
     "Nominations that ended.",
     (("result", "`used`, `expired` or `dropped`"),),
 )
+WORKLOADS_CHECKED = MetricSpec(
+    "workloads_checked_total", "counter", "Answers to Kueue about Workloads, repeated ones included."
+)
 ROOM_PLANS = MetricSpec(
     "room_plans_total",
     "counter",
@@ -211,6 +214,19 @@ class NominationDropped(Decision):
 
     nominee: Nominee
     why: Annotated[str, Logged("why it is not held")]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadChecked(Decision):
+    """The admission check answered Kueue for a Workload."""
+
+    LINES: ClassVar = (Line("workload checked", Level.INFO),)
+    METRICS: ClassVar = (Counted(WORKLOADS_CHECKED),)
+
+    workload: Annotated[ObjectKey, Logged("NAMESPACE/NAME of a Workload", write=str)]
+    state: Annotated[str, Logged("`Ready`, `Pending` or `Retry`")]
+    reason: Annotated[str, Logged("a word of docs/reasons.md; empty if it is ready")]
+    message: Message
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,8 @@ class Kind(StrEnum):
     POD = "pod"
     GANG = "gang"
     """Gated pods of which enough run together, or none"""
+    WORKLOAD = "workload"
+    """What Kueue admits; one unit stands for all that wait for room"""
 
 
 class Unit(NamedTuple):

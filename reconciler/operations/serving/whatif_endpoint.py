@@ -21,7 +21,8 @@ from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.objects.storage import STORAGE
 from reconciler.errors import Rejected, Unlisted
-from reconciler.operations.serving.whatif import Busy, Options
+from reconciler.operations.serving.question import Busy
+from reconciler.operations.serving.whatif import Options
 from reconciler.state.devices.snapshot.fork import Fork, Forked
 from reconciler.state.loading import load
 from reconciler.state.nodes.table import Nodes

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GangKey, gang_of
+from reconciler.api.objects.kueue import WORKLOAD
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.pods import claims_of
 
@@ -85,11 +86,20 @@ def of_gang(gang: GangKey) -> Nominee:
     return Nominee(NomineeKind.GANG, ObjectKey(gang.namespace, gang.name), str(gang.source))
 
 
+def of_workload(key: ObjectKey) -> Nominee:
+    """A Workload of Kueue."""
+    return Nominee(NomineeKind.WORKLOAD, key)
+
+
 def own_of(pod: Pod) -> frozenset[Nominee]:
-    """Everything that room may be held for so that this pod runs: itself, its claims, its gang."""
-    gang = gang_of(pod)
+    """Everything that room may be held for so that this pod runs: itself, its claims, its gang, its Workload.
+
+    A pod says itself of which Workload of its namespace it is.
+    """
+    gang, workload = gang_of(pod), pod.metadata.annotations.get(WORKLOAD)
     gangs = [] if gang is None else [of_gang(gang)]
-    return frozenset([of_pod(pod.key), *map(of_claim, claims_of(pod)), *gangs])
+    workloads = [of_workload(ObjectKey(pod.key.namespace, workload))] if workload else []
+    return frozenset([of_pod(pod.key), *map(of_claim, claims_of(pod)), *gangs, *workloads])
 
 
 def own_of_all(pods: Iterable[Pod]) -> frozenset[Nominee]:

@@ -42,7 +42,22 @@ kind: Pod
 metadata: {name: p}
 spec: {containers: [{name: a, image: i, resources: {limits: {example.com/unknown: 1}}}]}
 """
+PODS = """
+apiVersion: dra-reconciler.io/v1alpha1
+kind: FitRequest
+podSets:
+- name: one
+  template:
+    spec: {containers: [{name: a, image: i}], resourceClaims: [{name: c, resourceClaimTemplateName: t}]}
+"""
+TEMPLATE = """
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: t}
+spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu, count: 1}}]}}}
+"""
 FILES = {
+    "asked.yaml": together(PODS, TEMPLATE),
     "good.yaml": GOOD,
     "short.yaml": SHORT,
     "bad.yaml": "- 1\n",
@@ -78,6 +93,8 @@ CASES: dict[tuple[str, int], tuple[str, ...]] = {
     ("drain", 1): ("n1", "-f", "held.yaml"),
     ("explain", 0): ("a", "-f", "good.yaml"),
     ("explain", 1): ("b", "-f", "short.yaml"),
+    ("fit", 0): ("-f", "asked.yaml", "-f", "good.yaml"),
+    ("fit", 1): ("-f", "asked.yaml", "-f", "held.yaml"),
     ("logs", 0): ("run.log",),
     ("logs", 1): ("empty.log",),
     ("make-room", 0): ("a", "-f", "good.yaml"),

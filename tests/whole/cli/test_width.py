@@ -57,12 +57,14 @@ def exclusive() -> str:
 
 
 INPUTS = {"small": small, "large": large, "demo": lambda: "", "machines": machines, "exclusive": exclusive}
+ASKED_PODS = str(ROOT / "docs" / "examples" / "fit-request.yaml")
 ASKED: Mapping[str, tuple[str, ...]] = {
     "allocate": ("allocate", "-f", "IN"),
     "capacity": ("capacity", "-f", "IN", "--pending"),
     "defragment": ("defragment", "-f", "IN", "--gain", "node=1"),
     "doctor": ("doctor", "-f", "IN"),
     "explain": ("explain", "CLAIM", "-f", "IN"),
+    "fit": ("fit", "-f", ASKED_PODS, "-f", "IN"),
     "make-room": ("make-room", "CLAIM", "-f", "IN"),
     "drain": ("drain", "NODE", "-f", "IN"),
     "modes": ("modes", "-f", "IN"),

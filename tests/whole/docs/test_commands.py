@@ -36,6 +36,7 @@ ANSWERS = {
     "doctor": {0, 1, 3},
     "drain": {0, 1},
     "explain": {0, 1},
+    "fit": {0, 1},
     "make-room": {0, 1},
     "whatif": {0, 1},
 }

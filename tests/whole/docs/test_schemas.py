@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 import pytest
+import yaml
 from click.testing import CliRunner
-from jsonschema import ValidationError
+from jsonschema import Draft202012Validator, ValidationError
 
 from reconciler.cli import COMMANDS, main
 from tests.tools.checkout import DOCS, ROOT
@@ -51,6 +52,7 @@ CASES: dict[str, list[tuple[str, ...]]] = {
         ("explain", "training/pair", *DEMO),
         ("explain", "three", *TUTORIAL),
     ],
+    "fit": [("fit", "-f", str(DOCS / "examples" / "fit-request.yaml"), *FRAGMENTED)],
     "logs": [("logs", "run.log")],
     "make-room": [
         ("make-room", "large", "-f", "large.yaml", *FRAGMENTED, "--priority", "1000"),
@@ -114,6 +116,15 @@ def test_every_command_with_json_has_a_schema_and_every_schema_is_tested():
         assert f'"{name}"' in (ROOT / module).read_text()
     page = (FOLDER / "README.md").read_text()
     assert re.findall(r"^\| \[(\S+)\.json\]", page, re.MULTILINE) == NAMES
+
+
+def test_requests_that_the_command_takes_fit_their_schema_and_others_do_not():
+    asked = next(yaml.safe_load_all((DOCS / "examples" / "fit-request.yaml").read_text()))
+    checked = Draft202012Validator(json.loads((FOLDER / "requests" / "fit-request.json").read_text()))
+    checked.validate(asked)
+    wrong: Any
+    for wrong in ({"podSets": []}, {"more": 1}, {"podSets": [{"name": "s"}]}, {"kind": "Demand"}):
+        assert list(checked.iter_errors(asked | wrong)), wrong
 
 
 def branches(node: Any) -> list[Any]:

@@ -14,8 +14,9 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.control.decisions.decisions import Allocated
 from reconciler.operations.serving.access import Local
 from reconciler.operations.serving.port import StatusPort
+from reconciler.operations.serving.question import MAX_BYTES, Busy
 from reconciler.operations.serving.server import serving
-from reconciler.operations.serving.whatif import MAX_BYTES, Busy, Options, whatif_routes
+from reconciler.operations.serving.whatif import Options, whatif_routes
 from reconciler.operations.serving.whatif_endpoint import WhatifEndpoint
 from reconciler.settings import Settings
 from reconciler.state.nodes.table import Nodes

@@ -1,0 +1,56 @@
+"""The answer as values: how many pods of each set fit, where, and what is short."""
+
+from dataclasses import dataclass
+
+from reconciler.api.objects.meta import DeviceID
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A place for one pod."""
+
+    node: str
+    devices: tuple[DeviceID, ...]
+    """For its own claims, in their order"""
+
+
+@dataclass(frozen=True, slots=True)
+class Short:
+    """Why a set does not fit as a whole."""
+
+    reason: str
+    """An identifier of `reasons`"""
+    message: str
+    lacks: tuple[tuple[str, int], ...] = ()
+    """What is short for the whole set in the best domain, with amounts"""
+
+
+@dataclass(frozen=True, slots=True)
+class SetFit:
+    """One set of pods."""
+
+    name: str
+    count: int
+    seats: tuple[Seat, ...]
+    """At most `count`; none if fewer fit than the set needs at least"""
+    domain: tuple[tuple[str, str], ...] = ()
+    """The tiers that are met, each with the value that all seats share"""
+    short: Short | None = None
+    """None if all fit"""
+
+    @property
+    def fits(self) -> int:
+        """How many pods fit."""
+        return len(self.seats)
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """The whole answer. All seats are possible at the same time."""
+
+    sets: tuple[SetFit, ...]
+
+    @property
+    def all_fit(self) -> bool:
+        """Whether each set fits as a whole."""
+        return all(one.short is None for one in self.sets)

@@ -1,0 +1,123 @@
+"""The objects of Kueue that an admission check reads: kueue.x-k8s.io in v1beta1 and v1beta2."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from reconciler.api.objects.meta import ApiObject
+from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple
+
+GROUP = "kueue.x-k8s.io"
+VERSIONS = ("v1beta2", "v1beta1")
+"""That are read, the preferred one first"""
+CONTROLLER = "dra-reconciler.io/room"
+"""`spec.controllerName` of AdmissionChecks that are ours"""
+WORKLOAD = "dra-reconciler.io/workload"
+"""Annotation of the pods of a Workload: its name. The check lets Kueue add it when the pods are created"""
+
+
+class Condition(Model):
+    """A condition of a Workload."""
+
+    type: Str
+    status: Str
+    last_transition_time: Str = ""
+
+
+class TopologyRequest(Model):
+    """A level of a topology that all pods of a set share."""
+
+    required: Str | None = None
+    preferred: Str | None = None
+
+
+class WorkloadPodSet(Model):
+    """A number of equal pods."""
+
+    name: Str = "main"
+    count: Int = 1
+    template: dict[str, Any] = Field(default_factory=dict)
+    topology_request: TopologyRequest | None = None
+
+
+class WorkloadSpec(Model):
+    """What is to be admitted."""
+
+    pod_sets: Tuple[WorkloadPodSet] = ()
+    priority: Int | None = None
+    active: Bool | None = None
+
+
+class PodSetAssignment(Model):
+    """What quota was reserved for a set."""
+
+    name: Str = "main"
+    flavors: Map[Str] = Field(default_factory=dict)
+    """Resource -> name of a ResourceFlavor"""
+    count: Int | None = None
+
+
+class Admission(Model):
+    """The quota that is reserved."""
+
+    pod_set_assignments: Tuple[PodSetAssignment] = ()
+
+
+class WorkloadStatus(Model):
+    """How far its admission is."""
+
+    conditions: Tuple[Condition] = ()
+    admission: Admission | None = None
+    admission_checks: Tuple[dict[str, Any]] = ()
+    """With fields that we do not know: Kueue has some that a write must keep"""
+
+
+class Workload(ApiObject):
+    """Pods that Kueue admits together."""
+
+    kind: Literal["Workload"] = "Workload"
+    spec: WorkloadSpec = WorkloadSpec()
+    status: WorkloadStatus = WorkloadStatus()
+
+    def condition(self, name: str) -> Condition | None:
+        """A condition that is true."""
+        return next((one for one in self.status.conditions if (one.type, one.status) == (name, "True")), None)
+
+    def check(self, name: str) -> tuple[int, dict[str, Any]] | None:
+        """The position of an admission check, and its state."""
+        states = enumerate(self.status.admission_checks)
+        return next(((at, one) for at, one in states if one.get("name") == name), None)
+
+
+class AdmissionCheckSpec(Model):
+    """Who serves the check."""
+
+    controller_name: Str = ""
+
+
+class AdmissionCheckStatus(Model):
+    """Whether it is served."""
+
+    conditions: Tuple[dict[str, Any]] = ()
+
+
+class AdmissionCheck(ApiObject):
+    """A condition for the admission of Workloads, besides quota."""
+
+    kind: Literal["AdmissionCheck"] = "AdmissionCheck"
+    spec: AdmissionCheckSpec = AdmissionCheckSpec()
+    status: AdmissionCheckStatus = AdmissionCheckStatus()
+
+
+class FlavorSpec(Model):
+    """What Kueue adds to the pods that use a flavor."""
+
+    node_labels: Map[Str] = Field(default_factory=dict)
+    tolerations: Tuple[dict[str, Any]] = ()
+
+
+class ResourceFlavor(ApiObject):
+    """A kind of resources, such as nodes of one type."""
+
+    kind: Literal["ResourceFlavor"] = "ResourceFlavor"
+    spec: FlavorSpec = FlavorSpec()

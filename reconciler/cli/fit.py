@@ -1,0 +1,42 @@
+"""`dra-reconciler fit`: how many pods of some sets would fit now, and where."""
+
+import asyncio
+import sys
+
+import click
+
+from reconciler.analysis.fitting import fit
+from reconciler.analysis.fitting.reading import question_in
+from reconciler.analysis.fitting.report import as_json
+from reconciler.api.objects.semantics import Semantics
+from reconciler.cli.common.cluster_listing import list_objects
+from reconciler.cli.common.connection import Connection
+from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
+from reconciler.cli.common.fleet_source import read_files
+from reconciler.cli.common.output import echo_value
+from reconciler.cli.common.progress import track_progress
+from reconciler.cli.common.room_source import KINDS, of_cluster, of_manifests
+from reconciler.cli.views.fitting import print_fit
+
+
+def fit_command(
+    files: tuple[str, ...], connection: Connection, output: str, rules: Semantics, steps: int
+) -> None:
+    """Carry out the command. Its options and its help are in `cli/commands/fit.py`."""
+    if connection.named and len(files) > 1:
+        raise click.UsageError("With a cluster, name one -f, which holds the FitRequest.")
+    with errors_as(NoAnswer), track_progress(quiet=output != "table") as progress:
+        question = question_in(read_files(files[:1], progress))
+        if connection.named:
+            progress.stage("reading the cluster")
+            world = of_cluster(asyncio.run(list_objects(KINDS, connection, volumes=True)), rules)
+        else:
+            world = of_manifests(read_files(files, progress), rules)
+        progress.stage("placing")
+        with world.trial() as trial:
+            result = fit(question, trial, steps=steps)
+    if output == "table":
+        print_fit(result, sys.stdout)
+    else:
+        echo_value(as_json(result), output)
+    sys.exit(Exit.OK if result.all_fit else Exit.FAILED)

@@ -1,0 +1,309 @@
+"""The admission check: answers Kueue for each Workload that has its quota and waits for this check.
+
+`Ready` when all its pods have room now, which is held until they come. Otherwise `Pending`, which keeps the
+quota, and after some time `Retry`, which gives it back for others. Never `Rejected`: that would end the
+Workload for good.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import structlog
+
+from reconciler.allocation.gangs.question import GangUnsatisfied, Seat
+from reconciler.allocation.placement import refusal_reason
+from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
+from reconciler.api.objects.claims import ResourceClaimTemplate
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.kueue import CONTROLLER, WORKLOAD, AdmissionCheck, ResourceFlavor, Workload
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.validation.timestamps import timestamp
+from reconciler.cluster.client import Raw
+from reconciler.cluster.kueue import KueueWriter
+from reconciler.control.decisions.decisions import Report, WorkloadChecked
+from reconciler.control.intake import Intake
+from reconciler.control.kueue.asked import Known, questions_of
+from reconciler.control.kueue.holds import WorkloadHolds
+from reconciler.control.kueue.search import WorkloadSearch
+from reconciler.control.kueue.wake_ups import KueueWakeUps
+from reconciler.control.ownership import Ownership
+from reconciler.errors import Paused, ReconcilerError, Rejected, Undecided
+from reconciler.state.nominations.nomination import of_workload
+
+log = structlog.get_logger()
+
+PAUSE = 0.2
+"""Seconds between two rounds: many events may come at once"""
+SOONER = 60.0
+"""Seconds after which everything that waits is looked at again, whatever happens. A safety net"""
+MAX_MESSAGE = 1_000
+"""Characters of a message; Kueue allows 32,768 for all that people read"""
+PENDING, READY, RETRY = "Pending", "Ready", "Retry"
+KINDS = ("Workload", "AdmissionCheck", "ResourceFlavor", "ResourceClaimTemplate")
+"""That must be listed before anything is answered"""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How long is waited, in seconds."""
+
+    check: str
+    """Name of the AdmissionCheck"""
+    retry_after: float
+    """How long a Workload keeps its quota without room"""
+    requeue_after: int
+    """How long Kueue waits then before it reserves quota again"""
+    hold: float
+    """How long room is held for pods that do not come"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """Why a Workload has no room, and in which state that was found."""
+
+    reason: str
+    message: str
+    state: tuple[object, ...]
+
+
+class AdmissionChecker:
+    """Takes in changes of Kueue's objects, and answers in rounds, the most urgent Workload first."""
+
+    def __init__(
+        self,
+        intake: Intake,
+        writer: KueueWriter,
+        ours: Ownership,
+        terms: Terms,
+        wake_ups: KueueWakeUps,
+        *,
+        steps: int,
+        leads: asyncio.Event,
+        clock: Callable[[], float],
+        now: Callable[[], datetime],
+        report: Report,
+    ) -> None:
+        """`leads` is set while this process may write; `clock` is that of the loop; `now` the time of day."""
+        self._intake, self._writer, self._ours, self._terms = intake, writer, ours, terms
+        self._search = WorkloadSearch(intake, ours, steps=steps)
+        self._holds = WorkloadHolds(intake, seconds=terms.hold, clock=clock, now=now)
+        self._leads, self._now, self._report = leads, now, report
+        self._workloads: dict[ObjectKey, Workload] = {}
+        self._checks: dict[ObjectKey, AdmissionCheck] = {}
+        self._flavors: dict[ObjectKey, ResourceFlavor] = {}
+        self._templates: dict[ObjectKey, ResourceClaimTemplate] = {}
+        self._refused: dict[ObjectKey, _Refusal] = {}
+        self._unlisted = set(KINDS)
+        self._listed = asyncio.Event()
+        self._serial = 0
+        """Number of changes of objects that Workloads refer to"""
+        self.woken = wake_ups.woken
+        """Set when Workloads may have another answer"""
+        self._wake_ups = wake_ups
+
+    def close(self) -> None:
+        """Stop a running search."""
+        self._search.close()
+
+    def take(self, change: Change) -> None:
+        """The sink of the watches of `KINDS`."""
+        match change:
+            case Changed(object=thing):
+                self._shelf(change.kind)[thing.key] = thing
+            case Removed(key=key) | Refused(key=key):
+                self._shelf(change.kind).pop(key, None)
+            case Replaced(objects=objects):
+                shelf = self._shelf(change.kind)
+                shelf.clear()
+                shelf |= {thing.key: thing for thing in objects}
+                self._unlisted.discard(change.kind)
+                if not self._unlisted:
+                    self._listed.set()
+        if change.kind != "Workload":
+            self._serial += 1
+        self.woken.set()
+
+    def _shelf(self, kind: str) -> dict[ObjectKey, Any]:
+        shelves: dict[str, dict[ObjectKey, Any]] = {
+            "Workload": self._workloads,
+            "AdmissionCheck": self._checks,
+            "ResourceFlavor": self._flavors,
+            "ResourceClaimTemplate": self._templates,
+        }
+        return shelves[kind]
+
+    async def run(self) -> None:
+        """Answer until cancelled."""
+        await self._intake.listed.wait()
+        await self._listed.wait()
+        while True:
+            await self._leads.wait()
+            self.woken.clear()
+            await self._round()
+            self._wake_ups.arm(SOONER)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(min(SOONER, self._next_retry()), 1.0)):
+                    await self.woken.wait()
+            await asyncio.sleep(PAUSE)
+
+    async def _round(self) -> None:
+        """Look at everything once. An error of one object does not stop the others."""
+        self._holds.end(self._workloads)
+        await self._attempt(self._terms.check, self._activate)
+        for workload in sorted(self._waiting(), key=_urgency):
+            if self._leads.is_set():
+                await self._attempt(str(workload.key), partial(self._check, workload.key))
+        self._refused = {key: one for key, one in self._refused.items() if key in self._workloads}
+
+    async def _attempt(self, name: str, step: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await step()
+        except Paused:
+            pass
+        except ReconcilerError as exc:  # a conflict or an event brings the newer version
+            say = log.warning if isinstance(exc, Rejected) else log.debug
+            say("admission check not written", name=name, error=str(exc))
+
+    def _waiting(self) -> list[Workload]:
+        """Workloads with quota for which our check is pending."""
+        return [one for one in self._workloads.values() if self._waits(one)]
+
+    def _waits(self, workload: Workload) -> bool:
+        if not self._serves() or workload.metadata.deletion_timestamp or workload.spec.active is False:
+            return False
+        if workload.condition("QuotaReserved") is None or workload.condition("Finished") is not None:
+            return False
+        found = workload.check(self._terms.check)
+        return found is not None and found[1].get("state") == PENDING
+
+    def _serves(self) -> bool:
+        check = self._checks.get(ObjectKey("", self._terms.check))
+        return check is not None and check.spec.controller_name == CONTROLLER
+
+    async def _activate(self) -> None:
+        """Say that the check is served; or log why it is not."""
+        check = self._checks.get(ObjectKey("", self._terms.check))
+        if check is None or check.spec.controller_name != CONTROLLER:
+            return
+        if any((one.get("type"), one.get("status")) == ("Active", "True") for one in check.status.conditions):
+            return
+        condition: Raw = {
+            "type": "Active",
+            "status": "True",
+            "reason": "Active",
+            "message": "dra-reconciler answers this check",
+            "lastTransitionTime": timestamp(self._now()),
+        }
+        if check.metadata.generation is not None:
+            condition["observedGeneration"] = check.metadata.generation
+        self._intake.pause.check()
+        await self._writer.activate(check, condition)
+
+    async def _check(self, key: ObjectKey) -> None:
+        """Answer for one Workload, if it still waits."""
+        workload = self._workloads.get(key)
+        if workload is None or not self._waits(workload):
+            return
+        state = self._state_for(workload)
+        known = self._refused.get(key)
+        if known is None or known.state != state:
+            answer = await self._decided(workload)
+            if answer is None or self._workloads.get(key) is not workload or not self._leads.is_set():
+                self.woken.set()
+                return
+            if not isinstance(answer, GangUnsatisfied):
+                await self._admit(workload, answer)
+                return
+            known = self._refused[key] = _Refusal(answer.reason, answer.message, state)
+        await self._refuse(workload, known)
+
+    def _state_for(self, workload: Workload) -> tuple[object, ...]:
+        """Equal while the answer cannot differ."""
+        own = frozenset([of_workload(workload.key)])
+        version = self._intake.store.snapshot_for(own).version
+        state = version, self._intake.nodes.serial, self._serial
+        return *state, workload.metadata.uid, workload.spec, workload.status.admission
+
+    async def _decided(self, workload: Workload) -> tuple[Seat, ...] | GangUnsatisfied | None:
+        try:
+            asked = questions_of(workload, self._known, self._ours.restricted)
+            return await self._search.answer(asked, frozenset([of_workload(workload.key)]))
+        except Rejected as exc:
+            return GangUnsatisfied(refusal_reason(exc), str(exc))
+
+    async def _admit(self, workload: Workload, seats: tuple[Seat, ...]) -> None:
+        """Hold the room, then let Kueue admit the Workload. No await before the room is held."""
+        self._intake.pause.check()
+        until = self._holds.hold(workload, seats, self._pods_of(workload))
+        self._refused.pop(workload.key, None)
+        message = f"{len(seats)} pods have room, which is held until {until}"
+        mark = {WORKLOAD: workload.key.name}
+        updates = [{"name": one.name, "annotations": mark} for one in workload.spec.pod_sets]
+        try:
+            await self._write(workload, READY, "", message, {"podSetUpdates": updates})
+        except Undecided:
+            raise  # it may have been written: the watch tells, and the deadline ends the hold
+        except ReconcilerError:
+            self._holds.drop(workload.key, "its check could not be written")
+            raise
+
+    def _pods_of(self, workload: Workload) -> Iterable[Pod]:
+        asked = questions_of(workload, self._known, self._ours.restricted)
+        return (member.pod for question in asked for member in question.members)
+
+    @property
+    def _known(self) -> Known:
+        return Known(self._flavors, self._templates, self._intake.store.claims)
+
+    async def _refuse(self, workload: Workload, known: _Refusal) -> None:
+        """Say why there is no room; after a while, give the quota back."""
+        if self._seconds_left(workload) <= 0:
+            seconds = self._terms.requeue_after
+            await self._write(workload, RETRY, known.reason, known.message, {"requeueAfterSeconds": seconds})
+            return
+        found = workload.check(self._terms.check)
+        if found is not None and found[1].get("message") != _message(known.reason, known.message):
+            await self._write(workload, PENDING, known.reason, known.message, {})
+
+    async def _write(self, workload: Workload, state: str, reason: str, message: str, fields: Raw) -> None:
+        found = workload.check(self._terms.check)
+        assert found is not None  # it waits for the check
+        at, before = found
+        self._intake.pause.check()
+        changed = {"lastTransitionTime": timestamp(self._now())} if before.get("state") != state else {}
+        text = _message(reason, message)
+        await self._writer.write_state(
+            workload, at, {**before, "state": state, "message": text, **changed, **fields}
+        )
+        self._report(WorkloadChecked(workload.key, state, reason, message))
+
+    def _seconds_left(self, workload: Workload) -> float:
+        """How long it may keep its quota without room."""
+        reserved = workload.condition("QuotaReserved")
+        try:
+            since = datetime.fromisoformat(reserved.last_transition_time if reserved else "")
+        except ValueError:
+            return self._terms.retry_after
+        since = since if since.tzinfo is not None else since.replace(tzinfo=UTC)
+        return self._terms.retry_after - (self._now() - since).total_seconds()
+
+    def _next_retry(self) -> float:
+        """Seconds until a Workload gives back its quota."""
+        left = (self._seconds_left(one) for one in self._waiting())
+        return max(min(left, default=SOONER), 0.0)
+
+
+def _urgency(workload: Workload) -> tuple[int, str, ObjectKey]:
+    """The highest priority first, then the oldest."""
+    created = workload.metadata.creation_timestamp or "~"
+    return -(workload.spec.priority or 0), created, workload.key
+
+
+def _message(reason: str, message: str) -> str:
+    text = f"{reason}: {message}" if reason else message
+    return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE - 3]}..."

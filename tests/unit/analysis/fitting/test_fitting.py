@@ -1,0 +1,170 @@
+"""What is answered about sets of pods: counts, places, domains, what is short, and what is left out."""
+
+from typing import Any
+
+import pytest
+
+from reconciler.analysis.fitting import Fit, fit
+from reconciler.analysis.fitting.reading import MAX_PODS, question_in
+from reconciler.analysis.making_room.world import world_of
+from reconciler.api.manifests.bundle import bundle
+from reconciler.api.manifests.documents import Document
+from reconciler.api.manifests.origin import Origin
+from reconciler.api.objects.semantics import Semantics
+from reconciler.api.versions.reading import read
+from reconciler.errors import Rejected
+from tests.tools.small_fleet import Object, claim, device_class, devices, held, node, pod, template
+
+
+def machine(name: str, count: int, *, cpu: str = "8", **labels: str) -> list[Object]:
+    made = node(name, **{"kubernetes.io/hostname": name, **labels})
+    made["status"] = {"allocatable": {"cpu": cpu, "pods": "20"}}
+    return [made, devices(name, *(f"d{at}" for at in range(count)))] if count else [made]
+
+
+def pods(name: str, count: int, *, cpu: str = "0", gpus: str = "one", **fields: Any) -> Object:
+    spec = {
+        "containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}],
+        "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": gpus}] if gpus else [],
+        **fields.pop("spec", {}),
+    }
+    return {"name": name, "count": count, "template": {"spec": spec}, **fields}
+
+
+def ask(world: list[Object], *sets: Object, **fields: object) -> Fit:
+    raw = {"apiVersion": "dra-reconciler.io/v1alpha1", "kind": "FitRequest", "podSets": [*sets], **fields}
+    documents = [raw, template("one"), template("two", 2)]
+    question = question_in(bundle([Document(Origin("test"), one) for one in documents]))
+    with world_of(map(read, [device_class(), *world]), Semantics()).trial() as trial:
+        found = fit(question, trial)
+    assert not list(trial.store.assumptions)
+    return found
+
+
+def nodes(found: Fit) -> list[list[str]]:
+    return [[seat.node for seat in one.seats] for one in found.sets]
+
+
+FLEET = [*machine("a", 2, rack="x"), *machine("b", 2, rack="x"), *machine("c", 4, rack="y")]
+
+
+def test_sets_fit_beside_each_other_in_their_order():
+    found = ask(FLEET, pods("first", 3), pods("second", 2, gpus="two"), pods("third", 2))
+    assert nodes(found) == [["a", "a", "b"], ["c", "c"], ["b"]]
+    assert [one.short is None for one in found.sets] == [True, True, False]
+    short = found.sets[2].short
+    assert short is not None
+    assert (short.reason, short.lacks) == ("GangUnplaced", (("devices of class gpu", 1),))
+
+
+def test_sets_share_the_room_of_nodes():
+    """The second set sees what the pods of the first take, although neither is placed pod by pod."""
+    found = ask(machine("a", 4, cpu="3"), pods("first", 2, cpu="1"), pods("second", 2, cpu="1", gpus=""))
+    assert [one.fits for one in found.sets] == [2, 1]
+
+
+def test_a_required_topology_keeps_a_set_in_the_smallest_domain_that_suffices():
+    rack: Any = {"topology": [{"key": "rack"}]}
+    assert nodes(ask(FLEET, pods("s", 3, **rack))) == [["a", "a", "b"]]
+    found = ask(FLEET, pods("s", 5, **rack))
+    assert found.sets[0].fits == 4
+    assert found.sets[0].domain == (("rack", "x"),)
+    assert found.sets[0].short is not None
+    assert "4 of 5 pods fit together at most" in found.sets[0].short.message
+
+
+def test_a_preferred_topology_is_met_if_no_pod_loses_its_place():
+    rack: Any = {"topology": [{"key": "rack", "required": False}]}
+    assert ask(FLEET, pods("s", 4, **rack)).sets[0].domain == (("rack", "x"),)
+    whole = ask(FLEET, pods("s", 8, **rack)).sets[0]
+    assert (whole.fits, whole.domain) == (8, ())
+
+
+def test_a_set_that_misses_its_minimum_leaves_everything_to_the_next():
+    found = ask(FLEET, pods("large", 9, minCount=9), pods("small", 8))
+    assert [one.fits for one in found.sets] == [0, 8]
+
+
+@pytest.mark.parametrize("spec", [{}, {"affinity": {"podAntiAffinity": {}}}])
+def test_without_holders_and_nodes(spec: Object):
+    used = claim("used", 2) | {"metadata": {"name": "used", "namespace": "default", "uid": "u"}}
+    used["status"] = held("gpu.example.com", "a", "d0", "d1", on="a")
+    world = [*machine("a", 2), used]
+    assert ask(world, pods("s", 2, spec=spec)).sets[0].fits == 0
+    assert ask(world, pods("s", 2, spec=spec), without=["used"]).sets[0].fits == 2
+    assert ask(world, pods("s", 2, spec=spec), without=["used"], withoutNodes=["a"]).sets[0].fits == 0
+
+
+def test_without_a_pod_its_room_and_its_claims_are_free():
+    used = claim("used", 2) | {"metadata": {"name": "used", "namespace": "default", "uid": "u"}}
+    used["status"] = held("gpu.example.com", "a", "d0", "d1", on="a")
+    runs = pod("p", "used", gates=(), nodeName="a")
+    runs["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "8"}}
+    world = [*machine("a", 2), used, runs]
+    assert ask(world, pods("s", 2, cpu="1"), without=["default/p"]).sets[0].fits == 2
+    used["status"]["reservedFor"] = [{"resource": "pods", "name": "other", "uid": "o"}]
+    assert ask(world, pods("s", 2, cpu="1"), without=["default/p"]).sets[0].fits == 0
+    assert ask(world, pods("s", 2, cpu="1", gpus=""), without=["default/p"]).sets[0].fits == 2
+
+
+def test_pods_that_name_an_allocated_claim_follow_it():
+    used = claim("used") | {"metadata": {"name": "used", "namespace": "default", "uid": "u"}}
+    used["status"] = held("gpu.example.com", "b", "d0", on="b")
+    entry: Any = {"spec": {"resourceClaims": [{"name": "c", "resourceClaimName": "used"}]}}
+    assert nodes(ask([*FLEET, used], pods("s", 2, **entry))) == [["b", "b"]]
+    del used["status"]
+    assert len(set(nodes(ask([*FLEET, used], pods("s", 2, **entry)))[0])) == 1
+
+
+def test_pods_that_exclude_each_other_need_nodes_of_their_own():
+    term = {"labelSelector": {"matchLabels": {"app": "s"}}, "topologyKey": "kubernetes.io/hostname"}
+    rule = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    asked = pods("s", 5, spec={"affinity": rule})
+    asked["template"]["metadata"] = {"labels": {"app": "s"}}
+    found = ask(FLEET, pods("before", 2), asked, pods("after", 4))
+    assert nodes(found)[1] == ["b", "c"]
+    assert found.sets[2].fits == 4
+
+
+def test_a_claim_of_an_unknown_class_is_explained():
+    bad = template("bad") | {"spec": {"spec": claim("x", device_class="none")["spec"]}}
+    raw = {
+        "apiVersion": "dra-reconciler.io/v1alpha1",
+        "kind": "FitRequest",
+        "podSets": [pods("s", 2, gpus="bad")],
+    }
+    question = question_in(bundle([Document(Origin("test"), one) for one in (raw, bad)]))
+    with world_of(map(read, FLEET), Semantics()).trial() as trial:
+        (found,) = fit(question, trial).sets
+    assert found.short is not None
+    assert found.short.reason == "ClassNotFound"
+
+
+@pytest.mark.parametrize(
+    ("sets", "fields", "said"),
+    [
+        ([], {}, "podSets: must be a list of 1 to 500 sets"),
+        ([pods("s", 0)], {}, f"podSets[0].count: must be a whole number from 1 to {MAX_PODS}"),
+        ([pods("s", 2, minCount=3)], {}, "podSets[0].minCount: must be a whole number from 1 to 2"),
+        ([pods("s", 1), pods("s", 1)], {}, "podSets[1].name: s is the name of an earlier set, too"),
+        ([pods("s", 1) | {"replicas": 2}], {}, "podSets[0].replicas: is not known"),
+        ([pods("s", 6000), pods("t", 6000)], {}, "podSets: have 12000 pods; the maximum is 10000"),
+        ([pods("s", 1, gpus="three")], {}, "ResourceClaimTemplate default/three is missing; add it"),
+        ([pods("s", 1, topology=[{"label": "rack"}])], {}, "podSets[0].topology[0].label: is not known"),
+        ([pods("s", 1, spec={"nodeName": "a"})], {}, "podSets[0].template.spec.nodeName: must not be set"),
+        ([pods("s", 1, spec={"containers": 3})], {}, "podSets[0].template.spec.containers"),
+        ([pods("s", 1)], {"without": "x"}, "without: must be a list of names"),
+        ([pods("s", 1)], {"without": ["x"]}, "there is no claim and no pod default/x"),
+        ([pods("s", 1)], {"withoutNodes": ["x"]}, "there is no node x"),
+        ([pods("s", 1)], {"count": 2}, "count: is not known"),
+        (
+            [pods("s", 1, spec={"resourceClaims": [{"name": "c", "resourceClaimName": "no"}]})],
+            {},
+            "there is no claim default/no",
+        ),
+    ],
+)
+def test_an_invalid_request_names_object_and_field(sets: list[Object], fields: Object, said: str):
+    with pytest.raises(Rejected) as raised:
+        ask(FLEET, *sets, **fields)
+    assert said in str(raised.value)

@@ -1,0 +1,269 @@
+"""Workloads of Kueue are admitted when their pods have room, which is held until the pods come."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from reconciler.api.objects.kueue import CONTROLLER
+from reconciler.api.objects.kueue import WORKLOAD as MARK
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.validation.served_kinds import ADMISSION_CHECK, POD, WORKLOAD
+from reconciler.control.decisions.decisions import (
+    Nominated,
+    NominationDropped,
+    NominationExpired,
+    Ungated,
+    Waits,
+    WorkloadChecked,
+)
+from reconciler.control.kueue import checker
+from tests.tools.running_reconciler import Cluster, Running, reconciling
+from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, held, node, pod, template
+
+pytestmark = pytest.mark.loopback
+KUEUE = "kueue.x-k8s.io/v1beta2"
+
+
+@pytest.fixture(autouse=True)
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checker, "PAUSE", 0.01)
+
+
+def check(controller: str = CONTROLLER) -> Object:
+    spec = {"controllerName": controller}
+    return {"apiVersion": KUEUE, "kind": "AdmissionCheck", "metadata": {"name": "room"}, "spec": spec}
+
+
+def flavor(name: str, **labels: str) -> Object:
+    spec = {"nodeLabels": labels}
+    return {"apiVersion": KUEUE, "kind": "ResourceFlavor", "metadata": {"name": name}, "spec": spec}
+
+
+def workload(
+    name: str, count: int, *, reserved: str = "", topology: Object | None = None, **spec: Any
+) -> Object:
+    """With quota of the flavor `gpus`, and other admission checks before and after ours."""
+    now = reserved or datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def state(check: str, found: str) -> Object:
+        return {"name": check, "state": found, "lastTransitionTime": now, "message": "", "retryCount": 2}
+
+    pods = {
+        "name": "main",
+        "count": count,
+        "template": {
+            "spec": {
+                "containers": [{"name": "main", "image": "example.com/main"}],
+                "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}],
+            }
+        },
+        **({"topologyRequest": topology} if topology else {}),
+    }
+    condition = {
+        "type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": "",
+        "lastTransitionTime": now,
+    }  # fmt: skip
+    assigned = {"name": "main", "flavors": {"gpu": "gpus"}, "count": count}
+    return {
+        "apiVersion": KUEUE,
+        "kind": "Workload",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"podSets": [pods], "queueName": "q", **spec},
+        "status": {
+            "conditions": [condition],
+            "admission": {"clusterQueue": "c", "podSetAssignments": [assigned]},
+            "admissionChecks": [state("other", "Ready"), state("room", "Pending"), state("last", "Pending")],
+        },
+    }
+
+
+class Queue:
+    """The objects of Kueue on the embedded server."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def states(self, name: str) -> list[Object]:
+        record = self.cluster.api.store[WORKLOAD].get(f"default/{name}")
+        assert record is not None
+        return record.object["status"]["admissionChecks"]
+
+    def ours(self, name: str) -> Object:
+        return self.states(name)[1]
+
+    def change(self, name: str, change: Callable[[Object], Object]) -> None:
+        self.cluster.api.update(WORKLOAD, "default", name, change, subresource="status")
+
+
+def fleet(**counts: int) -> Cluster:
+    found: list[Object] = [device_class(), template("t"), flavor("gpus", kind="gpu"), check()]
+    for name, number in counts.items():
+        found += [node(name, kind="gpu", rack=name[0]), devices(name, *(f"d{at}" for at in range(number)))]
+    return Cluster(found)
+
+
+@asynccontextmanager
+async def checking(cluster: Cluster, **flags: Any) -> AsyncIterator[tuple[Running, Queue]]:
+    options = {"kueue_check": "room", "backoff_cap_seconds": 0.2, **flags}
+    async with reconciling(cluster, controllers=True, **options) as running:
+        yield running, Queue(cluster)
+
+
+def answers(running: Running, name: str) -> list[str]:
+    return [one.state for one in running.of(WorkloadChecked) if one.workload.name == name]
+
+
+async def checked(running: Running, name: str, state: str) -> WorkloadChecked:
+    found = await running.heard(
+        WorkloadChecked, counts=lambda one: (one.workload.name, one.state) == (name, state)
+    )
+    return [one for one in found if (one.workload.name, one.state) == (name, state)][-1]
+
+
+async def test_a_workload_with_room_is_ready_and_its_room_is_held_until_its_pods_are_bound():
+    cluster = fleet(a=2)
+    async with checking(cluster) as (running, queue):
+        cluster.load(workload("job", 2))
+        await checked(running, "job", "Ready")
+        others, ours, last = queue.states("job")
+        assert (others["state"], last["state"]) == ("Ready", "Pending")
+        assert (ours["state"], ours["retryCount"]) == ("Ready", 2)
+        assert ours["podSetUpdates"] == [{"name": "main", "annotations": {MARK: "job"}}]
+        (nominated,) = running.of(Nominated)
+        assert len(nominated.devices) == 2
+        cluster.load(claim("stranger", managed=False), pod("stranger", "stranger"))
+        await running.heard(Waits, counts=lambda one: "stranger" in str(one))
+        for number in range(2):
+            made = pod(f"job-{number}", templates=("t",))
+            made["metadata"]["annotations"] = {MARK: "job"}
+            cluster.load(made)
+        await running.heard(Ungated, 2)
+        dropped = await running.heard(NominationDropped)
+        assert dropped[0].why == "its pods are bound"
+        assert {one.pod.name for one in running.of(Ungated)} == {"job-0", "job-1"}
+        assert cluster.gated("stranger")
+
+
+async def test_a_workload_without_room_keeps_its_quota_until_devices_are_freed():
+    cluster = fleet(a=2)
+    used = claim("used", managed=False) | {"status": held(DRIVER, "a", "d0", on="a")}
+    cluster.load(used)
+    async with checking(cluster) as (running, queue):
+        cluster.load(workload("job", 2))
+        pending = await checked(running, "job", "Pending")
+        assert pending.reason == "GangUnplaced"
+        assert queue.ours("job")["message"].startswith("GangUnplaced: 1 of 2 pods fit together at most")
+        cluster.delete("used")
+        await checked(running, "job", "Ready")
+        assert answers(running, "job") == ["Pending", "Ready"]
+
+
+async def test_after_a_while_the_quota_is_given_back_and_nothing_is_ever_rejected():
+    cluster = fleet(a=1)
+    long_ago = (datetime.now(UTC) - timedelta(seconds=700)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    async with checking(cluster, kueue_requeue_seconds=42) as (running, queue):
+        cluster.load(workload("job", 2, reserved=long_ago))
+        await checked(running, "job", "Retry")
+        ours = queue.ours("job")
+        assert (ours["state"], ours["requeueAfterSeconds"]) == ("Retry", 42)
+        assert ours["lastTransitionTime"] > long_ago
+        assert not running.of(Nominated)
+
+
+async def test_workloads_share_no_room_and_the_urgent_one_comes_first():
+    cluster = fleet(a=2, b=2)
+    cluster.load(workload("low", 3), workload("high", 2, priority=10))
+    async with checking(cluster) as (running, _):
+        await checked(running, "high", "Ready")
+        await checked(running, "low", "Pending")
+        cluster.api.delete(WORKLOAD, "default", "high")
+        await checked(running, "low", "Ready")
+        assert [one.nominee.key.name for one in running.of(Nominated)] == ["high", "low"]
+
+
+async def test_a_required_topology_keeps_the_pods_in_one_domain():
+    cluster = fleet(x1=1, x2=1, y1=1)
+    async with checking(cluster) as (running, _):
+        cluster.load(workload("wide", 3, topology={"required": "rack"}))
+        await checked(running, "wide", "Pending")
+        cluster.load(workload("narrow", 2, topology={"required": "rack"}))
+        await checked(running, "narrow", "Ready")
+        assert set(running.of(Nominated)[0].nodes) == {"x1", "x2"}
+
+
+async def test_pods_get_only_the_nodes_of_their_flavor():
+    cluster = fleet(a=1)
+    cluster.load(node("b", kind="other"), devices("b", "d0"))
+    async with checking(cluster) as (running, _):
+        cluster.load(workload("job", 2))
+        pending = await checked(running, "job", "Pending")
+        assert "1 of 2 pods" in pending.message
+
+
+async def test_room_that_nobody_uses_is_free_again():
+    cluster = fleet(a=1)
+    async with checking(cluster, kueue_hold_seconds=0.3) as (running, _):
+        cluster.load(workload("job", 1))
+        await checked(running, "job", "Ready")
+        await running.heard(NominationExpired)
+        cluster.load(claim("other", managed=False), pod("other", "other"))
+        await running.heard(Ungated)
+
+
+async def test_a_workload_that_loses_its_quota_loses_its_room():
+    cluster = fleet(a=1)
+    async with checking(cluster) as (running, queue):
+        cluster.load(workload("job", 1))
+        await checked(running, "job", "Ready")
+
+        def evicted(shown: Object) -> Object:
+            return {**shown, "status": {**shown["status"], "conditions": []}}
+
+        queue.change("job", evicted)
+        (dropped,) = await running.heard(NominationDropped)
+        assert dropped.why == "it has no quota any more"
+
+
+@pytest.mark.parametrize("missing", ["template", "flavor"])
+async def test_a_workload_that_names_what_does_not_exist_waits_for_it(missing: str):
+    cluster = fleet(a=1)
+    late = {"template": template("t"), "flavor": flavor("gpus", kind="gpu")}[missing]
+    cluster = Cluster(
+        [one for one in (device_class(), template("t"), flavor("gpus", kind="gpu"), check()) if one != late]
+    )
+    cluster.load(node("a", kind="gpu"), devices("a", "d0"))
+    async with checking(cluster) as (running, _):
+        cluster.load(workload("job", 1))
+        assert "does not exist" in (await checked(running, "job", "Pending")).message
+        cluster.load(late)
+        await checked(running, "job", "Ready")
+
+
+async def test_the_check_says_that_it_is_served():
+    cluster = fleet(a=1)
+    async with checking(cluster) as (running, _):
+        cluster.load(workload("job", 1))
+        await checked(running, "job", "Ready")
+        record = cluster.api.store[ADMISSION_CHECK].get("room")
+        assert record is not None
+        (condition,) = record.object["status"]["conditions"]
+        assert (condition["type"], condition["status"]) == ("Active", "True")
+
+
+async def test_a_check_of_another_controller_is_left_alone():
+    cluster = Cluster([device_class(), template("t"), flavor("gpus"), check("example.com/other")])
+    cluster.load(node("a"), devices("a", "d0"))
+    async with checking(cluster) as (running, queue):
+        cluster.load(workload("job", 1))
+        cluster.load(claim("other", managed=False), pod("other", "other"))
+        await running.heard(Ungated)
+        assert queue.ours("job")["state"] == "Pending"
+        assert not running.of(WorkloadChecked)
+        record = cluster.api.store[ADMISSION_CHECK].get("room")
+        assert record is not None
+        assert "status" not in record.object
+    assert cluster.api.store[POD].get("default/other") is not None
+    assert ObjectKey("default", "other") == running.of(Ungated)[0].pod
