@@ -10,7 +10,7 @@ import click
 
 from reconciler.api.manifests.bundle import bundle
 from reconciler.api.manifests.documents import Document, Refusal, documents
-from reconciler.api.manifests.yaml_text import ParseError, parse
+from reconciler.api.migrate.map_file import read_map
 from reconciler.api.migrate.mapping import Resources, mapping
 from reconciler.api.migrate.pods import MOST, Template
 from reconciler.api.migrate.workloads import Migration, migrate, template_object
@@ -20,7 +20,6 @@ from reconciler.cli.common.input import report_nothing, report_refused
 from reconciler.cli.common.options import manifest_options, namespace_option, output_option
 from reconciler.cli.common.output import as_documents, as_list, console_on, print_line, print_text, remark
 from reconciler.cli.common.plain_text import counted, object_name, plain
-from reconciler.errors import Malformed
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
@@ -30,7 +29,7 @@ _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 @click.option(
     "--map",
     "map_file",
-    type=click.Path(exists=True, dir_okay=False),
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
     help="What resources stand for; docs/from-device-plugins.md shows it.  [default: extendedResourceName of "
     "the DeviceClasses in the input; GPUs and MIG profiles of NVIDIA]",
@@ -49,7 +48,7 @@ _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 )
 def migrate_command(
     files: tuple[str, ...],
-    map_file: str | None,
+    map_file: Path | None,
     counts: int | None,
     namespace: str | None,
     without_gate: bool,
@@ -73,7 +72,7 @@ def migrate_command(
         report_nothing(files)
     classes = bundle(one for one in read if one.raw.get("kind") == "DeviceClass").of(DeviceClass)
     with errors_as(NoAnswer):
-        resources = mapping(classes, _map(map_file), map_file or "")
+        resources = mapping(classes, read_map(map_file), str(map_file or ""))
     migration = migrate((one.raw for one in read), resources, gate=not without_gate)
     migration = _with_all(migration, resources, counts or 0, namespace)
     objects = [*migration.templates, *(one.after for one in migration.changes)]
@@ -101,17 +100,6 @@ def _with_all(migration: Migration, resources: Resources, counts: int, namespace
     ]
     there = [*migration.templates, *(one.after for one in migration.changes)]
     return migration._replace(templates=(*migration.templates, *(one for one in more if one not in there)))
-
-
-def _map(path: str | None) -> Mapping[str, Any] | None:
-    """The mapping file. Raises Malformed."""
-    if path is None:
-        return None
-    try:
-        found = parse(Path(path).read_text(encoding="utf-8"))
-    except (ParseError, UnicodeDecodeError) as exc:
-        raise Malformed(path, "", f"is not YAML: {exc}") from exc
-    return found if isinstance(found, dict) else {}
 
 
 def _report(migration: Migration, refused: bool) -> Exit:

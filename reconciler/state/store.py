@@ -138,10 +138,15 @@ class Store:
         if self._topology is None:
             self._topology = Topology(columns.fleet, MappingProxyType(dict(self._nodes)), self.rules)
         self._version += 1
+        self._snapshot = Snapshot(self._version, self._topology, columns.freeze(), self.classes)
+        return self._snapshot
+
+    @property
+    def classes(self) -> Mapping[str, DeviceClass]:
+        """The classes by name, frozen."""
         if self._class_view is None:
             self._class_view = MappingProxyType(dict(self._classes))
-        self._snapshot = Snapshot(self._version, self._topology, columns.freeze(), self._class_view)
-        return self._snapshot
+        return self._class_view
 
     def build_ahead(self, pools: int) -> bool:
         """Do part of the work of the next snapshot; return whether any pool had to be built.

@@ -17,6 +17,8 @@ NAMESPACE = NAME = "dra-reconciler"
 ACCOUNT = service_account(NAMESPACE, NAME)
 ACCOUNTS = {"allocate": ACCOUNT, "shadow": service_account(NAMESPACE, f"{NAME}-shadow")}
 """By mode. The overlay for `shadow` adds its suffix to the name."""
+WITH_TEMPLATES = "allocate, with components/templates"
+"""The mode of a process that also makes templates"""
 ROLE_KINDS = ("ClusterRole", "Role")
 
 
@@ -72,10 +74,13 @@ def bound(mode: str) -> list[Any]:
 class Granted:
     """What our account may do in a mode, by roles as `deploy` has them."""
 
-    def __init__(self, objects: list[Any], account: Account = ACCOUNT) -> None:
+    def __init__(
+        self, objects: list[Any], account: Account = ACCOUNT, *, needed: list[Any] | None = None
+    ) -> None:
+        """`needed` are the roles of which every right must be used in this mode; all without it."""
         self._roles = Roles.read(objects)
         self._account = account
-        self.rights = frozenset(_rights(objects))
+        self.rights = frozenset(_rights(objects if needed is None else needed))
 
     def allows(self, asked: AccessRequest) -> bool:
         """As the API server would judge it; what serves to discover is for everybody."""
@@ -84,7 +89,25 @@ class Granted:
 
 def granted(mode: str) -> Granted:
     """What `deploy` gives in a mode."""
+    if mode == WITH_TEMPLATES:
+        base, more = bound("allocate"), _component_rules("templates")
+        added = [
+            one | {"rules": [*one["rules"], *more]} if one["kind"] == "ClusterRole" else one for one in base
+        ]
+        return Granted(added, needed=[{"kind": "ClusterRole", "rules": more}])
     return Granted(bound(mode), ACCOUNTS[mode])
+
+
+def mode_of(settings: Settings) -> str:
+    """The mode whose rights a process needs."""
+    return WITH_TEMPLATES if settings.make_templates else settings.mode
+
+
+def _component_rules(name: str) -> list[Any]:
+    """The rules that a component adds to the ClusterRole."""
+    (found,) = yaml.safe_load_all((DEPLOY / "components" / name / "kustomization.yaml").read_text())
+    patches = [one["patch"] for one in found["patches"] if one["target"]["kind"] == "ClusterRole"]
+    return [step["value"] for patch in patches for step in yaml.safe_load(patch)]
 
 
 def right(asked: AccessRequest) -> Right:

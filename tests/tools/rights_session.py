@@ -64,7 +64,8 @@ class Rights:
 
         async def noted(settings: Settings, transport: Transport, **rest: Any) -> None:
             def note(asked: AccessRequest) -> None:
-                self.note(settings.mode, as_deployed(asked, settings, deployed_rights.settings()))
+                mode = deployed_rights.mode_of(settings)
+                self.note(mode, as_deployed(asked, settings, deployed_rights.settings()))
 
             await run(settings, Noting(transport, note), **rest)
 
@@ -132,4 +133,5 @@ def _told(asked: AccessRequest) -> str:
 
 def plugin() -> Rights:
     """For the roles of this repository."""
-    return Rights({mode: deployed_rights.granted(mode) for mode in deployed_rights.ACCOUNTS})
+    modes = (*deployed_rights.ACCOUNTS, deployed_rights.WITH_TEMPLATES)
+    return Rights({mode: deployed_rights.granted(mode) for mode in modes})

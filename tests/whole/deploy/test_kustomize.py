@@ -1,17 +1,15 @@
 """What kustomize makes of bases, overlays and components."""
 
-import os
 from pathlib import Path
 
 import kubernetes_validate
 import pytest
-import yaml
 
 from reconciler.embedded.access import Roles
 from reconciler.embedded.access.accounts import service_account
 from reconciler.embedded.access.roles import AccessRequest
-from tests.tools.deployed_rights import DEPLOY, NAMESPACE, bound
-from tests.tools.kustomize import VERSIONS, built, of_kind
+from tests.tools.deployed_rights import DEPLOY, NAMESPACE, WITH_TEMPLATES, Granted, bound, granted
+from tests.tools.kustomize import VERSIONS, built, built_with, of_kind
 
 BUILT = ("base", "overlays/shadow", "admission", "observability", "sweep/play", "sweep/collect")
 OPERATORS = {"PrometheusRule", "ServiceMonitor"}
@@ -77,13 +75,12 @@ def test_one_annotation_says_where_the_runbooks_are(tmp_path: Path):
     assert {link.partition("#")[0] for link in links} == {url}
 
 
-def test_the_component_gives_the_pod_its_priority(tmp_path: Path):
-    made = {
-        "kind": "Kustomization",
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "resources": [os.path.relpath(DEPLOY / "base", tmp_path)],
-        "components": [os.path.relpath(DEPLOY / "components" / "priority", tmp_path)],
-    }
-    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(made))
-    pod = of_kind(built(str(tmp_path)), "Deployment")["spec"]["template"]["spec"]
+def test_a_component_gives_the_pod_its_priority(tmp_path: Path):
+    pod = of_kind(built_with("priority", tmp_path), "Deployment")["spec"]["template"]["spec"]
     assert pod["priorityClassName"] == "system-cluster-critical"
+
+
+def test_a_component_lets_templates_be_created_and_nothing_else(tmp_path: Path):
+    before, after = (Granted(made).rights for made in (built("base"), built_with("templates", tmp_path)))
+    assert list(map(str, after - before)) == ["create resourceclaimtemplates.resource.k8s.io"]
+    assert granted(WITH_TEMPLATES).rights == after - before
