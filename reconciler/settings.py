@@ -109,6 +109,15 @@ class Settings(BaseSettings):
     """Do not look at the volumes of pods, and read no storage objects. For accounts without the right to read
     them: kube-scheduler may then refuse the node of a pod with volumes, and take its devices back."""
 
+    make_templates: bool = False
+    """Make the templates that rewritten pods name, such as `gpu.nvidia.com-2`, in namespaces with the label
+    `dra-reconciler.io/rewrite-resources: "true"`. Templates are never changed or deleted. Needs the right to
+    create them; see docs/from-device-plugins.md."""
+
+    resource_map: Path | None = None
+    """File that says what extended resources stand for, as `--map` of `dra-reconciler migrate`. For
+    `make_templates`; docs/from-device-plugins.md shows it."""
+
     policy: Annotated[dict[str, PolicyName], NoDecode] = Field(default_factory=dict)
     """Which nodes and devices to prefer among those that fit, by driver, or by class as `class:NAME`; `*`
     stands for all others. A name alone, as `least-loss`, applies to all. `first-fit`, the default, is what

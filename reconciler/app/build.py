@@ -18,6 +18,7 @@ from reconciler.app.observing import inboxes_of, listeners, observe
 from reconciler.app.parts import Parts
 from reconciler.app.placing import learner_of, placing
 from reconciler.app.preempting import check_rights, preempting
+from reconciler.app.templates import template_maker_of
 from reconciler.cluster.kueue import KueueKinds
 from reconciler.cluster.transport import Transport
 from reconciler.control.decisions.decisions import Report
@@ -71,6 +72,8 @@ def _rest(base: Foundation, found: Found, kueue: KueueKinds | None, on_decision:
         leadership = Candidate(base.role, intake, core.fence, recalls, clock=clock)
     learner = learner_of(settings, intake, core.sink, choosing, client, leadership.leads)
     sink = core.sink if learner is None else learner.take
+    maker = template_maker_of(settings, intake, sink, client, leadership.leads)
+    sink = sink if maker is None else maker.take
     shadow = shadow_of(settings, intake, ours, sink, choosing.in_use, clock=clock, report=reporter.report)
     sink = sink if shadow is None else shadow.take
     task_health = TaskHealth(base.stop)
@@ -89,6 +92,7 @@ def _rest(base: Foundation, found: Found, kueue: KueueKinds | None, on_decision:
             *watches_on_demand(client, intake, sink),
             audit(intake, reporter.report, settings.audit_seconds),
             *([] if learner is None else [Job("learn the demand", learner.run)]),
+            *([] if maker is None else [Job("make templates", maker.run)]),
             *switches(settings, client, intake.pause),
             *observe(base, found, core, leadership, inboxes, task_health, choosing),
             *preempting_jobs,

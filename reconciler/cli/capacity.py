@@ -1,37 +1,37 @@
 """`dra-reconciler capacity`: how many nodes of which shapes a demand needs."""
 
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
-from fractions import Fraction
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
 
 import click
 
-from reconciler.analysis.making_room.world import world_of
-from reconciler.analysis.sizing import Item, Shape, distinct_shapes, items_of, shape_of, size
-from reconciler.analysis.sizing.reading import items_in, pending_units
 from reconciler.analysis.sizing.report import as_json
 from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.manifests.claims import Claims
 from reconciler.api.manifests.inferred_nodes import InferredNodes, infer_nodes
-from reconciler.api.objects.claims import DeviceClass, ResourceClaim
+from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Node, Pod
-from reconciler.api.objects.meta import ApiObject, ObjectKey
+from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.semantics import Semantics
-from reconciler.api.objects.similar_names import instead
 from reconciler.api.objects.slices import ResourceSlice
+from reconciler.cli.capacity_question import Answer, Fleet, Question, costs_in
+from reconciler.cli.common.cluster_listing import list_objects
 from reconciler.cli.common.connection import Connection
+from reconciler.cli.common.contexts import Reached, ask_each, check_usage, report_unreached
+from reconciler.cli.common.contexts import as_json as contexts_as_json
 from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
-from reconciler.cli.common.fleet_source import bundle_objects, list_cluster, read_files
+from reconciler.cli.common.fleet_source import bundle_objects, list_cluster, read_files, read_valid
 from reconciler.cli.common.output import echo_value
 from reconciler.cli.common.progress import ProgressTracker, track_progress
 from reconciler.cli.common.room_source import KINDS
-from reconciler.cli.views.sizing import print_sizing
+from reconciler.cli.views.sizing import print_side_by_side, print_sizing
 
 
 def capacity(
     files: tuple[str, ...],
     connection: Connection,
+    contexts: tuple[str, ...],
     demands: tuple[str, ...],
     pending: bool,
     shapes: tuple[str, ...],
@@ -44,31 +44,58 @@ def capacity(
     """Carry out the command. Its options and its help are in `cli/commands/capacity.py`."""
     if bool(demands) == pending:
         raise click.UsageError("Name a demand: either --demand FILE, or --pending.")
+    check_usage(connection, contexts, files, output)
     if files and connection.named:
         raise click.UsageError("Name manifests with -f, or a cluster, not both.")
-    prices = dict(_price(text) for text in costs)
+    prices = costs_in(costs)
     with errors_as(NoAnswer), track_progress(quiet=output != "table") as progress:
         asked = _valid(read_files(demands, progress), "--demand")
         fleet = read_files(files, progress) if files else None
-        nodes, objects = _fleet(fleet, asked, connection, progress)
-        items, gone = _items(objects, asked, pending=pending)
-        slices = [one for one in objects if isinstance(one, ResourceSlice)]
         more = _valid(read_files(shape_files, progress), "--shape-file")
-        chosen = [_priced(one, prices) for one in _shapes(shapes, more, nodes.nodes, slices)]
-        _check_prices(prices, chosen)
-        kept = [one for one in objects if not (isinstance(one, Pod) and one.key in gone)]
-        world = world_of(
-            progress.each("loading objects", kept),
-            rules,
-            supposed=nodes.supposed,
-            may_suppose=fleet is not None,
-        )
-        result = size(items, chosen, world, steps=steps, progress=progress.stage)
+        question = Question(asked, pending, shapes, more, prices, rules, steps)
+        if not contexts:
+            answer = question.of(_fleet(fleet, connection, progress), progress)
+    if contexts:
+        _show_contexts(question, connection, contexts, output)
     if output == "table":
-        print_sizing(result, sys.stdout)
+        print_sizing(answer.result, sys.stdout)
     else:
-        echo_value(as_json(result, {shape.name: shape for shape in chosen}), output)
-    sys.exit(Exit.OK if result.answered else Exit.FAILED)
+        echo_value(as_json(answer.result, answer.shapes), output)
+    sys.exit(Exit.OK if answer.result.answered else Exit.FAILED)
+
+
+def _show_contexts(
+    question: Question, connection: Connection, contexts: Sequence[str], output: str
+) -> NoReturn:
+    """Print the answers of several clusters, those in tables side by side."""
+    with errors_as(NoAnswer), track_progress(quiet=output != "table") as progress:
+        progress.stage("reading the clusters")
+        reached = [
+            _answered(one, question, progress)
+            for one in ask_each(connection, contexts, lambda one: list_objects(KINDS, one, volumes=True))
+        ]
+    if output == "table":
+        print_side_by_side([(one.context, one.found.result) for one in reached if one.found], sys.stdout)
+    else:
+        results = [as_json(one.found.result, one.found.shapes) if one.found else None for one in reached]
+        echo_value(contexts_as_json(reached, results), output)
+    silent = report_unreached(reached)
+    if not any(one.found for one in reached):
+        sys.exit(Exit.USAGE)
+    answered = all(one.found.result.answered for one in reached if one.found)
+    sys.exit(Exit.FAILED if silent or not answered else Exit.OK)
+
+
+def _answered(
+    reached: Reached[list[dict[str, Any]]], question: Question, progress: ProgressTracker
+) -> Reached[Answer]:
+    """The answer of one cluster, or why there is none."""
+    if reached.found is None:
+        return Reached(reached.context, problem=reached.problem)
+    try:
+        return Reached(reached.context, question.of(_of_cluster(read_valid(reached.found)), progress))
+    except NoAnswer as exc:
+        return Reached(reached.context, problem=exc.message)
 
 
 def _valid(bundle: Bundle, option: str) -> Bundle:
@@ -78,69 +105,18 @@ def _valid(bundle: Bundle, option: str) -> Bundle:
     return bundle
 
 
-def _fleet(
-    fleet: Bundle | None, asked: Bundle, connection: Connection, progress: ProgressTracker
-) -> tuple[InferredNodes, list[ApiObject]]:
-    """The nodes and all objects of the fleet, with the classes of the demand."""
+def _fleet(fleet: Bundle | None, connection: Connection, progress: ProgressTracker) -> Fleet:
+    """The manifests, or else the cluster."""
     if fleet is None:
         progress.stage("reading the cluster")
-        listed = list(list_cluster(KINDS, connection, volumes=True))
-        nodes = InferredNodes(tuple(one for one in listed if isinstance(one, Node)), (), None, ())
-    else:
-        claims = Claims(fleet)  # also those made from the templates of pods
-        listed = [one for one in bundle_objects(fleet) if not isinstance(one, Node | Pod | ResourceClaim)]
-        listed += [*fleet.of(Node), *map(claims.typed, claims.entries), *claims.pods]
-        nodes = infer_nodes(fleet.of(Node), fleet.of(ResourceSlice))
-    return nodes, [*listed, *asked.of(DeviceClass)]
+        return _of_cluster(list_cluster(KINDS, connection, volumes=True))
+    claims = Claims(fleet)  # also those made from the templates of pods
+    listed = [one for one in bundle_objects(fleet) if not isinstance(one, Node | Pod | ResourceClaim)]
+    listed += [*fleet.of(Node), *map(claims.typed, claims.entries), *claims.pods]
+    return Fleet(infer_nodes(fleet.of(Node), fleet.of(ResourceSlice)), listed, may_suppose=True)
 
 
-def _items(
-    objects: Sequence[ApiObject], asked: Bundle, *, pending: bool
-) -> tuple[tuple[Item, ...], frozenset[ObjectKey]]:
-    """The demand, and the pods of it: they are not part of the fleet, because the sizing places them."""
-    if not pending:
-        items = items_in(asked)
-        if not items:
-            raise NoAnswer("--demand has no Demand, no pending claim, no template and no pod with claims")
-        return items, frozenset()
-    units = pending_units(objects)
-    pods = frozenset(unit.pod.key for unit in units if unit.pod is not None)
-    return items_of((unit, 1) for unit in units), pods
-
-
-def _shapes(
-    names: Sequence[str], more: Bundle, nodes: Sequence[Node], slices: Sequence[ResourceSlice]
-) -> list[Shape]:
-    """The shapes that are named, or one of each kind of node of the fleet."""
-    known = {node.key.name: node for node in nodes}
-    found = []
-    for name in dict.fromkeys(names):
-        if name not in known:
-            raise NoAnswer(f"--shape: there is no node {name}{instead(name, sorted(known), 'nodes')}")
-        found.append(shape_of(known[name], slices))
-        if not found[-1].slices:
-            raise NoAnswer(f"--shape: node {name} publishes no devices of its own; name another node")
-    own = more.of(ResourceSlice)
-    found += [shape_of(node, own) for node in infer_nodes(more.of(Node), own).nodes if own]
-    return found or list(distinct_shapes(nodes, slices))
-
-
-def _price(text: str) -> tuple[str, Fraction]:
-    name, _, price = text.rpartition("=")
-    try:
-        cost = Fraction(price)
-    except (ValueError, ZeroDivisionError):
-        cost = Fraction(0)
-    if not name or cost <= 0:
-        raise click.UsageError(f"--cost {text}: write NODE=COST with a positive number, such as node-1=2.5.")
-    return name, cost
-
-
-def _priced(shape: Shape, prices: dict[str, Fraction]) -> Shape:
-    return replace(shape, cost=prices[shape.name]) if shape.name in prices else shape
-
-
-def _check_prices(prices: dict[str, Fraction], shapes: Sequence[Shape]) -> None:
-    names = sorted(shape.name for shape in shapes)
-    for name in sorted(prices.keys() - set(names)):
-        raise NoAnswer(f"--cost: there is no shape {name}{instead(name, names, 'shapes')}")
+def _of_cluster(objects: Iterable[ApiObject]) -> Fleet:
+    listed = list(objects)
+    nodes = tuple(one for one in listed if isinstance(one, Node))
+    return Fleet(InferredNodes(nodes, (), None, ()), listed)

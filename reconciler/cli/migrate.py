@@ -10,7 +10,7 @@ import click
 
 from reconciler.api.manifests.bundle import bundle
 from reconciler.api.manifests.documents import Document, Refusal, documents
-from reconciler.api.manifests.yaml_text import ParseError, parse
+from reconciler.api.migrate.map_file import read_map
 from reconciler.api.migrate.mapping import Resources, mapping
 from reconciler.api.migrate.pods import Template
 from reconciler.api.migrate.workloads import Migration, migrate, template_object
@@ -19,14 +19,13 @@ from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
 from reconciler.cli.common.input import report_nothing, report_refused
 from reconciler.cli.common.output import as_documents, as_list, console_on, print_line, print_text, remark
 from reconciler.cli.common.plain_text import counted, object_name, plain
-from reconciler.errors import Malformed
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def migrate_command(
     files: tuple[str, ...],
-    map_file: str | None,
+    map_file: Path | None,
     counts: int | None,
     namespace: str | None,
     without_gate: bool,
@@ -42,7 +41,7 @@ def migrate_command(
         report_nothing(files)
     classes = bundle(one for one in read if one.raw.get("kind") == "DeviceClass").of(DeviceClass)
     with errors_as(NoAnswer):
-        resources = mapping(classes, _map(map_file), map_file or "")
+        resources = mapping(classes, read_map(map_file), str(map_file or ""))
     migration = migrate((one.raw for one in read), resources, gate=not without_gate)
     migration = _with_all(migration, resources, counts or 0, namespace)
     objects = [*migration.templates, *(one.after for one in migration.changes)]
@@ -70,17 +69,6 @@ def _with_all(migration: Migration, resources: Resources, counts: int, namespace
     ]
     there = [*migration.templates, *(one.after for one in migration.changes)]
     return migration._replace(templates=(*migration.templates, *(one for one in more if one not in there)))
-
-
-def _map(path: str | None) -> Mapping[str, Any] | None:
-    """The mapping file. Raises Malformed."""
-    if path is None:
-        return None
-    try:
-        found = parse(Path(path).read_text(encoding="utf-8"))
-    except (ParseError, UnicodeDecodeError) as exc:
-        raise Malformed(path, "", f"is not YAML: {exc}") from exc
-    return found if isinstance(found, dict) else {}
 
 
 def _report(migration: Migration, refused: bool) -> Exit:

@@ -74,6 +74,11 @@ COSCHEDULING_POD_GROUP = Resource(
 )
 """Its kind is PodGroup, too; it has the name of our model here, so that the two differ"""
 
+TEMPLATE = Resource(
+    "ResourceClaimTemplate", "resource.k8s.io", "v1", "resourceclaimtemplates", namespaced=True
+)
+"""Never read or changed: only made, where that is wanted"""
+
 BUDGET = Resource("PodDisruptionBudget", "policy", "v1", "poddisruptionbudgets", namespaced=True)
 """Read only where pods may have to leave"""
 

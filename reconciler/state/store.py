@@ -144,10 +144,15 @@ class Store:
             self._changed_devices.clear()
         topology = self._topology_of(fleet, layout)
         self._version += 1
+        self._snapshot = Snapshot(self._version, topology, columns.freeze(), self.classes)
+        return self._snapshot
+
+    @property
+    def classes(self) -> Mapping[str, DeviceClass]:
+        """The classes by name, frozen."""
         if self._class_view is None:
             self._class_view = MappingProxyType(dict(self._classes))
-        self._snapshot = Snapshot(self._version, topology, columns.freeze(), self._class_view)
-        return self._snapshot
+        return self._class_view
 
     @property
     def nominations(self) -> Nominations:

@@ -121,7 +121,9 @@ class Lent:
         return await self.make(claim(name, count, device_class=self.name, managed=managed))
 
     async def pod(self, name: str, *claims: str, **spec: Any) -> Object:
-        return await self.make(pod(name, *claims, **{"tolerations": [{"operator": "Exists"}], **spec}))
+        # No kubelet ends what a scheduler binds to our nodes.
+        ours = {"tolerations": [{"operator": "Exists"}], "terminationGracePeriodSeconds": 0}
+        return await self.make(pod(name, *claims, **{**ours, **spec}))
 
     async def read(self, kind: str, name: str) -> Object:
         found = self._kinds[kind]
@@ -182,7 +184,9 @@ class Lent:
         metadata = decode(item)[0]["metadata"]
         if metadata.get("namespace") == self.name:
             key = self.key(claims, metadata["name"])
-            await self.client.patch(claims, key, {"status": {"allocation": None}}, subresource="status")
+            # kube-scheduler may have reserved it.
+            freed = {"status": {"allocation": None, "reservedFor": None}}
+            await self.client.patch(claims, key, freed, subresource="status")
             await self.client.patch(claims, key, {"metadata": {"finalizers": None}})
 
 

@@ -15,14 +15,10 @@ from tests.tools.checkout import ROOT
 DEPLOY = ROOT / "deploy"
 NAMESPACE = NAME = "dra-reconciler"
 ACCOUNT = service_account(NAMESPACE, NAME)
-ACCOUNTS = {
-    "allocate": ACCOUNT,
-    "evict": ACCOUNT,
-    "shadow": service_account(NAMESPACE, f"{NAME}-shadow"),
-}
+ACCOUNTS = {"allocate": ACCOUNT, "shadow": service_account(NAMESPACE, f"{NAME}-shadow")}
 """By mode. The overlay for `shadow` adds its suffix to the name."""
-REBALANCE = "components/rebalance"
-"""Adds a role to those of the base, for a process that evicts pods"""
+COMPONENTS = {"evict": "rebalance", "make templates": "templates"}
+"""What a process may do besides -> the folder below `components` with a role for that"""
 ROLE_KINDS = ("ClusterRole", "Role")
 
 
@@ -62,8 +58,8 @@ def settings() -> Settings:
 def bound(mode: str) -> list[Any]:
     """The objects of RBAC for a mode. The overlay for `shadow` replaces one role and drops others."""
     base = [one for one in documents("base") if one["apiVersion"].startswith("rbac.")]
-    if mode == "evict":
-        return [*base, *documents(REBALANCE)]
+    if mode in COMPONENTS:
+        return [*base, *of_component(mode)]
     if mode != "shadow":
         return base
     replaced = {
@@ -80,27 +76,50 @@ def bound(mode: str) -> list[Any]:
 class Granted:
     """What our account may do in a mode, by roles as `deploy` has them."""
 
-    def __init__(self, objects: list[Any], account: Account = ACCOUNT) -> None:
+    def __init__(
+        self, objects: list[Any], account: Account = ACCOUNT, *, needed: list[Any] | None = None
+    ) -> None:
+        """`needed` are the roles of which every right must be used in this mode; all without it."""
         self._roles = Roles.read(objects)
         self._account = account
-        self.rights = frozenset(_rights(objects))
+        self.rights = frozenset(_rights(objects if needed is None else needed))
 
     def allows(self, asked: AccessRequest) -> bool:
         """As the API server would judge it; what serves to discover is for everybody."""
         return _is_open(asked) or self._roles.allows(self._account, asked)
 
 
+@cache
 def granted(mode: str) -> Granted:
-    """What `deploy` gives in a mode; for `evict`, `rights` are those beyond the base."""
-    found = Granted(bound(mode), ACCOUNTS[mode])
-    if mode == "evict":
-        found.rights = frozenset(_rights(documents(REBALANCE)))
-    return found
+    """What `deploy` gives in a mode. What a component adds is all needed; the base is for other modes."""
+    needed = of_component(mode) if mode in COMPONENTS else None
+    return Granted(bound(mode), ACCOUNTS.get(mode, ACCOUNT), needed=needed)
 
 
-def mode_of(settings: Settings) -> str:
-    """The mode whose rights a process needs."""
-    return "evict" if settings.preemption != "off" else settings.mode
+def of_component(mode: str) -> list[Any]:
+    """The objects of RBAC that a component adds."""
+    return documents(f"components/{COMPONENTS[mode]}")
+
+
+def modes_of(settings: Settings) -> tuple[str, ...]:
+    """Modes whose rights a process has, by its settings."""
+    wanted = {"evict": settings.preemption != "off", "make templates": settings.make_templates}
+    return tuple(mode for mode in COMPONENTS if wanted[mode]) or (settings.mode,)
+
+
+def modes_by(roles: Roles, account: Account) -> tuple[str, ...]:
+    """Modes whose rights an account of ours has, by the roles of a server; empty if it is not ours."""
+    mode = next((mode for mode, ours in ACCOUNTS.items() if ours == account), None)
+    if mode is None:
+        return ()
+    found = (
+        one for one in COMPONENTS if all(_allows(roles, account, right) for right in granted(one).rights)
+    )
+    return tuple(found) or (mode,)
+
+
+def _allows(roles: Roles, account: Account, asked: Right) -> bool:
+    return roles.allows(account, AccessRequest(asked.verb, asked.group, asked.resource))
 
 
 def right(asked: AccessRequest) -> Right:

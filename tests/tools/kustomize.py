@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +28,18 @@ def built(folder: str) -> list[Any]:
     )
     assert done.returncode == 0, done.stderr
     return list(yaml.safe_load_all(done.stdout))
+
+
+def built_with(component: str, folder: Path) -> list[Any]:
+    """The objects of the base with a component. `folder` is for the kustomization that names both."""
+    made = {
+        "kind": "Kustomization",
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "resources": [os.path.relpath(DEPLOY / "base", folder)],
+        "components": [os.path.relpath(DEPLOY / "components" / component, folder)],
+    }
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(made))
+    return built(str(folder))
 
 
 def of_kind(objects: list[Any], kind: str) -> Any:

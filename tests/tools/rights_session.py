@@ -6,7 +6,7 @@ all of it is granted, and after the whole suite also that nothing is granted tha
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,6 @@ KEY = "asked of API servers"
 SERVER_SIDE = frozenset({"tokenreviews", "subjectaccessreviews"})
 """Granted by a role that every cluster has, not by one of ours"""
 
-EVICTION = AccessRequest("create", "", "pods/eviction")
-
 Seen = dict[tuple[str, AccessRequest], str]
 """Mode and request -> the test that made it first"""
 
@@ -40,9 +38,10 @@ class Rights:
         self.seen: Seen = {}
         self.problems: list[str] = []
 
-    def note(self, mode: str, asked: AccessRequest) -> None:
-        """The process asked for that in the test that runs now."""
-        key = (mode, asked)
+    def note(self, modes: Sequence[str], asked: AccessRequest) -> None:
+        """A process with the rights of these modes asked for that in the test that runs now."""
+        allowing = (mode for mode in modes if self._granted[mode].allows(asked))
+        key = (next(allowing, modes[0]), asked)
         if key not in self.seen:
             self.seen[key] = os.environ.get("PYTEST_CURRENT_TEST", "a test").rpartition(" (")[0]
 
@@ -66,8 +65,8 @@ class Rights:
 
         async def noted(settings: Settings, transport: Transport, **rest: Any) -> None:
             def note(asked: AccessRequest) -> None:
-                mode = deployed_rights.mode_of(settings)
-                self.note(mode, as_deployed(asked, settings, deployed_rights.settings()))
+                modes = deployed_rights.modes_of(settings)
+                self.note(modes, as_deployed(asked, settings, deployed_rights.settings()))
 
             await run(settings, Noting(transport, note), **rest)
 
@@ -79,14 +78,9 @@ class Rights:
         allows = Guard.allows
 
         def noting(guard: Guard, account: Account, asked: AccessRequest) -> bool:
-            for mode, ours in deployed_rights.ACCOUNTS.items():
-                # What evicts has the account of what allocates, and one role more.
-                if (mode == "evict") != guard.roles.allows(account, EVICTION):
-                    continue
-                if account == ours and asked.resource not in SERVER_SIDE:
-                    self.note(
-                        mode, as_deployed(asked, deployed_rights.settings(), deployed_rights.settings())
-                    )
+            modes = deployed_rights.modes_by(guard.roles, account)
+            if modes and asked.resource not in SERVER_SIDE:
+                self.note(modes, as_deployed(asked, deployed_rights.settings(), deployed_rights.settings()))
             return allows(guard, account, asked)
 
         monkeypatch.setattr(Guard, "allows", noting)
@@ -138,4 +132,5 @@ def _told(asked: AccessRequest) -> str:
 
 def plugin() -> Rights:
     """For the roles of this repository."""
-    return Rights({mode: deployed_rights.granted(mode) for mode in deployed_rights.ACCOUNTS})
+    modes = (*deployed_rights.ACCOUNTS, *deployed_rights.COMPONENTS)
+    return Rights({mode: deployed_rights.granted(mode) for mode in modes})

@@ -10,12 +10,12 @@ from math import inf
 
 import click
 
+from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.making_room.advice import Advice
 from reconciler.analysis.making_room.leaving import leave
 from reconciler.analysis.making_room.moves import move_all, settle
 from reconciler.analysis.making_room.planner import make_room
 from reconciler.analysis.making_room.units import Occupants
-from reconciler.analysis.making_room.wanted import Refusal
 from reconciler.api.objects.budgets import PodDisruptionBudget
 from reconciler.api.objects.claims import ResourceClaim, ResourceClaimStatus
 from reconciler.api.objects.core import Pod
@@ -51,7 +51,7 @@ def _all_move(pods: tuple[Pod, ...], world: RoomWorld) -> bool:
     with state.trial() as trial:
         leave(trial, keys, occupants, state)
         places = world.wanted.place(state, trial)
-        assert not isinstance(places, Refusal)
+        assert not isinstance(places, NoFit)
         settle(places, {pod.key: pod for pod in world.wanted.pods}, trial)
         return all(move.refusal is None for move in move_all(keys, occupants, state, trial))
 
@@ -60,7 +60,7 @@ def fits_without(pods: tuple[Pod, ...], world: RoomWorld) -> bool:
     """Whether it fits on a state that never had these pods."""
     changed = RoomWorld(list(_without(pods, world)), world.wanted).world()
     with changed.trial() as trial:
-        return not isinstance(world.wanted.place(changed, trial), Refusal)
+        return not isinstance(world.wanted.place(changed, trial), NoFit)
 
 
 def _without(pods: tuple[Pod, ...], world: RoomWorld) -> Iterator[ApiObject]:

@@ -6,7 +6,8 @@ from random import Random
 from typing import Any
 
 from reconciler.allocation.gangs.question import GangQuestion, Member
-from reconciler.analysis.making_room.wanted import Refusal, Wanted, WantedGang, WantedPod
+from reconciler.analysis.attempt import NoFit
+from reconciler.analysis.making_room.wanted import Wanted, WantedGang, WantedPod
 from reconciler.analysis.making_room.world import World, world_of
 from reconciler.api.objects.claims import ConsumerReference, ResourceClaim, ResourceClaimStatus
 from reconciler.api.objects.core import Pod
@@ -163,7 +164,7 @@ class _Draw:
         world, node = world_of(self.objects, Semantics()), random.choice(self.nodes)
         with world.trial() as trial:
             found = WantedPod(tuple(claims), pod).place(world, trial, on=node)
-        if isinstance(found, Refusal):
+        if isinstance(found, NoFit):
             return
         users = [pod.key.name]
         if claims and random.random() < 0.2:

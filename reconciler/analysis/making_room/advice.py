@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.making_room.costs import NOTHING, Cost
 from reconciler.analysis.making_room.moves import Move
-from reconciler.analysis.making_room.wanted import Place, Refusal
+from reconciler.analysis.making_room.wanted import Place
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 
 COSTS = ("violations", "highestPriority", "priorities", "pods", "started", "devices", "names")
@@ -35,7 +36,7 @@ class Advice:
     """Budget -> evictions beyond what it allows"""
     optimal: bool = False
     """Whether it is proved that no set costs less; if there is no place, that no set exists"""
-    refusal: Refusal | None = None
+    refusal: NoFit | None = None
     """Why there is no place"""
     tries: int = 0
     """Sets that were tried"""

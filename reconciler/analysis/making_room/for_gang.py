@@ -10,6 +10,7 @@ import numpy as np
 
 from kernels.leaving import whole
 from kernels.types import Mask, Rows
+from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.making_room.bounds import Bounds, Costs
 from reconciler.analysis.making_room.costs import NOTHING, Cost, Pricing
 from reconciler.analysis.making_room.found import Found
@@ -17,7 +18,7 @@ from reconciler.analysis.making_room.holds import Holds
 from reconciler.analysis.making_room.leaving import Attempts, OutOfTries
 from reconciler.analysis.making_room.subsets import Fits, Subsets
 from reconciler.analysis.making_room.units import Pods
-from reconciler.analysis.making_room.wanted import Place, Refusal, WantedGang
+from reconciler.analysis.making_room.wanted import Place, WantedGang
 from reconciler.api.objects.claims import ResourceClaim
 
 COMPLETE = 14
@@ -162,7 +163,7 @@ class _Search:
         if not pods <= self._holds.eligible or self._holds.occupants.together(pods) != pods:
             return False
         places = self._attempts.place(pods)
-        if isinstance(places, Refusal):
+        if isinstance(places, NoFit):
             return False
         self._note(pods)
         fewer = self._used(pods, places)

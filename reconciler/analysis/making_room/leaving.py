@@ -1,7 +1,8 @@
 """Tries sets of pods: without them, does it fit? Counts the attempts."""
 
+from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.making_room.units import Occupants, Pods
-from reconciler.analysis.making_room.wanted import Place, Refusal, Wanted
+from reconciler.analysis.making_room.wanted import Place, Wanted
 from reconciler.analysis.making_room.world import World
 from reconciler.api.objects.plan import Reason
 from reconciler.state.trial import Trial
@@ -28,9 +29,9 @@ class Attempts:
         """Attempts that remain"""
         self.unsure = False
         """Whether the search for devices gave up, so that it is not known whether something fits"""
-        self._known: dict[tuple[str | None, Pods], tuple[Place, ...] | Refusal] = {}
+        self._known: dict[tuple[str | None, Pods], tuple[Place, ...] | NoFit] = {}
 
-    def place(self, pods: Pods, on: str | None = None) -> tuple[Place, ...] | Refusal:
+    def place(self, pods: Pods, on: str | None = None) -> tuple[Place, ...] | NoFit:
         """Where it fits without these pods. Raises OutOfTries."""
         found = self._known.get((on, pods))
         if found is None:
@@ -41,10 +42,10 @@ class Attempts:
             leave(self.trial, pods, self.occupants, self.world)
             found = self.wanted.place(self.world, self.trial, on=on)
             self.trial.back_to(mark)
-            self.unsure |= isinstance(found, Refusal) and found.reason == Reason.GAVE_UP
+            self.unsure |= isinstance(found, NoFit) and found.reason == Reason.GAVE_UP
             self._known[on, pods] = found
         return found
 
     def fits(self, pods: Pods, on: str | None = None) -> bool:
         """Whether it fits without these pods. Raises OutOfTries."""
-        return not isinstance(self.place(pods, on), Refusal)
+        return not isinstance(self.place(pods, on), NoFit)

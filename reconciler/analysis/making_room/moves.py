@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 from reconciler.allocation.gangs.question import GangQuestion, Member
 from reconciler.allocation.placement import place
+from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.making_room.units import Occupants, Pods, Unit
-from reconciler.analysis.making_room.wanted import Place, Refusal, WantedGang, WantedPod
+from reconciler.analysis.making_room.wanted import Place, WantedGang, WantedPod
 from reconciler.analysis.making_room.world import World
 from reconciler.api.koordinator.names import ALLOCATED
 from reconciler.api.objects.claims import ResourceClaim, ResourceClaimStatus
@@ -28,7 +29,7 @@ class Move(NamedTuple):
     unit: Unit
     places: tuple[Place, ...]
     """Where they go: one for each pod; empty if they go nowhere"""
-    refusal: Refusal | None = None
+    refusal: NoFit | None = None
     """Why they go nowhere"""
 
 
@@ -54,11 +55,11 @@ def _move(unit: Unit, gone: Pods, occupants: Occupants, world: World, trial: Tri
     if stuck:
         owner = occupants.pods[stuck[0]].controller
         what = "its DaemonSet only runs it there" if owner is not None else "it has no controller"
-        return Move(unit, (), Refusal(NOT_REPLACED, f"pod {stuck[0]} would not be replaced: {what}"))
+        return Move(unit, (), NoFit(NOT_REPLACED, f"pod {stuck[0]} would not be replaced: {what}"))
     for key in unit.pods:
         if ALLOCATED in occupants.pods[key].pod.metadata.annotations:
             why = f"pod {key} holds Koordinator's devices, which are not placed here; see `whatif --drain`"
-            return Move(unit, (), Refusal(OTHER_DEVICES, why))
+            return Move(unit, (), NoFit(OTHER_DEVICES, why))
     freed = frozenset(occupants.freed(gone))
     members = [_member(key, freed, occupants, world, trial) for key in unit.pods]
     wanted: WantedPod | WantedGang
@@ -70,7 +71,7 @@ def _move(unit: Unit, gone: Pods, occupants: Occupants, world: World, trial: Tri
         by_order = tuple(sorted(members, key=lambda member: place(member.pod)))
         wanted = WantedGang(GangQuestion(unit.gang, by_order, len(members), tiers))
     answer = wanted.place(world, trial)
-    if isinstance(answer, Refusal):
+    if isinstance(answer, NoFit):
         return Move(unit, (), answer)
     settle(answer, {member.pod.key: member.pod for member in members}, trial)
     return Move(unit, answer)

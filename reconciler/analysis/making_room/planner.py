@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.making_room.advice import Advice
 from reconciler.analysis.making_room.costs import Pricing
 from reconciler.analysis.making_room.defaults import TRIES
@@ -13,7 +14,7 @@ from reconciler.analysis.making_room.holds import Holds
 from reconciler.analysis.making_room.leaving import Attempts, leave
 from reconciler.analysis.making_room.moves import all_move, move_all, settle
 from reconciler.analysis.making_room.units import Occupant, Occupants, Pods
-from reconciler.analysis.making_room.wanted import Place, Refusal, Wanted, WantedGang, preempts, priority_of
+from reconciler.analysis.making_room.wanted import Place, Wanted, WantedGang, preempts, priority_of
 from reconciler.analysis.making_room.world import World
 from reconciler.state.trial import Trial
 
@@ -56,7 +57,7 @@ class _Question:
     def answer(self) -> Advice:
         asked = Advice(self.wanted.name, priority_of(self.wanted))
         now = self.wanted.place(self.world, self.trial)
-        if not isinstance(now, Refusal):
+        if not isinstance(now, NoFit):
             return replace(asked, places=now, optimal=True)
         occupants = self._occupants(frozenset())
         leaving = frozenset(
@@ -66,12 +67,12 @@ class _Question:
             leave(self.trial, leaving, occupants, self.world)
             asked = replace(asked, leaving=tuple(sorted(leaving)))
             then = self.wanted.place(self.world, self.trial)
-            if not isinstance(then, Refusal):
+            if not isinstance(then, NoFit):
                 return replace(asked, places=then, optimal=True)
             occupants = self._occupants(leaving)
         if not preempts(self.wanted):
             why = f"{now.message}; and preemptionPolicy of {self.wanted.name} is Never"
-            return replace(asked, refusal=Refusal(NEVER, why), optimal=True)
+            return replace(asked, refusal=NoFit(NEVER, why), optimal=True)
         return self._without_some(asked, occupants)
 
     def _occupants(self, gone: Pods) -> Occupants:
@@ -122,7 +123,7 @@ class _Question:
 
     def _all_move(self, pods: Pods, attempts: Attempts, occupants: Occupants) -> bool:
         places = attempts.place(pods)
-        if isinstance(places, Refusal):
+        if isinstance(places, NoFit):
             return False
         mark = self.trial.mark()
         leave(self.trial, pods, occupants, self.world)
@@ -141,7 +142,7 @@ class _Question:
         }
         leave(self.trial, pods, occupants, self.world)
         places = self.wanted.place(self.world, self.trial)
-        assert not isinstance(places, Refusal)  # the search saw it fit
+        assert not isinstance(places, NoFit)  # the search saw it fit
         self._settle(places)
         moves = move_all(pods, occupants, self.world, self.trial)
         used = (occupants.pods[key].budgets for key in pods)
@@ -157,14 +158,14 @@ class _Question:
             violated=violated,
         )
 
-    def _none(self, found: Found, holds: Holds, attempts: Attempts) -> Refusal:
+    def _none(self, found: Found, holds: Holds, attempts: Attempts) -> NoFit:
         """Why no set was found."""
         count = len(holds.eligible)
         if not found.proved:
-            return Refusal(GAVE_UP, f"gave up after {self.tries - attempts.left} sets of pods")
+            return NoFit(GAVE_UP, f"gave up after {self.tries - attempts.left} sets of pods")
         who = "pod that may be moved" if self.moves_only else "pod of lower priority"
         if not count:
-            return Refusal(NOT_ENOUGH, f"there is no {who}")
+            return NoFit(NOT_ENOUGH, f"there is no {who}")
         who = who.replace("pod", f"{count} pods", 1) if count > 1 else f"the {who}"
         why = "cannot all go elsewhere" if self.moves_only else "do not make enough room"
-        return Refusal(NOT_ENOUGH, f"the {who} {why}" if count > 1 else f"{who} does not make enough room")
+        return NoFit(NOT_ENOUGH, f"the {who} {why}" if count > 1 else f"{who} does not make enough room")

@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.making_room.advice import Advice
 from reconciler.analysis.making_room.drain import DrainAnswer, Step
 from reconciler.analysis.making_room.moves import Move
-from reconciler.analysis.making_room.wanted import Place, Refusal
+from reconciler.analysis.making_room.wanted import Place
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 
 
@@ -88,6 +89,6 @@ def _devices(place: Place) -> Iterable[dict[str, Any]]:
             yield {"claim": str(plan.claim), "request": result.request, **result.id._asdict()}
 
 
-def refusal_as_json(refusal: Refusal) -> dict[str, str]:
+def refusal_as_json(refusal: NoFit) -> dict[str, str]:
     """A reason and its message."""
     return {"reason": str(refusal.reason), "message": refusal.message}

@@ -3,21 +3,16 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import numpy as np
-
-from reconciler.allocation.alignment import decide
 from reconciler.allocation.defaults import STEPS
 from reconciler.allocation.dra.budget import UNLIMITED, Budget
 from reconciler.allocation.gangs import decide_gang
 from reconciler.allocation.gangs.question import GangGranted, GangQuestion
-from reconciler.allocation.placement import refusal_reason
+from reconciler.analysis.attempt import Asked, NoFit, Sharing, attempt
 from reconciler.analysis.making_room.world import World
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.plan import Granted, Plan, Reason
-from reconciler.errors import Rejected
-from reconciler.state.devices.snapshot.node_subset import NodeSubset
+from reconciler.api.objects.plan import Plan
 from reconciler.state.trial import Trial
 
 
@@ -30,14 +25,6 @@ class Place(NamedTuple):
     plans: tuple[Plan, ...]
 
 
-class Refusal(NamedTuple):
-    """Why something does not fit."""
-
-    reason: str
-    """An identifier of `reasons`"""
-    message: str
-
-
 @dataclass(frozen=True, slots=True)
 class WantedPod:
     """The pending claims of one pod, or one claim that no pod uses."""
@@ -46,9 +33,7 @@ class WantedPod:
     pod: Pod | None = None
     held: tuple[ResourceClaim, ...] = ()
     """Claims of the pod that are allocated already"""
-    sharing: tuple[tuple[Pod, tuple[ResourceClaim, ...], tuple[int, ...]], ...] = ()
-    """Other gated pods that use some of the claims: each with its allocated claims, and the positions of
-    those in `claims`"""
+    sharing: tuple[Sharing, ...] = ()
     priority: int | None = None
     """Instead of the pod's"""
 
@@ -72,41 +57,13 @@ class WantedPod:
         on: str | None = None,
         steps: int = STEPS,
         budget: Budget = UNLIMITED,
-    ) -> tuple[Place, ...] | Refusal:
+    ) -> tuple[Place, ...] | NoFit:
         """Where it fits in a trial, on a node if one is named; holds nothing afterwards."""
-        snapshot, placement = trial.snapshot, world.placement()
-        together = None
-        try:
-            if self.pod is None:
-                nodes = placement.for_claim(snapshot).nodes
-            else:
-                nodes = placement.for_pod(self.pod, self.held, snapshot).nodes
-                if self.sharing:
-                    own = self.pod, self.held, tuple(range(len(self.claims)))
-                    together = placement.together([own, *self.sharing], snapshot)
-                    if together is not None:
-                        nodes = placement.reduced(nodes, together, snapshot)
-        except Rejected as exc:
-            return Refusal(refusal_reason(exc), str(exc))
-        if on is not None:
-            nodes = _only(nodes, on, snapshot.topology.order)
-        key = self.pod.key if self.pod is not None else None
-        if not self.claims:
-            order = snapshot.topology.order
-            found = next(iter(nodes if nodes is not None else order), None)
-            if found is not None:
-                return (Place(key, found, ()),)
-            return Refusal(Reason.NO_NODE, self._left_out(world, trial) or "no node suits the pod")
-        answer = decide(self.claims, snapshot, nodes=nodes, steps=steps, budget=budget, companions=together)
-        if isinstance(answer, Granted):
-            return (Place(key, answer.node, answer.plans),)
-        more = self._left_out(world, trial) if on is None else ""
-        return Refusal(str(answer.reason), "; ".join(filter(None, [answer.message, more])))
-
-    def _left_out(self, world: World, trial: Trial) -> str:
-        if self.pod is None:
-            return ""
-        return world.placement().left_out(self.pod, self.held, trial.snapshot)
+        asked = Asked(self.claims, self.pod, self.held, self.sharing)
+        found = attempt(asked, trial.snapshot, world.placement(), steps=steps, budget=budget, on=on)
+        if isinstance(found, NoFit):
+            return found
+        return (Place(self.pod.key if self.pod is not None else None, found.node, found.plans),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +91,7 @@ class WantedGang:
         on: str | None = None,
         steps: int = STEPS,
         budget: Budget = UNLIMITED,
-    ) -> tuple[Place, ...] | Refusal:
+    ) -> tuple[Place, ...] | NoFit:
         """Where its members fit in a trial; holds nothing afterwards. A gang has no single node."""
         assert on is None
         mark = trial.mark()
@@ -142,7 +99,7 @@ class WantedGang:
         trial.back_to(mark)
         if isinstance(answer, GangGranted):
             return tuple(Place(seat.pod, seat.node, seat.plans) for seat in answer.seats)
-        return Refusal(answer.reason, answer.message)
+        return NoFit(answer.reason, answer.message)
 
 
 Wanted = WantedPod | WantedGang
@@ -158,10 +115,3 @@ def priority_of(wanted: Wanted) -> int:
 def preempts(wanted: Wanted) -> bool:
     """Whether all pods agree that others leave for them. Source: MAKE-5."""
     return all(pod.spec.preemption_policy != "Never" for pod in wanted.pods)
-
-
-def _only(nodes: NodeSubset | None, name: str, order: tuple[str, ...]) -> NodeSubset:
-    mask = np.zeros(len(order), dtype=np.bool_)
-    at = order.index(name)
-    mask[at] = nodes is None or bool(nodes.mask[at])
-    return NodeSubset(order, mask)

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
+from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.sizing.demand import Item
 from reconciler.analysis.sizing.patterns import Pattern
-from reconciler.analysis.sizing.trying import NoPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +16,11 @@ class ItemAnswer:
     item: Item
     placed: int
     """How many fit on the fleet as it is, together with the others"""
-    refused: NoPlace | None
+    refused: NoFit | None
     """Why the next one does not fit on the fleet; None if all fit"""
     served_by: tuple[str, ...]
     """Shapes of which an empty node holds at least one"""
-    refused_by: Mapping[str, NoPlace]
+    refused_by: Mapping[str, NoFit]
     """Shape -> why an empty node of it does not hold even one"""
 
     @property

@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Iterator, Sequence
 from math import prod
 
+from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.making_room.world import world_of
 from reconciler.analysis.sizing.demand import Item
 from reconciler.analysis.sizing.shapes import Shape
-from reconciler.analysis.sizing.trying import NoPlace, Placer
+from reconciler.analysis.sizing.trying import Placer
 from reconciler.api.objects.claims import DeviceClass
 from reconciler.api.objects.semantics import Semantics
 from reconciler.state.devices.snapshot.snapshot import Snapshot
@@ -36,7 +37,7 @@ class EmptyNode:
         """Of the empty node"""
         self._filled: dict[tuple[Pattern, Pattern], Pattern] = {}
         self._answers: dict[Pattern, bool | None] = {}
-        self.refusals: dict[int, NoPlace] = {}
+        self.refusals: dict[int, NoFit] = {}
         """Item -> why not even one fits"""
 
     def fill(self, order: Sequence[int], left: Sequence[int]) -> Pattern:

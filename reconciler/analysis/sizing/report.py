@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
+from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.sizing.answer import Group, ItemAnswer, Option, Sizing
 from reconciler.analysis.sizing.shapes import Shape
-from reconciler.analysis.sizing.trying import NoPlace
 
 
 def as_json(result: Sizing, shapes: Mapping[str, Shape]) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def _item(one: ItemAnswer) -> dict[str, Any]:
     }
 
 
-def _refusal(why: NoPlace) -> dict[str, str]:
+def _refusal(why: NoFit) -> dict[str, str]:
     return {"reason": str(why.reason), "message": why.message}
 
 

@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 
 from reconciler.allocation.defaults import STEPS
+from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.capacity.solver import Solver
 from reconciler.analysis.making_room.world import World
 from reconciler.analysis.sizing.answer import Group, ItemAnswer, Option, Sizing
@@ -15,7 +16,7 @@ from reconciler.analysis.sizing.demand import Item
 from reconciler.analysis.sizing.patterns import EmptyNode, Pattern
 from reconciler.analysis.sizing.proofs import Candidate, Free, candidate, least_cost
 from reconciler.analysis.sizing.shapes import Shape
-from reconciler.analysis.sizing.trying import NoPlace, Placer
+from reconciler.analysis.sizing.trying import Placer
 from reconciler.state.nodes.demand import MOST, demand
 from reconciler.state.trial import Trial
 
@@ -120,14 +121,14 @@ class _Here:
         self._items = items
         self._placer = placer
         self.placed = [0] * len(items)
-        self.refused: dict[int, NoPlace] = {}
+        self.refused: dict[int, NoFit] = {}
         """Item -> why the next one does not fit"""
         self.room = _free_room(items, placer.trial)
         self.pods = tuple(_room_for(item, placer.trial) for item in items)
         alone = {at: self._alone(item) for at, item in enumerate(items)}
         self.nothing = frozenset(at for at, why in alone.items() if why is not None and why.proven)
 
-    def _alone(self, item: Item) -> NoPlace | None:
+    def _alone(self, item: Item) -> NoFit | None:
         """Why not even one fits."""
         refused = self._placer.place(item.copy(0))
         self._placer.trial.back_to(0)

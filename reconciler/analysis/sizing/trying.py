@@ -1,29 +1,14 @@
 """Places units one after another on a store and its nodes, as the reconciler would."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from reconciler.allocation.alignment import decide
-from reconciler.allocation.placement import refusal_reason
+from reconciler.analysis.attempt import Asked, NoFit, attempt
 from reconciler.analysis.making_room.world import World
 from reconciler.analysis.whatif.scenario import Unit
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.plan import Granted, Reason
 from reconciler.errors import Rejected
-
-
-@dataclass(frozen=True, slots=True)
-class NoPlace:
-    """Why a unit does not fit."""
-
-    reason: str
-    """A value of `Reason`"""
-    message: str
-
-    @property
-    def proven(self) -> bool:
-        """Whether it is certain; if not, the search gave up."""
-        return self.reason != Reason.GAVE_UP
 
 
 class Placer:
@@ -35,23 +20,13 @@ class Placer:
         self._placement = world.placement()
         self._steps = steps
 
-    def place(self, unit: Unit) -> NoPlace | None:
+    def place(self, unit: Unit) -> NoFit | None:
         """Place a unit, which holds its devices from now on; or why it does not fit."""
-        trial, snapshot, left_out = self.trial, self.trial.snapshot, ""
-        try:
-            if unit.pod is None:
-                choice = self._placement.for_claim(snapshot)
-            else:
-                choice = self._placement.for_pod(unit.pod, (), snapshot)
-        except Rejected as exc:
-            return NoPlace(refusal_reason(exc), str(exc))
-        outcome = decide(unit.claims, snapshot, nodes=choice.nodes, steps=self._steps)
-        if not isinstance(outcome, Granted):
-            if unit.pod is not None:
-                left_out = self._placement.left_out(unit.pod, (), snapshot)
-            message = "; ".join(filter(None, [outcome.message, left_out]))
-            return NoPlace(outcome.reason, message)
-        trial.place(outcome.plans, unit.pod, outcome.node)
+        asked = Asked(tuple(unit.claims), unit.pod)
+        found = attempt(asked, self.trial.snapshot, self._placement, steps=self._steps)
+        if isinstance(found, NoFit):
+            return found
+        self.trial.place(found.plans, unit.pod, found.node)
         return None
 
     def fit_together(self, units: Sequence[Unit]) -> bool | None:

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from reconciler.allocation.alignment import decide
 from reconciler.allocation.dra.budget import Budget
 from reconciler.allocation.gangs import decide_gang
 from reconciler.allocation.gangs.question import GangQuestion, GangUnsatisfied, Member, Seat
 from reconciler.allocation.koordinator.refusing import OFFERED, Refusal
-from reconciler.allocation.placement import NodeChoice, Placement, Together, refusal_reason
+from reconciler.allocation.placement import NodeChoice, Placement
 from reconciler.allocation.policies.selection import Policies
+from reconciler.analysis.attempt import Asked, Fit, NoFit, Sharing, attempt
 from reconciler.analysis.whatif.answer import Placed, PlacedGang, Refused
 from reconciler.analysis.whatif.device_pods import DeviceSimulation, device_ids
 from reconciler.analysis.whatif.scenario import Baseline, Gang, Unit
@@ -16,10 +16,8 @@ from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import DeviceID, ObjectKey
-from reconciler.api.objects.plan import Granted, Plan, Reason
+from reconciler.api.objects.plan import Plan, Reason
 from reconciler.errors import Rejected
-from reconciler.state.devices.snapshot.node_subset import NodeSubset
-from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.nodes.charging import node_of
 from reconciler.state.nodes.demand import demand
 from reconciler.state.nodes.table import Nodes
@@ -99,91 +97,46 @@ class Simulation:
     ) -> Placed | Refused:
         if unit.pod is not None and (not unit.claims or self._devices.serves(unit.pod)):
             return self._place_device_pod(unit, unit.pod, copy, choose_nodes)
-        snapshot = self._trial.snapshot
         todo = tuple(claim for claim in unit.claims if self._plan(claim) is None)
-        held = (*held, *self._allocated(unit.claims))
-        together = None
-        try:
-            if unit.pod is None:
-                nodes = self._placement.for_claim(snapshot).nodes
-            else:
-                self._charge()
-                nodes = choose_nodes(unit.pod, held, snapshot).nodes
-                if not todo:
-                    return self._place_pod(unit, unit.pod, copy, nodes, held, snapshot)
-                together = self._together(unit.pod, todo, held, others, snapshot)
-        except Rejected as exc:
-            return Refused(unit.name, copy, refusal_reason(exc), str(exc))
-        if together is not None:
-            nodes = self._placement.reduced(nodes, together, snapshot)
-        outcome = decide(
-            todo,
-            snapshot,
-            nodes=nodes,
+        if unit.pod is not None:
+            self._charge()
+            if not todo:
+                self._budget.spend()
+        found = attempt(
+            Asked(todo, unit.pod, (*held, *self._allocated(unit.claims)), self._sharing(todo, others)),
+            self._trial.snapshot,
+            self._placement,
             steps=self._steps,
             budget=self._budget,
-            companions=together,
-            policy=self._policies.of(todo, snapshot, self._budget),
-            pod=None if unit.pod is None else self._placement.room(unit.pod, snapshot, self._policies),
+            policies=self._policies,
+            select=choose_nodes,
+            # A pod that shares all its claims goes where it was placed with the first pod that uses them.
+            preferred=None if unit.pod is None else self._expected.get(unit.pod.key),
         )
-        if not isinstance(outcome, Granted):
-            left_out = self._placement.left_out(unit.pod, held, snapshot) if unit.pod is not None else ""
-            message = "; ".join(filter(None, [outcome.message, left_out]))
-            return Refused(unit.name, copy, outcome.reason, message)
-        del snapshot
-        node = self._hold(outcome, unit.pod, together, [other.pod for other in others])
-        return Placed(unit.name, copy, node, _devices(outcome.plans))
+        if isinstance(found, NoFit):
+            return Refused(unit.name, copy, found.reason, found.message)
+        node = self._hold(found, unit.pod, [other.pod for other in others])
+        return Placed(unit.name, copy, node, _devices(found.plans))
 
-    def _place_pod(
-        self,
-        unit: Unit,
-        pod: Pod,
-        copy: int,
-        nodes: NodeSubset | None,
-        held: Sequence[ResourceClaim],
-        snapshot: Snapshot,
-    ) -> Placed | Refused:
-        """Place a pod all of whose claims are allocated: with the first pod that uses them, if it has any."""
-        self._budget.spend()
-        expected = self._expected.get(pod.key)
-        names = snapshot.topology.order if nodes is None else nodes
-        node = expected if expected is not None and expected in names else next(iter(names), None)
-        if node is None:
-            why = self._placement.left_out(pod, held, snapshot)
-            return Refused(unit.name, copy, Reason.NO_NODE, why)
-        self._trial.host(pod, node)
-        return Placed(unit.name, copy, node, ())
-
-    def _together(
-        self,
-        pod: Pod,
-        todo: Sequence[ResourceClaim],
-        held: Sequence[ResourceClaim],
-        others: Sequence[Unit],
-        snapshot: Snapshot,
-    ) -> Together | None:
-        """The test whether all pods that share the claims fit on nodes; None if there are no others."""
+    def _sharing(self, todo: Sequence[ResourceClaim], others: Sequence[Unit]) -> tuple[Sharing, ...]:
+        """The other pods that share the claims."""
         uids = [claim.metadata.uid for claim in todo]
-        found: list[tuple[Pod, Sequence[ResourceClaim], tuple[int, ...]]] = []
+        found: list[Sharing] = []
         for unit in others:
             theirs = {claim.metadata.uid for claim in unit.claims}
             shared = tuple(at for at, uid in enumerate(uids) if uid in theirs)
             if shared and unit.pod is not None:
                 found.append((unit.pod, self._allocated(unit.claims), shared))
-        if not found:
-            return None
-        return self._placement.together([(pod, held, tuple(range(len(uids)))), *found], snapshot)
+        return tuple(found)
 
-    def _hold(
-        self, granted: Granted, pod: Pod | None, together: Together | None, others: Sequence[Pod | None]
-    ) -> str:
+    def _hold(self, found: Fit, pod: Pod | None, others: Sequence[Pod | None]) -> str:
         """Count a pod on its node, and those that share its claims on theirs. Returns its node."""
         places: Mapping[ObjectKey, str] = {}
-        if together is not None:
-            reach = [self._placement.reach(plan, self._trial.snapshot) for plan in granted.plans]
-            places = together.places(reach, self._budget.spend) or {}
-        node = places.get(pod.key, granted.node) if pod is not None else granted.node
-        self._trial.place(granted.plans, pod, node)
+        if found.together is not None:
+            reach = [self._placement.reach(plan, self._trial.snapshot) for plan in found.plans]
+            places = found.together.places(reach, self._budget.spend) or {}
+        node = places.get(pod.key, found.node) if pod is not None else found.node
+        self._trial.place(found.plans, pod, node)
         for other in others:
             if other is not None and other.key in places:
                 self._trial.host(other, places[other.key])

@@ -49,6 +49,16 @@ class Resources(NamedTuple):
             return mig(profile)
         return None
 
+    def labelled(self, label: str) -> Wanted:
+        """What names of templates begin with a label for; if nothing does, a class of that name."""
+        for wanted in self.named.values():
+            if wanted.label == label:
+                return wanted
+        profile = label.removeprefix(f"{_MIG_CLASS}-")
+        if profile != label and _MIG_PROFILE.fullmatch(profile):
+            return mig(profile)
+        return Wanted(label)
+
 
 def mig(profile: str) -> Wanted:
     """The partition of a MIG profile; device plugins write `.me` for `+me`."""

@@ -17,6 +17,7 @@ from reconciler.api.objects.quantity import NANO, Quantity
 from reconciler.errors import Malformed
 
 LONGEST = 63
+_COUNT = re.compile(r"[1-9][0-9]?")
 _NATIVE = re.compile(r"([a-z0-9.-]+\.)?kubernetes\.io/")
 Json = dict[str, Any]
 
@@ -40,6 +41,14 @@ class Template(NamedTuple):
         if self.devices > 1:
             exactly["count"] = self.devices
         return {"devices": {"requests": [{"name": "devices", "exactly": exactly}]}}
+
+
+def template_named(name: str, resources: Resources) -> Template | None:
+    """The template that has a name, the other way round than `Template.name`; None for all other names."""
+    label, _, count = name.rpartition("-")
+    if not label or not _COUNT.fullmatch(count) or int(count) > MOST:
+        return None
+    return Template(resources.labelled(label), int(count))
 
 
 class Rewritten(NamedTuple):

@@ -5,6 +5,7 @@ import click
 from reconciler.allocation.defaults import STEPS
 from reconciler.cli.common.options import (
     cluster_options,
+    contexts_option,
     files_option,
     output_option,
     release_and_rules_options,
@@ -18,6 +19,7 @@ _PATH = click.Path(exists=True, readable=True, allow_dash=True)
 @click.command()
 @files_option(required=False)
 @cluster_options
+@contexts_option
 @click.option(
     "--demand",
     "demands",
@@ -58,5 +60,6 @@ def capacity() -> None:
 
     Places the demand on the free devices of the fleet first, and the rest on new nodes: of each shape alone,
     and of a mix. The cheapest comes first, with a lower bound: no nodes of these shapes cost less. For what
-    still fits on the fleet as it is, see top. Details: docs/fleet-size.md.
+    still fits on the fleet as it is, see top. With --contexts, each cluster is asked for the whole demand.
+    Details: docs/fleet-size.md.
     """

@@ -1,5 +1,7 @@
 """The options and the help of `dra-reconciler migrate`."""
 
+from pathlib import Path
+
 import click
 
 from reconciler.api.migrate.limits import MOST
@@ -16,7 +18,7 @@ from reconciler.cli.common.running import runs
 @click.option(
     "--map",
     "map_file",
-    type=click.Path(exists=True, dir_okay=False),
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
     help="What resources stand for; docs/from-device-plugins.md shows it.  [default: extendedResourceName of "
     "the DeviceClasses in the input; GPUs and MIG profiles of NVIDIA]",

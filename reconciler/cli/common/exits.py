@@ -43,7 +43,7 @@ EXITS: Mapping[str, Mapping[Exit, str]] = {
     },
     "capacity": {
         Exit.OK: "the demand fits, now or on the nodes that the answer names",
-        Exit.FAILED: "part of the demand fits on no shape",
+        Exit.FAILED: "part of the demand fits on no shape, or one of several clusters has no answer",
         Exit.USAGE: f"{_USAGE}, a named node does not exist, or the input or the server cannot be read",
     },
     "completion": {Exit.OK: "the script was printed", Exit.USAGE: _USAGE},

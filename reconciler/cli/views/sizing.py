@@ -1,10 +1,11 @@
 """The tables of `capacity`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import TextIO
 
 from reconciler.analysis.sizing import Option, Sizing
+from reconciler.cli.common.contexts import side_by_side
 from reconciler.cli.common.output import console_on, print_line, print_table
 from reconciler.cli.common.plain_text import counted
 from reconciler.cli.common.table import Table
@@ -15,15 +16,28 @@ def print_sizing(result: Sizing, out: TextIO) -> None:
     console = console_on(out)
     for line in _verdict(result):
         print_line(console, line)
-    if not result.items:
-        return
-    console.print()
-    print_table(console, _demand(result))
+    for table in _tables(result):
+        console.print()
+        print_table(console, table)
+
+
+def _tables(result: Sizing) -> Iterator[Table]:
+    if result.items:
+        yield _demand(result)
     if result.options:
+        yield _options(result)
+        yield _groups(result.options[0], result)
+
+
+def print_side_by_side(answers: Sequence[tuple[str, Sizing]], out: TextIO) -> None:
+    """Print the verdict for each context, then the tables of all contexts as one each."""
+    console = console_on(out)
+    for context, result in answers:
+        for line in _verdict(result):
+            print_line(console, f"{context}: {line}")
+    for table in side_by_side((context, list(_tables(result))) for context, result in answers):
         console.print()
-        print_table(console, _options(result))
-        console.print()
-        print_table(console, _groups(result.options[0], result))
+        print_table(console, table)
 
 
 def _verdict(result: Sizing) -> Iterator[str]:

@@ -15,7 +15,7 @@ from reconciler.cli.common.contexts import Reached, ask_each
 from reconciler.embedded import ApiServer, serve
 from reconciler.errors import Retry
 from tests.tools.output_schemas import fitting
-from tests.tools.short_manifests import CLASS, claim, gpus, node, together
+from tests.tools.short_manifests import CLASS, claim, gpus, node, requests, together
 
 DOWN = "http://127.0.0.1:1"
 EAST = together(CLASS, node("n1"), gpus("n1", 4), claim("c"))
@@ -114,6 +114,39 @@ async def test_a_claim_is_explained_wherever_it_exists(tmp_path: Path):
         assert unknown.stdout.count("there is no claim default/nothing") == 2
 
 
+@pytest.mark.loopback
+async def test_the_nodes_that_each_cluster_needs_are_printed_side_by_side(tmp_path: Path):
+    """Two pairs of devices fit in the east, which has four, and one in the west, which has two."""
+    demand = tmp_path / "demand.yaml"
+    demand.write_text(
+        "apiVersion: dra-reconciler.io/v1alpha1\nkind: Demand\n"
+        f"items: [{{name: double, count: 2, spec: {requests(2)}}}]\n"
+    )
+    asked = ("capacity", "--demand", str(demand), "--contexts")
+    async with clusters(tmp_path) as config:
+        result = await run(config, *asked, "west,east")
+        assert result.exit_code == 0, result.output
+        lines = result.stdout.splitlines()
+        assert lines[0] == "west: add 1 node like w1: proven cheapest"
+        assert lines[1].startswith("west: 1 of 2 double do not fit now: ")
+        assert lines[2] == "east: fits now: no node is needed"
+        rows = [line.split() for line in lines]
+        assert ["west", "double", "2", "1", "1", "w1"] in rows
+        assert ["east", "double", "2", "2", "0"] in [row[:5] for row in rows]
+        assert ["CONTEXT", "ADD", "NODES", "COST", "AT", "LEAST", "PROVEN"] in rows
+        down = await run(config, *asked, "all", "-o", "json")
+        assert down.exit_code == 1
+        found = fitting("capacity", down.stdout)["contexts"]
+        assert [each["context"] for each in found] == ["east", "down", "west"]
+        assert [each["result"] and each["result"]["addNodes"] for each in found] == [{}, None, {"w1": 1}]
+        named = await run(config, *asked, "east,west", "--shape", "w1")
+        assert named.exit_code == 1
+        assert "error: context east: --shape: there is no node w1" in named.stderr
+        assert "west: add 1 node like w1" in named.stdout
+        nobody = await run(config, *asked, "down")
+        assert nobody.exit_code == 2
+
+
 def test_all_are_asked_at_the_same_time_and_answer_in_their_order():
     met = asyncio.Barrier(2)  # passes only if both wait at once
 
@@ -137,6 +170,8 @@ def test_all_are_asked_at_the_same_time_and_answer_in_their_order():
         ("doctor", "--contexts", "a", "-o", "sarif"),
         ("doctor", "--contexts", "a", "-o", "name"),
         ("explain", "c", "--contexts", "a", "-f", "."),
+        ("capacity", "--pending", "--contexts", "a", "-f", "."),
+        ("capacity", "--contexts", "a"),
     ],
     ids=" ".join,
 )

@@ -16,7 +16,7 @@ from tests.tools import chart
 from tests.tools.chart import CHART, DEFAULTS, METADATA, NOTES, SCHEMA
 from tests.tools.deployed_rights import DEPLOY, documents
 from tests.tools.go_template import NotInOurPart, render
-from tests.tools.kustomize import VERSIONS, built
+from tests.tools.kustomize import VERSIONS, built, built_with
 
 BASE: dict[str, Any] = {"ownDrivers": ["gpu.example.com"]}
 """What the base of kustomize owns"""
@@ -27,6 +27,7 @@ EVERYTHING: dict[str, Any] = {
     "ownDrivers": ["gpu.example.com"],
     "ownClasses": ["a", "b"],
     "koordinator": True,
+    "makeTemplates": True,
     "env": [{"name": "DRA_RECONCILER_LOG_LEVEL", "value": "debug"}],
     "envFrom": [{"configMapRef": {"name": "settings"}}],
     "priorityClassName": "system-cluster-critical",
@@ -74,6 +75,11 @@ def compared(objects: list[Any]) -> dict[tuple[str, str], Any]:
 
 def test_by_default_it_makes_what_the_base_makes():
     assert compared(list(rendered().values())) == compared(built("base"))
+
+
+def test_with_templates_it_makes_what_the_component_makes(tmp_path: Path):
+    wanted = compared(built_with("templates", tmp_path))
+    assert compared(list(rendered(makeTemplates=True).values())) == wanted
 
 
 def test_for_shadow_it_makes_what_the_overlay_makes():

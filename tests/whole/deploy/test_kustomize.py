@@ -1,18 +1,15 @@
 """What kustomize makes of bases, overlays and components."""
 
-import os
 from pathlib import Path
-from typing import Any
 
 import kubernetes_validate
 import pytest
-import yaml
 
 from reconciler.embedded.access import Roles
 from reconciler.embedded.access.accounts import service_account
 from reconciler.embedded.access.roles import AccessRequest
-from tests.tools.deployed_rights import DEPLOY, NAMESPACE, bound
-from tests.tools.kustomize import VERSIONS, built, of_kind
+from tests.tools.deployed_rights import COMPONENTS, DEPLOY, NAMESPACE, Granted, bound, granted
+from tests.tools.kustomize import VERSIONS, built, built_with, of_kind
 
 BUILT = ("base", "overlays/shadow", "admission", "observability", "sweep/play", "sweep/collect")
 OPERATORS = {"PrometheusRule", "ServiceMonitor"}
@@ -78,8 +75,13 @@ def test_one_annotation_says_where_the_runbooks_are(tmp_path: Path):
     assert {link.partition("#")[0] for link in links} == {url}
 
 
+def test_a_component_gives_the_pod_its_priority(tmp_path: Path):
+    pod = of_kind(built_with("priority", tmp_path), "Deployment")["spec"]["template"]["spec"]
+    assert pod["priorityClassName"] == "system-cluster-critical"
+
+
 def test_the_component_for_evictions_binds_a_role_of_its_own(tmp_path: Path):
-    objects = with_component("rebalance", tmp_path)
+    objects = built_with("rebalance", tmp_path)
     sender, roles = service_account(NAMESPACE, "dra-reconciler"), Roles.read(objects)
     assert roles.allows(sender, AccessRequest("create", "", "pods/eviction"))
     assert not roles.allows(sender, AccessRequest("delete", "", "pods"))
@@ -89,18 +91,7 @@ def test_the_component_for_evictions_binds_a_role_of_its_own(tmp_path: Path):
     assert set_there["DRA_RECONCILER_PREEMPTION"] == "evict"
 
 
-def with_component(name: str, folder: Path) -> list[Any]:
-    """The base with a component."""
-    made = {
-        "kind": "Kustomization",
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "resources": [os.path.relpath(DEPLOY / "base", folder)],
-        "components": [os.path.relpath(DEPLOY / "components" / name, folder)],
-    }
-    (folder / "kustomization.yaml").write_text(yaml.safe_dump(made))
-    return built(str(folder))
-
-
-def test_the_component_gives_the_pod_its_priority(tmp_path: Path):
-    pod = of_kind(with_component("priority", tmp_path), "Deployment")["spec"]["template"]["spec"]
-    assert pod["priorityClassName"] == "system-cluster-critical"
+@pytest.mark.parametrize("mode", COMPONENTS)
+def test_a_component_gives_the_rights_of_its_mode_and_no_others(mode: str, tmp_path: Path):
+    before, after = (Granted(made).rights for made in (built("base"), built_with(COMPONENTS[mode], tmp_path)))
+    assert granted(mode).rights == after - before

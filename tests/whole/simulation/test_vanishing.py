@@ -19,20 +19,25 @@ ANSWERS = [
 ]
 
 
+async def held_after_losing(pod: str, stage: Stage, answer: Response | Exception) -> list[str]:
+    """What is held long after a pod went, while the write of its claim waited for an answer."""
+    wire, _ = stage.start(SETTINGS)
+    wire.loses = "/status"
+    await stage.until(lambda: wire.lost)
+    wire.loses = ""
+    stage.api.delete(POD, "default", pod)
+    await asyncio.sleep(0.1)
+    wire.answer.set_result(answer)
+    await asyncio.sleep(LONG)
+    return stage.held()
+
+
 @pytest.mark.parametrize("answer", ANSWERS)
 def test_a_claim_whose_pod_goes_while_it_is_written_is_decided_on_its_own(answer: Response | Exception):
     async def play(stage: Stage) -> list[str]:
         pod = demand.pod("pod", ["c"], [], zone=None, priority=0)
         stage.api.load([fleet.device_class("gpu"), demand.claim("c", wanted("gpu")), pod])
-        wire, _ = stage.start(SETTINGS)
-        wire.loses = "/status"
-        await stage.until(lambda: wire.lost)
-        wire.loses = ""
-        stage.api.delete(POD, "default", "pod")
-        await asyncio.sleep(0.1)
-        wire.answer.set_result(answer)
-        await asyncio.sleep(LONG)
-        return stage.held()
+        return await held_after_losing("pod", stage, answer)
 
     assert staged(play) == ["c"]
 
@@ -67,15 +72,7 @@ def test_a_claim_whose_pod_goes_while_it_is_written_is_decided_for_another_pod(a
         stage.api.load(
             [fleet.device_class("gpu"), demand.claim("c", wanted("gpu"), managed=False), goes, stays]
         )
-        wire, _ = stage.start(SETTINGS)
-        wire.loses = "/status"
-        await stage.until(lambda: wire.lost)
-        wire.loses = ""
-        stage.api.delete(POD, "default", "goes")
-        await asyncio.sleep(0.1)
-        wire.answer.set_result(answer)
-        await asyncio.sleep(LONG)
-        return stage.held()
+        return await held_after_losing("goes", stage, answer)
 
     assert staged(play) == ["c"]
 
