@@ -173,7 +173,7 @@ def taken_in_turn(free: Table, table: Table, sets: Row, draws: Row) -> list[bool
 def groups_in_turn(groups: Row, count: int) -> list[list[int]]:
     """Time after time, the first row whose group has enough rows from there on, and the next rows of it."""
     left = list(range(len(groups)))
-    taken = []
+    taken: list[list[int]] = []
     while True:
         chances = ([other for other in left if other >= row and groups[other] == groups[row]] for row in left)
         found = next((alike[:count] for alike in chances if len(alike) >= count), None)

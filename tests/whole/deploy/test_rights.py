@@ -95,8 +95,8 @@ async def running(
         settings = Settings(**fields)
 
         def note(request: Any) -> None:
-            mode = deployed_rights.mode_of(settings)
-            rights.note(mode, as_deployed(request, settings, deployed_rights.settings()))
+            modes = deployed_rights.modes_of(settings)
+            rights.note(modes, as_deployed(request, settings, deployed_rights.settings()))
 
         async with connect(kubeconfig=str(config)) as transport:
             faulty = Faulty(transport)

@@ -153,7 +153,7 @@ def test_only_the_columns_that_differ_are_new():
     now = store.snapshot()
     names = list(now.fleet.cel.attributes)
     same = [now.fleet.cel.attributes[name].codes is before.fleet.cel.attributes[name].codes for name in names]
-    assert {name.id: shared for name, shared in zip(names, same, strict=True) if name.domain == "d"} == {
+    assert {name: shared for (domain, name), shared in zip(names, same, strict=True) if domain == "d"} == {
         "model": False
     }
     assert all(now.fleet.codes[name] is codes for name, codes in before.fleet.codes.items())

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.allocation.alignment import decide
+from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.making_room.units import Occupants
-from reconciler.analysis.making_room.wanted import Refusal, WantedPod
+from reconciler.analysis.making_room.wanted import WantedPod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted
 from reconciler.state.devices.snapshot.fork import Forked
@@ -79,16 +80,16 @@ def test_what_is_held_is_still_there_when_the_others_have_taken_what_they_get(se
         for claim in occupants.freed(everybody):
             trial.release(world.store.claims[claim].metadata.uid)
         places = drawn.wanted.place(world, trial)
-        if isinstance(places, Refusal):
+        if isinstance(places, NoFit):
             return
     plans = places[0].plans
     devices = tuple(one.id for plan in plans for one in plan.allocation.devices.results)
     world.store.nominate(Nomination(SOMEBODY, (HeldPlace(places[0].node, devices),), 0, 10.0, NOON))
     leaving = sorted(occupants.freed(everybody))
     for at in range(len(leaving) + 1):
-        for claim in drawn.wanted.claims:  # another claim like it, as often as it fits
-            other = claim.model_copy(
-                update={"metadata": claim.metadata.model_copy(update={"name": f"x{at}", "uid": f"x{at}"})}
+        for alike in drawn.wanted.claims:  # another claim like it, as often as it fits
+            other = alike.model_copy(
+                update={"metadata": alike.metadata.model_copy(update={"name": f"x{at}", "uid": f"x{at}"})}
             )
             found = decide([other], world.store.snapshot_for(NOBODY), nodes=None, steps=1000)
             if isinstance(found, Granted):
