@@ -21,6 +21,7 @@ from tests.tools.simulation.schedule import Outcome, Say, run
 @click.option("--sockets", is_flag=True, help="Over HTTP, by way of the loopback device.")
 @click.option("--pair", is_flag=True, help="Two replicas, of which one leads.")
 @click.option("--gangs", is_flag=True, help="With gangs.")
+@click.option("--evictions", is_flag=True, help="With preemption and budgets.")
 @click.option("--processes", type=int, default=2, show_default=True)
 @click.option(
     "--mutant", type=click.Choice([*MUTANTS, *PAIRED, *GANGED]), help="Break this until it is noticed."
@@ -34,6 +35,7 @@ def main(
     sockets: bool,
     pair: bool,
     gangs: bool,
+    evictions: bool,
     processes: int,
     mutant: str | None,
     awaits: bool,
@@ -42,7 +44,7 @@ def main(
     """Play schedules. Exit code 1 if anything was found."""
     began = perf_counter()
     pair, gangs = pair or mutant in PAIRED, gangs or mutant in GANGED
-    play = partial(_play, sockets=sockets, pair=pair, gangs=gangs, mutant=mutant)
+    play = partial(_play, sockets=sockets, pair=pair, gangs=gangs, evictions=evictions, mutant=mutant)
     if seed is not None:
         outcomes = [play(seed, say=print if verbose else None)]
     else:
@@ -66,10 +68,17 @@ def main(
 
 
 def _play(
-    seed: int, *, sockets: bool, pair: bool, gangs: bool, mutant: str | None, say: Say | None = None
+    seed: int,
+    *,
+    sockets: bool,
+    pair: bool,
+    gangs: bool,
+    evictions: bool,
+    mutant: str | None,
+    say: Say | None = None,
 ) -> Outcome:
     with (MUTANTS | PAIRED | GANGED)[mutant]() if mutant is not None else nullcontext():
-        return run(seed, sockets=sockets, pair=pair, gangs=gangs, say=say)
+        return run(seed, sockets=sockets, pair=pair, gangs=gangs, evictions=evictions, say=say)
 
 
 def _in_turn(outcomes: Iterable[Outcome], mutant: str | None) -> Iterator[Outcome]:
