@@ -10,7 +10,7 @@ from time import perf_counter
 
 import click
 
-from tests.tools.simulation.mutants import GANGED, MUTANTS, PAIRED
+from tests.tools.simulation.mutants import EVICTING, GANGED, MUTANTS, PAIRED
 from tests.tools.simulation.schedule import Outcome, Say, run
 
 
@@ -24,7 +24,9 @@ from tests.tools.simulation.schedule import Outcome, Say, run
 @click.option("--evictions", is_flag=True, help="With preemption and budgets.")
 @click.option("--processes", type=int, default=2, show_default=True)
 @click.option(
-    "--mutant", type=click.Choice([*MUTANTS, *PAIRED, *GANGED]), help="Break this until it is noticed."
+    "--mutant",
+    type=click.Choice([*MUTANTS, *PAIRED, *GANGED, *EVICTING]),
+    help="Break this until it is noticed.",
 )
 @click.option("--awaits", is_flag=True, help="Tell at which awaits the reconciler was killed.")
 @click.option("-v", "--verbose", is_flag=True, help="With --seed: every line that is logged.")
@@ -44,6 +46,7 @@ def main(
     """Play schedules. Exit code 1 if anything was found."""
     began = perf_counter()
     pair, gangs = pair or mutant in PAIRED, gangs or mutant in GANGED
+    evictions = evictions or mutant in EVICTING
     play = partial(_play, sockets=sockets, pair=pair, gangs=gangs, evictions=evictions, mutant=mutant)
     if seed is not None:
         outcomes = [play(seed, say=print if verbose else None)]
@@ -77,7 +80,7 @@ def _play(
     mutant: str | None,
     say: Say | None = None,
 ) -> Outcome:
-    with (MUTANTS | PAIRED | GANGED)[mutant]() if mutant is not None else nullcontext():
+    with (MUTANTS | PAIRED | GANGED | EVICTING)[mutant]() if mutant is not None else nullcontext():
         return run(seed, sockets=sockets, pair=pair, gangs=gangs, evictions=evictions, say=say)
 
 

@@ -97,8 +97,8 @@ def run(
     evictions: bool = False,
     say: Say | None = None,
 ) -> Outcome:
-    """Play a schedule, with one replica or with a pair of them, of which one leads; with gangs or without, and
-    with preemption or without.
+    """Play a schedule, with one replica or with a pair of them, of which one leads; with gangs or without,
+    and with preemption or without.
 
     The same seed gives the same schedule; over sockets, nearly the same.
     """
