@@ -121,15 +121,7 @@ def build_control(
         report=reporter.report,
         journal=placing.journal(recorder),
     )
-    gang_planner = GangPlanner(
-        intake.store,
-        intake.roster,
-        intake.gangs,
-        intake.groups,
-        intake.nodes.on_demand,
-        planner,
-        has_koordinators_devices=None if machines is None else machines.requests_devices,
-    )
+    gang_planner = _gang_planner(intake, planner, machines)
     gangs = _gangs(base, intake, gang_planner, ours, settler, writer, pod_writer, recorder, reporter)
     # Gangs come first: a pod of a gang needs nothing on its own.
     handlers: list[Handler[Any, Any, Any]] = [gangs, *([koordinator.handler] if koordinator else []), claims]
@@ -155,6 +147,18 @@ def recording(settings: Settings, rules: Semantics, ours: Ownership) -> Recorder
     told = settings.model_dump(mode="json", include=set(RECORDED_SETTINGS))
     header = Header(version("dra-reconciler"), rules, ours, settings.search_steps, settings=told)
     return Recorder(Path(settings.journal), header)
+
+
+def _gang_planner(intake: Intake, planner: Planner, machines: KoordinatorState | None) -> GangPlanner:
+    return GangPlanner(
+        intake.store,
+        intake.roster,
+        intake.gangs,
+        intake.groups,
+        intake.nodes.on_demand,
+        planner,
+        has_koordinators_devices=None if machines is None else machines.requests_devices,
+    )
 
 
 def _gangs(
