@@ -88,12 +88,9 @@ def build_control(
 ) -> Control:
     """Build the parts that decide and write. `recorder` is the journal of `store`, if there is one."""
     settings, served, withdrawals, reasons = base.settings, found.served, Withdrawals(), PauseReasons()
-    queue: Queue[Unit] = Queue(
-        base=settings.backoff_base_seconds, cap=settings.backoff_cap_seconds, random=random
-    )
     intake = Intake(
         store,
-        queue,
+        _queue(settings),
         (resource.kind for resource in served),
         reporter.report,
         ours=ours,
@@ -147,6 +144,10 @@ def recording(settings: Settings, rules: Semantics, ours: Ownership) -> Recorder
     told = settings.model_dump(mode="json", include=set(RECORDED_SETTINGS))
     header = Header(version("dra-reconciler"), rules, ours, settings.search_steps, settings=told)
     return Recorder(Path(settings.journal), header)
+
+
+def _queue(settings: Settings) -> Queue[Unit]:
+    return Queue(base=settings.backoff_base_seconds, cap=settings.backoff_cap_seconds, random=random)
 
 
 def _gang_planner(intake: Intake, planner: Planner, machines: KoordinatorState | None) -> GangPlanner:
