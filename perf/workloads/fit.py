@@ -10,7 +10,7 @@ from perf.deciding import Decider, Wrong, read_claim
 from perf.fleets import mig, racks
 from perf.fleets.objects import Json, claim
 from perf.workload import Figure, Outcome, Progress, Size, Workload
-from reconciler.analysis.fitting import fit
+from reconciler.analysis.fitting.fitting import fit
 from reconciler.analysis.fitting.reading import question_in
 from reconciler.analysis.fitting.report import as_json
 from reconciler.api.manifests.bundle import bundle

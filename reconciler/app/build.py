@@ -77,9 +77,7 @@ def _rest(base: Foundation, found: Found, kueue: KueueKinds | None, on_decision:
     shadow = shadow_of(settings, intake, ours, sink, choosing.in_use, clock=clock, report=reporter.report)
     sink = sink if shadow is None else shadow.take
     task_health = TaskHealth(base.stop)
-    _, preempting_jobs = preempting(
-        base, core, ours, inboxes.pending, recorder, reporter.report, leadership.leads
-    )
+    room = preempting(base, core, ours, inboxes.pending, recorder, reporter.report, leadership.leads)
     return Parts(
         settings=settings,
         stop=base.stop,
@@ -94,8 +92,8 @@ def _rest(base: Foundation, found: Found, kueue: KueueKinds | None, on_decision:
             *([] if learner is None else [Job("learn the demand", learner.run)]),
             *([] if maker is None else [Job("make templates", maker.run)]),
             *switches(settings, client, intake.pause),
-            *observe(base, found, core, leadership, inboxes, task_health, choosing),
-            *preempting_jobs,
+            *observe(base, found, core, leadership, inboxes, task_health, choosing, room.signals),
+            *room.jobs,
             *kueue_jobs(base, core, served, kueue, ours, reporter.report),
             Job("expire nominations", partial(intake.nominating.run, clock)),
             sparing_the_collector(intake),

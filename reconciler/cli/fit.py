@@ -5,7 +5,7 @@ import sys
 
 import click
 
-from reconciler.analysis.fitting import fit
+from reconciler.analysis.fitting.fitting import fit
 from reconciler.analysis.fitting.reading import question_in
 from reconciler.analysis.fitting.report import as_json
 from reconciler.api.objects.semantics import Semantics

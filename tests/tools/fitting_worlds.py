@@ -7,8 +7,9 @@ from random import Random
 
 from reconciler.allocation.alignment import decide
 from reconciler.allocation.placement import Placement
-from reconciler.analysis.fitting import FitQuestion, PodSet, SetFit
+from reconciler.analysis.fitting.answer import SetFit
 from reconciler.analysis.fitting.pods import claims_of, pod_of
+from reconciler.analysis.fitting.question import FitQuestion, PodSet
 from reconciler.analysis.fitting.reading import question_in
 from reconciler.analysis.making_room.world import world_of
 from reconciler.api.manifests.bundle import bundle

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import TextIO
 
-from reconciler.analysis.fitting import Fit, SetFit
+from reconciler.analysis.fitting.answer import Fit, SetFit
 from reconciler.cli.common.output import console_on, print_line, print_table
 from reconciler.cli.common.plain_text import counted
 from reconciler.cli.common.table import Table

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.analysis.fitting import Fit, fit
+from reconciler.analysis.fitting.answer import Fit
+from reconciler.analysis.fitting.fitting import fit
 from reconciler.analysis.fitting.reading import MAX_PODS, question_in
 from reconciler.analysis.making_room.world import world_of
 from reconciler.api.manifests.bundle import bundle

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.analysis.fitting import fit
+from reconciler.analysis.fitting.fitting import fit
 from tests.tools.examples import FACTOR
 from tests.tools.fitting_worlds import domains, fit_world, hold_seats, one_by_one, wrong
 
