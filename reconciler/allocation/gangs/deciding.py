@@ -14,7 +14,7 @@ from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
 from reconciler.allocation.gangs.attempts import OutOfSteps, Pace
 from reconciler.allocation.gangs.domains import Domain, Domains
 from reconciler.allocation.gangs.kinds import Kind, company_of, kinds_of
-from reconciler.allocation.gangs.places import Likeness, Places
+from reconciler.allocation.gangs.places import Likeness, Places, leave
 from reconciler.allocation.gangs.question import GangGranted, GangQuestion, GangUnsatisfied, Seat
 from reconciler.allocation.gangs.refusing import no_domain, refused
 from reconciler.allocation.gangs.search import Field, Partial, Search, Taken
@@ -68,7 +68,7 @@ def _decide(
     question: GangQuestion, trial: Trial, steps: int, budget: Budget
 ) -> tuple[GangGranted | GangUnsatisfied, bool]:
     """The answer, and whether the search gave up somewhere."""
-    before = _leave(question, trial)
+    before = leave(question, trial)
     snapshot = trial.snapshot
     try:
         company = company_of(question.members, trial.nodes)
@@ -112,17 +112,6 @@ def _policies_of(question: GangQuestion, kinds: Sequence[Kind], snapshot: Snapsh
         question.policies.of(kind.members[0].claims, snapshot) for kind in kinds if kind.shape is not None
     )
     return "+".join(dict.fromkeys(policy.name for policy in found if policy is not None))
-
-
-def _leave(question: GangQuestion, trial: Trial) -> dict[ObjectKey, str]:
-    """Take the members off the nodes on which they are counted; return those nodes."""
-    found = {}
-    for member in question.members:
-        charge = trial.nodes.room.charged(member.pod.key)
-        if charge is not None:
-            found[member.pod.key] = charge.node
-            trial.remove(member.pod.key)
-    return found
 
 
 def _shapes_of_shared(kinds: Sequence[Kind], snapshot: Snapshot) -> Iterator[ClaimShape]:
