@@ -200,7 +200,7 @@ class Intake:
 
     def awaits_watch(self, unit: Unit, claims: Iterable[ResourceClaim], now: float) -> bool:
         """Whether a unit waits until the watch shows these versions of claims, so that kube-scheduler may
-        know them.
+        know them (SCHED-11).
 
         It is requeued then, at the latest after `WATCH_PATIENCE`; `now` is by the clock of the loop.
         """
