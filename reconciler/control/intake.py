@@ -134,6 +134,7 @@ class Intake:
         """Apply a change of a storage object. It concerns pods with volumes only; the store has none."""
         if self.nodes.note(change):
             self.queue.wake([Unit(Kind.POD, key) for key in self._with_volumes])
+            self.queue.wake([gang_unit(gang) for gang in self.gangs.of(self._with_volumes)])
         if isinstance(change, Replaced):
             self._listed(change.kind)
 

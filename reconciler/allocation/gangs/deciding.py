@@ -19,7 +19,7 @@ from reconciler.allocation.gangs.question import GangGranted, GangQuestion, Gang
 from reconciler.allocation.gangs.refusing import no_domain, refused
 from reconciler.allocation.gangs.search import Field, Partial, Search, Taken
 from reconciler.allocation.gangs.tiers import Tiers
-from reconciler.allocation.placement import refusal_reason
+from reconciler.allocation.placement import Placement, refusal_reason
 from reconciler.allocation.policies.selection import PLAIN
 from reconciler.api.objects.gangs import Tier
 from reconciler.api.objects.meta import ObjectKey
@@ -73,6 +73,10 @@ def _decide(
     try:
         company = company_of(question.members, trial.nodes)
         kinds = kinds_of(question.members, snapshot, trial.nodes, company)
+        # Here, for a thread works on a fork, which can refuse what is not listed but not have it listed.
+        placement = Placement(trial.nodes, supposed=trial.supposed)
+        for kind in kinds:
+            placement.require_objects(kind.pod, snapshot)
         shapes = [kind.shape for kind in kinds if kind.shape is not None]
         shapes += _shapes_of_shared(kinds, snapshot)
         if budget.skips_slow_selectors and not all(shape.quick(snapshot) for shape in shapes):
