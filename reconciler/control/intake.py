@@ -136,6 +136,7 @@ class Intake:
         """Apply a change of a storage object. It concerns pods with volumes only; the store has none."""
         if self.nodes.note(change):
             self.queue.wake([Unit(Kind.POD, key) for key in self._with_volumes])
+            self.queue.wake([gang_unit(gang) for gang in self.gangs.of(self._with_volumes)])
         if isinstance(change, Replaced):
             self._listed(change.kind)
 
@@ -202,7 +203,7 @@ class Intake:
 
     def awaits_watch(self, unit: Unit, claims: Iterable[ResourceClaim], now: float) -> bool:
         """Whether a unit waits until the watch shows these versions of claims, so that kube-scheduler may
-        know them.
+        know them (SCHED-11).
 
         It is requeued then, at the latest after `WATCH_PATIENCE`; `now` is by the clock of the loop.
         """

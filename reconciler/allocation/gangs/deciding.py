@@ -14,12 +14,12 @@ from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
 from reconciler.allocation.gangs.attempts import OutOfSteps, Pace
 from reconciler.allocation.gangs.domains import Domain, Domains
 from reconciler.allocation.gangs.kinds import Kind, company_of, kinds_of
-from reconciler.allocation.gangs.places import Likeness, Places
+from reconciler.allocation.gangs.places import Likeness, Places, leave
 from reconciler.allocation.gangs.question import GangGranted, GangQuestion, GangUnsatisfied, Seat
 from reconciler.allocation.gangs.refusing import no_domain, refused
 from reconciler.allocation.gangs.search import Field, Partial, Search, Taken
 from reconciler.allocation.gangs.tiers import Tiers
-from reconciler.allocation.placement import refusal_reason
+from reconciler.allocation.placement import Placement, refusal_reason
 from reconciler.allocation.policies.selection import PLAIN
 from reconciler.api.objects.gangs import Tier
 from reconciler.api.objects.meta import ObjectKey
@@ -68,11 +68,15 @@ def _decide(
     question: GangQuestion, trial: Trial, steps: int, budget: Budget
 ) -> tuple[GangGranted | GangUnsatisfied, bool]:
     """The answer, and whether the search gave up somewhere."""
-    before = _leave(question, trial)
+    before = leave(question, trial)
     snapshot = trial.snapshot
     try:
         company = company_of(question.members, trial.nodes)
         kinds = kinds_of(question.members, snapshot, trial.nodes, company)
+        # Here, for a thread works on a fork, which can refuse what is not listed but not have it listed.
+        placement = Placement(trial.nodes, supposed=trial.supposed)
+        for kind in kinds:
+            placement.require_objects(kind.pod, snapshot)
         shapes = [kind.shape for kind in kinds if kind.shape is not None]
         shapes += _shapes_of_shared(kinds, snapshot)
         if budget.skips_slow_selectors and not all(shape.quick(snapshot) for shape in shapes):
@@ -112,17 +116,6 @@ def _policies_of(question: GangQuestion, kinds: Sequence[Kind], snapshot: Snapsh
         question.policies.of(kind.members[0].claims, snapshot) for kind in kinds if kind.shape is not None
     )
     return "+".join(dict.fromkeys(policy.name for policy in found if policy is not None))
-
-
-def _leave(question: GangQuestion, trial: Trial) -> dict[ObjectKey, str]:
-    """Take the members off the nodes on which they are counted; return those nodes."""
-    found = {}
-    for member in question.members:
-        charge = trial.nodes.room.charged(member.pod.key)
-        if charge is not None:
-            found[member.pod.key] = charge.node
-            trial.remove(member.pod.key)
-    return found
 
 
 def _shapes_of_shared(kinds: Sequence[Kind], snapshot: Snapshot) -> Iterator[ClaimShape]:

@@ -10,10 +10,12 @@ from reconciler.allocation.alignment.preferences import NODE, alignments, limit
 from reconciler.allocation.dra.availability import available
 from reconciler.allocation.dra.state import constraint_on
 from reconciler.allocation.gangs.kinds import Company, Kind
+from reconciler.allocation.gangs.question import GangQuestion
 from reconciler.allocation.placement import Placement
 from reconciler.allocation.policies.pod_room import PodRoom
 from reconciler.allocation.policies.selection import Policies
 from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.requests import DeviceConstraint
 from reconciler.errors import Rejected
@@ -66,6 +68,17 @@ class Places:
         partners = self._company.pods
         nodes = self._placement.before_binding(pod, held, snapshot, partners=partners).nodes
         return np.ones(self._size, dtype=np.bool_) if nodes is None else nodes.mask
+
+
+def leave(question: GangQuestion, trial: Trial) -> dict[ObjectKey, str]:
+    """Take the members off the nodes on which they are counted; return those nodes."""
+    found = {}
+    for member in question.members:
+        charge = trial.nodes.room.charged(member.pod.key)
+        if charge is not None:
+            found[member.pod.key] = charge.node
+            trial.remove(member.pod.key)
+    return found
 
 
 def _allocated(kind: Kind, plan: Plan) -> ResourceClaim:

@@ -6,8 +6,11 @@ from reconciler.allocation.gangs.domains import Domain
 from reconciler.allocation.gangs.kinds import Kind
 from reconciler.allocation.gangs.question import GangQuestion, GangUnsatisfied
 from reconciler.allocation.gangs.search import Field
+from reconciler.allocation.placement import minds_other_pods
 from reconciler.api.objects.gangs import Tier
 from reconciler.api.objects.plan import Reason
+from reconciler.state.pods.ports import ports_of
+from reconciler.state.pods.terms import affinity_of, anti_affinity_of
 
 UNPLACED = "GangUnplaced"
 NO_TOPOLOGY = "GangTopologyUnknown"
@@ -55,6 +58,8 @@ def refused(
     message = too_few(
         best.most, len(question.members), question.least, met=best.met, domains=len(domains), short=short
     )
+    if not short and (minds := _what_pods_mind(field)):
+        message += f". Nodes that have pods of the gang exclude others of it by {' and '.join(minds)}"
     return GangUnsatisfied(
         UNPLACED, f"{message}. {left_out}" if left_out else message, best.most, short, steps
     )
@@ -87,6 +92,18 @@ def _short(domain: Domain, kinds: Sequence[Kind], least: int) -> list[tuple[str,
     first = sorted((position, kind.number) for kind in kinds for position in kind.positions)[:least]
     numbers = [sum(number == kind.number for _, number in first) for kind in kinds]
     return domain.limits.shortages(domain.grouping.codes, domain.number, numbers)
+
+
+def _what_pods_mind(field: Field) -> list[str]:
+    """By what members may exclude one another from nodes, apart from room."""
+    pods = [kind.pod for kind in field.kinds]
+    found = {
+        "affinity": any(affinity_of(pod) or anti_affinity_of(pod) for pod in pods),
+        "topology spread": any(pod.spec.topology_spread_constraints for pod in pods),
+        "host ports": any(map(ports_of, pods)),
+        "volumes": any(minds_other_pods(pod, field.trial.nodes) for pod in pods),
+    }
+    return [name for name, minds in found.items() if minds]
 
 
 def _pods(question: GangQuestion) -> str:

@@ -3,7 +3,7 @@
 from itertools import chain
 
 from reconciler.allocation.gangs.kinds import company_of, kinds_of
-from reconciler.allocation.gangs.places import Places
+from reconciler.allocation.gangs.places import Places, leave
 from reconciler.allocation.gangs.question import GangGranted, GangQuestion
 from reconciler.errors import Rejected
 from reconciler.state.devices.snapshot.snapshot import Snapshot
@@ -38,9 +38,7 @@ def _devices_fit(granted: GangGranted, question: GangQuestion, before: Snapshot,
 
 
 def _pods_fit(granted: GangGranted, question: GangQuestion, trial: Trial) -> bool:
-    for member in question.members:
-        if trial.nodes.room.charged(member.pod.key) is not None:
-            trial.remove(member.pod.key)
+    leave(question, trial)
     company = company_of(question.members, trial.nodes)
     kinds = kinds_of(question.members, trial.snapshot, trial.nodes, company)
     places = Places(kinds, company, trial)

@@ -91,6 +91,10 @@ class Placement:
             return NodeChoice(self.only(pod.spec.node_name, snapshot))
         return self.before_binding(pod, held, snapshot, offered=offered)
 
+    def require_objects(self, pod: Pod, snapshot: Snapshot) -> None:
+        """Raise Unlisted if the tests of a pod need objects that are not listed; they are wanted then."""
+        require_objects(self._question(pod, (), snapshot, frozenset()))
+
     def before_binding(
         self,
         pod: Pod,

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from reconciler.allocation.gangs.picture import Picture
 from reconciler.allocation.gangs.question import GangGranted, GangUnsatisfied, Seat
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GangSource
@@ -25,8 +26,8 @@ from reconciler.control.releasing import NOT_BOUND, Releasing
 from reconciler.control.settler import Settler
 from reconciler.state.nodes.charging import allocation_of, pinned_to
 
-Journal = Callable[[str, Solve, GangGranted | GangUnsatisfied], None]
-"""Records the name of a decision, the question and the answer"""
+Journal = Callable[[str, Solve, GangGranted | GangUnsatisfied, Picture | None], None]
+"""Records the name of a decision, the question, the answer, and what is needed to find it again"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class GangGrant:
 
     solve: Solve
     granted: GangGranted
+    current: bool = False
+    """Whether it was found in the present state"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class GangRefusal:
 
     solve: Solve
     why: GangUnsatisfied
+    current: bool = False
+    """Whether it was found in the present state"""
 
 
 class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
@@ -125,15 +130,18 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
         found = await self._search.answer(question)  # awaits only for long searches
         if found is None:
             return None
-        question, answer = found
+        question, answer, current = found
         if isinstance(answer, GangGranted):
-            return None if await self._gives_back(question, answer) else Given(GangGrant(question, answer))
+            if await self._gives_back(question, answer):
+                return None
+            return Given(GangGrant(question, answer, current))
         claims = [claim for member in question.question.members for claim in member.claims]
         classes = frozenset(name for claim in claims for _, name in classes_of(claim))
         room = not _is_error(answer.reason)
         minds_pods = any(_minds_pods(member.pod) for member in question.question.members)
         wants = Wants(classes, room, crowded=True, awaits_pods=minds_pods)
-        return Refused(GangRefusal(question, answer), answer.reason, wants, self._counted(_unit(question)))
+        refusal = GangRefusal(question, answer, current)
+        return Refused(refusal, answer.reason, wants, self._counted(_unit(question)))
 
     async def _gives_back(self, solve: Solve, granted: GangGranted) -> bool:
         """Give back what members hold that were left out, if anything, and decide afresh.
@@ -150,10 +158,9 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
     def record(self, name: str, answer: Given[GangGrant] | Refused[GangRefusal]) -> None:
         if self._journal is None:
             return
-        if isinstance(answer, Given):
-            self._journal(name, answer.grant.solve, answer.grant.granted)
-        else:
-            self._journal(name, answer.refusal.solve, answer.refusal.why)
+        found = answer.grant if isinstance(answer, Given) else answer.refusal
+        given = found.granted if isinstance(found, GangGrant) else found.why
+        self._journal(name, found.solve, given, self._search.picture(found.solve) if found.current else None)
 
     def assume(self, grant: GangGrant) -> None:
         for seat in grant.granted.seats:

@@ -4,10 +4,12 @@ An answer from the thread is checked against the present state before it is used
 """
 
 from dataclasses import replace
+from typing import NamedTuple
 
 from reconciler.aio.worker_thread import Closed, ShouldContinue, WorkerThread
 from reconciler.allocation.dra.budget import Budget, StepLimit, Unfinished, WhileWanted
 from reconciler.allocation.gangs import decide_gang, still_fits
+from reconciler.allocation.gangs.picture import Picture, picture_of
 from reconciler.allocation.gangs.question import GangGranted, GangQuestion, GangUnsatisfied, Member
 from reconciler.api.objects.core import Pod
 from reconciler.control.gangs.planner import GangPlanner, Solve
@@ -31,6 +33,16 @@ SELDOM = 16
 Answer = GangGranted | GangUnsatisfied
 
 
+class Found(NamedTuple):
+    """An answer."""
+
+    solve: Solve
+    """The question as it is now"""
+    answer: Answer
+    current: bool
+    """Whether it was found in the present state, not in an earlier one"""
+
+
 class GangSearch:
     """One long search runs at a time; other gangs wait for the thread, and no others for them."""
 
@@ -48,14 +60,14 @@ class GangSearch:
         """Stop a running search. Its caller gets no answer."""
         self._thread.close()
 
-    async def answer(self, solve: Solve) -> tuple[Solve, Answer] | None:
+    async def answer(self, solve: Solve) -> Found | None:
         """Places or a refusal, with the question as it is now. Places are possible now, and in no trial.
 
         A refusal may be from an earlier state, if the state changes faster than the search ends. None: the
         gang needs something else and is requeued, at the latest when the thread is free.
         """
         try:
-            return solve, self._on_loop(solve)
+            return Found(solve, self._on_loop(solve), current=True)
         except Unfinished:
             pass
         unit = gang_unit(solve.question.gang)
@@ -76,11 +88,16 @@ class GangSearch:
                 return None
             solve = now
             if self._is_true(found, solve, before, serial):
-                return solve, found
+                return Found(solve, found, current=False)
         if isinstance(found, GangUnsatisfied):
-            return solve, found
+            return Found(solve, found, current=False)
         self._intake.put(unit, after=self._intake.queue.failed(unit))
         return None
+
+    def picture(self, solve: Solve) -> Picture | None:
+        """What the gang sees of nodes now, for the journal."""
+        with Trial(self._store, self._intake.nodes, supposed=False) as trial:
+            return picture_of(self._restricted(solve), trial)
 
     def _on_loop(self, solve: Solve) -> Answer:
         """The trial ends before anybody sees it: nothing stays assumed that is not written."""

@@ -1,7 +1,9 @@
-"""Records decisions about gangs, and checks them again.
+"""Records decisions about gangs, and makes them again, or checks them.
 
-The choice of nodes depends on pods that the journal does not have. So the nodes are taken as recorded, and
-the allocator decides again whether the recorded devices serve the claims there, one pod after another.
+A decision can be made again if its pods minded nothing of one another but room, and it was found in the state
+of its entry (`gang_places.py`). Otherwise the choice of nodes depends on what the journal does not have: the
+nodes are taken as recorded, and the allocator decides again whether the recorded devices serve the claims
+there, one pod after another.
 """
 
 from collections.abc import Callable
@@ -9,23 +11,32 @@ from dataclasses import replace
 from typing import Any
 
 from reconciler.allocation.alignment import decide
+from reconciler.allocation.dra.budget import UNLIMITED
+from reconciler.allocation.gangs import decide_gang
+from reconciler.allocation.gangs.picture import Picture
 from reconciler.allocation.gangs.question import GangGranted, GangUnsatisfied
+from reconciler.allocation.policies.selection import Policies
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.gangs import GangKey, GangSource
 from reconciler.api.objects.meta import DeviceID, ObjectKey
-from reconciler.api.objects.plan import Granted, Plan
+from reconciler.api.objects.plan import Granted, Plan, Reason
 from reconciler.control.gangs.planner import Solve
+from reconciler.control.planner import NOT_OURS
 from reconciler.operations.journal.entries import Decided
+from reconciler.operations.journal.gang_places import read_nodes, read_question, write_picture
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.nominations.nomination import Nominee, of_claim, of_gang, of_pod
 from reconciler.state.store import Store
+from reconciler.state.trial import Trial
 
 GANG = "gang"
 """The type of the entry"""
 
 
-def write_gang(name: str, solve: Solve, answer: GangGranted | GangUnsatisfied) -> dict[str, Any]:
-    """The question about a gang, and its answer."""
+def write_gang(
+    name: str, solve: Solve, answer: GangGranted | GangUnsatisfied, picture: Picture | None
+) -> dict[str, Any]:
+    """The question about a gang, its answer, and what it saw of nodes if that decided its nodes."""
     question = solve.question
     entry: dict[str, Any] = {
         "t": GANG,
@@ -36,11 +47,18 @@ def write_gang(name: str, solve: Solve, answer: GangGranted | GangUnsatisfied) -
         "tiers": [[tier.key, "required" if tier.required else "preferred"] for tier in question.tiers],
         "nodes": list(question.nodes),
         "members": [
-            {"pod": list(member.pod.key), "claims": [list(claim.key) for claim in member.claims]}
+            {
+                "pod": list(member.pod.key),
+                "claims": [list(claim.key) for claim in member.claims],
+                "held": [list(claim.key) for claim in member.held],
+            }
             for member in question.members
         ],
+        "devices": [list(device) for device in question.devices],
         "steps": answer.steps,
     }
+    if picture is not None:
+        entry["sees"] = write_picture(picture)
     if not question.policies.first_fit:
         name = answer.policy if isinstance(answer, GangGranted) else ""
         policies = question.policies
@@ -52,24 +70,28 @@ def write_gang(name: str, solve: Solve, answer: GangGranted | GangUnsatisfied) -
         "reason": "",
         "domain": [[tier.key, value] for tier, value in answer.domain],
         "leftOut": [list(key) for key in answer.left_out],
-        "seats": [
-            {
-                "pod": list(seat.pod),
-                "node": seat.node,
-                "devices": [
-                    f"{plan.claim} {result.request}={result.id}"
-                    for plan in seat.plans
-                    for result in plan.allocation.devices.results
-                ],
-            }
-            for seat in answer.seats
-        ],
+        "seats": _seats(answer),
     }
 
 
+def _seats(answer: GangGranted) -> list[dict[str, Any]]:
+    return [
+        {
+            "pod": list(seat.pod),
+            "node": seat.node,
+            "devices": [
+                f"{plan.claim} {result.request}={result.id}"
+                for plan in seat.plans
+                for result in plan.allocation.devices.results
+            ],
+        }
+        for seat in answer.seats
+    ]
+
+
 def read_gang(raw: dict[str, Any]) -> Decided | None:
-    """The decision of an entry; None for a refusal."""
-    if raw["reason"]:
+    """The decision of an entry; None for a refusal that cannot be made again."""
+    if raw["reason"] and ("sees" not in raw or raw["reason"] in (NOT_OURS, Reason.GAVE_UP)):
         return None
     devices = _devices_of_claims(raw)
     return Decided(
@@ -78,13 +100,41 @@ def read_gang(raw: dict[str, Any]) -> Decided | None:
         claims=tuple(devices),
         nodes=None,
         behind=0,
-        reason="",
-        node=", ".join(dict.fromkeys(seat["node"] for seat in raw["seats"])),
+        reason=raw["reason"],
+        node=", ".join(dict.fromkeys(seat["node"] for seat in raw.get("seats", ()))),
         devices=tuple(devices.values()),
     )
 
 
-def again(
+def decided_again(
+    raw: dict[str, Any],
+    then: Decided,
+    store: Store,
+    *,
+    steps: int,
+    restricted: Callable[[ResourceClaim], ResourceClaim],
+    policies: Policies,
+) -> Decided | None:
+    """The decision as it would be now. None if the journal does not have what it saw.
+
+    The store is as before on return. `restricted` limits a claim to our devices.
+    """
+    if "sees" not in raw:
+        return checked(raw, then, store, steps=steps, restricted=restricted)
+    question = read_question(raw, store, restricted=restricted, policies=policies)
+    nodes = read_nodes(raw["sees"], store.snapshot().topology)
+    if question is None or nodes is None:
+        return None
+    with Trial(store, nodes, supposed=False) as trial:
+        answer = decide_gang(question, trial, steps=steps, budget=UNLIMITED)
+    if isinstance(answer, GangUnsatisfied):
+        return replace(then, reason=answer.reason, node="", devices=())
+    found = _devices_of_claims({"seats": _seats(answer)})
+    node = ", ".join(dict.fromkeys(seat.node for seat in answer.seats))
+    return replace(then, reason="", node=node, claims=tuple(found), devices=tuple(found.values()))
+
+
+def checked(
     raw: dict[str, Any],
     then: Decided,
     store: Store,
@@ -92,7 +142,8 @@ def again(
     steps: int,
     restricted: Callable[[ResourceClaim], ResourceClaim],
 ) -> Decided | None:
-    """The decision as it would be now, for the recorded nodes and devices. None if claims are unknown.
+    """The decision if the recorded devices serve the claims on the recorded nodes now, else the reason why
+    not. None if claims are unknown.
 
     The store is as before on return. `restricted` limits a claim to our devices.
     """
@@ -137,7 +188,7 @@ def _own(raw: dict[str, Any]) -> frozenset[Nominee]:
 def _devices_of_claims(raw: dict[str, Any]) -> dict[ObjectKey, tuple[str, ...]]:
     """Claim -> its `request=DRIVER/POOL/DEVICE` in order."""
     found: dict[ObjectKey, tuple[str, ...]] = {}
-    for seat in raw["seats"]:
+    for seat in raw.get("seats", ()):
         for text in seat["devices"]:
             name, _, device = text.partition(" ")
             namespace, _, own = name.partition("/")

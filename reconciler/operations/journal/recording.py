@@ -8,6 +8,7 @@ from secrets import token_hex
 
 import structlog
 
+from reconciler.allocation.gangs.picture import Picture
 from reconciler.allocation.gangs.question import GangGranted, GangUnsatisfied
 from reconciler.allocation.koordinator.fleet import Fleet
 from reconciler.allocation.koordinator.refusing import Refusal as DeviceRefusal
@@ -136,11 +137,13 @@ class Recorder:
         if self._files is not None:
             self._files.flush()
 
-    def placed(self, name: str, solve: Solve, answer: GangGranted | GangUnsatisfied) -> None:
-        """Record a decision about a gang."""
+    def placed(
+        self, name: str, solve: Solve, answer: GangGranted | GangUnsatisfied, picture: Picture | None
+    ) -> None:
+        """Record a decision about a gang. With a picture, it can be decided again."""
         if self._files is None:
             return
-        self.note(write_gang(name, solve, answer), in_snapshot=False)
+        self.note(write_gang(name, solve, answer, picture), in_snapshot=False)
         if self._files is not None:
             self._files.flush()
 

@@ -243,9 +243,12 @@ class _Run:
     def _of_gang(self, raw: dict[str, Any]) -> Again | None:
         then = gangs.read_gang(raw)
         if then is None:
-            return None  # it depends on pods that the journal does not have
-        ours, steps = self._header.ours, self._header.steps
-        now = gangs.again(raw, then, self._store, steps=steps, restricted=ours.restricted)
+            return None  # it depends on what the journal does not have
+        ours, steps, used = self._header.ours, self._header.steps, raw.get("policy")
+        policies = self._override.of(self._policies.of(None if used is None else used["demand"]))
+        now = gangs.decided_again(
+            raw, then, self._store, steps=steps, restricted=ours.restricted, policies=policies
+        )
         return Again(then, now, None, ())
 
     def _again(self, then: Decided) -> Again:

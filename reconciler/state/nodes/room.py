@@ -148,8 +148,8 @@ class Room:
         found[self._waive(waived)[:, None] & (total == 0)] = MOST
         return found
 
-    def free_of(self, resource: str, *, but: ObjectKey) -> Amounts:
-        """(N,) what is left of one resource without the charge of one pod, from 0 to `MOST`.
+    def free_of(self, resource: str, *, but: ObjectKey | None = None) -> Amounts:
+        """(N,) what is left of one resource, from 0 to `MOST`, without the charge of one pod.
 
         `MOST` at nodes that are not tested.
         """
@@ -157,7 +157,7 @@ class Room:
         if r is None:
             return np.where(self._unknown[: self._size], MOST, 0)
         found: Amounts = self._total[r, : self._size] - self._used[r, : self._size]
-        own = self._charges.get(but)
+        own = self._charges.get(but) if but is not None else None
         if own is not None and own.node in self._rows:
             found[self._rows[own.node]] += own.amounts.get(resource, 0)
         found[self._unknown[: self._size]] = MOST

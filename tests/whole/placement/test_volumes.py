@@ -8,15 +8,17 @@ import pytest
 from reconciler.api.validation.served_kinds import POD, VOLUME_ATTACHMENT, VOLUME_CLAIM
 from reconciler.cluster.kinds import STORAGE
 from reconciler.cluster.transport import Response
-from reconciler.control.decisions.decisions import Allocated, Ungated, Waits
+from reconciler.control.decisions.decisions import Allocated, GangPlaced, Ungated, Waits
 from reconciler.state.on_demand import NOT_LISTED
 from tests.tools.faulty_transport import Faulty, Send
 from tests.tools.front_ends import served
+from tests.tools.gangs import annotated
 from tests.tools.pod_scenarios import A, B
 from tests.tools.running_reconciler import Running, reconciling
 from tests.tools.scenario import asking, fleet, running
-from tests.tools.small_fleet import claim
+from tests.tools.small_fleet import Object, claim
 from tests.tools.volume_scenarios import (
+    NO_PROVISIONER,
     attachment,
     csi_node,
     mounting,
@@ -28,6 +30,7 @@ from tests.tools.volume_scenarios import (
 pytestmark = pytest.mark.loopback
 
 SLOW: dict[str, Any] = {"backoff_base_seconds": 600.0, "backoff_cap_seconds": 600.0}
+LOCAL = storage_class("local", NO_PROVISIONER)
 MOUNTING = asking("p", "x", **mounting("data"))
 
 
@@ -136,3 +139,28 @@ async def test_a_volume_that_is_detached_or_unused_wakes_pods():
         cluster.api.delete(POD, "default", "there")
         cluster.api.delete(VOLUME_ATTACHMENT, "", "old-at-a")
         await seen.heard(Allocated)
+
+
+def gang_of_two() -> list[Object]:
+    """Pods that each need a volume of their own, and devices."""
+    pods = [annotated(name, name, size=2, **mounting(f"data-{name}")) for name in "pq"]
+    return [*(claim(name, managed=False) for name in "pq"), *pods]
+
+
+async def test_a_gang_is_decided_when_the_storage_objects_that_it_needs_are_listed():
+    cluster = served([*fleet(A, B), LOCAL, *gang_of_two()])
+    for name, on in (("p", "a"), ("q", "b")):
+        cluster.load(volume_claim(f"data-{name}", "local"), volume(f"v-{name}", on, "local"))
+    async with reconciling(cluster, **SLOW) as seen:
+        placed = await seen.heard(GangPlaced)
+    assert sorted(placed[0].on) == ["a", "b"]
+
+
+async def test_a_volume_that_is_created_wakes_a_gang():
+    cluster = served([*fleet(A, B), LOCAL, volume("v", "a", "local"), *gang_of_two()])
+    cluster.load(*(volume_claim(f"data-{name}", "local") for name in "pq"))
+    async with reconciling(cluster, **SLOW) as seen:
+        await blocked(seen)
+        cluster.load(volume("w", "b", "local"))
+        placed = await seen.heard(GangPlaced)
+    assert sorted(placed[0].on) == ["a", "b"]

@@ -15,12 +15,12 @@ from reconciler.api.objects.plan import Granted
 from tests.tools.builders import claim, request, selectors
 from tests.tools.examples import examples
 from tests.tools.gang_twin import seats_of, verdict
-from tests.tools.gang_world import GangWorld, gang_worlds
+from tests.tools.gang_world import GangWorld, gang_worlds, varied_worlds
 from tests.tools.scenario import asking
 
 
 @examples(60)
-@given(gang_worlds(), st.integers(0, 3), st.integers(0, 4))
+@given(gang_worlds() | varied_worlds("volumes"), st.integers(0, 3), st.integers(0, 4))
 def test_places_are_possible_unless_their_nodes_lost_the_room(world: GangWorld, at: int, cpu: int):
     trial = world.trial()
     question, before = world.question(), trial.snapshot

@@ -6,7 +6,7 @@ from typing import Any
 
 from reconciler.allocation.dra.budget import UNLIMITED
 from reconciler.allocation.gangs import decide_gang
-from reconciler.allocation.gangs.question import GangGranted, GangQuestion, Member
+from reconciler.allocation.gangs.question import GangGranted, GangQuestion, GangUnsatisfied, Member
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
@@ -88,6 +88,19 @@ def test_disks_limits_and_claims_for_one_pod():
     assert nodes_of(world(storage_class(), *claims(3, "wait"), *limits), question) == ["a", "b", "b"]
     alone = volume_claim("c0", volume="v", accessModes=["ReadWriteOncePod"])
     assert nodes_of(world(alone, volume("v", of="c0")), asked(2, lambda _: mounting("c0"))) == 1
+
+
+def test_a_refusal_says_that_volumes_keep_the_pods_apart():
+    """Nothing is short for any pod alone."""
+    storage = [storage_class(), *claims(3, "wait"), csi_node("a", 1), csi_node("b", 1)]
+    outcome = decide_gang(
+        asked(3, lambda n: mounting(f"c{n}")), world(*storage), steps=1_000, budget=UNLIMITED
+    )
+    assert isinstance(outcome, GangUnsatisfied)
+    assert outcome.message == (
+        "2 of 3 pods fit together at most; 3 are needed. "
+        "Nodes that have pods of the gang exclude others of it by volumes"
+    )
 
 
 def test_a_claim_in_common_that_is_not_bound_yet():

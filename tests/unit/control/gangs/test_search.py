@@ -60,7 +60,7 @@ def _everything_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def nodes_of(found: Any) -> list[str]:
-    _, answer = found
+    answer = found.answer
     assert isinstance(answer, GangGranted), answer
     return [seat.node for seat in answer.seats]
 
@@ -103,8 +103,8 @@ async def test_a_refusal_is_repeated_after_a_change():
     world = Searching(*(taken(f"t{at}", f"n{at}") for at in range(3)))
     task = await world.begin()
     found = await task
-    assert isinstance(found[1], GangUnsatisfied)
-    assert found[1].fits == 1
+    assert isinstance(found.answer, GangUnsatisfied)
+    assert found.answer.fits == 1
 
 
 async def test_another_gang_waits_for_the_thread_and_is_requeued():
