@@ -66,6 +66,8 @@ class Store:
         self._members: dict[PoolID, dict[str, Block]] = {}
         self._pools: dict[PoolID, Pool] = {}
         self._stale_pools: set[PoolID] = set()
+        self._unbuilt: set[PoolID] = set()
+        """Stale pools that were not built ahead since they changed"""
         self._built_ahead: dict[PoolID, tuple[int, ...]] = {}
         self._half_built: tuple[PoolID, tuple[int, ...], Steps[Pool]] | None = None
         self._stating = StatingDrivers()
@@ -151,12 +153,22 @@ class Store:
         Builds at most `pools` of the changed pools, or takes one step of a pool that needs several. If a
         pool changes again, what was built of it is dropped.
         """
-        stale = [pool for pool in self._stale_pools if pool not in self._built_ahead][:pools]
-        for pool in stale:
+        built = False
+        for _ in range(min(pools, len(self._unbuilt))):
+            built = True
+            half_built = self._half_built[0] if self._half_built is not None else None
+            pool = half_built if half_built in self._unbuilt else self._unbuilt.pop()
+            self._unbuilt.discard(pool)
             if not self._build_on(pool):
+                self._unbuilt.add(pool)
                 return True
             self._built_ahead[pool] = self._content(pool)
-        return bool(stale)
+        return built
+
+    def _has_changed(self, pool: PoolID) -> None:
+        """Build a pool before the next snapshot."""
+        self._stale_pools.add(pool)
+        self._unbuilt.add(pool)
 
     # -- changing
 
@@ -334,7 +346,7 @@ class Store:
         self._retain_draws(pool)
         del self._blocks[name]
         self._members[pool].pop(name)
-        self._stale_pools.add(pool)
+        self._has_changed(pool)
         return self._supply_changed()
 
     def _note_stating(self, name: str, driver: str) -> Delta:
@@ -347,7 +359,8 @@ class Store:
             for pool, members in self._members.items()
             if pool.driver == one and any(block.exclusive for block in members.values())
         }
-        self._stale_pools |= stale
+        for pool in stale:
+            self._has_changed(pool)
         return self._supply_changed() if stale else NOTHING
 
     def _group_mode(self, driver: str) -> GroupMode:
@@ -360,14 +373,14 @@ class Store:
         self._retain_draws(source.pool_id)
         if known is not None:
             self._retain_draws(known.slice.pool_id)
-            self._stale_pools.add(known.slice.pool_id)
+            self._has_changed(known.slice.pool_id)
             self._members[known.slice.pool_id].pop(source.key.name)
         block = update(known, source, self._encoder) if known is not None else None
         if block is None:
             block = build(source, self._encoder)
         self._blocks[source.key.name] = block
         self._members.setdefault(source.pool_id, {})[source.key.name] = block
-        self._stale_pools.add(source.pool_id)
+        self._has_changed(source.pool_id)
         self._note_stating(source.key.name, source.spec.driver if block.states else "")
         return self._supply_changed()
 
@@ -410,6 +423,7 @@ class Store:
             if pool not in self._built_ahead or self._built_ahead[pool] != self._content(pool):
                 self._build(pool)
         self._built_ahead.clear()
+        self._unbuilt.clear()
         layout = lay_out(self._pools, self._stale_pools, self._fleet if rules == self._tainted_by else None)
         self._stale_pools.clear()
         self._fleet = assemble(layout, rules, self._encoder.vocabulary, self._builder.table)
