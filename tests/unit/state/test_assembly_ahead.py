@@ -50,8 +50,8 @@ def built_ahead(store: Store) -> None:
 
 THEN: dict[str, Callable[[Store], object]] = {
     "a slice": lambda store: store.snapshot(),
-    "a claim": lambda store: built_ahead(store),
-    "a pool less": lambda store: built_ahead(store),
+    "a claim": built_ahead,
+    "a pool less": built_ahead,
 }
 """What else the store does meanwhile; otherwise nothing"""
 
