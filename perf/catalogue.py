@@ -19,6 +19,7 @@ from perf.workloads import (
     mig,
     network,
     podfit,
+    rest,
     room,
     stream,
 )
@@ -42,6 +43,7 @@ _FAMILIES = (
     cel,
     stream,
     live,
+    rest,
     failover,
 )
 

@@ -176,8 +176,12 @@ class Store:
         """
         if self._unbuilt or not self._stale_pools or self._tainted_by or self._effective_rules():
             return None
-        if len(self._stale_pools) < MANY_POOLS or self._encoder.vocabulary.size > self._most_values:
+        if len(self._stale_pools) < MANY_POOLS:
             return None
+        if self._encoder.vocabulary.size > self._most_values:
+            if self._fleet is not None:
+                return None  # all columns may have to be encoded again
+            self._shed_values()  # no fleet: only sets the limit
         if self._node_view is None:
             self._node_view = MappingProxyType(dict(self._nodes))
         pools, fresh = dict(self._pools), frozenset(self._stale_pools)
