@@ -20,6 +20,7 @@ from perf.workloads import (
     mig,
     network,
     podfit,
+    rest,
     room,
     stream,
 )
@@ -44,6 +45,7 @@ _FAMILIES = (
     cel,
     stream,
     live,
+    rest,
     failover,
 )
 

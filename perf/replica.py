@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from time import perf_counter
 
 import aiohttp
@@ -67,6 +68,11 @@ class Replica:
                     if answer.status == 200:
                         return
                 await asyncio.sleep(LOOK)
+
+    def processor_seconds(self) -> float:
+        """Processor time that it has used so far, in steps of about ten milliseconds. Linux only."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def send(self, number: int) -> None:
         """A signal."""

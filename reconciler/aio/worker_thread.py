@@ -45,7 +45,7 @@ class WorkerThread:
 
         def run_work() -> T:
             try:
-                with _short_switch_interval():
+                with short_switch_interval():
                     return work(lambda: not cancelled.is_set())
             finally:
                 self.busy = False
@@ -74,7 +74,7 @@ _running: list[float] = []
 
 
 @contextmanager
-def _short_switch_interval() -> Iterator[None]:
+def short_switch_interval() -> Iterator[None]:
     """Shorten the thread switch interval during the block. Several threads may enter it at once."""
     with _lock:
         _running.append(sys.getswitchinterval())

@@ -2,6 +2,8 @@
 
 import asyncio
 
+from reconciler.aio.worker_thread import short_switch_interval
+from reconciler.state.devices.snapshot.assembly import Assembled, Assembly
 from reconciler.state.store import Store
 
 POOLS = 8
@@ -9,6 +11,14 @@ POOLS = 8
 
 
 async def build_ahead(store: Store) -> None:
-    """Do most of the work for the next snapshot."""
+    """Do most of the work for the next snapshot. A large fleet is joined in a thread."""
     while store.build_ahead(POOLS):  # noqa: ASYNC110 - only lets other tasks run
         await asyncio.sleep(0)
+    assembly = store.assembly()
+    if assembly is not None:
+        store.adopt(await asyncio.to_thread(_run, assembly))
+
+
+def _run(assembly: Assembly) -> Assembled:
+    with short_switch_interval():
+        return assembly.run()

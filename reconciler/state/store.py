@@ -27,11 +27,12 @@ from reconciler.state.devices.exclusion.stating import StatingDrivers
 from reconciler.state.devices.occupancy.ledger import DeviceState, Holder, Ledger
 from reconciler.state.devices.occupancy.occupancy import Columns
 from reconciler.state.devices.occupancy.retained_draws import RetainedDraws
-from reconciler.state.devices.pools.assembly import Layout, assemble, lay_out
+from reconciler.state.devices.pools.assembly import Layout, assemble, lay_out, matrix_for
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.pools.pool import Pool, PoolBuilder
 from reconciler.state.devices.pools.reach import NodeInfo
 from reconciler.state.devices.pools.stepwise import Steps
+from reconciler.state.devices.snapshot.assembly import Assembled, Assembly
 from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
 from reconciler.state.nominations.nomination import Nomination, Nominee
 from reconciler.state.nominations.reserved import Reserved
@@ -41,6 +42,9 @@ SPARE_VALUES = 1 << 18
 """Unused values that a vocabulary may hold before it is replaced. A value takes about 200 bytes."""
 SPARE_FACTOR = 3
 """The same limit as a multiple of the values in use. Replacing the vocabulary rebuilds all columns."""
+
+MANY_POOLS = 1 << 10
+"""Changed pools from which on a fleet is assembled ahead, in a thread: it takes ten milliseconds or more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,8 @@ class Store:
         self._members: dict[PoolID, dict[str, Block]] = {}
         self._pools: dict[PoolID, Pool] = {}
         self._stale_pools: set[PoolID] = set()
+        self._unbuilt: set[PoolID] = set()
+        """Stale pools that were not built ahead since they changed"""
         self._built_ahead: dict[PoolID, tuple[int, ...]] = {}
         self._half_built: tuple[PoolID, tuple[int, ...], Steps[Pool]] | None = None
         self._stating = StatingDrivers()
@@ -177,12 +183,65 @@ class Store:
         Builds at most `pools` of the changed pools, or takes one step of a pool that needs several. If a
         pool changes again, what was built of it is dropped.
         """
-        stale = [pool for pool in self._stale_pools if pool not in self._built_ahead][:pools]
-        for pool in stale:
+        built = False
+        for _ in range(min(pools, len(self._unbuilt))):
+            built = True
+            half_built = self._half_built[0] if self._half_built is not None else None
+            pool = half_built if half_built in self._unbuilt else self._unbuilt.pop()
+            self._unbuilt.discard(pool)
             if not self._build_on(pool):
+                self._unbuilt.add(pool)
                 return True
             self._built_ahead[pool] = self._content(pool)
-        return bool(stale)
+        return built
+
+    def assembly(self) -> Assembly | None:
+        """The work of joining all pools to a fleet, if that takes long; None if the next snapshot may do it.
+
+        Any thread may run it, while the store changes. `adopt` takes the result.
+        """
+        if self._unbuilt or not self._stale_pools or self._tainted_by or self._effective_rules():
+            return None
+        if len(self._stale_pools) < MANY_POOLS:
+            return None
+        if self._encoder.vocabulary.size > self._most_values:
+            if self._fleet is not None:
+                return None  # all columns may have to be encoded again
+            self._shed_values()  # no fleet: only sets the limit
+        if self._node_view is None:
+            self._node_view = MappingProxyType(dict(self._nodes))
+        pools, fresh = dict(self._pools), frozenset(self._stale_pools)
+        return Assembly(
+            pools=pools,
+            fresh=fresh,
+            previous=self._topology if self._fleet is not None else None,
+            vocabulary=self._encoder.vocabulary,
+            matrix=matrix_for((pools[pool] for pool in fresh if pool in pools), self._builder.table),
+            nodes=self._node_view,
+            rules=self.rules,
+        )
+
+    def adopt(self, assembled: Assembled) -> None:
+        """Take over a fleet that was assembled elsewhere, unless a snapshot was faster.
+
+        What changed meanwhile stays to be done: the next snapshot has it.
+        """
+        fleet, layout = assembled.topology.fleet, assembled.layout
+        if self._fleet is not layout.previous or fleet.vocabulary is not self._encoder.vocabulary:
+            return
+        self._stale_pools = {
+            pool
+            for pool in self._stale_pools
+            if pool in self._unbuilt or self._pools.get(pool) is not fleet.pool(pool)
+        }
+        self._fleet, self._tainted_by, self._snapshot = fleet, [], None
+        self._columns_of(fleet, layout)
+        self._topology = assembled.topology
+
+    def _has_changed(self, pool: PoolID) -> None:
+        """Build a pool before the next snapshot."""
+        self._stale_pools.add(pool)
+        self._unbuilt.add(pool)
 
     # -- changing
 
@@ -370,7 +429,7 @@ class Store:
         self._retain_draws(pool)
         del self._blocks[name]
         self._members[pool].pop(name)
-        self._stale_pools.add(pool)
+        self._has_changed(pool)
         return self._supply_changed()
 
     def _note_stating(self, name: str, driver: str) -> Delta:
@@ -383,7 +442,8 @@ class Store:
             for pool, members in self._members.items()
             if pool.driver == one and any(block.exclusive for block in members.values())
         }
-        self._stale_pools |= stale
+        for pool in stale:
+            self._has_changed(pool)
         return self._supply_changed() if stale else NOTHING
 
     def _group_mode(self, driver: str) -> GroupMode:
@@ -396,14 +456,14 @@ class Store:
         self._retain_draws(source.pool_id)
         if known is not None:
             self._retain_draws(known.slice.pool_id)
-            self._stale_pools.add(known.slice.pool_id)
+            self._has_changed(known.slice.pool_id)
             self._members[known.slice.pool_id].pop(source.key.name)
         block = update(known, source, self._encoder) if known is not None else None
         if block is None:
             block = build(source, self._encoder)
         self._blocks[source.key.name] = block
         self._members.setdefault(source.pool_id, {})[source.key.name] = block
-        self._stale_pools.add(source.pool_id)
+        self._has_changed(source.pool_id)
         self._note_stating(source.key.name, source.spec.driver if block.states else "")
         return self._supply_changed()
 
@@ -450,9 +510,11 @@ class Store:
             if pool not in self._built_ahead or self._built_ahead[pool] != self._content(pool):
                 self._build(pool)
         self._built_ahead.clear()
+        self._unbuilt.clear()
         layout = lay_out(self._pools, self._stale_pools, self._fleet if rules == self._tainted_by else None)
         self._stale_pools.clear()
-        self._fleet = assemble(layout, rules, self._encoder.vocabulary, self._builder.table)
+        matrix = matrix_for(layout.fresh(), self._builder.table)
+        self._fleet = assemble(layout, rules, self._encoder.vocabulary, matrix)
         self._tainted_by = rules
         return self._fleet, layout
 
@@ -511,9 +573,9 @@ class Store:
 
     def _topology_of(self, fleet: Fleet, layout: Layout | None) -> Topology:
         """The fleet with the nodes. It shares with the previous topology what did not change."""
-        if self._topology is None or layout is not None or self._node_view is None:
-            if self._node_view is None:
-                self._node_view = MappingProxyType(dict(self._nodes))
+        if self._node_view is None:
+            self._node_view = MappingProxyType(dict(self._nodes))
+        if self._topology is None or layout is not None or self._topology.nodes is not self._node_view:
             previous, replaced = self._topology, layout.replaced if layout is not None else None
             if layout is not None and previous is not None and previous.fleet is not layout.previous:
                 replaced = None

@@ -5,6 +5,9 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
+UNKNOWN = -2
+"""The code of a value that was never seen. No column holds it."""
+
 
 class Interner(Generic[T]):
     """Codes of distinct values, numbered in the order in which they were first seen."""
@@ -25,5 +28,5 @@ class Interner(Generic[T]):
         return known
 
     def find(self, key: Hashable) -> int:
-        """The code of a known value, else -2, which no column holds."""
-        return self._codes.get(key, -2)
+        """The code of a known value, else UNKNOWN."""
+        return self._codes.get(key, UNKNOWN)

@@ -99,21 +99,29 @@ class Names:
         return self._rows.get(name, ())
 
 
+class _KnownValue(NamedTuple):
+    """An attribute of devices that was encoded."""
+
+    attribute: DeviceAttribute
+    code: int
+    readable: bool
+    """Whether CEL can evaluate a device with it (CEL-6)"""
+
+
 class _AttributeColumn(NamedTuple):
     """The values of one attribute."""
 
     interner: Interner[Value]
-    known: OfObjects[DeviceAttribute, tuple[int, bool]]
-    """attribute -> its code, and whether CEL can read it"""
+    known: dict[int, "_KnownValue"]
+    """By the id of the attribute, which the value keeps alive"""
 
 
 class _Layout(NamedTuple):
     """The attributes that devices with the same keys have."""
 
     names: tuple[Name, ...]
-    keys: tuple[str, ...]
-    """As written, in the order of `names`"""
-    columns: Sequence[_AttributeColumn]
+    columns: Sequence[tuple[_AttributeColumn, str]]
+    """In the order of `names`, with the key as written"""
 
 
 class Encoder:
@@ -195,10 +203,12 @@ class Encoder:
         layout = self._layouts.get(key) or self._lay_out(key, attributes, driver)
         codes: list[int] = []
         readable = True
-        for column, attribute in zip(layout.columns, map(attributes.__getitem__, layout.keys), strict=True):
-            known = column.known.get(attribute) or self._code(column, attribute)
-            codes.append(known[0])
-            readable &= known[1]
+        for column, written in layout.columns:
+            attribute = attributes[written]
+            known = column.known.get(id(attribute)) or self._code(column, attribute)
+            codes.append(known.code)
+            if not known.readable:
+                readable = False
         return Attributes(Coded(layout.names, tuple(codes)), readable)
 
     def _lay_out(
@@ -208,19 +218,22 @@ class Encoder:
         # If two keys have one name, the last one counts; see `_unqualified_first`.
         of_name = {qualified(written, driver): written for written, _ in _unqualified_first(attributes)}
         names = tuple(of_name)
-        columns = [self._columns_of.get(name) or self._column(name) for name in names]
-        layout = _Layout(self._columns.setdefault(names, names), tuple(of_name.values()), columns)
-        return self._layouts.put(key, layout)
+        columns = [
+            (self._columns_of.get(name) or self._column(name), written) for name, written in of_name.items()
+        ]
+        return self._layouts.put(key, _Layout(self._columns.setdefault(names, names), columns))
 
     def _column(self, name: Name) -> "_AttributeColumn":
-        made = self._columns_of[name] = _AttributeColumn(
-            self.vocabulary.attribute(name), OfObjects(KEPT_VALUES)
-        )
+        made = self._columns_of[name] = _AttributeColumn(self.vocabulary.attribute(name), {})
         return made
 
-    def _code(self, column: "_AttributeColumn", attribute: DeviceAttribute) -> tuple[int, bool]:
+    def _code(self, column: "_AttributeColumn", attribute: DeviceAttribute) -> "_KnownValue":
         tag, value, is_readable = self._value(attribute)
-        return column.known.put(attribute, (column.interner.code(value, tag), is_readable))
+        if len(column.known) >= KEPT_VALUES:
+            column.known.clear()
+        known = _KnownValue(attribute, column.interner.code(value, tag), is_readable)
+        column.known[id(attribute)] = known
+        return known
 
     def _value(self, attribute: DeviceAttribute) -> tuple[Hashable, Value, bool]:
         """Like `value_of`, but CEL cannot read lists in old versions without the feature gate."""

@@ -4,7 +4,7 @@ If pools were only replaced by versions with as many devices and the same counte
 columns that are equal (`patching`), so that the cost follows what changed.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
@@ -150,9 +150,12 @@ def _position(pool: Pool, previous: Fleet | None) -> int:
 
 
 def assemble(
-    layout: Layout, rules: Sequence[DeviceTaintRule], vocabulary: Vocabulary, table: DrawTable
+    layout: Layout, rules: Sequence[DeviceTaintRule], vocabulary: Vocabulary, matrix: Amounts
 ) -> Fleet:
-    """The columns of a layout. `rules` must be those of the previous fleet, if there is one."""
+    """The columns of a layout. `rules` must be those of the previous fleet, if there is one.
+
+    matrix (P, C)  all draws of the pools; see `matrix_for`
+    """
     if (
         layout.previous is not None
         and layout.replaced is not None
@@ -162,7 +165,7 @@ def assemble(
         if fleet is not None:
             return fleet
     devices = DeviceColumns.of(join(list(_tables(layout, rules, vocabulary))))
-    counters = _counters(layout, table)
+    counters = _counters(layout, matrix)
     for array in (counters.sets, counters.draws, counters.totals, pool_of := _pool_of(layout)):
         array.setflags(write=False)
     return Fleet(
@@ -215,10 +218,14 @@ class _Counters(NamedTuple):
     set_columns: tuple[CounterSetColumns, ...]
 
 
-def _counters(layout: Layout, table: DrawTable) -> _Counters:
+def matrix_for(fresh: Iterable[Pool], table: DrawTable) -> Amounts:
+    """(P, C) the table of draws, wide enough for the counter sets of new pools and of earlier ones."""
+    return table.matrix(max((len(sets.counters) for pool in fresh for sets in pool.counters.sets), default=0))
+
+
+def _counters(layout: Layout, matrix: Amounts) -> _Counters:
     before = layout.previous
     columns = _set_columns(layout)
-    matrix = table.matrix(max((len(c.counters) for c in columns), default=0))
     if before is not None and layout.same_counters and matrix is before.table:
         totals, by_set, groups = before.totals, before.by_set, before.set_group
         return _Counters(before.sets, before.draws, matrix, totals, by_set, groups, columns)

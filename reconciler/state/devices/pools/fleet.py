@@ -12,7 +12,7 @@ import numpy as np
 
 from kernels.index import Inverse
 from kernels.types import Amounts, Codes, Mask, Rows
-from reconciler.api.objects.meta import DeviceID
+from reconciler.api.objects.meta import DeviceID, PoolID
 from reconciler.cel.rows import Rows as CelRows
 from reconciler.state.caches import Caches
 from reconciler.state.devices.encoding.block import COLUMNS, FLAGS
@@ -79,6 +79,11 @@ class Fleet:
     def values_in_use(self) -> int:
         """Number of vocabulary values in the columns; a missing value counts as one."""
         return sum(len(np.unique(column)) for column in self.devices.codes)
+
+    def pool(self, pool: PoolID) -> Pool | None:
+        """A pool by name; None if it has no slices."""
+        at = self.index.get(pool)
+        return self.pools[at] if at is not None else None
 
     def rows_of(self, device: DeviceID) -> tuple[int, ...]:
         """The rows of a device: none if it is not published, several if generations overlap."""

@@ -12,6 +12,7 @@ from reconciler.api.objects.claims import DeviceClass
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.value import value
 from reconciler.state.caches import Cache, Caches, share
+from reconciler.state.devices.encoding.interner import UNKNOWN
 from reconciler.state.devices.encoding.vocabulary import Vocabulary
 from reconciler.state.devices.occupancy.occupancy import Occupancy
 from reconciler.state.devices.pools.fleet import Fleet
@@ -66,9 +67,11 @@ class NodeOrder:
 
     @classmethod
     def of(cls, names: tuple[str, ...], vocabulary: Vocabulary) -> "NodeOrder":
-        """The order with the codes of a vocabulary."""
+        """The order with the codes of a vocabulary, which another thread may extend meanwhile."""
+        known = len(vocabulary.nodes.values)
         codes = np.array([vocabulary.nodes.find(name) for name in names], dtype=np.int32)
-        place_of = np.full(len(vocabulary.nodes.values) + 1, -1, dtype=np.intp)
+        codes[codes >= known] = UNKNOWN
+        place_of = np.full(known + 1, -1, dtype=np.intp)
         place_of[codes[codes >= 0]] = np.flatnonzero(codes >= 0)
         return cls(names, codes, place_of)
 

@@ -1,0 +1,89 @@
+"""A fleet that is assembled apart from the store, which changes meanwhile."""
+
+from collections.abc import Callable
+
+import pytest
+
+from reconciler.api.objects.changes import Change, Changed, Removed
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.semantics import Semantics
+from reconciler.state.store import MANY_POOLS, Store
+from tests.tools.builders import device, held, hold, node, resource_slice, taint, taint_rule, typed
+from tests.tools.store_picture import picture
+
+
+def pool(number: int, model: str = "x") -> Changed:
+    """A pool of one device."""
+    raw = resource_slice(f"s{number}", [device("A", {"model": model})], pool=f"p{number:04}", nodeName="n")
+    return Changed("ResourceSlice", typed(raw))
+
+
+def changed(raw: dict[str, object]) -> Changed:
+    return Changed(str(raw["kind"]), typed(raw))
+
+
+BEGINNING = [changed(node("n")), *map(pool, range(MANY_POOLS))]
+CHANGES: dict[str, list[Change]] = {
+    "nothing": [],
+    "a slice": [pool(3, "y")],
+    "a new pool": [pool(5000)],
+    "a pool less": [Removed("ResourceSlice", ObjectKey("", "s3"))],
+    "a new node": [changed(node("m")), changed(resource_slice("s9", [device("A")], pool="p9", nodeName="m"))],
+    "a claim": [changed(held("c", hold("A", pool="p0003")))],
+    "a rule": [changed(taint_rule("r", {"driver": "d"}, taint("t")))],
+}
+
+
+def ready() -> Store:
+    store = Store(Semantics())
+    for change in BEGINNING:
+        store.apply(change)
+    while store.build_ahead(MANY_POOLS):
+        pass
+    return store
+
+
+def built_ahead(store: Store) -> None:
+    while store.build_ahead(1):
+        pass
+
+
+THEN: dict[str, Callable[[Store], object]] = {
+    "a slice": lambda store: store.snapshot(),
+    "a claim": built_ahead,
+    "a pool less": built_ahead,
+}
+"""What else the store does meanwhile; otherwise nothing"""
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_what_changes_meanwhile_is_in_the_next_snapshot(what: str):
+    store, meanwhile = ready(), CHANGES[what]
+    work = store.assembly()
+    assert work is not None
+    for change in meanwhile:
+        store.apply(change)
+    THEN.get(what, lambda _: None)(store)
+    store.adopt(work.run())
+    expected = Store(Semantics())
+    for change in [*BEGINNING, *meanwhile]:
+        expected.apply(change)
+    assert picture(store.snapshot()) == picture(expected.snapshot())
+
+
+def test_an_assembled_fleet_is_the_one_of_the_snapshot():
+    store = ready()
+    work = store.assembly()
+    assert work is not None
+    assembled = work.run()
+    store.adopt(assembled)
+    assert store.assembly() is None
+    assert store.snapshot().topology is assembled.topology
+
+
+def test_few_pools_are_left_to_the_snapshot():
+    store = ready()
+    store.snapshot()
+    store.apply(pool(3, "y"))
+    built_ahead(store)
+    assert store.assembly() is None
