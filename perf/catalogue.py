@@ -3,6 +3,7 @@
 from perf.workload import Workload
 from perf.workloads import (
     alternatives,
+    burst,
     cel,
     churn,
     defragment,
@@ -34,6 +35,7 @@ _FAMILIES = (
     room,
     defragment,
     alternatives,
+    burst,
     churn,
     impossible,
     koordinator,

@@ -8,11 +8,12 @@ from threading import RLock
 import numpy as np
 
 from kernels.types import Mask
-from reconciler.api.objects.node_selector import NodeSelector
+from reconciler.api.objects.node_selector import NodeSelector, NodeSelectorRequirement
 from reconciler.errors import Rejected
 from reconciler.state.devices.encoding.interner import Interner
 
-NAME = "metadata.name"
+Pair = tuple[str | None, str]
+"""A label, or the name of a node without a key"""
 
 
 class SelectorIndex:
@@ -21,7 +22,10 @@ class SelectorIndex:
     def __init__(self, selectors: Interner[NodeSelector]) -> None:
         self._selectors = selectors
         self._indexed = 0
-        self._by_value: dict[tuple[str, str], list[int]] = {}
+        self._exact: dict[Pair, list[int]] = {}
+        """Label -> selectors that every node with it matches"""
+        self._by_value: dict[Pair, list[int]] = {}
+        """Label -> other selectors that a node with it may match"""
         self._others: list[int] = []
         self._unreadable: dict[int, Rejected] = {}
         self._lock = RLock()
@@ -35,12 +39,20 @@ class SelectorIndex:
     def matching(self, name: str, labels: dict[str, str]) -> Mask:
         """(Q,) whether each selector matches a node. False if the selector cannot be parsed."""
         with self._lock:
-            self._follow()
+            codes = self.codes(name, labels)
             found = np.zeros(self._indexed, dtype=np.bool_)
-            near = [self._by_value.get(pair, ()) for pair in labels.items()]
-            for codes in (*near, self._by_value.get((NAME, name), ()), self._others):
-                for code in codes:
-                    found[code] = self._selectors.values[code].matches(name, labels)
+            found[codes] = True
+            return found
+
+    def codes(self, name: str, labels: dict[str, str]) -> list[int]:
+        """The codes of the selectors that match a node, in any order. A code may appear more than once."""
+        with self._lock:
+            self._follow()
+            pairs: list[Pair] = [*labels.items(), (None, name)]
+            found = [code for pair in pairs for code in self._exact.get(pair, ())]
+            near = [self._by_value.get(pair, ()) for pair in pairs]
+            for codes in (*near, self._others):
+                found += [code for code in codes if self._selectors.values[code].matches(name, labels)]
             return found
 
     def _follow(self) -> None:
@@ -56,21 +68,30 @@ class SelectorIndex:
                 self._unreadable[code] = exc
                 continue
             places = _needs(selector)
+            index = self._exact if _needs_no_more(selector) else self._by_value
             for place in places:
-                self._by_value.setdefault(place, []).append(code)
+                index.setdefault(place, []).append(code)
             if not places:
                 self._others.append(code)
         self._indexed = len(self._selectors.values)
 
 
-def _needs(selector: NodeSelector) -> list[tuple[str, str]]:
+def _needs(selector: NodeSelector) -> list[Pair]:
     """Labels; a matching node has at least one of them. Empty if there are no such labels."""
-    places: list[tuple[str, str]] = []
+    places: list[Pair] = []
     for term in selector.node_selector_terms:
-        wanted = [(NAME, r) for r in term.match_fields if r.operator == "In"]
+        wanted: list[tuple[str | None, NodeSelectorRequirement]]
+        wanted = [(None, r) for r in term.match_fields if r.operator == "In"]
         wanted += [(r.key, r) for r in term.match_expressions if r.operator == "In"]
         if not wanted:
             return []
         key, requirement = min(wanted, key=lambda pair: len(pair[1].values))
         places += [(key, value) for value in requirement.values]
     return places
+
+
+def _needs_no_more(selector: NodeSelector) -> bool:
+    """Whether each term has one requirement only, so that one of its labels is enough."""
+    return all(
+        len(term.match_fields) + len(term.match_expressions) == 1 for term in selector.node_selector_terms
+    )
