@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from reconciler.state.devices.encoding.block import Block
 from reconciler.state.devices.pools.reach import Reach
 
@@ -20,7 +18,7 @@ class AskedBlocks:
                 self._always.append(at)
                 continue
             for of_code, name in ((self._by_node, "node"), (self._by_selector, "selector")):
-                for code in np.unique(block.column(name)).tolist():
+                for code in set(block.column(name).tolist()):
                     if code >= 0:
                         of_code.setdefault(code, []).append(at)
 

@@ -1,7 +1,6 @@
 """Which slices and devices a node reaches. Source: rules NM-1, NM-2, POOL-3."""
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -29,21 +28,25 @@ class Reach:
         self.node = node
         self._vocabulary = vocabulary
         self._index = vocabulary.selector_index
-
-    @cached_property
-    def codes(self) -> list[int]:
-        """Codes of the selectors that match the node. Computed on first use: most slices name their node."""
-        return self._index.codes(self.node.name, dict(self.node.labels))
-
-    @cached_property
-    def matching(self) -> Mask:
-        """(Q,) the selectors that match the node."""
-        return self._index.matching(self.node.name, dict(self.node.labels))
+        self._codes: list[int] | None = None
+        self._matching: Mask | None = None
+        self.node_code = vocabulary.nodes.find(node.name)
+        """The code of the node; -1 if no slice names it"""
 
     @property
-    def node_code(self) -> int:
-        """The code of the node; -1 if no slice names it."""
-        return self._vocabulary.nodes.find(self.node.name)
+    def codes(self) -> list[int]:
+        """Codes of the selectors that match the node. Computed on first use: most slices name their node."""
+        if self._codes is None:
+            self._codes = self._index.codes(self.node.name, self.node.labels)
+        return self._codes
+
+    @property
+    def matching(self) -> Mask:
+        """(Q,) the selectors that match the node."""
+        if self._matching is None:
+            self._matching = np.zeros(len(self._vocabulary.selectors.values), dtype=np.bool_)
+            self._matching[self.codes] = True
+        return self._matching
 
     @property
     def may_fail(self) -> bool:

@@ -3,11 +3,9 @@
 A fleet of partitioned accelerators may have one selector for each device; nearly all name another node.
 """
 
+from collections.abc import Mapping
 from threading import RLock
 
-import numpy as np
-
-from kernels.types import Mask
 from reconciler.api.objects.node_selector import NodeSelector, NodeSelectorRequirement
 from reconciler.errors import Rejected
 from reconciler.state.devices.encoding.interner import Interner
@@ -36,28 +34,22 @@ class SelectorIndex:
         self._follow()
         return self._unreadable
 
-    def matching(self, name: str, labels: dict[str, str]) -> Mask:
-        """(Q,) whether each selector matches a node. False if the selector cannot be parsed."""
-        with self._lock:
-            codes = self.codes(name, labels)
-            found = np.zeros(self._indexed, dtype=np.bool_)
-            found[codes] = True
-            return found
-
-    def codes(self, name: str, labels: dict[str, str]) -> list[int]:
+    def codes(self, name: str, labels: Mapping[str, str]) -> list[int]:
         """The codes of the selectors that match a node, in any order. A code may appear more than once."""
+        self._follow()
         with self._lock:
-            self._follow()
             pairs: list[Pair] = [*labels.items(), (None, name)]
-            found = [code for pair in pairs for code in self._exact.get(pair, ())]
-            near = [self._by_value.get(pair, ()) for pair in pairs]
-            for codes in (*near, self._others):
-                found += [code for code in codes if self._selectors.values[code].matches(name, labels)]
-            return found
+            found: list[int] = []
+            doubtful = [*self._others]
+            for pair in pairs:
+                found += self._exact.get(pair, ())
+                doubtful += self._by_value.get(pair, ())
+            return found + [code for code in doubtful if self._selectors.values[code].matches(name, labels)]
 
     def _follow(self) -> None:
-        with self._lock:
-            self._index()
+        if self._indexed < len(self._selectors.values):
+            with self._lock:
+                self._index()
 
     def _index(self) -> None:
         for code in range(self._indexed, len(self._selectors.values)):

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -179,12 +180,12 @@ def _select(topology: Topology) -> tuple[Codes, Codes]:
     used[fleet.codes["selector"]] = True
     used[-1] = False  # the place of code -1
     unreadable = [code for code in index.unreadable if used[code]]
-    codes = []
-    for name in topology.order if used.any() else ():
-        found = {*index.codes(name, dict(topology.nodes[name].labels)), *unreadable}
-        codes.append(np.array(sorted(found), dtype=np.int32))
+    codes = [
+        sorted({*index.codes(name, topology.nodes[name].labels), *unreadable})
+        for name in (topology.order if used.any() else ())
+    ]
     places = np.repeat(np.arange(len(codes), dtype=np.int32), [len(of_node) for of_node in codes])
-    joined = np.concatenate(codes) if codes else places
+    joined = np.array([*chain.from_iterable(codes)], dtype=np.int32)
     kept = used[joined]
     return places[kept], joined[kept]
 
