@@ -26,6 +26,18 @@ class Inverse(NamedTuple):
             return self.rows[:0]
         return np.unique(np.concatenate([self.of(int(code)) for code in codes]))
 
+    def of_each(self, codes: Codes) -> tuple[Rows, Rows]:
+        """The rows of some codes, code by code.
+
+        codes (n,)  may repeat
+        ->    (m,) rows, and (m,) the position in `codes` that each belongs to
+        """
+        first = self.start[codes]
+        sizes = self.start[codes + 1] - first
+        of = np.repeat(np.arange(len(codes)), sizes)
+        skipped = first - np.concatenate([[0], np.cumsum(sizes)[:-1]]) if len(codes) else first
+        return self.rows[np.arange(len(of)) + skipped[of]], of
+
 
 def invert(codes: Codes, size: int) -> Inverse:
     """The index from code to rows.

@@ -3,6 +3,7 @@
 from perf.workload import Workload
 from perf.workloads import (
     alternatives,
+    burst,
     cel,
     churn,
     defragment,
@@ -37,6 +38,7 @@ _FAMILIES = (
     room,
     defragment,
     alternatives,
+    burst,
     churn,
     impossible,
     koordinator,

@@ -5,6 +5,7 @@ A count may be too high, but never too low: what depends on a single node is not
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -103,8 +104,20 @@ class Available:
         selectors = fleet.codes["selector"][rows]
         selected = ~local & (selectors >= 0)
         np.add.at(self.per_selector, selectors[selected], change[selected])
+        if (local | selected).all():
+            self.log.add(nodes[local], Selected(selectors[selected], change[selected]))
+            return
         self.spanning += int(change[~local & ~selected].sum())
         self.log.clear()
+
+
+class Selected(NamedTuple):
+    """Counts that changed for all nodes that a node selector matches."""
+
+    selectors: Codes
+    """(n,) codes of the selectors"""
+    change: Amounts
+    """(n,) by how much"""
 
 
 class Log:
@@ -113,15 +126,15 @@ class Log:
     def __init__(self) -> None:
         self.start = 0
         """Position of the first known change. Earlier changes may concern any node"""
-        self._changes: list[Codes] = []
+        self._changes: list[tuple[Codes, Selected | None]] = []
 
     @property
     def end(self) -> int:
         return self.start + len(self._changes)
 
-    def add(self, nodes: Codes) -> None:
-        """Note a change on some nodes, by the fleet's code."""
-        self._changes.append(nodes)
+    def add(self, nodes: Codes, selected: Selected | None = None) -> None:
+        """Note a change on some nodes, by the fleet's code, and on those that selectors match."""
+        self._changes.append((nodes, selected))
         if len(self._changes) > LONGEST_LOG:
             self.clear()
 
@@ -130,7 +143,7 @@ class Log:
         self.start += len(self._changes) + 1
         self._changes.clear()
 
-    def since(self, position: int) -> list[Codes]:
+    def since(self, position: int) -> list[tuple[Codes, Selected | None]]:
         """The changes from a position on. It must not be before `start`."""
         return self._changes[position - self.start :]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernels.types import Amounts, Codes, Mask, Rows
-from reconciler.allocation.dra.availability import Available, available
+from reconciler.allocation.dra.availability import Available, Selected, available
 from reconciler.allocation.dra.request_options import RequestOption, Slot
 from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
 
@@ -18,6 +18,8 @@ class _OptionCounts:
     option: RequestOption
     current: Available | None = None
     position: int = 0
+    selected: Amounts | None = None
+    """(N,) devices whose node selector matches each node; None if no device has a selector"""
 
 
 class NodeFilter:
@@ -42,7 +44,7 @@ class NodeFilter:
 
     def follow(self, snapshot: Snapshot) -> None:
         """Update all masks to a snapshot."""
-        changed: list[Codes] = []
+        changed: list[Rows] = []
         everywhere = False
         for of_slot in self._counts:
             for counts in of_slot:
@@ -50,27 +52,32 @@ class NodeFilter:
                 if current is None or not current.reaches(snapshot):
                     current = counts.current = available(counts.option, snapshot)
                     everywhere = True
+                    counts.selected = _selected(current, snapshot.topology)
                 else:
                     current.follow(snapshot)
                     if counts.position < current.log.start:
                         everywhere = True
+                        counts.selected = _selected(current, snapshot.topology)
                     else:
-                        changed += current.log.since(counts.position)
+                        for nodes, selected in current.log.since(counts.position):
+                            changed.append(self._place_of[nodes])
+                            if selected is not None and counts.selected is not None:
+                                changed.append(_apply(selected, counts.selected, snapshot.topology))
                 counts.position = current.log.end
         if everywhere:
             without_error = not any(_current(counts).fails for slot in self._counts for counts in slot)
             self._plain = bool(self._counts) and self.least is None and without_error
-            self._judge(slice(None), snapshot.topology)
+            self._judge(slice(None))
         elif changed:
-            places = self._place_of[changed[0] if len(changed) == 1 else np.concatenate(changed)]
-            self._judge(places if self._all_placed else places[places >= 0], snapshot.topology)
+            places = changed[0] if len(changed) == 1 else np.concatenate(changed)
+            self._judge(places if self._all_placed else places[places >= 0])
 
-    def _judge(self, places: Rows | slice, topology: Topology) -> None:
+    def _judge(self, places: Rows | slice) -> None:
         codes = self._codes[places]
         if self._plain:
-            enough = self._suffices(self._counts[0][0], codes, places, topology)
+            enough = self._suffices(self._counts[0][0], codes, places)
             for (counts,) in self._counts[1:]:
-                enough &= self._suffices(counts, codes, places, topology)
+                enough &= self._suffices(counts, codes, places)
             self.open[places] = enough
             return
         failing = np.zeros(len(codes), dtype=np.bool_)
@@ -81,7 +88,7 @@ class NodeFilter:
             for number in range(len(of_slot) - 1, -1, -1):
                 if _current(of_slot[number]).fails:
                     failing |= _current(of_slot[number]).failing[codes]
-                rank[self._suffices(of_slot[number], codes, places, topology)] = number
+                rank[self._suffices(of_slot[number], codes, places)] = number
             enough &= rank < len(of_slot)
             least += rank
         self.failing[places] = failing
@@ -90,9 +97,7 @@ class NodeFilter:
             least[failing] = 0  # the rank behind an error is not known
             self.least[places] = least
 
-    def _suffices(
-        self, counts: _OptionCounts, codes: Codes, places: Rows | slice, topology: Topology
-    ) -> Mask:
+    def _suffices(self, counts: _OptionCounts, codes: Codes, places: Rows | slice) -> Mask:
         """(n,) nodes with enough devices for a request option."""
         option, current = counts.option, _current(counts)
         if option.all:  # mode All has no minimum
@@ -100,11 +105,8 @@ class NodeFilter:
         have = current.per_node[codes]
         if not current.local:
             have = have + current.spanning
-            if current.per_selector.any():
-                selected = np.zeros(len(self._codes), dtype=np.int64)
-                nodes, selectors = topology.selected()
-                np.add.at(selected, nodes, current.per_selector[selectors])
-                have += selected[places]
+            if counts.selected is not None:
+                have = have + counts.selected[places]
         found: Mask = have >= option.source.wanted
         return found
 
@@ -131,3 +133,26 @@ class NodeFilter:
 def _current(counts: _OptionCounts) -> Available:
     assert counts.current is not None
     return counts.current
+
+
+def _selected(current: Available, topology: Topology) -> Amounts | None:
+    """(N,) how many devices nodes reach by node selectors; None if no device for the request has one."""
+    if current.local or not (_selectors_of(current, topology) >= 0).any():
+        return None
+    found = np.zeros(len(topology.order), dtype=np.int64)
+    nodes, selectors = topology.selected()
+    np.add.at(found, nodes, current.per_selector[selectors])
+    return found
+
+
+def _selectors_of(current: Available, topology: Topology) -> Codes:
+    """(n,) codes of the node selectors of the devices that may be available at some time; -1 for none."""
+    return topology.fleet.codes["selector"][current.concerned]
+
+
+def _apply(change: Selected, counts: Amounts, topology: Topology) -> Rows:
+    """Count a change for the nodes that its selectors match. Returns the places of these nodes."""
+    nodes, of = topology.selected_by().of_each(change.selectors)
+    places = topology.selected()[0][nodes]
+    np.add.at(counts, places, change.change[of])
+    return places.astype(np.intp)

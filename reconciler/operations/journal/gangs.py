@@ -125,7 +125,7 @@ def decided_again(
     nodes = read_nodes(raw["sees"], store.snapshot().topology)
     if question is None or nodes is None:
         return None
-    with Trial(store, nodes, supposed=False) as trial:
+    with Trial(store, nodes, supposed=False, own=_own(raw)) as trial:
         answer = decide_gang(question, trial, steps=steps, budget=UNLIMITED)
     if isinstance(answer, GangUnsatisfied):
         return replace(then, reason=answer.reason, node="", devices=())

@@ -65,3 +65,21 @@ async def test_room_does_not_help_where_something_has_to_be_mended():
     refusal = decider().answer(asked(picture, "a"), picture.store.snapshot())
     assert isinstance(refusal, Refusal)
     assert (refusal.reason, refusal.room) == ("ClassNotFound", False)
+
+
+async def test_claims_that_repeat_get_devices_found_ahead_if_they_are_ours():
+    """They are the same devices; a device of somebody else is refused as ever."""
+    names = ["a", "b", "c", "d", "e"]
+    picture = intake(
+        node("n"), device_class(), devices("n", *[f"d{n}" for n in range(5)]), *map(claim, names)
+    )
+    deciding, foreign, got = decider(), decider(alone=False, drivers={"other.example.com"}), []
+    for name in names:
+        question = asked(picture, name)
+        assert isinstance(foreign.answer(question, picture.store.snapshot()), Refusal)
+        answer = deciding.answer(question, picture.store.snapshot())
+        assert isinstance(answer, Granted)
+        assert answer.version == picture.store.snapshot().version
+        picture.assume(answer.plans[0])
+        got += [result.device for result in answer.plans[0].allocation.devices.results]
+    assert got == ["d0", "d1", "d2", "d3", "d4"]

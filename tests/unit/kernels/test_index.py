@@ -43,6 +43,14 @@ def test_the_rows_of_several_codes_come_once_each_in_order(
     assert found.tolist() == [row for row, entries in enumerate(rows) if set(entries) & set(wanted)]
 
 
+@given(st.lists(st.integers(-1, SIZE - 1), max_size=8), st.lists(st.integers(0, SIZE - 1), max_size=5))
+def test_rows_of_each_code_are_listed_code_by_code(rows: list[int], wanted: list[int]):
+    index = invert(np.array(rows, dtype=np.int32), SIZE)
+    found, of = index.of_each(np.array(wanted, dtype=np.int32))
+    expected = [(row, at) for at, code in enumerate(wanted) for row, one in enumerate(rows) if one == code]
+    assert [*zip(found.tolist(), of.tolist(), strict=True)] == expected
+
+
 def test_no_rows_and_no_codes():
     assert invert(codes([], 2), 0).start.tolist() == [0]
     assert invert(codes([], 2), 2).of(1).tolist() == []

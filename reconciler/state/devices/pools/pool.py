@@ -1,5 +1,6 @@
 """A pool: its ordered slices, and which devices a node can use. Source: docs/rules/pools.md."""
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from enum import Enum
 
@@ -15,12 +16,17 @@ from reconciler.state.devices.encoding.parts import Encoder, Names
 from reconciler.state.devices.encoding.recent import Recent
 from reconciler.state.devices.exclusion.rules import PoolExclusion, compile_exclusion
 from reconciler.state.devices.occupancy.retained_draws import Drawn, finer_than
+from reconciler.state.devices.pools.asked_blocks import AskedBlocks
 from reconciler.state.devices.pools.counters import DrawTable, PoolCounters, compile_counters
 from reconciler.state.devices.pools.reach import Reach
 from reconciler.state.devices.pools.stepwise import Steps
 
 KEPT = 1 << 10
 """Most machine types that are cached."""
+
+
+FEW_BLOCKS = 4
+"""Slices up to which asking each is faster than looking them up"""
 
 
 class Usable(Enum):
@@ -50,7 +56,19 @@ class PoolOnNode:
 class Pool:
     """All slices of one (driver, pool name), sorted by slice name (POOL-9). Immutable once built."""
 
-    __slots__ = ("_named", "_on_only", "blocks", "counters", "exclusion", "id", "nodes", "offsets", "size")
+    __slots__ = (
+        "_asked",
+        "_generations",
+        "_named",
+        "_on_only",
+        "blocks",
+        "counters",
+        "exclusion",
+        "id",
+        "nodes",
+        "offsets",
+        "size",
+    )
 
     def __init__(
         self,
@@ -72,6 +90,8 @@ class Pool:
         self.nodes = nodes if all(nodes) else None
         """The nodes that can see this pool; None if selectors decide"""
         self._named = named
+        self._generations = Counter([block.generation for block in blocks])
+        self._asked: AskedBlocks | None = None
         self._on_only: tuple[Semantics, PoolOnNode | None] | None = None
         """The rules, and what `on` returns by them for the only node that the slices name"""
 
@@ -109,7 +129,7 @@ class Pool:
 
     def _on(self, node: Reach, rules: Semantics) -> PoolOnNode | None:
         """The same, computed."""
-        relevant = [at for at, block in enumerate(self.blocks) if node.concerns(block, rules)]
+        relevant = [at for at in self._near(node) if node.concerns(self.blocks[at], rules)]
         if not relevant:
             return None
         generation = max(self.blocks[at].generation for at in relevant)
@@ -117,9 +137,9 @@ class Pool:
         first = next((at for at in current if self.blocks[at].slice.spec.node_name), current[0])
         wanted = self.blocks[first].slice.spec.pool.resource_slice_count
         if len(current) != wanted:
-            if any(block.generation > generation for block in self.blocks):
+            if max(self._generations) > generation:
                 return None
-            found = sum(block.generation == generation for block in self.blocks)
+            found = self._generations[generation]
             if found != wanted:
                 problem = f"{found} of {wanted} slices of generation {generation} are published"
                 return self._unusable(Usable.INCOMPLETE, problem)
@@ -127,6 +147,14 @@ class Pool:
         if problem:
             return self._unusable(Usable.INVALID, problem)
         return self._usable(current, node)
+
+    def _near(self, node: Reach) -> Sequence[int]:
+        """Positions of the slices that may concern a node, rising."""
+        if len(self.blocks) <= FEW_BLOCKS or node.may_fail:
+            return range(len(self.blocks))
+        if self._asked is None:
+            self._asked = AskedBlocks(self.blocks)
+        return self._asked.by(node)
 
     def offered(self, rules: Semantics) -> Mask:
         """(n,) devices of slices that some node could use, judging by the slices alone."""

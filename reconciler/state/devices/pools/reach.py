@@ -28,14 +28,30 @@ class Reach:
         self.node = node
         self._vocabulary = vocabulary
         self._index = vocabulary.selector_index
+        self._codes: list[int] | None = None
         self._matching: Mask | None = None
+        self.node_code = vocabulary.nodes.find(node.name)
+        """The code of the node; -1 if no slice names it"""
+
+    @property
+    def codes(self) -> list[int]:
+        """Codes of the selectors that match the node. Computed on first use: most slices name their node."""
+        if self._codes is None:
+            self._codes = self._index.codes(self.node.name, self.node.labels)
+        return self._codes
 
     @property
     def matching(self) -> Mask:
-        """(Q,) the selectors that match the node. Computed on first use: most slices name their node."""
+        """(Q,) the selectors that match the node."""
         if self._matching is None:
-            self._matching = self._index.matching(self.node.name, dict(self.node.labels))
+            self._matching = np.zeros(len(self._vocabulary.selectors.values), dtype=np.bool_)
+            self._matching[self.codes] = True
         return self._matching
+
+    @property
+    def may_fail(self) -> bool:
+        """Whether some selector cannot be parsed."""
+        return bool(self._index.unreadable)
 
     def _selected_by(self, code: int, block: Block) -> bool:
         """Whether a selector of a slice, given by its code, matches the node.
@@ -51,8 +67,7 @@ class Reach:
         """(n,) devices of a slice that the node reaches. Raises Rejected if a selector cannot be parsed."""
         if not block.slice.spec.per_device_node_selection and block.slice.spec.node_name:
             return constant_mask(len(block.names), yes=block.slice.spec.node_name == self.node.name)
-        code = self._vocabulary.nodes.find(self.node.name)
-        return (block.column("node") == code) | block.anywhere | self._selected(block)
+        return (block.column("node") == self.node_code) | block.anywhere | self._selected(block)
 
     def concerns(self, block: Block, rules: Semantics) -> bool:
         """Whether a slice is relevant for the node (POOL-2, POOL-3)."""

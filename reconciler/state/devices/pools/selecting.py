@@ -3,16 +3,15 @@
 A fleet of partitioned accelerators may have one selector for each device; nearly all name another node.
 """
 
+from collections.abc import Mapping
 from threading import RLock
 
-import numpy as np
-
-from kernels.types import Mask
-from reconciler.api.objects.node_selector import NodeSelector
+from reconciler.api.objects.node_selector import NodeSelector, NodeSelectorRequirement
 from reconciler.errors import Rejected
 from reconciler.state.devices.encoding.interner import Interner
 
-NAME = "metadata.name"
+Pair = tuple[str | None, str]
+"""A label, or the name of a node without a key"""
 
 
 class SelectorIndex:
@@ -21,7 +20,10 @@ class SelectorIndex:
     def __init__(self, selectors: Interner[NodeSelector]) -> None:
         self._selectors = selectors
         self._indexed = 0
-        self._by_value: dict[tuple[str, str], list[int]] = {}
+        self._exact: dict[Pair, list[int]] = {}
+        """Label -> selectors that every node with it matches"""
+        self._by_value: dict[Pair, list[int]] = {}
+        """Label -> other selectors that a node with it may match"""
         self._others: list[int] = []
         self._unreadable: dict[int, Rejected] = {}
         self._lock = RLock()
@@ -32,20 +34,22 @@ class SelectorIndex:
         self._follow()
         return self._unreadable
 
-    def matching(self, name: str, labels: dict[str, str]) -> Mask:
-        """(Q,) whether each selector matches a node. False if the selector cannot be parsed."""
+    def codes(self, name: str, labels: Mapping[str, str]) -> list[int]:
+        """The codes of the selectors that match a node, in any order. A code may appear more than once."""
+        self._follow()
         with self._lock:
-            self._follow()
-            found = np.zeros(self._indexed, dtype=np.bool_)
-            near = [self._by_value.get(pair, ()) for pair in labels.items()]
-            for codes in (*near, self._by_value.get((NAME, name), ()), self._others):
-                for code in codes:
-                    found[code] = self._selectors.values[code].matches(name, labels)
-            return found
+            pairs: list[Pair] = [*labels.items(), (None, name)]
+            found: list[int] = []
+            doubtful = [*self._others]
+            for pair in pairs:
+                found += self._exact.get(pair, ())
+                doubtful += self._by_value.get(pair, ())
+            return found + [code for code in doubtful if self._selectors.values[code].matches(name, labels)]
 
     def _follow(self) -> None:
-        with self._lock:
-            self._index()
+        if self._indexed < len(self._selectors.values):
+            with self._lock:
+                self._index()
 
     def _index(self) -> None:
         for code in range(self._indexed, len(self._selectors.values)):
@@ -56,21 +60,30 @@ class SelectorIndex:
                 self._unreadable[code] = exc
                 continue
             places = _needs(selector)
+            index = self._exact if _needs_no_more(selector) else self._by_value
             for place in places:
-                self._by_value.setdefault(place, []).append(code)
+                index.setdefault(place, []).append(code)
             if not places:
                 self._others.append(code)
         self._indexed = len(self._selectors.values)
 
 
-def _needs(selector: NodeSelector) -> list[tuple[str, str]]:
+def _needs(selector: NodeSelector) -> list[Pair]:
     """Labels; a matching node has at least one of them. Empty if there are no such labels."""
-    places: list[tuple[str, str]] = []
+    places: list[Pair] = []
     for term in selector.node_selector_terms:
-        wanted = [(NAME, r) for r in term.match_fields if r.operator == "In"]
+        wanted: list[tuple[str | None, NodeSelectorRequirement]]
+        wanted = [(None, r) for r in term.match_fields if r.operator == "In"]
         wanted += [(r.key, r) for r in term.match_expressions if r.operator == "In"]
         if not wanted:
             return []
         key, requirement = min(wanted, key=lambda pair: len(pair[1].values))
         places += [(key, value) for value in requirement.values]
     return places
+
+
+def _needs_no_more(selector: NodeSelector) -> bool:
+    """Whether each term has one requirement only, so that one of its labels is enough."""
+    return all(
+        len(term.match_fields) + len(term.match_expressions) == 1 for term in selector.node_selector_terms
+    )

@@ -60,7 +60,7 @@ class NearPools:
         """Positions of the pools that a node may see, in order."""
         near = {*self._local.get(name, ()), *self._spanning}
         if self._selecting:
-            for code in np.flatnonzero(reach.matching).tolist():
+            for code in reach.codes:
                 near.update(self._selecting.get(code, ()))
         return sorted(near)
 

@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
 
+from kernels.index import Inverse, invert
 from kernels.types import Codes, Mask, Rows
 from reconciler.api.objects.claims import DeviceClass
 from reconciler.api.objects.semantics import Semantics
@@ -145,6 +147,10 @@ class Topology:
         """
         return _SELECTED.of(self)
 
+    def selected_by(self) -> Inverse:
+        """Code of a selector -> positions in `selected`."""
+        return _SELECTED_BY.of(self)
+
     def view(self, name: str) -> View:
         """The view of a node. Raises Rejected if a needed selector cannot be parsed (NM-1)."""
         if name not in self._views:
@@ -194,17 +200,23 @@ def _select(topology: Topology) -> tuple[Codes, Codes]:
     used[fleet.codes["selector"]] = True
     used[-1] = False  # the place of code -1
     unreadable = [code for code in index.unreadable if used[code]]
-    codes = []
-    for name in topology.order if used.any() else ():
-        found = index.matching(name, dict(topology.nodes[name].labels))
-        found[unreadable] = True
-        codes.append(np.flatnonzero(found & used[:-1]))
-    places = np.repeat(np.arange(len(codes)), [len(of_node) for of_node in codes])
-    joined = np.concatenate(codes) if codes else places
-    return places.astype(np.int32), joined.astype(np.int32)
+    codes = [
+        sorted({*index.codes(name, topology.nodes[name].labels), *unreadable})
+        for name in (topology.order if used.any() else ())
+    ]
+    places = np.repeat(np.arange(len(codes), dtype=np.int32), [len(of_node) for of_node in codes])
+    joined = np.array([*chain.from_iterable(codes)], dtype=np.int32)
+    kept = used[joined]
+    return places[kept], joined[kept]
+
+
+def _invert_selected(topology: Topology) -> Inverse:
+    _, codes = topology.selected()
+    return invert(codes, len(topology.fleet.vocabulary.selectors.values))
 
 
 _SELECTED = Cache(_select, on_fork=share)
+_SELECTED_BY = Cache(_invert_selected, on_fork=share)
 
 
 def _joined(pieces: list[np.ndarray[Any, Any]], dtype: type) -> np.ndarray[Any, Any]:

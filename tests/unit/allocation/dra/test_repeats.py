@@ -170,16 +170,43 @@ def test_an_answer_that_nobody_used_is_given_again():
     assert again.plans[0].allocation == dropped.plans[0].allocation
 
 
+def warmed_up(gpus: int) -> Asking:
+    """Four GPUs of `n1` are held, and places for the next three claims are found."""
+    asking = Asking(gpus)
+    for _ in range(4):
+        asking.take(asking.ask(SPECS[0]))
+    assert asking.repeats == 3
+    return asking
+
+
+def device_of(found: Granted | None) -> str:
+    assert found is not None
+    return f"{found.node} {found.plans[0].allocation.devices.results[0].device}"
+
+
 def test_a_node_without_room_is_skipped_and_used_again_by_those_who_may():
-    asking = Asking()
-    asking.take(asking.ask(SPECS[0]))
-    asking.take(asking.ask(SPECS[0]))
+    asking = warmed_up(gpus=5)
     elsewhere = asking.ask(SPECS[0], NODES[1:])
     asking.take(elsewhere)
     back = asking.ask(SPECS[0])
-    assert elsewhere is not None
-    assert back is not None
-    assert [elsewhere.node, back.node] == ["n2", "n1"]
+    assert [device_of(elsewhere), device_of(back)] == ["n2 gpu-0", "n1 gpu-4"]
+
+
+def test_a_device_that_another_claim_took_is_not_given_again():
+    """Claims for pairs take what was found ahead for claims of one GPU."""
+    asking = warmed_up(gpus=6)
+    pair = asking.ask(claim("c", of_kind("r", "gpu", 2)))
+    asking.take(pair)
+    assert [device_of(pair), device_of(asking.ask(SPECS[0]))] == ["n1 gpu-4", "n2 gpu-0"]
+
+
+def test_a_changed_class_counts_for_the_next_claim():
+    asking = Asking(gpus=6)
+    spec = claim("c", request())
+    for _ in range(4):
+        asking.take(asking.ask(spec))
+    asking.store.apply(Changed("DeviceClass", typed(device_class("any", KIND.format("nic")))))
+    assert device_of(asking.ask(spec)) == "n1 nic"
 
 
 def test_a_fork_finds_places_of_its_own():

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 
 from reconciler.api.objects.semantics import GATES, PARTITIONABLE_DEVICES, Semantics
 from reconciler.errors import Rejected
+from reconciler.state.devices.pools.asked_blocks import AskedBlocks
 from reconciler.state.devices.pools.reach import Reach
 from reconciler.state.devices.snapshot.snapshot import View
 from tests.tools.allocation_strategies import worlds
@@ -378,5 +379,29 @@ def test_a_view_equals_asking_every_pool(world: World):
                 topology.view(name)
             continue
         there = [pool for pool in asked if pool is not None]
+        for pool in [] if reach.may_fail else topology.fleet.pools:
+            concerned = [at for at, block in enumerate(pool.blocks) if reach.concerns(block, topology.rules)]
+            assert set(concerned) <= set(AskedBlocks(pool.blocks).by(reach))
         expected = [pool.pool for pool in sorted(there, key=lambda pool: pool.has_binding_conditions)]
         assert [pool.pool for pool in topology.view(name).pools] == expected
+
+
+def test_a_node_asks_only_the_slices_of_a_large_pool_that_name_it():
+    zone = node_selector(labelled("zone", "a"))
+    places: list[Object] = [{"nodeName": "n"}, {"nodeName": "m"}, {"nodeSelector": zone}, {"allNodes": True}]
+    slices = [
+        resource_slice(f"s{at}", [device(f"d{at}", **place)], slices=6, **EACH)
+        for at, place in enumerate([*places, {"nodeName": "x"}, {"nodeName": "x"}])
+    ]
+    topology = snapshot(node("n", zone="a"), node("m"), *slices).topology
+    (pool,) = topology.fleet.pools
+    asked = {
+        name: AskedBlocks(pool.blocks).by(Reach(topology.nodes[name], topology.fleet.vocabulary))
+        for name in ("n", "m")
+    }
+    assert asked == {"n": [0, 2, 3], "m": [1, 3]}
+    for name, expected in asked.items():
+        offered = topology.view(name)
+        assert [pool.names[row] for row in offered.rows[offered.here].tolist()] == [
+            f"d{at}" for at in expected
+        ]
