@@ -1,26 +1,28 @@
-"""The command line: `python -m perf list`, `run`, `compare`, `plot`, `replay`, `placement`, `sweep`."""
+"""The command line: `python -m perf list`, `run`, `compare`, `versus`, `plot`, `replay`, `placement`, `sweep`."""
 
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from perf import printing
 from perf.catalogue import WORKLOADS
 from perf.child import Failed, run_in_child
 from perf.live import KUBECONFIG
 from perf.machine import calibrate, commit, machine
+from perf.oracle import Unanswered, ask
 from perf.placement.command import placement
 from perf.replay import replay
 from perf.results import Report, Run, load, save, summed_up
+from perf.sizes import known, parsed, progress_bar
 from perf.sweep.command import sweep
-from perf.workload import Size, Workload
+from perf.versus_command import versus
+from perf.workload import Figure, Outcome, Size, Workload
 from reconciler.allocation.policies.demand import NO_DEMAND
 from reconciler.allocation.policies.named import policy_named
 from reconciler.allocation.policies.names import FIRST_FIT, POLICIES
@@ -47,6 +49,12 @@ def list_() -> None:
 @click.option("--case", "cases", multiple=True, help="Only these cases of the workloads that have several.")
 @click.option("--out", type=click.Path(dir_okay=False, writable=True, path_type=Path), help="Keep as JSON.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+@click.option(
+    "--oracle",
+    type=FILE,
+    metavar="PATH",
+    help="A program that answers scenario files: fills the column Kubernetes; see perf/README.md.",
+)
 @click.option("--kubeconfig", type=FILE, help="Run e2e against this cluster, which must be made for that.")
 def run(
     names: Sequence[str],
@@ -55,13 +63,14 @@ def run(
     cases: Sequence[str],
     out: Path | None,
     as_json: bool,
+    oracle: Path | None,
     kubeconfig: Path | None,
 ) -> None:
     """Run workloads by name, all of them without one. Each repeat runs in a process of its own."""
     chosen = [WORKLOADS[name] for name in names or WORKLOADS]
     if kubeconfig is not None:
         os.environ[KUBECONFIG] = str(kubeconfig.resolve())
-    other = dict(_parsed(size) for size in sizes)
+    other = dict(parsed(size) for size in sizes)
     report = Report(
         began=datetime.now(UTC).isoformat(timespec="seconds"), commit=commit(), machine=machine(), runs=()
     )
@@ -72,7 +81,8 @@ def run(
         for case, size in workload.cases.items():
             if cases and case and case not in cases:
                 continue
-            done = _repeat(workload, case, {**size, **_known(other, size)}, repeats or workload.repeats)
+            sized = {**size, **known(other, size)}
+            done = _repeat(workload, case, sized, repeats or workload.repeats, oracle)
             report = report.model_copy(update={"runs": (*report.runs, done)})
             if not as_json:
                 console.print(f"\n[bold]{printing.headline(done)}", highlight=False, soft_wrap=True)
@@ -121,7 +131,7 @@ def plot(files: Sequence[Path], out: Path, suffix: str) -> None:
 )
 def replay_(scenario: Path, as_json: bool, policy: str, order: str) -> None:
     """Play a scenario file: a fleet, claims, and the order in which they come and go."""
-    with _progress() as progress:
+    with progress_bar() as progress:
         task = progress.add_task(scenario.name, total=1.0)
         try:
             done = replay(
@@ -151,7 +161,7 @@ def soak_(minutes: float, out: Path | None) -> None:
     """Run under constant churn and faults in real time; print JSON. Exit code 1 if anything was found."""
     from perf.soak import soak  # noqa: PLC0415 - brings the simulation with it
 
-    with _progress() as progress:
+    with progress_bar() as progress:
         task = progress.add_task("soak", total=minutes * 60)
         found = soak(minutes, lambda done, how: progress.update(task, completed=done, description=how))
     text = json.dumps(found, indent=1)
@@ -163,15 +173,11 @@ def soak_(minutes: float, out: Path | None) -> None:
 
 main.add_command(placement)
 main.add_command(sweep)
+main.add_command(versus)
 
 
-def _progress() -> Progress:
-    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
-    return Progress(*columns, console=Console(stderr=True), transient=True)
-
-
-def _repeat(workload: Workload, case: str, size: Size, repeats: int) -> Run:
-    with _progress() as progress:
+def _repeat(workload: Workload, case: str, size: Size, repeats: int, oracle: Path | None) -> Run:
+    with progress_bar() as progress:
         task = progress.add_task(f"{workload.name} {case}", total=1.0)
         calibration = calibrate()
         results = []
@@ -187,6 +193,13 @@ def _repeat(workload: Workload, case: str, size: Size, repeats: int) -> Run:
                 )
             except Failed as failed:
                 raise click.ClickException(str(failed)) from failed
+        theirs: Sequence[Figure] = ()
+        if oracle is not None and workload.oracle is not None:
+            progress.update(task, description=f"{workload.name} {case} {oracle.name}", total=None)
+            try:
+                theirs = ask(oracle, f"{workload.name} {case}".strip(), workload.oracle, size)
+            except Unanswered as exc:
+                raise click.ClickException(str(exc)) from exc
     outcomes = [outcome for outcome, _ in results]
     return Run(
         workload=workload.name,
@@ -196,18 +209,8 @@ def _repeat(workload: Workload, case: str, size: Size, repeats: int) -> Run:
         peak_mib=tuple(peak for _, peak in results),
         figures=summed_up(outcomes),
         curves=tuple(outcomes[0].curves),
+        oracle=summed_up([Outcome(theirs)]),
     )
-
-
-def _known(other: Mapping[str, int], size: Size) -> Mapping[str, int]:
-    return {name: value for name, value in other.items() if name in size}
-
-
-def _parsed(text: str) -> tuple[str, int]:
-    name, _, value = text.partition("=")
-    if not value.isdigit():
-        raise click.BadParameter(f"write {name or 'name'}=NUMBER, not {text!r}", param_hint="--set")
-    return name, int(value)
 
 
 if __name__ == "__main__":

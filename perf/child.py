@@ -29,11 +29,12 @@ class Failed(Exception):
     """The process ended without an outcome; it has said why on standard error."""
 
 
-def run_in_child(name: str, size: Size, progress: Progress) -> tuple[Outcome, float]:
-    """One repeat: what came out, and the peak memory in MiB. Raises Failed."""
+def run_in_child(name: str, size: Size, progress: Progress, *, root: Path = ROOT) -> tuple[Outcome, float]:
+    """One repeat of the code at `root`: what came out, and the peak memory in MiB. Raises Failed."""
     command = [sys.executable, "-m", "perf.child", name, json.dumps(dict(size))]
     last: dict[str, Any] = {}
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    with subprocess.Popen(command, cwd=root, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
             last = json.loads(line)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from time import perf_counter, thread_time
 
 from perf.fleets.objects import Json
-from perf.workload import Figure, latencies, rate
+from perf.workload import Figure, one_by_one
 from reconciler.aio.collector import COLLECTIONS
 from reconciler.allocation.dra import allocate
 from reconciler.allocation.dra.selector_masks import warm_up
@@ -105,9 +105,8 @@ class Decider:
     def figures(self) -> list[Figure]:
         """What is told of every row of decisions."""
         return [
-            rate("claims/s", self.seconds),
+            *one_by_one(self.seconds),
             Figure("claims/s of processor time", len(self.seconds) / self.processor, "/s", "more"),
-            *latencies(self.seconds),
             Figure("granted", len(self.granted), "claims", ""),
             Figure("refused", self.refused, "claims", ""),
             Figure("load", self.load_seconds, "s"),

@@ -6,8 +6,7 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure as Picture
 
-from perf.baseline import KUBERNETES
-from perf.results import Report, Run
+from perf.results import Report, Run, gain
 from perf.workload import Curve
 
 COLOUR = "#1f6f8b"
@@ -22,7 +21,9 @@ def draw(reports: Sequence[Report], folder: Path, suffix: str) -> list[Path]:
     """
     mpl.rcParams["svg.hashsalt"] = "perf"  # the same results give the same file
     folder.mkdir(parents=True, exist_ok=True)
-    pictures = {"against-kubernetes": _against(reports[-1]), **dict(_curves(reports))}
+    asked = any(run.oracle for run in reports[-1].runs)
+    against = {"against-kubernetes": _against(reports[-1])} if asked else {}
+    pictures = {**against, **dict(_curves(reports))}
     paths = []
     for name, picture in pictures.items():
         path = folder / f"{name.replace(' ', '-')}.{suffix}"
@@ -32,19 +33,19 @@ def draw(reports: Sequence[Report], folder: Path, suffix: str) -> list[Path]:
 
 
 def _against(report: Report) -> Picture:
-    """How many times faster than Kubernetes' allocator each figure is that was measured there too."""
+    """How many times faster than Kubernetes' allocator we are, where it was asked in the same run."""
     bars = [
-        (run.title, figure, reference)
+        (run.title, figure, theirs)
         for run in report.runs
         for figure in run.figures
-        if (reference := KUBERNETES.get((run.workload, figure.name))) is not None
+        if figure.better and (theirs := run.beside(figure)) is not None
     ]
     picture = Picture(figsize=(9, 1.2 + 0.5 * len(bars)), layout="constrained")
     axes = picture.subplots()
-    for at, (_, figure, reference) in enumerate(bars):
-        factor = reference.factor(figure.median, figure.better)
+    for at, (_, figure, theirs) in enumerate(bars):
+        factor = gain(theirs, figure)
         axes.barh(at, factor, 0.6, color=COLOUR)
-        text = f" {factor:,.1f}x: {figure.median:,.4g} {figure.unit} against {reference}"
+        text = f" {factor:,.1f}x: {figure.median:,.4g} {figure.unit} against {theirs.median:,.4g}"
         axes.text(factor, at, text, va="center")
     axes.set_yticks(range(len(bars)), [f"{title}: {figure.name}" for title, figure, _ in bars])
     axes.invert_yaxis()

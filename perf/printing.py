@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable
 
+import numpy as np
 from rich.table import Table
 
-from perf.baseline import KUBERNETES
-from perf.results import Report, Run, Summary
+from perf.results import Report, Run, Summary, gain
+from perf.versus import Versus
 from perf.workload import Workload
 
 NOTEWORTHY = 1.1
@@ -27,14 +28,15 @@ def headline(run: Run) -> str:
 
 
 def run_table(run: Run) -> Table:
-    """The figures of a run, with Kubernetes' own where they were measured."""
+    """The figures of a run, with those of Kubernetes' allocator where a program was asked for them."""
     table = Table(box=None, pad_edge=False)
     table.add_column("figure", min_width=28)
-    for heading in ("median", f"p99 of {len(run.peak_mib)}", "", "Kubernetes", "factor"):
+    for heading in ("median", f"p99 of {len(run.peak_mib)}", "worst", "", "Kubernetes", "factor"):
         table.add_column(heading, justify="right" if heading else "left")
     for figure in run.figures:
         theirs, factor = _beside(run, figure)
-        table.add_row(figure.name, _number(figure.median), _number(figure.p99), figure.unit, theirs, factor)
+        ours = [_number(value) for value in (figure.median, figure.p99, figure.worst)]
+        table.add_row(figure.name, *ours, figure.unit, theirs, factor)
     return table
 
 
@@ -54,9 +56,28 @@ def comparison(before: Report, after: Report) -> Table:
         differs = "" if old.size == run.size else f"sizes differ: {_size(old.size)} and {_size(run.size)}"
         table.add_row(f"[bold]{run.title}", str(old.calibration), str(run.calibration), "", differs)
         for was, now in _pairs(old, run):
-            gain = _gain(was, now)
-            table.add_row(f"  {now.name}", _with_unit(was), _with_unit(now), f"{gain:.2f}", _verdict(gain))
+            times = gain(was, now)
+            table.add_row(f"  {now.name}", _with_unit(was), _with_unit(now), f"{times:.2f}", _verdict(times))
         table.add_row("  peak memory", f"{max(old.peak_mib):.0f} MiB", f"{max(run.peak_mib):.0f} MiB", "", "")
+    return table
+
+
+def versus_table(done: Versus) -> Table:
+    """Both medians, the median of the pairs' ratios with its quartiles, and whether these agree."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("figure")
+    for heading in (done.base, done.head, "gain", "quartiles"):
+        table.add_column(heading, justify="right")
+    table.add_column("")
+    colours = {"better": "[green]better", "worse": "[red]worse", "": ""}
+    for one in done.compared:
+        table.add_section()
+        table.add_row(f"[bold]{one.workload} {one.case}".rstrip(), "", "", "", "", _size(one.size))
+        for ratio in one.ratios:
+            low, middle, high = ratio.gain
+            medians = [f"{_number(float(np.median(side)))} {ratio.unit}" for side in (ratio.base, ratio.head)]
+            spread = f"{low:.3f} to {high:.3f}"
+            table.add_row(f"  {ratio.name}", *medians, f"{middle:.3f}", spread, colours[ratio.verdict])
     return table
 
 
@@ -65,22 +86,17 @@ def _pairs(old: Run, new: Run) -> list[tuple[Summary, Summary]]:
     return [(before[now.name], now) for now in new.figures if now.name in before and now.better]
 
 
-def _gain(was: Summary, now: Summary) -> float:
-    over, under = (now, was) if now.better == "more" else (was, now)
-    return over.median / under.median if under.median else float("nan")
-
-
-def _verdict(gain: float) -> str:
-    if gain >= NOTEWORTHY:
+def _verdict(times: float) -> str:
+    if times >= NOTEWORTHY:
         return "[green]better"
-    return "[red]worse" if gain <= 1 / NOTEWORTHY else ""
+    return "[red]worse" if times <= 1 / NOTEWORTHY else ""
 
 
 def _beside(run: Run, figure: Summary) -> tuple[str, str]:
-    reference = KUBERNETES.get((run.workload, figure.name))
-    if reference is None:
+    theirs = run.beside(figure)
+    if theirs is None:
         return "", ""
-    return str(reference), f"{reference.factor(figure.median, figure.better):.1f}x"
+    return _number(theirs.median), f"{gain(theirs, figure):,.1f}x"
 
 
 def _with_unit(figure: Summary) -> str:

@@ -33,9 +33,13 @@ class Summary(Kept):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def p99(self) -> float:
-        """The worst value but one in a hundred; the worst, with fewer repeats."""
-        worst = 1 if self.better == "more" else 99
-        return float(np.percentile(self.values, worst))
+        """The worst value but one in a hundred; nearly the worst, with fewer repeats."""
+        return float(np.percentile(self.values, 1 if self.better == "more" else 99))
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def worst(self) -> float:
+        return min(self.values) if self.better == "more" else max(self.values)
 
 
 class Run(Kept):
@@ -51,6 +55,12 @@ class Run(Kept):
     figures: tuple[Summary, ...]
     curves: tuple[Curve, ...]
     """Of the first repeat"""
+    oracle: tuple[Summary, ...] = ()
+    """What the program of `--oracle` needed for the same, in the same run; empty without one"""
+
+    def beside(self, figure: Summary) -> Summary | None:
+        """The same figure of that program."""
+        return next((one for one in self.oracle if one.name == figure.name), None)
 
     @property
     def title(self) -> str:
@@ -65,6 +75,12 @@ class Report(Kept):
     commit: str
     machine: Machine
     runs: tuple[Run, ...]
+
+
+def gain(was: Summary, now: Summary) -> float:
+    """How many times better the second is; nan if it cannot be said."""
+    over, under = (now, was) if now.better == "more" else (was, now)
+    return over.median / under.median if under.median else float("nan")
 
 
 def summed_up(outcomes: Sequence[Outcome]) -> tuple[Summary, ...]:

@@ -1,10 +1,12 @@
 """What a workload is: something to run at some size, and the figures that come out."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
+
+from perf.fleets.objects import Json
 
 Size = Mapping[str, int]
 Progress = Callable[[int, int], None]
@@ -39,6 +41,16 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class OracleTask:
+    """How another allocator can be asked the same: see `perf/oracle.py`."""
+
+    problem: Callable[[Size], tuple[Iterable[Json], Sequence[Json]]]
+    """Nodes, classes and slices; and the claims in their order"""
+    figures: Callable[[Sequence[float]], Sequence[Figure]]
+    """From the seconds of each claim, by the names that the workload uses"""
+
+
+@dataclass(frozen=True, slots=True)
 class Workload:
     """Something to measure. Each case is run in processes of its own."""
 
@@ -50,6 +62,7 @@ class Workload:
     tiny: Size
     """A size that takes a blink, for tests of what is measured"""
     repeats: int = field(default=3)
+    oracle: OracleTask | None = None
 
 
 def rate(name: str, seconds: Sequence[float]) -> Figure:
@@ -58,9 +71,18 @@ def rate(name: str, seconds: Sequence[float]) -> Figure:
 
 
 def latencies(seconds: Sequence[float], of: str = "claim") -> list[Figure]:
-    """The median and the 99th percentile, in microseconds."""
-    p50, p99 = (np.percentile(seconds, [50, 99]) * 1e6).tolist()
-    return [Figure(f"{of} p50", p50, "us"), Figure(f"{of} p99", p99, "us")]
+    """The median, the 99th percentile and the worst, in microseconds."""
+    p50, p99, worst = (np.percentile(seconds, [50, 99, 100]) * 1e6).tolist()
+    return [
+        Figure(f"{of} p50", p50, "us"),
+        Figure(f"{of} p99", p99, "us"),
+        Figure(f"{of} worst", worst, "us"),
+    ]
+
+
+def one_by_one(seconds: Sequence[float], of: str = "claim") -> list[Figure]:
+    """Decisions one after another: how many a second, and how long one takes."""
+    return [rate(f"{of}s/s", seconds), *latencies(seconds, of)]
 
 
 def filling(seconds: Sequence[float], points: int = 20) -> Curve:

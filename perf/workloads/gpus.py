@@ -1,11 +1,13 @@
 """Whole GPUs on a large fleet: counts, and one NUMA node where that matters."""
 
+from collections.abc import Iterable
+
 from numpy.random import default_rng
 
 from perf.deciding import Decider, audit, read_claim
 from perf.fleets import gpus
-from perf.fleets.objects import claim, exactly
-from perf.workload import Outcome, Progress, Size, Workload, filling
+from perf.fleets.objects import Json, claim, exactly
+from perf.workload import OracleTask, Outcome, Progress, Size, Workload, filling, one_by_one
 from reconciler.api.objects.claims import ResourceClaim
 
 SEED = 1250
@@ -15,8 +17,19 @@ TIED = (2, 4)
 
 def gpu_claim(number: int, count: int) -> ResourceClaim:
     """A claim of whole GPUs."""
+    return read_claim(gpu_claim_json(number, count))
+
+
+def gpu_claim_json(number: int, count: int) -> Json:
+    """The same as JSON."""
     request = exactly("gpus", gpus.CLASS, count=count)
-    return read_claim(claim(f"claim-{number}", [request], match=gpus.NUMA if count in TIED else ""))
+    return claim(f"claim-{number}", [request], match=gpus.NUMA if count in TIED else "")
+
+
+def whole_problem(size: Size) -> tuple[Iterable[Json], list[Json]]:
+    """The fleet and the claims of `whole`."""
+    counts = drawn_counts(size["claims"])
+    return gpus.fleet(size["nodes"]), [gpu_claim_json(number, count) for number, count in enumerate(counts)]
 
 
 def drawn_counts(claims: int) -> list[int]:
@@ -43,5 +56,6 @@ WORKLOADS = [
         whole,
         {"": {"nodes": 1250, "claims": 2000}},
         tiny={"nodes": 4, "claims": 6},
+        oracle=OracleTask(whole_problem, one_by_one),
     ),
 ]

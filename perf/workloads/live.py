@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from time import perf_counter, process_time
 
+from perf import pods
 from perf.deciding import Wrong
 from perf.fleets import mig
 from perf.fleets.objects import Json, claim
@@ -30,7 +31,7 @@ PATIENCE = 300.0
 
 
 class Heard:
-    """When each claim was told to be allocated, and what it got."""
+    """When each claim was told to be allocated, but those of pods; and what all got."""
 
     def __init__(self) -> None:
         self.at: dict[str, float] = {}
@@ -42,8 +43,9 @@ class Heard:
     def on_decision(self, decision: Decision) -> None:
         """Take note of a decision."""
         if isinstance(decision, Allocated):
-            self.at[decision.claim.name] = perf_counter()
-            self.spent.append(process_time())
+            if not decision.claim.name.startswith(pods.CLAIM):
+                self.at[decision.claim.name] = perf_counter()
+                self.spent.append(process_time())
             self.devices += [str(device) for device in decision.devices]
             self._news.set()
 
@@ -63,10 +65,13 @@ def e2e(size: Size, progress: Progress) -> Outcome:
 async def _e2e(size: Size, progress: Progress) -> Outcome:
     backlog, single, beside, floor = size["backlog"], size["single"], size["beside"], size["floor"]
     of = backlog + single + beside + floor
+    told = of + size["pods"]
     heard = Heard()
     lags = Lag(), Lag()
     async with server() as transport, cluster(transport) as made:
-        await made.create_all(mig.fleet(size["nodes"]))
+        fleet = list(mig.fleet(size["nodes"]))
+        await in_flight(made.create_node, [raw for raw in fleet if raw["kind"] == "Node"])
+        await made.create_all(raw for raw in fleet if raw["kind"] != "Node")
         profiles = drawn_profiles(of)
         await made.create_all(labelled_claim(n, profile) for n, profile in enumerate(profiles[:backlog]))
         began = perf_counter()
@@ -79,24 +84,28 @@ async def _e2e(size: Size, progress: Progress) -> Outcome:
                 await made.create(labelled_claim(number, profiles[number]))
                 await heard.wait(number + 1)
                 seconds.append(heard.at[f"claim-{number}"] - sent)
-                progress(number + 1, of)
+                progress(number + 1, told)
 
         async with _reconciling(transport, heard):
             async with lags[0].measured():
                 await heard.wait(backlog)
                 times, spent = sorted(heard.at.values()), heard.spent[backlog - 1] - heard.spent[0]
                 await one_by_one(range(backlog, backlog + single), taken)
+            of_pods = await pods.one_by_one(made, drawn_profiles(size["pods"], seed=backlog))
             await made.create(long_search())
             async with lags[1].measured():
                 await one_by_one(range(backlog + single, of - floor), taken_beside)
         writes, spent_writing = await _write_floor(made, range(of - floor, of))
-        progress(of, of)
+        progress(told, told)
     if len(set(heard.devices)) != len(heard.devices):
         raise Wrong("a device was given out twice")
+    rate = (backlog - 1) / (times[-1] - times[0])
     return Outcome([
-        Figure("claims/s", (backlog - 1) / (times[-1] - times[0]), "/s", "more"),
+        Figure("claims/s", rate, "/s", "more"),
+        Figure("claims/s, part of the write floor", rate / (floor / writes) * 100, "%", "more"),
         Figure("start to first allocation", times[0] - began, "s"),
         *latencies(taken, "creation to allocation"),
+        *of_pods,
         *lags[0].figures("listing and allocating"),
         *latencies(taken_beside, "the same beside a long search"),
         *lags[1].figures("beside a long search"),
@@ -165,9 +174,9 @@ async def _write_floor(made: Cluster, numbers: Sequence[int]) -> tuple[float, fl
 WORKLOADS = [
     Workload(
         "e2e",
-        "claims a second and creation to allocation, through HTTP",
+        "claims a second, creation to allocation, and gated pods until they are bound, through HTTP",
         e2e,
-        {"": {"nodes": 50, "backlog": 800, "single": 200, "beside": 200, "floor": 500}},
-        tiny={"nodes": 1, "backlog": 4, "single": 2, "beside": 1, "floor": 2},
+        {"": {"nodes": 50, "backlog": 800, "single": 200, "pods": 100, "beside": 200, "floor": 500}},
+        tiny={"nodes": 1, "backlog": 4, "single": 2, "pods": 1, "beside": 1, "floor": 2},
     ),
 ]

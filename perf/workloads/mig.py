@@ -1,18 +1,32 @@
 """Partitionable GPUs: filling a fleet with partitions, four partitions of one GPU, and what cannot be."""
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from numpy.random import default_rng
 
 from perf.deciding import Decider, audit, read_claim
 from perf.fleets import mig
-from perf.fleets.objects import claim
-from perf.workload import Figure, Outcome, Progress, Size, Workload, filling, latencies, rate
+from perf.fleets.objects import Json, claim
+from perf.workload import (
+    Figure,
+    OracleTask,
+    Outcome,
+    Progress,
+    Size,
+    Workload,
+    filling,
+    latencies,
+    one_by_one,
+    rate,
+)
 from reconciler.allocation.policies.demand import Demand, Shape
 from reconciler.allocation.policies.least_loss import LeastLoss
 from reconciler.api.objects.claims import ResourceClaim
 
 SEED = 4815
+ASKED = 400
+"""Claims of `fill` that another allocator is asked"""
 TURN = 50
 """Claims that one policy decides before the next takes its turn"""
 
@@ -28,9 +42,14 @@ def drawn_profiles(count: int, seed: int = SEED) -> list[str]:
     ]
 
 
+def partition_claim_json(number: int, profile: str) -> Json:
+    """A claim of one partition, as JSON."""
+    return claim(f"claim-{number}", [mig.partition("partition", profile)])
+
+
 def partition_claim(number: int, profile: str) -> ResourceClaim:
     """A claim of one partition."""
-    return read_claim(claim(f"claim-{number}", [mig.partition("partition", profile)]))
+    return read_claim(partition_claim_json(number, profile))
 
 
 def fill(size: Size, progress: Progress) -> Outcome:
@@ -41,17 +60,20 @@ def fill(size: Size, progress: Progress) -> Outcome:
         decider.decide(partition_claim(number, profile))
         progress(number + 1, len(profiles))
     audit(decider.store, decider.granted)
-    return Outcome(
-        figures=[
-            *(
-                rate(f"claims/s, first {first}", decider.seconds[:first])
-                for first in (200, 400, 1000)
-                if first < len(profiles)
-            ),
-            *decider.figures(),
-        ],
-        curves=[filling(decider.seconds)],
-    )
+    return Outcome([*first_rates(decider.seconds), *decider.figures()], [filling(decider.seconds)])
+
+
+def first_rates(seconds: Sequence[float]) -> list[Figure]:
+    """The rates over the first claims, which find the fleet empty."""
+    counts = [count for count in (200, 400, 1000) if count <= len(seconds)]
+    return [rate(f"claims/s, first {count}", seconds[:count]) for count in counts]
+
+
+def fill_problem(size: Size) -> tuple[Iterable[Json], list[Json]]:
+    """The fleet and the first claims of `fill`, of which another allocator takes a minute already."""
+    profiles = drawn_profiles(size["claims"])[:ASKED]
+    claims = [partition_claim_json(number, profile) for number, profile in enumerate(profiles)]
+    return mig.fleet(size["nodes"]), claims
 
 
 def by_policy(size: Size, progress: Progress) -> Outcome:
@@ -83,30 +105,42 @@ def by_policy(size: Size, progress: Progress) -> Outcome:
 def multi(size: Size, progress: Progress) -> Outcome:
     """The four partitions of KEP-4815 under one parent GPU, a GPU a claim."""
     decider = Decider.over(mig.fleet(size["nodes"]))
-    count = min(size["claims"], size["nodes"] * mig.GPUS_A_NODE)
-    for number in range(count):
-        decider.grant(read_claim(mig.four_partitions(f"claim-{number}")))
-        progress(number + 1, count)
+    claims = four_partitions(size)
+    for number, raw in enumerate(claims):
+        decider.grant(read_claim(raw))
+        progress(number + 1, len(claims))
     audit(decider.store, decider.granted)
     return Outcome(decider.figures(), [filling(decider.seconds)])
+
+
+def four_partitions(size: Size) -> list[Json]:
+    """The claims of `multi`."""
+    count = min(size["claims"], size["nodes"] * mig.GPUS_A_NODE)
+    return [mig.four_partitions(f"claim-{number}") for number in range(count)]
 
 
 def infeasible(size: Size, progress: Progress) -> Outcome:
     """Four 2g.10gb of one GPU on an empty fleet; a GPU has room for three."""
     decider = Decider.over(mig.fleet(size["nodes"]))
-    for number in range(size["claims"]):
-        request = mig.partition("partitions", "2g.10gb", count=4)
-        decider.refuse(read_claim(claim(f"claim-{number}", [request], match=mig.PARENT)))
-        progress(number + 1, size["claims"])
-    first, *others = decider.seconds
-    return Outcome(
-        figures=[
-            Figure("first claim", first, "s"),
-            Figure("a claim", sum(others) / len(others), "s"),
-            *latencies(others),
-            Figure("steps a claim", max(outcome.steps for outcome in decider.outcomes), "devices"),
-        ]
-    )
+    claims = too_many(size)
+    for number, raw in enumerate(claims):
+        decider.refuse(read_claim(raw))
+        progress(number + 1, len(claims))
+    steps = max(outcome.steps for outcome in decider.outcomes)
+    return Outcome([*refusals(decider.seconds), Figure("steps a claim", steps, "devices")])
+
+
+def too_many(size: Size) -> list[Json]:
+    """The claims of `infeasible`."""
+    request = mig.partition("partitions", "2g.10gb", count=4)
+    return [claim(f"claim-{number}", [request], match=mig.PARENT) for number in range(size["claims"])]
+
+
+def refusals(seconds: Sequence[float]) -> list[Figure]:
+    """The first refusal, which may prepare those after it, and the others."""
+    first, *others = seconds
+    mean = sum(others) / len(others)
+    return [Figure("first claim", first, "s"), Figure("a claim", mean, "s"), *latencies(others)]
 
 
 WORKLOADS = [
@@ -116,6 +150,7 @@ WORKLOADS = [
         fill,
         {"": {"nodes": 50, "claims": 2000}},
         tiny={"nodes": 1, "claims": 40},
+        oracle=OracleTask(fill_problem, first_rates),
     ),
     Workload(
         "mig-policies",
@@ -130,6 +165,7 @@ WORKLOADS = [
         multi,
         {"": {"nodes": 50, "claims": 400}},
         tiny={"nodes": 1, "claims": 4},
+        oracle=OracleTask(lambda size: (mig.fleet(size["nodes"]), four_partitions(size)), one_by_one),
     ),
     Workload(
         "infeasible",
@@ -137,5 +173,6 @@ WORKLOADS = [
         infeasible,
         {"": {"nodes": 50, "claims": 20}},
         tiny={"nodes": 1, "claims": 2},
+        oracle=OracleTask(lambda size: (mig.fleet(size["nodes"]), too_many(size)), refusals),
     ),
 ]

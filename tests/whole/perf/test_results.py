@@ -11,7 +11,7 @@ from perf.results import Report, Run, load, save, summed_up
 from perf.workload import Curve, Figure, Outcome
 
 
-def a_report(rate=100.0, seconds=2.0):
+def a_report(rate=100.0, seconds=2.0, oracle=()):
     outcomes = [
         Outcome([Figure("claims/s", rate * turn, "/s", "more"), Figure("load", seconds / turn, "s")])
         for turn in (1, 2, 3)
@@ -24,6 +24,7 @@ def a_report(rate=100.0, seconds=2.0):
         peak_mib=(100.0, 101.0, 99.0),
         figures=summed_up(outcomes),
         curves=(Curve("growth", "nodes", "us", [(1.0, 2.0), (2.0, 4.0)]),),
+        oracle=summed_up([Outcome(oracle)]),
     )
     machine = Machine("cpu", 2, 24.0, "Linux", "3.11", "2.4", "2.14")
     return Report(began="2026-01-01T00:00:00+00:00", commit="abc", machine=machine, runs=(run,))
@@ -54,14 +55,26 @@ def test_more_is_better_for_rates_and_less_for_times():
     assert any("load" in row and "0.50" in row and "worse" in row for row in rows)
 
 
-def test_the_figures_of_kubernetes_stand_beside_ours():
-    assert any("claims/s" in row and "21" in row and "9.5x" in row for row in printed(
-        run_table(a_report().runs[0])
-    ).splitlines())  # fmt: skip
+def test_the_figures_of_the_same_run_stand_beside_ours():
+    report = a_report(oracle=[Figure("claims/s", 20.0, "/s", "more"), Figure("load", 4.0, "s")])
+    rows = printed(run_table(report.runs[0])).splitlines()
+    assert any("claims/s" in row and "20" in row and "10.0x" in row for row in rows)
+    assert any("load" in row and "4.0x" in row for row in rows)
+
+
+def test_without_an_oracle_its_column_is_empty():
+    assert not any("x" in row.split()[-1] for row in printed(run_table(a_report().runs[0])).splitlines()[1:])
+
+
+def test_the_worst_of_all_repeats_is_printed():
+    rate, seconds = a_report().runs[0].figures
+    assert (rate.worst, seconds.worst) == (100.0, 2.0)
+    assert "worst" in printed(run_table(a_report().runs[0])).splitlines()[0]
 
 
 def test_results_are_drawn_one_file_a_picture(tmp_path):
     plots = pytest.importorskip("perf.plots", reason="matplotlib comes with the extra `perf`")
-    paths = plots.draw([a_report(), a_report(rate=50.0)], tmp_path / "plots", "svg")
+    asked = a_report(rate=50.0, oracle=[Figure("claims/s", 20.0, "/s", "more")])
+    paths = plots.draw([a_report(), asked], tmp_path / "plots", "svg")
     assert [path.name for path in paths] == ["against-kubernetes.svg", "mig-multi-growth.svg"]
     assert all(path.read_text("utf-8").startswith("<?xml") for path in paths)

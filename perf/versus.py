@@ -1,0 +1,168 @@
+"""Two commits in turns: each round runs both, one right after the other, and compares that pair.
+
+What slows the machine for minutes slows both of a pair, so that the ratios of pairs say more than the ratio
+of two medians.
+"""
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
+
+import numpy as np
+from pydantic import computed_field
+
+from perf.child import run_in_child
+from perf.machine import ROOT, Machine
+from perf.results import Kept
+from perf.workload import Figure, Progress, Size, Workload
+
+MEMORY = "peak memory"
+Side = Literal["base", "head"]
+Measure = Callable[[Path, str, Size, Progress], Sequence[Figure]]
+
+
+class Ratio(Kept):
+    """One figure at two commits; `gain` above 1 is better."""
+
+    name: str
+    unit: str
+    better: Literal["more", "less"]
+    base: tuple[float, ...]
+    head: tuple[float, ...]
+    """Of each round"""
+
+    @property
+    def gains(self) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+        """(rounds,) how many times better the second commit is, pair by pair; nan where one is zero."""
+        base, head = np.array(self.base), np.array(self.head)
+        over, under = (head, base) if self.better == "more" else (base, head)
+        return np.divide(over, under, out=np.full(len(base), np.nan), where=(over > 0) & (under > 0))
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def gain(self) -> tuple[float, float, float]:
+        """The lower quartile, the median and the upper quartile of the gains."""
+        low, middle, high = np.percentile(self.gains, [25, 50, 75]).tolist()
+        return low, middle, high
+
+    @property
+    def verdict(self) -> Literal["better", "worse", ""]:
+        """Empty if the quartiles do not agree: then these rounds do not show a difference."""
+        low, _, high = self.gain
+        return "better" if low > 1 else "worse" if high < 1 else ""
+
+
+class Compared(Kept):
+    """One case of a workload."""
+
+    workload: str
+    case: str
+    size: Mapping[str, int]
+    ratios: tuple[Ratio, ...]
+
+
+class Versus(Kept):
+    """Everything that was compared in one go."""
+
+    format: Literal[1] = 1
+    base: str
+    head: str
+    machine: Machine
+    cpu: int | None
+    """The only core that was used; None if the processes were not pinned"""
+    rounds: int
+    compared: tuple[Compared, ...]
+
+
+def measure(root: Path, name: str, size: Size, progress: Progress) -> Sequence[Figure]:
+    """One run of the code at `root`, in a process of its own: its figures, and its peak memory."""
+    outcome, peak = run_in_child(name, size, progress, root=root)
+    return [*outcome.figures, Figure(MEMORY, peak, "MiB")]
+
+
+def in_turns(
+    roots: Mapping[Side, Path],
+    workload: Workload,
+    case: str,
+    size: Size,
+    rounds: int,
+    *,
+    told: Callable[[int, Side, int, int], None],
+    run: Measure = measure,
+) -> Compared:
+    """Run both commits `rounds` times, each first as often as second, after a round that does not count.
+
+    The first round compiles the code of both. `told` hears the round, the side, what is done and of how much.
+    """
+    values: dict[Side, list[dict[str, Figure]]] = {"base": [], "head": []}
+    for number in range(rounds + 1):
+        order: tuple[Side, Side] = ("base", "head") if number % 2 else ("head", "base")
+        for side in order:
+            found = run(roots[side], workload.name, size, partial(told, number, side))
+            if number:
+                values[side].append({figure.name: figure for figure in found})
+    return Compared(workload=workload.name, case=case, size=dict(size), ratios=tuple(_ratios(values)))
+
+
+def _ratios(values: Mapping[Side, Sequence[Mapping[str, Figure]]]) -> Iterator[Ratio]:
+    """The figures that both commits tell in every round, and of which more or less is better."""
+    base, head = values["base"], values["head"]
+    for name, figure in head[0].items():
+        if figure.better and all(name in one for one in (*base, *head)):
+            yield Ratio(
+                name=name,
+                unit=figure.unit,
+                better=figure.better,
+                base=tuple(one[name].value for one in base),
+                head=tuple(one[name].value for one in head),
+            )
+
+
+def resolve(revision: str, repository: Path = ROOT) -> str:
+    """The commit that a revision names, abbreviated. Raises LookupError if there is none."""
+    done = subprocess.run(
+        ["git", "rev-parse", "--verify", "--short=12", f"{revision}^{{commit}}"],
+        cwd=repository, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise LookupError(f"{revision} is not a commit of {repository}: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+@contextmanager
+def worktrees(base: str, head: str, repository: Path = ROOT) -> Iterator[Mapping[Side, Path]]:
+    """Both commits in a temporary folder, which is removed at the end."""
+    with TemporaryDirectory(prefix="perf-versus-") as folder:
+        roots: dict[Side, Path] = {"base": Path(folder, "base"), "head": Path(folder, "head")}
+        try:
+            for root, commit in zip(roots.values(), (base, head), strict=True):
+                _git(repository, "worktree", "add", "--quiet", "--detach", str(root), commit)
+            yield roots
+        finally:
+            for root in roots.values():
+                if root.exists():
+                    _git(repository, "worktree", "remove", "--force", str(root))
+
+
+@contextmanager
+def pinned(*, wanted: bool) -> Iterator[int | None]:
+    """Run this process and those that it starts on one core, if the system can; yields which."""
+    if not wanted or not hasattr(os, "sched_setaffinity"):
+        yield None
+        return
+    before = os.sched_getaffinity(0)
+    core = max(before)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield core
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def _git(repository: Path, *arguments: str) -> None:
+    subprocess.run(["git", *arguments], cwd=repository, check=True, capture_output=True)
