@@ -18,11 +18,12 @@ ACCOUNT = service_account(NAMESPACE, NAME)
 ACCOUNTS = {
     "allocate": ACCOUNT,
     "evict": ACCOUNT,
+    "kueue": ACCOUNT,
     "shadow": service_account(NAMESPACE, f"{NAME}-shadow"),
 }
 """By mode. The overlay for `shadow` adds its suffix to the name."""
-REBALANCE = "components/rebalance"
-"""Adds a role to those of the base, for a process that evicts pods"""
+COMPONENTS = {"evict": "components/rebalance", "kueue": "components/kueue"}
+"""Mode -> what adds a role to those of the base: for a process that evicts pods, or that answers Kueue"""
 ROLE_KINDS = ("ClusterRole", "Role")
 
 
@@ -62,8 +63,8 @@ def settings() -> Settings:
 def bound(mode: str) -> list[Any]:
     """The objects of RBAC for a mode. The overlay for `shadow` replaces one role and drops others."""
     base = [one for one in documents("base") if one["apiVersion"].startswith("rbac.")]
-    if mode == "evict":
-        return [*base, *documents(REBALANCE)]
+    if mode in COMPONENTS:
+        return [*base, *documents(COMPONENTS[mode])]
     if mode != "shadow":
         return base
     replaced = {
@@ -91,15 +92,17 @@ class Granted:
 
 
 def granted(mode: str) -> Granted:
-    """What `deploy` gives in a mode; for `evict`, `rights` are those beyond the base."""
+    """What `deploy` gives in a mode; with a component, `rights` are those beyond the base."""
     found = Granted(bound(mode), ACCOUNTS[mode])
-    if mode == "evict":
-        found.rights = frozenset(_rights(documents(REBALANCE)))
+    if mode in COMPONENTS:
+        found.rights = frozenset(_rights(documents(COMPONENTS[mode])))
     return found
 
 
 def mode_of(settings: Settings) -> str:
     """The mode whose rights a process needs."""
+    if settings.kueue_check:
+        return "kueue"
     return "evict" if settings.preemption != "off" else settings.mode
 
 

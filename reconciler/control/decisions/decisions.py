@@ -74,9 +74,6 @@ NOMINATIONS_ENDED = MetricSpec(
     "Nominations that ended.",
     (("result", "`used`, `expired` or `dropped`"),),
 )
-WORKLOADS_CHECKED = MetricSpec(
-    "workloads_checked_total", "counter", "Answers to Kueue about Workloads, repeated ones included."
-)
 ROOM_PLANS = MetricSpec(
     "room_plans_total",
     "counter",
@@ -221,7 +218,6 @@ class WorkloadChecked(Decision):
     """The admission check answered Kueue for a Workload."""
 
     LINES: ClassVar = (Line("workload checked", Level.INFO),)
-    METRICS: ClassVar = (Counted(WORKLOADS_CHECKED),)
 
     workload: Annotated[ObjectKey, Logged("NAMESPACE/NAME of a Workload", write=str)]
     state: Annotated[str, Logged("`Ready`, `Pending` or `Retry`")]

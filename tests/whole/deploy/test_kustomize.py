@@ -89,6 +89,17 @@ def test_the_component_for_evictions_binds_a_role_of_its_own(tmp_path: Path):
     assert set_there["DRA_RECONCILER_PREEMPTION"] == "evict"
 
 
+def test_the_component_for_kueue_binds_a_role_of_its_own(tmp_path: Path):
+    objects = with_component("kueue", tmp_path)
+    sender, roles = service_account(NAMESPACE, "dra-reconciler"), Roles.read(objects)
+    asked = AccessRequest("patch", "kueue.x-k8s.io", "workloads/status")
+    assert roles.allows(sender, asked)
+    assert not roles.allows(sender, AccessRequest("patch", "kueue.x-k8s.io", "workloads"))
+    assert not Roles.read(built("base")).allows(sender, asked)
+    (container,) = of_kind(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert {"name": "DRA_RECONCILER_KUEUE_CHECK", "value": "room"} in container["env"]
+
+
 def with_component(name: str, folder: Path) -> list[Any]:
     """The base with a component."""
     made = {
