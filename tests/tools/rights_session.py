@@ -79,7 +79,11 @@ class Rights:
         def noting(guard: Guard, account: Account, asked: AccessRequest) -> bool:
             for mode, ours in deployed_rights.ACCOUNTS.items():
                 # With a component the account is the same: its requests are noted as they are sent.
-                if mode not in deployed_rights.COMPONENTS and account == ours and asked.resource not in SERVER_SIDE:
+                if (
+                    mode not in deployed_rights.COMPONENTS
+                    and account == ours
+                    and asked.resource not in SERVER_SIDE
+                ):
                     self.note(
                         mode, as_deployed(asked, deployed_rights.settings(), deployed_rights.settings())
                     )
