@@ -19,11 +19,16 @@ ACCOUNTS = {
     "allocate": ACCOUNT,
     "evict": ACCOUNT,
     "kueue": ACCOUNT,
+    "provision": ACCOUNT,
     "shadow": service_account(NAMESPACE, f"{NAME}-shadow"),
 }
 """By mode. The overlay for `shadow` adds its suffix to the name."""
-COMPONENTS = {"evict": "components/rebalance", "kueue": "components/kueue"}
-"""Mode -> what adds a role to those of the base: for a process that evicts pods, or that answers Kueue"""
+COMPONENTS = {
+    "evict": "components/rebalance",
+    "kueue": "components/kueue",
+    "provision": "components/provisioning",
+}
+"""Mode -> what adds a role to those of the base, for what only some processes do"""
 ROLE_KINDS = ("ClusterRole", "Role")
 
 
@@ -103,6 +108,8 @@ def mode_of(settings: Settings) -> str:
     """The mode whose rights a process needs."""
     if settings.kueue_check:
         return "kueue"
+    if settings.provisioning_requests:
+        return "provision"
     return "evict" if settings.preemption != "off" else settings.mode
 
 

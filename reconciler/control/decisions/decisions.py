@@ -226,6 +226,29 @@ class WorkloadChecked(Decision):
 
 
 @dataclass(frozen=True, slots=True)
+class NodesRequested(Decision):
+    """A ProvisioningRequest was made for pods that no present node can serve."""
+
+    LINES: ClassVar = (Line("nodes requested", Level.INFO),)
+
+    request: Annotated[ObjectKey, Logged("NAMESPACE/NAME of a ProvisioningRequest", write=str)]
+    pod: PodKey
+    """The first of the pods"""
+    count: Annotated[int, Logged("pods that need new nodes", int)]
+    shapes: Annotated[tuple[str, ...], Logged("nodes of which an empty one would serve them", list, texts)]
+
+
+@dataclass(frozen=True, slots=True)
+class NodesNotRequested(Decision):
+    """A ProvisioningRequest of ours was removed."""
+
+    LINES: ClassVar = (Line("nodes not requested any more", Level.INFO),)
+
+    request: Annotated[ObjectKey, Logged("NAMESPACE/NAME of a ProvisioningRequest", write=str)]
+    why: Annotated[str, Logged("why it is not needed")]
+
+
+@dataclass(frozen=True, slots=True)
 class RoomPlanned(Decision):
     """Room can be made for a pending pod or gang by evicting pods of lower priority."""
 
