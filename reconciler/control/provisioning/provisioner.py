@@ -89,16 +89,22 @@ class Provisioner:
         """Look until cancelled."""
         await self._intake.listed.wait()
         await self._listed.wait()
-        while True:
-            await self._leads.wait()
-            try:
-                await self._look()
-            except (Paused, Unfinished, Closed):
-                pass
-            except ReconcilerError as exc:
-                say = log.warning if isinstance(exc, Rejected) else log.debug
-                say("provisioning request not written", error=str(exc))
-            await asyncio.sleep(EVERY)
+        try:
+            while True:
+                await self._leads.wait()
+                await self._attempt()
+                await asyncio.sleep(EVERY)
+        finally:
+            self._thread.close()
+
+    async def _attempt(self) -> None:
+        try:
+            await self._look()
+        except (Paused, Unfinished, Closed):
+            pass
+        except ReconcilerError as exc:
+            say = log.warning if isinstance(exc, Rejected) else log.debug
+            say("provisioning request not written", error=str(exc))
 
     async def _look(self) -> None:
         groups = groups_of(self._intake.store, self._ours)
