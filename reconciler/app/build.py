@@ -76,9 +76,7 @@ def _rest(base: Foundation, found: Found, kueue: KueueKinds | None, on_decision:
     shadow = shadow_of(settings, intake, ours, sink, choosing.in_use, clock=clock, report=reporter.report)
     sink = sink if shadow is None else shadow.take
     task_health = TaskHealth(base.stop)
-    _, preempting_jobs = preempting(
-        base, core, ours, inboxes.pending, recorder, reporter.report, leadership.leads
-    )
+    room = preempting(base, core, ours, inboxes.pending, recorder, reporter.report, leadership.leads)
     return Parts(
         settings=settings,
         stop=base.stop,
@@ -92,8 +90,8 @@ def _rest(base: Foundation, found: Found, kueue: KueueKinds | None, on_decision:
             audit(intake, reporter.report, settings.audit_seconds),
             *([] if learner is None else [Job("learn the demand", learner.run)]),
             *switches(settings, client, intake.pause),
-            *observe(base, found, core, leadership, inboxes, task_health, choosing),
-            *preempting_jobs,
+            *observe(base, found, core, leadership, inboxes, task_health, choosing, room.signals),
+            *room.jobs,
             *provisioning_jobs(base, core, ours, reporter.report),
             *kueue_jobs(base, core, served, kueue, ours, reporter.report),
             Job("expire nominations", partial(intake.nominating.run, clock)),

@@ -48,13 +48,14 @@ class RoomPlanner:
                 and not question.spared(one.pod)
             )
 
+        cheapest = advice = make_room(asked, world, tries=TRIES, may_leave=may_leave)
         for _ in range(GANGS):
-            advice = make_room(asked, world, tries=TRIES, may_leave=may_leave)
             gangs = {move.unit.gang for move in advice.moves if move.unit.gang is not None}
             if not gangs:
                 break
             whole |= gangs
-        return self._read(advice, asked, world)
+            advice = make_room(asked, world, tries=TRIES, may_leave=may_leave)
+        return self._read(cheapest if advice.refusal is not None else advice, asked, world)
 
     def _wanted(self, question: RoomQuestion) -> Wanted:
         need = question.need

@@ -1,7 +1,7 @@
 """What operators see: Events, findings of the doctor, the status page, the signals of all parts."""
 
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from reconciler.app.control import Control
@@ -76,14 +76,16 @@ def observe(
     inboxes: Inboxes,
     health: TaskHealth,
     placing: Placing,
+    more: Sequence[Signals],
 ) -> list[Job]:
-    """Build what operators see, and register the signals of all parts. Returns the jobs to run."""
+    """Build what operators see, and register the signals of all parts and `more`. Returns the jobs to run."""
     clock, intake = base.clock, core.intake
     machines = core.machines.fleet if core.machines is not None else None
     capacity = Capacity(intake.store.snapshot, ready=intake.listed.is_set)
     jobs = placing.jobs
     signals = [
         *placing.signals,
+        *more,
         server_signals(
             found.served,
             found.off,

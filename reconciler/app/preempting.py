@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from random import random
+from typing import NamedTuple
 
 from reconciler.aio.tasks import forever
 from reconciler.app.control import Control
@@ -23,6 +24,8 @@ from reconciler.control.ownership import Ownership
 from reconciler.control.queueing.pending import Pending
 from reconciler.errors import Rejected
 from reconciler.operations.journal.recording import Recorder
+from reconciler.operations.telemetry.room import room_signals
+from reconciler.operations.telemetry.signals import Signals
 from reconciler.settings import Settings
 
 TO_PLAN = (Right("list", BUDGET.plural, BUDGET.group), Right("watch", BUDGET.plural, BUDGET.group))
@@ -51,6 +54,13 @@ def evicts(settings: Settings) -> bool:
     return settings.preemption == "evict" and not settings.eviction_dry_run
 
 
+class Preempting(NamedTuple):
+    """What runs, and what operators see of it."""
+
+    jobs: list[Job]
+    signals: list[Signals]
+
+
 def preempting(
     base: Foundation,
     core: Control,
@@ -59,11 +69,11 @@ def preempting(
     recorder: Recorder | None,
     report: Report,
     leads: Callable[[], bool],
-) -> tuple[Preemptor | None, list[Job]]:
-    """The preemptor and its jobs; None if the settings turn it off. `leads`: whether we may write."""
+) -> Preempting:
+    """The jobs and signals; none if the settings turn it off. `leads` says whether this process may write."""
     settings, budgets, client = base.settings, KnownBudgets(), core.connection.client
     if plans_nothing(settings):
-        return None, []
+        return Preempting([], [])
     preemptor = Preemptor(
         core.intake,
         Candidates(core.intake, pending, core.planner, core.gang_planner, settings.preempting_classes),
@@ -83,10 +93,11 @@ def preempting(
         report=report,
         journal=None if recorder is None else recorder.planned,
     )
-    return preemptor, [
+    jobs = [
         Job(f"watch {BUDGET.plural}", partial(_watch, client, budgets)),
         Job("make room", preemptor.run),
     ]
+    return Preempting(jobs, [room_signals(preemptor.standing)])
 
 
 async def _watch(client: Client, budgets: KnownBudgets) -> None:

@@ -25,6 +25,11 @@ KEY = "asked of API servers"
 SERVER_SIDE = frozenset({"tokenreviews", "subjectaccessreviews"})
 """Granted by a role that every cluster has, not by one of ours"""
 
+EVICTION = AccessRequest("create", "", "pods/eviction")
+
+SENT_ONLY = frozenset({"kueue", "provision"})
+"""Modes with the account of what allocates: their requests are noted as they are sent"""
+
 Seen = dict[tuple[str, AccessRequest], str]
 """Mode and request -> the test that made it first"""
 
@@ -78,12 +83,12 @@ class Rights:
 
         def noting(guard: Guard, account: Account, asked: AccessRequest) -> bool:
             for mode, ours in deployed_rights.ACCOUNTS.items():
-                # With a component the account is the same: its requests are noted as they are sent.
-                if (
-                    mode not in deployed_rights.COMPONENTS
-                    and account == ours
-                    and asked.resource not in SERVER_SIDE
-                ):
+                # What evicts has the account of what allocates, and one role more.
+                if (mode == "evict") != guard.roles.allows(account, EVICTION):
+                    continue
+                if mode in SENT_ONLY:
+                    continue
+                if account == ours and asked.resource not in SERVER_SIDE:
                     self.note(
                         mode, as_deployed(asked, deployed_rights.settings(), deployed_rights.settings())
                     )

@@ -126,8 +126,8 @@ class AdmissionChecker:
         except Paused:
             pass
         except ReconcilerError as exc:  # a conflict or an event brings the newer version
-            say = log.warning if isinstance(exc, Rejected) else log.debug
-            say("admission check not written", name=name, error=str(exc))
+            if isinstance(exc, Rejected):
+                log.warning("admission check not written", name=name, error=str(exc))
 
     def _waiting(self) -> list[Workload]:
         """Workloads with quota for which our check is pending."""

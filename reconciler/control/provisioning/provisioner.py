@@ -103,8 +103,8 @@ class Provisioner:
         except (Paused, Unfinished, Closed):
             pass
         except ReconcilerError as exc:
-            say = log.warning if isinstance(exc, Rejected) else log.debug
-            say("provisioning request not written", error=str(exc))
+            if isinstance(exc, Rejected):
+                log.warning("provisioning request not written", error=str(exc))
 
     async def _look(self) -> None:
         groups = groups_of(self._intake.store, self._ours)

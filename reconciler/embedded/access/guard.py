@@ -30,7 +30,7 @@ class Guard:
 
     def __init__(self, tokens: Mapping[str, Account], roles: Roles) -> None:
         self._tokens = dict(tokens)
-        self._roles = roles
+        self.roles = roles
 
     def account(self, request: Request) -> Account:
         """The sender of a request. Raises a 401 for an unknown token."""
@@ -48,12 +48,16 @@ class Guard:
         return self._tokens.get(token)
 
     def allows(self, account: Account, access: AccessRequest) -> bool:
+        """Whether an account may make a request that it sent."""
+        return self.would_allow(account, access)
+
+    def would_allow(self, account: Account, access: AccessRequest) -> bool:
         """Whether the account is allowed the access."""
         return (
             MASTERS in account.groups
             or (access.path in _FOR_ALL and access.verb == "get")
             or (_is_discovery(access) and AUTHENTICATED in account.groups)
-            or self._roles.allows(account, access)
+            or self.roles.allows(account, access)
         )
 
     def rules(self, account: Account, namespace: str) -> list[Object]:
@@ -62,7 +66,7 @@ class Guard:
             return self.everything()
         paths = [*_FOR_ALL, *(_DISCOVERY if AUTHENTICATED in account.groups else ())]
         public = {"verbs": ["get"], "nonResourceURLs": paths}
-        return [public, *self._roles.rules(account, namespace)]
+        return [public, *self.roles.rules(account, namespace)]
 
     @staticmethod
     def everything() -> list[Object]:

@@ -90,7 +90,7 @@ def _status(guard: Guard | None, sender: Account, review: ReviewKind, spec: Fiel
 
 
 def _allows(guard: Guard | None, who: Account, access: AccessRequest) -> bool:
-    return guard is None or guard.allows(who, access)
+    return guard is None or guard.would_allow(who, access)
 
 
 def _token(guard: Guard | None, token: str) -> Object:

@@ -52,6 +52,13 @@ HELD_ROOM = MetricSpec(
     (("nominee", "claim, pod, gang or workload"),),
     by_leader=True,
 )
+ROOM_ADVICE = MetricSpec(
+    "room_advice",
+    "gauge",
+    "Pending pods and gangs that may preempt, by what the latest plan says. Only with --preemption.",
+    (("result", "possible; advice_only if only a person may evict; none"),),
+    by_leader=True,
+)
 DOCTOR = MetricSpec(
     "doctor_findings",
     "gauge",
@@ -254,7 +261,8 @@ BUILD = MetricSpec(
 )
 
 CATALOGUE = (
-    DECISION, *metrics_of(DECISIONS), REFUSALS, PENDING, HELD_ROOM, DOCTOR, DOCTOR_ROUNDS, POLICY_CHOICES,
+    DECISION, *metrics_of(DECISIONS), REFUSALS, PENDING, HELD_ROOM, ROOM_ADVICE,
+    DOCTOR, DOCTOR_ROUNDS, POLICY_CHOICES,
     POLICY_PLACES_LOST, DEMAND_SHAPES, TURNS,
     FAILURES, QUEUE, QUEUE_AGE, RETRIES, REQUESTS, REQUEST_SECONDS, WATCH_RESTARTS, LISTINGS, CACHE_AGE,
     REFUSED_OBJECTS, DROPPED_FIELDS, LOOP_LAG, LEADER, RIVALS, DEVICES, COUNTER_CAPACITY, COUNTER_AVAILABLE,

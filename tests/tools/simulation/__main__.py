@@ -10,7 +10,7 @@ from time import perf_counter
 
 import click
 
-from tests.tools.simulation.mutants import GANGED, MUTANTS, PAIRED
+from tests.tools.simulation.mutants import EVICTING, GANGED, MUTANTS, PAIRED
 from tests.tools.simulation.schedule import Outcome, Say, run
 
 
@@ -21,9 +21,12 @@ from tests.tools.simulation.schedule import Outcome, Say, run
 @click.option("--sockets", is_flag=True, help="Over HTTP, by way of the loopback device.")
 @click.option("--pair", is_flag=True, help="Two replicas, of which one leads.")
 @click.option("--gangs", is_flag=True, help="With gangs.")
+@click.option("--evictions", is_flag=True, help="With preemption and budgets.")
 @click.option("--processes", type=int, default=2, show_default=True)
 @click.option(
-    "--mutant", type=click.Choice([*MUTANTS, *PAIRED, *GANGED]), help="Break this until it is noticed."
+    "--mutant",
+    type=click.Choice([*MUTANTS, *PAIRED, *GANGED, *EVICTING]),
+    help="Break this until it is noticed.",
 )
 @click.option("--awaits", is_flag=True, help="Tell at which awaits the reconciler was killed.")
 @click.option("-v", "--verbose", is_flag=True, help="With --seed: every line that is logged.")
@@ -34,6 +37,7 @@ def main(
     sockets: bool,
     pair: bool,
     gangs: bool,
+    evictions: bool,
     processes: int,
     mutant: str | None,
     awaits: bool,
@@ -42,7 +46,8 @@ def main(
     """Play schedules. Exit code 1 if anything was found."""
     began = perf_counter()
     pair, gangs = pair or mutant in PAIRED, gangs or mutant in GANGED
-    play = partial(_play, sockets=sockets, pair=pair, gangs=gangs, mutant=mutant)
+    evictions = evictions or mutant in EVICTING
+    play = partial(_play, sockets=sockets, pair=pair, gangs=gangs, evictions=evictions, mutant=mutant)
     if seed is not None:
         outcomes = [play(seed, say=print if verbose else None)]
     else:
@@ -66,10 +71,17 @@ def main(
 
 
 def _play(
-    seed: int, *, sockets: bool, pair: bool, gangs: bool, mutant: str | None, say: Say | None = None
+    seed: int,
+    *,
+    sockets: bool,
+    pair: bool,
+    gangs: bool,
+    evictions: bool,
+    mutant: str | None,
+    say: Say | None = None,
 ) -> Outcome:
-    with (MUTANTS | PAIRED | GANGED)[mutant]() if mutant is not None else nullcontext():
-        return run(seed, sockets=sockets, pair=pair, gangs=gangs, say=say)
+    with (MUTANTS | PAIRED | GANGED | EVICTING)[mutant]() if mutant is not None else nullcontext():
+        return run(seed, sockets=sockets, pair=pair, gangs=gangs, evictions=evictions, say=say)
 
 
 def _in_turn(outcomes: Iterable[Outcome], mutant: str | None) -> Iterator[Outcome]:

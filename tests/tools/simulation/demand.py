@@ -16,6 +16,13 @@ def claim_spec(drivers: frozenset[str], random: Random) -> Object:
     return {"devices": {"requests": [_request(f"r{n}", names, random) for n in range(count)]}}
 
 
+def plain_spec(drivers: frozenset[str], random: Random) -> Object:
+    """One or two devices of one class, so that pods often stand in each other's way."""
+    names = sorted(name for name, (driver, _) in CLASSES.items() if driver in drivers - {FOREIGN, NIC})
+    wish = {"deviceClassName": random.choice(names), "count": random.choice((1, 1, 1, 2))}
+    return {"devices": {"requests": [{"name": "r", "exactly": wish}]}}
+
+
 def _request(name: str, classes: list[str], random: Random) -> Object:
     if random.random() < 0.15:
         ways = [_wish(classes, random) for _ in range(2)]

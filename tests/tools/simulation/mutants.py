@@ -8,6 +8,7 @@ from unittest import mock
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import FINALIZER
 from reconciler.api.objects.gang_patches import release
+from reconciler.app.making_room import RoomPlanner
 from reconciler.cluster import answers, client, cursor
 from reconciler.cluster.watch import Recall
 from reconciler.cluster.writer import Writer
@@ -18,6 +19,8 @@ from reconciler.control.gangs.planner import GangPlanner, Seats
 from reconciler.control.gangs.writing import GangWriter
 from reconciler.control.intake import Intake
 from reconciler.control.loop import Reconciler
+from reconciler.control.making_room.candidates import Candidates
+from reconciler.control.making_room.plan import RoomPlan
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner
 from reconciler.control.queueing.units import Kind
@@ -219,6 +222,14 @@ GANGED: dict[str, Mutant] = {
 }
 """The same, of what keeps gangs whole"""
 
+EVICTING: dict[str, Mutant] = {
+    "held room is for everybody": _swap(Store, "snapshot_for", lambda self, _: self.snapshot()),
+    "everybody may preempt": _swap(Candidates, "_may_preempt", lambda _, pods: bool(list(pods))),
+    "pods of others are evicted": _swap(RoomPlanner, "_is_ours", lambda *_: True),
+    "whole gangs are evicted": _swap(RoomPlan, "acts", property(lambda self: not self.refused)),
+}
+"""The same, of what keeps evictions from doing harm"""
+
 SEEDS = {
     "writes without resourceVersion": 24,
     "old versions count": 8,
@@ -232,7 +243,13 @@ SEEDS = {
 _GANGS = "tests/unit/control/gangs/test_planner.py::"
 _WRITES = "tests/unit/control/gangs/test_writing.py::"
 
+_ROOM = "tests/unit/app/test_making_room.py::"
 TESTS: dict[str, str] = {
+    "held room is for everybody": "tests/unit/state/nominations/test_held_back.py::"
+    "test_partitions_of_a_nominated_device_are_not_free_for_others",
+    "everybody may preempt": "tests/unit/control/making_room/test_candidates.py::test_no_class_means_nobody",
+    "pods of others are evicted": _ROOM + "test_only_pods_whose_devices_we_allocated_leave",
+    "whole gangs are evicted": _ROOM + "test_a_gang_keeps_its_minimum_and_leaves_whole_only_as_advice",
     "gates go as soon as a pod has a seat": _GANGS
     + "test_one_seat_of_two_asks_for_the_other_and_may_be_given_back",
     "gangs keep what they have": _GANGS + "test_seats_are_given_back_when_pods_are_missing",

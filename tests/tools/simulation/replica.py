@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, cast
 
 from reconciler import app
-from reconciler.control.decisions.decisions import Decision, HeldTwice
+from reconciler.control.decisions.decisions import Decision
 from reconciler.errors import Inconsistent, ReconcilerError
 from reconciler.settings import Settings
 from tests.tools.simulation.clock import OURS, Clock
@@ -33,13 +33,13 @@ class Replica:
         connect: Callable[[], Faulty],
         complain: Callable[[str], None],
         started: Callable[[], None],
-        alarmed: Callable[[], None],
+        heard: Callable[[Decision], None],
     ) -> None:
         """`connect` makes a transport for one life; `complain` hears what must not happen.
 
-        `alarmed` hears that it believes a device to be held twice: true only of what it has seen so far.
+        `heard` gets every decision. That a device is held twice is true only of what it has seen so far.
         """
-        self._alarmed = alarmed
+        self._heard = heard
         self._settings = settings
         self._clock = clock
         self._connect = connect
@@ -94,7 +94,7 @@ class Replica:
             self._transport.cut = self.severed
             self._started()
             try:
-                await app.run(self._settings, self._transport, stop=self._stop, on_decision=self._on_decision)
+                await app.run(self._settings, self._transport, stop=self._stop, on_decision=self._heard)
             except ReconcilerError as exc:
                 # Without its server it cannot begin. A broken promise of its own is another matter.
                 if isinstance(exc, Inconsistent):
@@ -106,10 +106,6 @@ class Replica:
                 self._complain(f"the reconciler ended: {exc!r}")
             if not self._stop.is_set():
                 await asyncio.sleep(RESTART)
-
-    def _on_decision(self, decision: Decision) -> None:
-        if isinstance(decision, HeldTwice):
-            self._alarmed()
 
 
 def awaits(tasks: Iterable[asyncio.Task[Any]]) -> Iterator[str]:

@@ -18,6 +18,7 @@ import structlog
 from reconciler.api.validation.served_kinds import CLAIM, DEVICE_CLASS, NODE, POD, SLICE
 from reconciler.cluster.http import connect
 from reconciler.cluster.transport import Response, Transport
+from reconciler.control.decisions.decisions import Decision, HeldTwice
 from reconciler.embedded import run_controllers, serve
 from reconciler.settings import Settings
 from tests.tools.simulation import fleet
@@ -26,6 +27,7 @@ from tests.tools.simulation.audit.claims import was_freed
 from tests.tools.simulation.audit.history import STALE
 from tests.tools.simulation.audit.waiting import Undone
 from tests.tools.simulation.clock import SimulationLoop
+from tests.tools.simulation.evictions import URGENT, Evictions
 from tests.tools.simulation.faults import Cut, Faulty, Weather
 from tests.tools.simulation.memory import InMemory
 from tests.tools.simulation.replica import Replica, awaits, bounded_clock, drawn_clock, outside
@@ -49,6 +51,14 @@ PAIR = SETTINGS.model_copy(
 """Short terms, so that the lead changes often within a schedule. They bound what pairs meet: clocks differ
 by 1 % from true time; a write is given up after 1 s, and may arrive up to `faults.LATEST` later; two that
 believe they lead do so for as long as a replica is cut off, or its Lease requests alone are lost"""
+PREEMPTION = {
+    "preemption": "evict",
+    "preempting_classes": frozenset({URGENT}),
+    "eviction_cooldown_seconds": 0.0,
+    "evictions_per_minute": 60,
+    "evictions_per_hour": 3600,
+    "nomination_seconds": 20.0,
+}
 CUTS = 0.3
 """Probability that, after something happened, a replica of a pair is cut off, or not any more"""
 PAIR_PROMPT = 60.0
@@ -58,6 +68,7 @@ IN_MEMORY = 200
 OVER_SOCKETS = 20
 PAIRS = 20
 GANGS = 30
+EVICTIONS = 15
 """Enough on each change: what takes more schedules to be noticed has a test of its own (`mutants.TESTS`,
 `test_by_hand`). `make soak` plays thousands"""
 
@@ -83,16 +94,18 @@ def run(
     sockets: bool = False,
     pair: bool = False,
     gangs: bool = False,
+    evictions: bool = False,
     say: Say | None = None,
 ) -> Outcome:
-    """Play a schedule, with one replica or with a pair of them, of which one leads; with gangs or without.
+    """Play a schedule, with one replica or with a pair of them, of which one leads; with gangs or without,
+    and with preemption or without.
 
     The same seed gives the same schedule; over sockets, nearly the same.
     """
     loop = SimulationLoop(sockets=sockets)
     count: Counter[str] = Counter()
     with tidy(), quiet(seed, count, say) as errors, asyncio.Runner(loop_factory=lambda: loop) as runner:
-        schedule = Schedule(seed, loop, count, say, pair=pair, gangs=gangs)
+        schedule = Schedule(seed, loop, count, say, pair=pair, gangs=gangs, evictions=evictions)
         try:
             runner.run(schedule.play(sockets=sockets))
         except RuntimeError as exc:
@@ -112,14 +125,19 @@ class Schedule:
         *,
         pair: bool = False,
         gangs: bool = False,
+        evictions: bool = False,
     ) -> None:
         self.random = Random(seed)
         self.loop = loop
         self.count = count
         self.say = say
         self.auditor = Auditor(fleet.NODES, fleet.CLASSES, fleet.OURS, lambda: loop.true_time)
-        self.world = World(self.random, lambda: loop.true_time, count, gangs=gangs)
+        self.world = World(self.random, lambda: loop.true_time, count, gangs=gangs, teams=evictions)
         self.auditor.given_away, self.auditor.cleared = self.world.given_away, self.world.cleared
+        self.evictions: Evictions | None = None
+        if evictions:
+            own = Random(self.random.random())
+            self.evictions = Evictions(self.world.api, own, lambda: loop.true_time, count, self.find)
         self.weather = Weather.drawn(seed, self.random, count)
         self.pace = self.random.choice((0.02, 0.3, 1.0))
         self.deaths = self.random.choice((0.0, 0.1, 0.2))
@@ -161,8 +179,10 @@ class Schedule:
                 await replica.stopped()
 
     async def _turmoil(self) -> None:
-        for _ in range(self.random.choice((0, 6, 12))):
+        for _ in range(self.random.choice((0, 6, 12)) + (12 if self.evictions is not None else 0)):
             self._act(self.world.demand)
+        if self.evictions is not None:
+            await asyncio.sleep(PROMPT)  # pods have to run before they can be evicted
         # Many short ones find more than few long ones; some are long all the same.
         least, most = self.random.choice((*[(6, 24)] * 5, (24, 60)))
         for _ in range(self.random.randint(least, most)):
@@ -247,6 +267,8 @@ class Schedule:
                 self.auditor.claim_changed(record.key, content)
                 if content is not None and before is not None and was_freed(before, content):
                     self.world.freed(content)
+        if self.evictions is not None:
+            self.evictions.look()
 
     def find(self, what: str) -> None:
         self.auditor.findings.append(f"t={self.loop.true_time:.3f}: {what}")
@@ -269,15 +291,18 @@ class Schedule:
         if self.say is not None:
             self.say(f"{self.loop.true_time:.6f} {write}: {answer.status}")
         self.look()
+        if write.endswith("/eviction"):
+            return  # judged already; a budget may not allow it
         if answer.status not in (200, 201, 404, 409):
             self.find(f"{write} was refused: {answer.body.decode()}")
 
     def _replica(self, number: int) -> Replica:
         clock = bounded_clock(self.random) if self._pair else drawn_clock(self.random)
         settings = PAIR if self._pair else SETTINGS
-        return Replica(
-            settings, clock, partial(self._connect, number), self.find, self._started, self._alarmed
-        )
+        if self.evictions is not None:
+            settings = settings.model_copy(update=PREEMPTION)
+        heard = self._alarmed if self.evictions is None else self._heard
+        return Replica(settings, clock, partial(self._connect, number), self.find, self._started, heard)
 
     def _cut(self, replica: Replica) -> None:
         """Let nothing through between a replica and the server, or nothing about Leases; or all again."""
@@ -294,7 +319,9 @@ class Schedule:
             self.auditor.life += 1  # what the one before remembered is gone
         if self._terms.applied(life, write, answer):
             self.find(f"{write} allocated, and its sender's successor had begun to allocate")
-        if answer.status == 200 and "/pods/" in write:
+        if self.evictions is not None and write.endswith("/eviction"):
+            self.evictions.answered(write, answer.status)
+        elif answer.status == 200 and "/pods/" in write and not write.endswith("/status"):
             self.world.ungated(write)
             if (wrong := self.world.gangs.ungated(write)) is not None:
                 self.find(wrong)
@@ -308,10 +335,18 @@ class Schedule:
 
     def _started(self) -> None:
         self.count["started"] += 1
+        if self.evictions is not None:
+            self.evictions.started()
         self.auditor.life += 1
 
-    def _alarmed(self) -> None:
-        self.count["alarms of doubles"] += 1
+    def _alarmed(self, decision: Decision) -> None:
+        if isinstance(decision, HeldTwice):
+            self.count["alarms of doubles"] += 1
+
+    def _heard(self, decision: Decision) -> None:
+        self._alarmed(decision)
+        if self.evictions is not None:
+            self.evictions.on_decision(decision)
 
     def _connect(self, number: int) -> Faulty:
         return Faulty(

@@ -15,9 +15,12 @@ from reconciler.embedded import ApiServer
 from tests.tools.simulation import demand, fleet
 from tests.tools.simulation.audit.claims import claims_of
 from tests.tools.simulation.audit.history import STALE
+from tests.tools.simulation.evictions import teamed
 from tests.tools.simulation.fleet import FOREIGN, NODES, Object
 from tests.tools.simulation.gangs import Gangs
 
+FIRST = 14
+"""Things of a world with teams that are made before pods that may preempt"""
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -25,8 +28,15 @@ class World:
     """A server with a fleet, and everybody else who writes to it."""
 
     def __init__(
-        self, random: Random, true_time: Callable[[], float], count: Counter[str], *, gangs: bool = False
+        self,
+        random: Random,
+        true_time: Callable[[], float],
+        count: Counter[str],
+        *,
+        gangs: bool = False,
+        teams: bool = False,
     ) -> None:
+        """`teams`: pods are of teams with budgets, and some of them may preempt."""
         self.random = random
         self.count = count
         self._now = true_time
@@ -36,7 +46,8 @@ class World:
         self.pools = list(fleet.pools(random))
         self.drivers = frozenset(driver for driver, _ in self.pools)
         self.ganged = gangs
-        self.controllers = random.random() < 0.6 or gangs
+        self._teams = teams
+        self.controllers = random.random() < 0.6 or gangs or teams
         """Whether there are pods, and the control plane that runs them"""
         self.generation = 1
         self.made = 0
@@ -59,7 +70,8 @@ class World:
 
     def templates_made(self) -> None:
         """Publish the templates from which pods have claims made."""
-        specs = ((name, demand.claim_spec(self.drivers, self.random)) for name in self.templates)
+        made = demand.plain_spec if self._teams else demand.claim_spec
+        specs = ((name, made(self.drivers, self.random)) for name in self.templates)
         self.api.load(demand.template(name, spec) for name, spec in specs)
 
     # -- looking
@@ -143,6 +155,8 @@ class World:
         ]  # fmt: skip
         if self.controllers:
             some += [self.new_pod, self.new_pod, self.new_pod, self.drop_pod, self.drop_pod]
+        if self._teams:
+            some += [self.new_pod] * 9
         if self.ganged:
             some += [lambda: self.gangs.new(self.templates)] * 5
             some += [self.gangs.complete, self.gangs.complete, self.gangs.drop]
@@ -176,9 +190,14 @@ class World:
         names = [claim["metadata"]["name"] for claim in self.loose()]
         claims = self.random.sample(names, min(len(names), self.random.choice((0, 0, 1, 2))))
         templates = self.random.choices(self.templates, k=self.random.choice((0, 1, 1, 2)))
+        if self._teams and self.random.random() < 0.9:
+            claims, templates = [], [self.random.choice(self.templates)]
         zone = self.random.choice((None, None, "a", "b"))
         priority = self.random.randint(0, 2)
-        self.api.load([demand.pod(self._name("p"), claims, templates, zone=zone, priority=priority)])
+        if self._teams and self.made < FIRST:
+            priority, zone = 0, None
+        made = demand.pod(self._name("p"), claims, templates, zone=zone, priority=priority)
+        self.api.load([teamed(made, self.random) if self._teams else made])
 
     def drop_pod(self) -> None:
         pods = self.all(POD)

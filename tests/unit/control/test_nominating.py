@@ -115,7 +115,9 @@ async def test_room_of_the_node_is_held_for_the_pod_alone():
     """A node with two CPUs, of which one is held."""
     big = node("a")
     big["status"] = {"allocatable": {"cpu": "2", "pods": "10"}}
-    asks = {"containers": [{"name": "m", "image": "i", "resources": {"requests": {"cpu": "2"}}}]}
+    asks: dict[str, Any] = {
+        "containers": [{"name": "m", "image": "i", "resources": {"requests": {"cpu": "2"}}}]
+    }
     picture, _ = fleet(big, pod("p", **asks), pod("q", **asks))
     hold(picture, of_pod(key("p")), room=1000)
     choices = {

@@ -235,8 +235,8 @@ def test_other_writes_to_pods_are_refused(old: Any, new: Any, why: str):
 
 @pytest.mark.parametrize(
     ("operation", "subresource"),
-    [("CREATE", ""), ("DELETE", ""), ("CREATE", "binding"), ("CREATE", "eviction"), ("CONNECT", "exec"),
-     ("UPDATE", "status"), ("UPDATE", "ephemeralcontainers"), ("UPDATE", "resize")],
+    [("CREATE", ""), ("DELETE", ""), ("CREATE", "binding"), ("CONNECT", "exec"),
+     ("UPDATE", "ephemeralcontainers"), ("UPDATE", "resize")],
 )  # fmt: skip
 def test_nothing_else_is_done_to_pods(operation: str, subresource: str):
     review = Review(operation, old=WAITS, new=SET_FREE, resource="pods", subresource=subresource)
@@ -244,8 +244,18 @@ def test_nothing_else_is_done_to_pods(operation: str, subresource: str):
     assert "only updates pods" in message
 
 
+def test_room_is_held_for_gated_pods_and_evictions_are_left_to_rbac():
+    hinted = of(WAITS, status={"nominatedNodeName": "n"})
+    assert PODS.refusals(Review(old=WAITS, new=hinted, resource="pods", subresource="status")) == []
+    assert PODS.refusals(Review("CREATE", new={}, resource="pods", subresource="eviction")) == []
+    ended = of(WAITS, status={"phase": "Failed"})
+    (message,) = PODS.refusals(Review(old=WAITS, new=ended, resource="pods", subresource="status"))
+    assert "no status of a pod but" in message
+
+
 def test_every_rule_refuses_something_that_no_other_does():
-    told = {case.values[-1] for case in (*REFUSED_CLAIMS, *REFUSED_PODS)} | {"only updates pods"}
+    told = {case.values[-1] for case in (*REFUSED_CLAIMS, *REFUSED_PODS)}
+    told |= {"only updates pods", "no status of a pod but"}
     for policy in (CLAIMS, PODS):
         for rule in policy.spec["validations"]:
             assert any(str(why) in rule["message"] for why in told), rule["message"]

@@ -211,7 +211,7 @@ def test_another_release_and_namespace_have_names_of_their_own():
     for one in policies:
         name = one["metadata"]["name"].replace("dra-reconciler", "other")
         made = rendered("other", admission={"confine": True})
-        (condition,) = made["ValidatingAdmissionPolicy", name]["spec"]["matchConditions"]
+        (condition, *_) = made["ValidatingAdmissionPolicy", name]["spec"]["matchConditions"]
         assert '"system:serviceaccount:dra-reconciler:other"' in condition["expression"]
 
 

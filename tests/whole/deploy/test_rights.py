@@ -13,11 +13,18 @@ import pytest
 from reconciler import app
 from reconciler.api.koordinator.names import ALLOCATED
 from reconciler.api.objects.gangs import COSCHEDULING_LABEL
-from reconciler.api.validation.served_kinds import CONFIG_MAP, DEVICE_CLASS
+from reconciler.api.validation.served_kinds import CONFIG_MAP, DEVICE_CLASS, POD
 from reconciler.cluster.client import Client
 from reconciler.cluster.http import connect
 from reconciler.cluster.transport import Response, Transport
-from reconciler.control.decisions.decisions import Allocated, Compared, Freed, Ungated, WritesPaused
+from reconciler.control.decisions.decisions import (
+    Allocated,
+    Compared,
+    Evicted,
+    Freed,
+    Ungated,
+    WritesPaused,
+)
 from reconciler.control.demand import learner
 from reconciler.embedded import serve
 from reconciler.errors import Undecided
@@ -41,6 +48,7 @@ from tests.tools.volume_scenarios import mounting, storage_class, volume_claim
 
 pytestmark = pytest.mark.loopback
 
+STARTED = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}
 APART = apart(term("kubernetes.io/hostname", namespaceSelector={"matchLabels": {"team": "x"}}))
 """An affinity for which namespaces must be listed"""
 
@@ -87,7 +95,8 @@ async def running(
         settings = Settings(**fields)
 
         def note(request: Any) -> None:
-            rights.note(settings.mode, as_deployed(request, settings, deployed_rights.settings()))
+            mode = deployed_rights.mode_of(settings)
+            rights.note(mode, as_deployed(request, settings, deployed_rights.settings()))
 
         async with connect(kubeconfig=str(config)) as transport:
             faulty = Faulty(transport)
@@ -196,6 +205,45 @@ async def test_the_rights_of_shadow_mode_are_enough_and_change_nothing(
     assert api.refused == []
     assert api.judged == []
     assert rights.judge(whole=True) == []
+
+
+async def test_the_rights_to_evict_are_enough_and_bound_for_that_alone(tmp_path: Path):
+    rights = Rights({"evict": deployed_rights.granted("evict")})
+    found, api = cluster("evict")
+    low, high = pod("low", "first"), pod("high", "second", priority=1, priorityClassName="urgent")
+    found.load(device_class(), node("a"), devices("a", "d0"), low, switch(pause="false"))
+    found.load(claim("first"))
+    flags: dict[str, Any] = {
+        "preemption": "evict",
+        "preempting_classes": {"urgent"},
+        "eviction_cooldown_seconds": 0.0,
+    }
+    async with running(found, tmp_path, rights, **flags) as there:
+        await there.running.heard(Ungated)
+        found.api.bind("default", "low", "a")
+        found.api.update(
+            POD, "default", "low", lambda shown: shown | {"status": STARTED}, subresource="status"
+        )
+        found.load(claim("second"), high)
+        await there.running.heard(Evicted)
+    assert api.refused == []
+    assert {("pods", "status")} <= {(one.resource, one.subresource) for one in api.judged}
+    assert rights.judge(whole=True) == []
+
+
+async def test_without_the_role_it_does_not_start_and_says_what_is_missing(tmp_path: Path):
+    found, _ = cluster()
+    found.load(device_class())
+
+    async def run() -> None:
+        async with running(found, tmp_path, Rights({}), preemption="evict"):
+            await asyncio.Event().wait()
+
+    with pytest.raises(ExceptionGroup) as stopped:
+        await run()
+    (refused,) = stopped.value.exceptions
+    assert "list poddisruptionbudgets.policy" in str(refused)
+    assert "create pods/eviction, patch pods/status. Add deploy/components/rebalance" in str(refused)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from tests.tools.simulation.schedule import GANGS, IN_MEMORY, OVER_SOCKETS, PAIRS, run
+from tests.tools.simulation.schedule import EVICTIONS, GANGS, IN_MEMORY, OVER_SOCKETS, PAIRS, run
 
 Report = Callable[[Mapping[str, int]], None]
 
@@ -38,6 +38,14 @@ def test_with_gangs(seed: int, report: Report):
     outcome = run(seed, gangs=True)
     report(outcome.count)
     assert outcome.findings == (), f"replay with: python -m tests.tools.simulation --gangs --seed {seed} -v"
+
+
+@pytest.mark.parametrize("seed", range(EVICTIONS))
+def test_with_evictions(seed: int, report: Report):
+    """Nobody is evicted without need or beyond a budget, and room that is held goes to its owner."""
+    outcome = run(seed, evictions=True)
+    report(outcome.count)
+    assert outcome.findings == (), f"replay: python -m tests.tools.simulation --evictions --seed {seed} -v"
 
 
 @pytest.mark.parametrize("seed", range(3))

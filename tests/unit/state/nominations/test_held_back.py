@@ -86,9 +86,9 @@ def test_what_is_held_is_still_there_when_the_others_have_taken_what_they_get(se
     world.store.nominate(Nomination(SOMEBODY, (HeldPlace(places[0].node, devices),), 0, 10.0, NOON))
     leaving = sorted(occupants.freed(everybody))
     for at in range(len(leaving) + 1):
-        for claim in drawn.wanted.claims:  # another claim like it, as often as it fits
-            other = claim.model_copy(
-                update={"metadata": claim.metadata.model_copy(update={"name": f"x{at}", "uid": f"x{at}"})}
+        for one in drawn.wanted.claims:  # another claim like it, as often as it fits
+            other = one.model_copy(
+                update={"metadata": one.metadata.model_copy(update={"name": f"x{at}", "uid": f"x{at}"})}
             )
             found = decide([other], world.store.snapshot_for(NOBODY), nodes=None, steps=1000)
             if isinstance(found, Granted):
