@@ -1,4 +1,4 @@
-"""The command line: `python -m perf list`, `run`, `compare`, `versus`, `plot`, `replay`, `placement`, `sweep`."""
+"""The command line: `python -m perf` with `list`, `run`, `compare`, `versus`, `plot`, `replay` and others."""
 
 import json
 import os

@@ -203,6 +203,14 @@ class Settings(BaseSettings):
     kueue_hold_seconds: float = Field(default=300.0, gt=0)
     """How long room is held for the pods of a Workload that was found to fit."""
 
+    provisioning_requests: str = ""
+    """Class of ProvisioningRequests, such as `best-effort-atomic-scale-up.autoscaling.x-k8s.io`, to make for
+    gated pods that no present node can serve, but a new node of a present kind could. Empty: none are made.
+    See docs/with-autoscalers.md."""
+
+    provisioning_patience_seconds: float = Field(default=60.0, ge=0)
+    """How long pods must have waited before nodes are requested for them."""
+
     events: bool = True
     """Write Events on claims and pods: why they are pending, what was allocated, which devices are held in
     conflict. At most ten a second, in the background; off saves the server these writes."""

@@ -18,6 +18,7 @@ from reconciler.app.observing import inboxes_of, listeners, observe
 from reconciler.app.parts import Parts
 from reconciler.app.placing import learner_of, placing
 from reconciler.app.preempting import check_rights, preempting
+from reconciler.app.provisioning import check_provisioning, provisioning_jobs
 from reconciler.app.templates import template_maker_of
 from reconciler.cluster.kueue import KueueKinds
 from reconciler.cluster.transport import Transport
@@ -49,6 +50,7 @@ async def build(
     found = await unless(stop, discovered(base.connection(base.transport).client, settings))
     log_lacks(found)
     await unless(stop, check_rights(settings, base.connection(base.transport).client))
+    await unless(stop, check_provisioning(settings, base.connection(base.transport).client))
     kueue = await unless(stop, kinds_for_check(settings, base.connection(base.transport).client))
     return _rest(base, found, kueue, on_decision)
 
@@ -94,6 +96,7 @@ def _rest(base: Foundation, found: Found, kueue: KueueKinds | None, on_decision:
             *switches(settings, client, intake.pause),
             *observe(base, found, core, leadership, inboxes, task_health, choosing, room.signals),
             *room.jobs,
+            *provisioning_jobs(base, core, ours, reporter.report),
             *kueue_jobs(base, core, served, kueue, ours, reporter.report),
             Job("expire nominations", partial(intake.nominating.run, clock)),
             sparing_the_collector(intake),

@@ -97,7 +97,9 @@ def kueue_jobs(
     ]
     return [
         *(
-            Job(f"watch {one.full_name} for Kueue", partial(_watch, client, one, checker.take, decode))
+            Job(
+                f"watch {one.full_name} for Kueue", partial(_watch, client, one, checker.objects.take, decode)
+            )
             for one, decode in watched
         ),
         Job("admission check", checker.run),

@@ -9,7 +9,7 @@ from reconciler.embedded.access.roles import AccessRequest
 from reconciler.settings import Settings
 
 _RESOURCE = re.compile(
-    r"/(?:api|apis/(?P<group>[a-z0-9.]+))/v[0-9a-z]+(?:/namespaces/(?P<namespace>[^/]+))?"
+    r"/(?:api|apis/(?P<group>[-a-z0-9.]+))/v[0-9a-z]+(?:/namespaces/(?P<namespace>[^/]+))?"
     r"/(?P<plural>[a-z]+)(?:/(?P<name>[^/]+)(?:/(?P<part>[a-z]+))?)?"
 )
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}

@@ -17,7 +17,12 @@ NAMESPACE = NAME = "dra-reconciler"
 ACCOUNT = service_account(NAMESPACE, NAME)
 ACCOUNTS = {"allocate": ACCOUNT, "shadow": service_account(NAMESPACE, f"{NAME}-shadow")}
 """By mode. The overlay for `shadow` adds its suffix to the name."""
-COMPONENTS = {"evict": "rebalance", "make templates": "templates"}
+COMPONENTS = {
+    "evict": "rebalance",
+    "make templates": "templates",
+    "answer Kueue": "kueue",
+    "request nodes": "provisioning",
+}
 """What a process may do besides -> the folder below `components` with a role for that"""
 ROLE_KINDS = ("ClusterRole", "Role")
 
@@ -103,7 +108,12 @@ def of_component(mode: str) -> list[Any]:
 
 def modes_of(settings: Settings) -> tuple[str, ...]:
     """Modes whose rights a process has, by its settings."""
-    wanted = {"evict": settings.preemption != "off", "make templates": settings.make_templates}
+    wanted = {
+        "evict": settings.preemption != "off",
+        "make templates": settings.make_templates,
+        "answer Kueue": bool(settings.kueue_check),
+        "request nodes": bool(settings.provisioning_requests),
+    }
     return tuple(mode for mode in COMPONENTS if wanted[mode]) or (settings.mode,)
 
 

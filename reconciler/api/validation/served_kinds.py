@@ -11,6 +11,7 @@ from reconciler.api.validation import (
     kueue,
     pod_groups,
     pods,
+    provisioning,
     slices,
     storage,
     taints,
@@ -210,6 +211,19 @@ RESOURCE_FLAVOR: Final = ServedKind(
     columns=columns.NAMED, validate=kueue.check_flavor,
 )  # fmt: skip
 
+POD_TEMPLATE: Final = ServedKind(
+    "PodTemplate", "podtemplates", "podtemplate", (CORE,),
+    description="A pod as others may be created from it.",
+    counts_generations=True, returns_deleted=True, columns=columns.NAMED,
+)  # fmt: skip
+PROVISIONING_REQUEST: Final = ServedKind(
+    "ProvisioningRequest", "provisioningrequests", "provisioningrequest",
+    (GroupVersion("autoscaling.x-k8s.io", "v1"),),
+    short_names=("provreq", "provreqs"), has_status=True, counts_generations=True, unconditional=False,
+    columns=columns.NAMED, validate=provisioning.check_request,
+)  # fmt: skip
+"""Served on real servers once the resource definition of a cluster autoscaler is installed."""
+
 POLICY: Final = GroupVersion("policy", "v1")
 BUDGET: Final = ServedKind(
     "PodDisruptionBudget", "poddisruptionbudgets", "poddisruptionbudget", (POLICY,),
@@ -266,7 +280,7 @@ VOLUME_ATTACHMENT: Final = ServedKind(
 BUILTIN: Final = (
     NAMESPACE, NODE, POD, SERVICE, CONFIG_MAP, EVENT_KIND, LEASE,
     CLAIM, TEMPLATE, DEVICE_CLASS, SLICE, TAINT_RULE, DEVICE, COSCHEDULING_GROUP, POD_GROUP, BUDGET,
-    WORKLOAD, ADMISSION_CHECK, RESOURCE_FLAVOR,
+    WORKLOAD, ADMISSION_CHECK, RESOURCE_FLAVOR, POD_TEMPLATE, PROVISIONING_REQUEST,
     PERSISTENT_VOLUME, VOLUME_CLAIM, STORAGE_CLASS, CSI_NODE, CSI_DRIVER, STORAGE_CAPACITY, VOLUME_ATTACHMENT,
 )  # fmt: skip
 

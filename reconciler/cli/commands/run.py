@@ -116,6 +116,11 @@ from reconciler.cli.common.running import runs
     "--status-address", metavar="ADDRESS", help="Address of health and metrics.  [default: 127.0.0.1]"
 )
 @click.option("--kueue-check", metavar="NAME", help="Answer this AdmissionCheck of Kueue.  [default: none]")
+@click.option(
+    "--provisioning-requests",
+    metavar="CLASS",
+    help="Request nodes for pods that no present node can serve.  [default: never]",
+)
 @click.option("--status-port", type=int, help="Port of health and metrics.  [default: a free one]")
 @click.option("--no-events", "events", is_flag=True, flag_value=False, default=None, help="Write no Events.")
 @click.option(

@@ -74,9 +74,6 @@ NOMINATIONS_ENDED = MetricSpec(
     "Nominations that ended.",
     (("result", "`used`, `expired` or `dropped`"),),
 )
-WORKLOADS_CHECKED = MetricSpec(
-    "workloads_checked_total", "counter", "Answers to Kueue about Workloads, repeated ones included."
-)
 ROOM_PLANS = MetricSpec(
     "room_plans_total",
     "counter",
@@ -221,12 +218,34 @@ class WorkloadChecked(Decision):
     """The admission check answered Kueue for a Workload."""
 
     LINES: ClassVar = (Line("workload checked", Level.INFO),)
-    METRICS: ClassVar = (Counted(WORKLOADS_CHECKED),)
 
     workload: Annotated[ObjectKey, Logged("NAMESPACE/NAME of a Workload", write=str)]
     state: Annotated[str, Logged("`Ready`, `Pending` or `Retry`")]
     reason: Annotated[str, Logged("a word of docs/reasons.md; empty if it is ready")]
     message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class NodesRequested(Decision):
+    """A ProvisioningRequest was made for pods that no present node can serve."""
+
+    LINES: ClassVar = (Line("nodes requested", Level.INFO),)
+
+    request: Annotated[ObjectKey, Logged("NAMESPACE/NAME of a ProvisioningRequest", write=str)]
+    pod: PodKey
+    """The first of the pods"""
+    count: Annotated[int, Logged("pods that need new nodes", int)]
+    shapes: Annotated[tuple[str, ...], Logged("nodes of which an empty one would serve them", list, texts)]
+
+
+@dataclass(frozen=True, slots=True)
+class NodesNotRequested(Decision):
+    """A ProvisioningRequest of ours was removed."""
+
+    LINES: ClassVar = (Line("nodes not requested any more", Level.INFO),)
+
+    request: Annotated[ObjectKey, Logged("NAMESPACE/NAME of a ProvisioningRequest", write=str)]
+    why: Annotated[str, Logged("why it is not needed")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,16 +11,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
 
 import structlog
 
 from reconciler.allocation.gangs.question import GangUnsatisfied, Seat
 from reconciler.allocation.placement import refusal_reason
-from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
-from reconciler.api.objects.claims import ResourceClaimTemplate
 from reconciler.api.objects.core import Pod
-from reconciler.api.objects.kueue import CONTROLLER, WORKLOAD, AdmissionCheck, ResourceFlavor, Workload
+from reconciler.api.objects.kueue import CONTROLLER, WORKLOAD, Workload
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.validation.timestamps import timestamp
 from reconciler.cluster.client import Raw
@@ -29,6 +26,7 @@ from reconciler.control.decisions.decisions import Report, WorkloadChecked
 from reconciler.control.intake import Intake
 from reconciler.control.kueue.asked import Known, questions_of
 from reconciler.control.kueue.holds import WorkloadHolds
+from reconciler.control.kueue.objects import KueueObjects
 from reconciler.control.kueue.search import WorkloadSearch
 from reconciler.control.kueue.wake_ups import KueueWakeUps
 from reconciler.control.ownership import Ownership
@@ -44,8 +42,6 @@ SOONER = 60.0
 MAX_MESSAGE = 1_000
 """Characters of a message; Kueue allows 32,768 for all that people read"""
 PENDING, READY, RETRY = "Pending", "Ready", "Retry"
-KINDS = ("Workload", "AdmissionCheck", "ResourceFlavor", "ResourceClaimTemplate")
-"""That must be listed before anything is answered"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +68,7 @@ class _Refusal:
 
 
 class AdmissionChecker:
-    """Takes in changes of Kueue's objects, and answers in rounds, the most urgent Workload first."""
+    """Answers in rounds, the most urgent Workload first."""
 
     def __init__(
         self,
@@ -93,72 +89,36 @@ class AdmissionChecker:
         self._search = WorkloadSearch(intake, ours, steps=steps)
         self._holds = WorkloadHolds(intake, seconds=terms.hold, clock=clock, now=now)
         self._leads, self._now, self._report = leads, now, report
-        self._workloads: dict[ObjectKey, Workload] = {}
-        self._checks: dict[ObjectKey, AdmissionCheck] = {}
-        self._flavors: dict[ObjectKey, ResourceFlavor] = {}
-        self._templates: dict[ObjectKey, ResourceClaimTemplate] = {}
         self._refused: dict[ObjectKey, _Refusal] = {}
-        self._unlisted = set(KINDS)
-        self._listed = asyncio.Event()
-        self._serial = 0
-        """Number of changes of objects that Workloads refer to"""
-        self.woken = wake_ups.woken
-        """Set when Workloads may have another answer"""
-        self._wake_ups = wake_ups
-
-    def close(self) -> None:
-        """Stop a running search."""
-        self._search.close()
-
-    def take(self, change: Change) -> None:
-        """The sink of the watches of `KINDS`."""
-        match change:
-            case Changed(object=thing):
-                self._shelf(change.kind)[thing.key] = thing
-            case Removed(key=key) | Refused(key=key):
-                self._shelf(change.kind).pop(key, None)
-            case Replaced(objects=objects):
-                shelf = self._shelf(change.kind)
-                shelf.clear()
-                shelf |= {thing.key: thing for thing in objects}
-                self._unlisted.discard(change.kind)
-                if not self._unlisted:
-                    self._listed.set()
-        if change.kind != "Workload":
-            self._serial += 1
-        self.woken.set()
-
-    def _shelf(self, kind: str) -> dict[ObjectKey, Any]:
-        shelves: dict[str, dict[ObjectKey, Any]] = {
-            "Workload": self._workloads,
-            "AdmissionCheck": self._checks,
-            "ResourceFlavor": self._flavors,
-            "ResourceClaimTemplate": self._templates,
-        }
-        return shelves[kind]
+        self._wake_ups, self._woken = wake_ups, wake_ups.woken
+        self.objects = KueueObjects(self._woken.set)
+        """What the watches show"""
 
     async def run(self) -> None:
         """Answer until cancelled."""
         await self._intake.listed.wait()
-        await self._listed.wait()
-        while True:
-            await self._leads.wait()
-            self.woken.clear()
-            await self._round()
-            self._wake_ups.arm(SOONER)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(max(min(SOONER, self._next_retry()), 1.0)):
-                    await self.woken.wait()
-            await asyncio.sleep(PAUSE)
+        await self.objects.listed.wait()
+        try:
+            while True:
+                await self._leads.wait()
+                self._woken.clear()
+                await self._round()
+                self._wake_ups.arm(SOONER)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(max(min(SOONER, self._next_retry()), 1.0)):
+                        await self._woken.wait()
+                await asyncio.sleep(PAUSE)
+        finally:
+            self._search.close()
 
     async def _round(self) -> None:
         """Look at everything once. An error of one object does not stop the others."""
-        self._holds.end(self._workloads)
+        self._holds.end(self.objects.workloads)
         await self._attempt(self._terms.check, self._activate)
         for workload in sorted(self._waiting(), key=_urgency):
             if self._leads.is_set():
                 await self._attempt(str(workload.key), partial(self._check, workload.key))
-        self._refused = {key: one for key, one in self._refused.items() if key in self._workloads}
+        self._refused = {key: one for key, one in self._refused.items() if key in self.objects.workloads}
 
     async def _attempt(self, name: str, step: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -166,12 +126,12 @@ class AdmissionChecker:
         except Paused:
             pass
         except ReconcilerError as exc:  # a conflict or an event brings the newer version
-            say = log.warning if isinstance(exc, Rejected) else log.debug
-            say("admission check not written", name=name, error=str(exc))
+            if isinstance(exc, Rejected):
+                log.warning("admission check not written", name=name, error=str(exc))
 
     def _waiting(self) -> list[Workload]:
         """Workloads with quota for which our check is pending."""
-        return [one for one in self._workloads.values() if self._waits(one)]
+        return [one for one in self.objects.workloads.values() if self._waits(one)]
 
     def _waits(self, workload: Workload) -> bool:
         if not self._serves() or workload.metadata.deletion_timestamp or workload.spec.active is False:
@@ -182,12 +142,12 @@ class AdmissionChecker:
         return found is not None and found[1].get("state") == PENDING
 
     def _serves(self) -> bool:
-        check = self._checks.get(ObjectKey("", self._terms.check))
+        check = self.objects.checks.get(ObjectKey("", self._terms.check))
         return check is not None and check.spec.controller_name == CONTROLLER
 
     async def _activate(self) -> None:
         """Say that the check is served; or log why it is not."""
-        check = self._checks.get(ObjectKey("", self._terms.check))
+        check = self.objects.checks.get(ObjectKey("", self._terms.check))
         if check is None or check.spec.controller_name != CONTROLLER:
             return
         if any((one.get("type"), one.get("status")) == ("Active", "True") for one in check.status.conditions):
@@ -206,15 +166,15 @@ class AdmissionChecker:
 
     async def _check(self, key: ObjectKey) -> None:
         """Answer for one Workload, if it still waits."""
-        workload = self._workloads.get(key)
+        workload = self.objects.workloads.get(key)
         if workload is None or not self._waits(workload):
             return
         state = self._state_for(workload)
         known = self._refused.get(key)
         if known is None or known.state != state:
             answer = await self._decided(workload)
-            if answer is None or self._workloads.get(key) is not workload or not self._leads.is_set():
-                self.woken.set()
+            if answer is None or self.objects.workloads.get(key) is not workload or not self._leads.is_set():
+                self._woken.set()
                 return
             if not isinstance(answer, GangUnsatisfied):
                 await self._admit(workload, answer)
@@ -226,7 +186,7 @@ class AdmissionChecker:
         """Equal while the answer cannot differ."""
         own = frozenset([of_workload(workload.key)])
         version = self._intake.store.snapshot_for(own).version
-        state = version, self._intake.nodes.serial, self._serial
+        state = version, self._intake.nodes.serial, self.objects.serial
         return *state, workload.metadata.uid, workload.spec, workload.status.admission
 
     async def _decided(self, workload: Workload) -> tuple[Seat, ...] | GangUnsatisfied | None:
@@ -258,7 +218,7 @@ class AdmissionChecker:
 
     @property
     def _known(self) -> Known:
-        return Known(self._flavors, self._templates, self._intake.store.claims)
+        return Known(self.objects.flavors, self.objects.templates, self._intake.store.claims)
 
     async def _refuse(self, workload: Workload, known: _Refusal) -> None:
         """Say why there is no room; after a while, give the quota back."""

@@ -114,6 +114,22 @@ def test_preemption_is_that_of_the_component():
     assert told["DRA_RECONCILER_PREEMPTING_CLASSES"] == "a,b"
 
 
+def test_the_answer_to_kueue_is_that_of_the_component():
+    made = rendered(kueueCheck="room")
+    wanted = compared(documents("components/kueue"))
+    assert {key: made[key] for key in wanted} == wanted
+    assert made.keys() == rendered().keys() | wanted.keys()
+    (container,) = made["Deployment", "dra-reconciler"]["spec"]["template"]["spec"]["containers"]
+    assert {"name": "DRA_RECONCILER_KUEUE_CHECK", "value": "room"} in container["env"]
+
+
+def test_requests_for_nodes_are_those_of_the_component():
+    made = rendered(provisioningRequests="best-effort-atomic-scale-up.autoscaling.x-k8s.io")
+    wanted = compared(documents("components/provisioning"))
+    assert {key: made[key] for key in wanted} == wanted
+    assert made.keys() == rendered().keys() | wanted.keys()
+
+
 def test_advice_needs_to_read_budgets_and_nothing_more():
     role = rendered(preemption="advise")["ClusterRole", "dra-reconciler-rebalance"]
     assert [rule["resources"] for rule in role["rules"]] == [["poddisruptionbudgets"]]

@@ -95,3 +95,14 @@ def test_the_component_for_evictions_binds_a_role_of_its_own(tmp_path: Path):
 def test_a_component_gives_the_rights_of_its_mode_and_no_others(mode: str, tmp_path: Path):
     before, after = (Granted(made).rights for made in (built("base"), built_with(COMPONENTS[mode], tmp_path)))
     assert granted(mode).rights == after - before
+
+
+def test_the_component_for_kueue_binds_a_role_of_its_own(tmp_path: Path):
+    objects = built_with("kueue", tmp_path)
+    sender, roles = service_account(NAMESPACE, "dra-reconciler"), Roles.read(objects)
+    asked = AccessRequest("patch", "kueue.x-k8s.io", "workloads/status")
+    assert roles.allows(sender, asked)
+    assert not roles.allows(sender, AccessRequest("patch", "kueue.x-k8s.io", "workloads"))
+    assert not Roles.read(built("base")).allows(sender, asked)
+    (container,) = of_kind(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert {"name": "DRA_RECONCILER_KUEUE_CHECK", "value": "room"} in container["env"]

@@ -11,6 +11,9 @@ from reconciler.api.objects.kueue import CONTROLLER
 from reconciler.api.objects.kueue import WORKLOAD as MARK
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.validation.served_kinds import ADMISSION_CHECK, POD, WORKLOAD
+from reconciler.app.kueue import kinds_for_check
+from reconciler.cluster.client import Client
+from reconciler.cluster.transport import Lines, Request, Response, WatchRequest
 from reconciler.control.decisions.decisions import (
     Nominated,
     NominationDropped,
@@ -19,7 +22,9 @@ from reconciler.control.decisions.decisions import (
     Waits,
     WorkloadChecked,
 )
-from reconciler.control.kueue import checker
+from reconciler.control.kueue import checker, search
+from reconciler.errors import Rejected
+from reconciler.settings import Settings
 from tests.tools.running_reconciler import Cluster, Running, reconciling
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, held, node, pod, template
 
@@ -78,6 +83,16 @@ def workload(
             "admissionChecks": [state("other", "Ready"), state("room", "Pending"), state("last", "Pending")],
         },
     }
+
+
+class Nothing:
+    """A transport to a server that serves nothing."""
+
+    async def send(self, _: Request) -> Response:
+        return Response(404, {}, b"{}")
+
+    def stream(self, request: WatchRequest) -> Lines:
+        raise AssertionError(request)
 
 
 class Queue:
@@ -211,6 +226,39 @@ async def test_room_that_nobody_uses_is_free_again():
         await running.heard(NominationExpired)
         cluster.load(claim("other", managed=False), pod("other", "other"))
         await running.heard(Ungated)
+
+
+async def test_a_long_search_runs_beside_the_loop(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(search, "QUICK_STEPS", 0)
+    cluster = fleet(a=2, b=2)
+    async with checking(cluster) as (running, _):
+        cluster.load(workload("large", 5), workload("job", 4))
+        await checked(running, "large", "Pending")
+        await checked(running, "job", "Ready")
+        assert len(running.of(Nominated)[0].devices) == 4
+
+
+async def test_quota_for_fewer_pods_asks_for_fewer():
+    """Kueue may admit a part of a Workload."""
+    cluster = fleet(a=2)
+    async with checking(cluster) as (running, _):
+        part = workload("job", 5)
+        part["status"]["admission"]["podSetAssignments"][0]["count"] = 2
+        cluster.load(part)
+        assert (await checked(running, "job", "Ready")).message.startswith("2 pods have room")
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({"shard": "driver=d"}, "a shard knows a part of the fleet only"),
+        ({}, "the server does not serve kueue.x-k8s.io in v1beta2 or v1beta1: install Kueue"),
+    ],
+)
+async def test_a_check_that_cannot_be_answered_stops_the_start(flags: dict[str, Any], said: str):
+    settings = Settings(embedded=True, kueue_check="room", **flags)
+    with pytest.raises(Rejected, match=said):
+        await kinds_for_check(settings, Client(Nothing()))
 
 
 async def test_a_workload_that_loses_its_quota_loses_its_room():

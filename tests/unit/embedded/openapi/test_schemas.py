@@ -25,7 +25,7 @@ OTHER_MERGES = {
     # Written by kubelets only.
     ("ContainerStatus", "allocatedResourcesStatus"), ("ContainerStatus", "volumeMounts"),
 }  # fmt: skip
-CUSTOM = ("scheduling.koordinator.sh", "scheduling.x-k8s.io")
+CUSTOM = ("scheduling.koordinator.sh", "scheduling.x-k8s.io", "kueue.x-k8s.io", "autoscaling.x-k8s.io")
 """Groups of custom resources, which Kubernetes does not publish"""
 MARKS = ("x-kubernetes-patch-strategy", "x-kubernetes-patch-merge-key")
 

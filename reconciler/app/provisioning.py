@@ -1,0 +1,100 @@
+"""Requests for nodes: connects `analysis`, which sizes fleets, with `control`, which asks. Off by default."""
+
+from functools import partial
+from random import random
+
+from reconciler.aio.tasks import forever
+from reconciler.aio.worker_thread import ShouldContinue
+from reconciler.analysis.making_room.world import World
+from reconciler.analysis.sizing import Item, distinct_shapes, size
+from reconciler.analysis.whatif.scenario import Unit
+from reconciler.api.objects.provisioning import GROUP, VERSION, ProvisioningRequest
+from reconciler.api.objects.validating import validated
+from reconciler.app.control import Control
+from reconciler.app.foundation import Foundation
+from reconciler.app.job import Job
+from reconciler.cluster.client import Client
+from reconciler.cluster.kinds import PROVISIONING_REQUEST
+from reconciler.cluster.rights import Right, missing
+from reconciler.cluster.watch import Sink, follow
+from reconciler.control.decisions.decisions import Report
+from reconciler.control.ownership import Ownership
+from reconciler.control.provisioning.provisioner import Needed, NodesQuestion, Provisioner
+from reconciler.errors import Gone, Rejected
+from reconciler.settings import Settings
+
+RIGHTS = (
+    *(Right(verb, "provisioningrequests", GROUP) for verb in ("list", "watch", "create", "delete")),
+    *(Right(verb, "podtemplates") for verb in ("create", "delete")),
+)
+
+
+async def check_provisioning(settings: Settings, client: Client) -> None:
+    """Raise Rejected if nodes are to be requested and cannot be."""
+    if not requests_nodes(settings):
+        return
+    try:
+        listing = await client.fetch(PROVISIONING_REQUEST.root)
+    except Gone:
+        listing = {}
+    if PROVISIONING_REQUEST.plural not in [entry["name"] for entry in listing.get("resources", ())]:
+        raise Rejected(
+            f"setting provisioning_requests: the server does not serve {GROUP}/{VERSION}: install the "
+            "resource definition of ProvisioningRequests, or unset it"
+        )
+    lacking = await missing(client, RIGHTS)
+    if lacking:
+        raise Rejected(
+            "setting provisioning_requests needs rights that this account does not have: "
+            f"{', '.join(map(str, lacking))}. Add deploy/components/provisioning, or set the value "
+            "provisioningRequests of the chart"
+        )
+
+
+def requests_nodes(settings: Settings) -> bool:
+    """Whether nodes are requested."""
+    return bool(settings.provisioning_requests) and settings.mode != "shadow"
+
+
+def provisioning_jobs(base: Foundation, core: Control, ours: Ownership, report: Report) -> list[Job]:
+    """The requests and their watch; none without the setting."""
+    settings, client = base.settings, core.connection.client
+    if not requests_nodes(settings):
+        return []
+    provisioner = Provisioner(
+        core.intake,
+        client,
+        ours,
+        _needed,
+        class_name=settings.provisioning_requests,
+        patience=settings.provisioning_patience_seconds,
+        leads=core.fence.up,
+        clock=base.clock,
+        report=report,
+    )
+    return [
+        Job("watch provisioning requests", partial(_watch, client, provisioner.take)),
+        Job("provisioning", provisioner.run),
+    ]
+
+
+def _needed(question: NodesQuestion, _: ShouldContinue) -> Needed:
+    """Which pods fit on no present node beside the others, and would fit on an empty one of a known shape."""
+    world = World(question.fork.store(), question.nodes, question.pod_groups)
+    items = [
+        Item(Unit(str(group.key), group.claims, group.pod), group.count, number)
+        for number, group in enumerate(question.groups)
+    ]
+    shapes = tuple(distinct_shapes(question.nodes.known, question.slices))
+    found = size(items, shapes, world)
+    return {
+        group.key: (one.left, one.served_by)
+        for group, one in zip(question.groups, found.items, strict=True)
+        if one.left and one.served_by
+    }
+
+
+async def _watch(client: Client, sink: Sink) -> None:
+    decode = partial(validated, ProvisioningRequest)
+    watch = follow(client, PROVISIONING_REQUEST, sink=sink, random=random, decode=decode)
+    await forever(PROVISIONING_REQUEST.plural, watch)

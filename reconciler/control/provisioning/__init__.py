@@ -1,0 +1,1 @@
+"""Asks cluster autoscalers for nodes, for pods that no present node can serve."""

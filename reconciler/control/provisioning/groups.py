@@ -1,0 +1,60 @@
+"""Gated pods that wait for devices, in groups of equal ones: each group is one request for nodes."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import sha256
+
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.core import Pod, PodSpec
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.pods import claims_of, is_live
+from reconciler.control.ownership import Ownership
+from reconciler.state.store import Store
+
+_to_json = PodSpec.__pydantic_serializer__.to_json
+_NAME = 40
+"""Characters that the name of a request takes from that of the pods' maker"""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Equal pods of one maker that have no devices yet."""
+
+    key: ObjectKey
+    """The name of the request for them; the same after a restart"""
+    pod: Pod
+    """The first of them"""
+    claims: tuple[ResourceClaim, ...]
+    """Of that pod, limited to devices that are ours"""
+    count: int
+
+
+def groups_of(store: Store, ours: Ownership) -> tuple[Group, ...]:
+    """All groups, by name. Pods whose claims are not all there, or partly allocated, are left out."""
+    found: dict[ObjectKey, list[Pod]] = {}
+    for pod in store.pods.values():
+        if pod.gated and is_live(pod) and not pod.spec.node_name and _waits(pod, store):
+            found.setdefault(_key(pod), []).append(pod)
+    return tuple(_group(key, pods, store, ours) for key, pods in sorted(found.items()))
+
+
+def _group(key: ObjectKey, pods: Iterable[Pod], store: Store, ours: Ownership) -> Group:
+    listed = sorted(pods, key=lambda pod: pod.key)
+    claims = tuple(ours.restricted(store.claims[one]) for one in claims_of(listed[0]))
+    return Group(key, listed[0], claims, len(listed))
+
+
+def _waits(pod: Pod, store: Store) -> bool:
+    claims = [store.claims.get(key) for key in claims_of(pod)]
+    return bool(claims) and all(
+        one is not None and one.allocation is None and store.assumed(one.metadata.uid) is None
+        for one in claims
+    )
+
+
+def _key(pod: Pod) -> ObjectKey:
+    maker = next((one for one in pod.metadata.owner_references if one.controller), None)
+    name, uid = (maker.name, maker.uid) if maker is not None else (pod.key.name, pod.metadata.uid)
+    spec = _to_json(pod.spec, exclude={"hostname"})
+    mark = sha256(uid.encode() + spec).hexdigest()[:10]
+    return ObjectKey(pod.key.namespace, f"dra-{name[:_NAME].rstrip('-.')}-{mark}")

@@ -1,0 +1,131 @@
+"""Nodes are requested for pods that no present node can serve, and not for longer than needed."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from reconciler.api.objects.core import GATE
+from reconciler.api.validation.served_kinds import POD, POD_TEMPLATE, PROVISIONING_REQUEST
+from reconciler.control.decisions.decisions import NodesNotRequested, NodesRequested, Ungated, Waits
+from reconciler.control.provisioning import provisioner
+from tests.tools.running_reconciler import Cluster, Running, reconciling
+from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, held, node, pod, template
+
+pytestmark = pytest.mark.loopback
+CLASS = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
+
+
+@pytest.fixture(autouse=True)
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provisioner, "EVERY", 0.02)
+
+
+@asynccontextmanager
+async def provisioning(cluster: Cluster, **flags: Any) -> AsyncIterator[Running]:
+    options = {"provisioning_requests": CLASS, "provisioning_patience_seconds": 0.2, **flags}
+    async with reconciling(cluster, controllers=True, **options) as running:
+        yield running
+
+
+def full() -> Cluster:
+    """One node, all of whose devices are held."""
+    used = claim("used", 2, managed=False) | {"status": held(DRIVER, "a", "d0", "d1", on="a")}
+    return Cluster([device_class(), template("t"), node("a"), devices("a", "d0", "d1"), used])
+
+
+def of_job(number: int) -> Object:
+    made = pod(f"job-{number}", templates=("t",))
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": "u", "controller": True}
+    made["metadata"] |= {"ownerReferences": [owner], "labels": {"app": "job"}}
+    return made
+
+
+def shelf(cluster: Cluster, kind: Any) -> list[Object]:
+    return [record.object for record in cluster.api.store[kind].scan("")]
+
+
+async def test_equal_pods_get_one_request_which_goes_with_their_devices():
+    cluster = full()
+    async with provisioning(cluster) as running:
+        cluster.load(*map(of_job, range(3)))
+        (asked,) = await running.heard(NodesRequested)
+        assert (asked.count, asked.shapes) == (3, ("a",))
+        (request,) = shelf(cluster, PROVISIONING_REQUEST)
+        (made,) = shelf(cluster, POD_TEMPLATE)
+        name = made["metadata"]["name"]
+        assert request["spec"] == {
+            "provisioningClassName": CLASS,
+            "podSets": [{"podTemplateRef": {"name": name}, "count": 3}],
+        }
+        assert made["metadata"]["ownerReferences"][0]["name"] == "job"
+        spec = made["template"]["spec"]
+        assert spec["resourceClaims"] == [{"name": "t0", "resourceClaimTemplateName": "t"}]
+        assert GATE not in str(made)
+        assert "nodeName" not in spec
+        assert all(cluster.gated(f"job-{number}") for number in range(3)), "the gate stays"
+        cluster.load(node("b"), devices("b", "d0", "d1", "d2"))
+        await running.heard(Ungated, 3)
+        await running.heard(NodesNotRequested)
+        assert not shelf(cluster, PROVISIONING_REQUEST)
+        assert not shelf(cluster, POD_TEMPLATE)
+
+
+async def test_nothing_is_requested_for_pods_that_no_known_kind_of_node_can_serve():
+    cluster = full()
+    cluster.load(template("large", 3))
+    async with provisioning(cluster) as running:
+        cluster.load(pod("impossible", templates=("large",)), of_job(0))
+        await running.heard(Waits, counts=lambda one: "impossible" in str(one))
+        (asked,) = await running.heard(NodesRequested)
+        assert asked.pod.name == "job-0"
+        assert len(shelf(cluster, PROVISIONING_REQUEST)) == 1
+
+
+async def test_a_request_goes_when_its_pods_are_gone():
+    cluster = full()
+    async with provisioning(cluster) as running:
+        cluster.load(of_job(0))
+        await running.heard(NodesRequested)
+        cluster.api.delete(POD, "default", "job-0")
+        (removed,) = await running.heard(NodesNotRequested)
+        assert removed.why == "its pods have their devices, or are gone"
+        assert not shelf(cluster, PROVISIONING_REQUEST)
+
+
+async def test_a_request_that_failed_is_made_again_and_those_of_others_are_left_alone():
+    cluster = full()
+    other = {
+        "apiVersion": "autoscaling.x-k8s.io/v1",
+        "kind": "ProvisioningRequest",
+        "metadata": {"name": "other", "namespace": "default"},
+        "spec": {"provisioningClassName": CLASS, "podSets": [{"podTemplateRef": {"name": "x"}, "count": 1}]},
+    }
+    cluster.load(other)
+    async with provisioning(cluster) as running:
+        cluster.load(of_job(0))
+        (asked,) = await running.heard(NodesRequested)
+        failed = {"type": "Failed", "status": "True", "reason": "OutOfResources", "message": ""}
+        cluster.api.update(
+            PROVISIONING_REQUEST,
+            "default",
+            asked.request.name,
+            lambda shown: {**shown, "status": {"conditions": [failed]}},
+            subresource="status",
+        )
+        (removed,) = await running.heard(NodesNotRequested)
+        assert removed.why == "the autoscaler ended it: Failed"
+        await running.heard(NodesRequested, 2)
+    assert [one["metadata"]["name"] for one in shelf(cluster, PROVISIONING_REQUEST)] == [
+        asked.request.name,
+        "other",
+    ]
+
+
+async def test_nothing_is_requested_by_default():
+    cluster = full()
+    async with reconciling(cluster, controllers=True) as running:
+        cluster.load(of_job(0))
+        await running.heard(Waits, counts=lambda one: one.reason == "DevicesInUse")
+    assert not shelf(cluster, PROVISIONING_REQUEST)
