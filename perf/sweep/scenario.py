@@ -210,7 +210,7 @@ def content_of(scenario: Played) -> dict[str, Any]:
 
 
 def _digest(path: Path) -> str:
-    """SHA-256 of a file, or of all files in a folder with their names. Raises Malformed."""
+    """The digest of a file, or of all files in a folder with their names. Raises Malformed."""
     try:
         if not path.is_dir():
             return _of_file(path, path.stat().st_mtime_ns)

@@ -6,6 +6,7 @@ from typing import Any
 from reconciler.cel.errors import CelError
 from reconciler.cel.frames import Frame
 from reconciler.cel.library.lists import sort_by
+from reconciler.cel.logic import decide
 from reconciler.cel.tree import Macro
 from reconciler.cel.values import NOTHING, Option, Value, key_value, map_key, name_of, truth
 
@@ -55,19 +56,7 @@ def _exists(steps: Steps, _slots: list[int], body: Run) -> Run:
 
 
 def _quantifier(steps: Steps, body: Run, *, ends_on: bool) -> Run:
-    def run(frame: Frame) -> bool:
-        failure: CelError | None = None
-        for _ in steps(frame):
-            try:
-                if truth(body(frame)) is ends_on:
-                    return ends_on
-            except CelError as exc:  # ignored if a later element decides (CEL-8)
-                failure = failure or exc
-        if failure is not None:
-            raise failure
-        return not ends_on
-
-    return run
+    return lambda frame: decide((body for _ in steps(frame)), frame, ends_on)
 
 
 def _exists_one(steps: Steps, _slots: list[int], body: Run) -> Run:

@@ -12,6 +12,7 @@ from reconciler.cel.errors import CelError, Exhausted
 from reconciler.cel.frames import Failed, Frame
 from reconciler.cel.functions import Dispatch
 from reconciler.cel.limits import PATTERN_STEPS
+from reconciler.cel.logic import decide
 from reconciler.cel.tree import (
     Bind,
     Call,
@@ -123,7 +124,8 @@ class Emitter:
         return self._fold(_dispatch(Dispatch(node.function, self._overloads[id(node)]), arguments), arguments)
 
     def _logic(self, node: Logic, slots: Slots) -> Run:
-        return _logic([self.emit(term, slots) for term in node.terms], node.ends_on)
+        terms, ends_on = [self.emit(term, slots) for term in node.terms], node.ends_on
+        return lambda frame: decide(terms, frame, ends_on)
 
     def _conditional(self, node: Conditional, slots: Slots) -> Run:
         test, yes, no = (self.emit(each, slots) for each in (node.test, node.yes, node.no))
@@ -275,22 +277,6 @@ def _charged(run: Run, steps: int) -> Run:
         return run(frame)
 
     return charged
-
-
-def _logic(terms: list[Run], ends_on: bool) -> Run:
-    def run(frame: Frame) -> bool:
-        failure: CelError | None = None
-        for term in terms:
-            try:
-                if truth(term(frame)) is ends_on:
-                    return ends_on
-            except CelError as exc:  # ignored if a later term decides (CEL-8)
-                failure = failure or exc
-        if failure is not None:
-            raise failure
-        return not ends_on
-
-    return run
 
 
 def _add_present(add: Callable[[Value], None], value: Value, is_optional: bool) -> None:

@@ -1,223 +1,47 @@
-"""For every rule the smallest manifests that break it, and the smallest change by which they do not."""
+"""For every rule the smallest manifests that break it."""
 
-import json
-from dataclasses import dataclass
-from typing import Any
-
-Object = dict[str, Any]
-
-GATES = "dra-reconciler.io/device-extensions"
-
-
-@dataclass(frozen=True)
-class Case:
-    check: str
-    name: str
-    text: str
-    fields: tuple[str, ...] = ()
-    says: str = ""
-
-
-def yaml_of(*objects: Object) -> str:
-    """JSON is YAML."""
-    return "".join(f"---\n{json.dumps(one)}\n" for one in objects)
-
-
-def part(
-    name: str, *devices: Object, pool: str = "p", generation: int = 1, count: int = 1, **spec: Any
-) -> Object:
-    """A slice, for all nodes unless it says otherwise."""
-    given = {"allNodes": True} if not {"nodeName", "perDeviceNodeSelection", "nowhere"} & spec.keys() else {}
-    spec.pop("nowhere", None)
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceSlice",
-        "metadata": {"name": name},
-        "spec": {
-            "driver": "gpu.example.com",
-            "pool": {"name": pool, "generation": generation, "resourceSliceCount": count},
-            **given,
-            **({"devices": list(devices)} if devices else {}),
-            **spec,
-        },
-    }
-
-
-def device(name: str, /, **fields: Any) -> Object:
-    attributes = {key: {"string": value} for key, value in fields.pop("attributes", {}).items()}
-    return {"name": name, **({"attributes": attributes} if attributes else {}), **fields}
-
-
-def draw(counter_set: str, /, *groups: str, **counters: str) -> Object:
-    amounts = {name: {"value": value} for name, value in counters.items()}
-    return {
-        "counterSet": counter_set,
-        "counters": amounts,
-        **({"compatibilityGroups": list(groups)} if groups else {}),
-    }
-
-
-def drawing(name: str, *draws: Object, **fields: Any) -> Object:
-    return device(name, consumesCounters=list(draws), **fields)
-
-
-def counters(
-    name: str = "c", /, *, count: int = 2, generation: int = 1, sets: Object | None = None
-) -> Object:
-    shared = [
-        {"name": one, "counters": {key: {"value": value} for key, value in amounts.items()}}
-        for one, amounts in (sets or {"set": {"memory": "10"}}).items()
-    ]
-    return part(name, count=count, generation=generation, sharedCounters=shared)
-
-
-def stating(name: str, expression: str, **attributes: str) -> Object:
-    return device(name, attributes=attributes, compatibleOnlyWith={"expression": expression})
-
-
-def kind_is(kind: str) -> str:
-    return f'device.attributes["gpu.example.com"].kind == "{kind}"'
-
-
-def cel(*expressions: str) -> list[Object]:
-    return [{"cel": {"expression": one}} for one in expressions]
-
-
-def device_class(*expressions: str, name: str = "gpu") -> Object:
-    spec = {"selectors": cel(*expressions)}
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "DeviceClass",
-        "metadata": {"name": name},
-        "spec": spec,
-    }
-
-
-def claim(
-    name: str, *expressions: str, held: tuple[str, ...] = (), wants: str = "gpu", **result: Any
-) -> Object:
-    exactly = {"deviceClassName": wants, **({"selectors": cel(*expressions)} if expressions else {})}
-    results = [
-        {"request": "r", "driver": "gpu.example.com", "pool": "p", "device": one, **result} for one in held
-    ]
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaim",
-        "metadata": {"name": name},
-        "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
-        **({"status": {"allocation": {"devices": {"results": results}}}} if held else {}),
-    }
-
-
-def node(name: str, **labels: str) -> Object:
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
-
-
-def selecting(operator: str, *values: str) -> Object:
-    """A device for the nodes with some label."""
-    requirement = {"key": "gpu", "operator": operator, "values": list(values)}
-    return device("a", nodeSelector={"nodeSelectorTerms": [{"matchExpressions": [requirement]}]})
-
-
-def composed(*devices: Object, mixins: Any = ()) -> str:
-    """A slice in the shape of KEP-4815's first revision."""
-    made = part("s", *devices, deviceMixins=list(mixins))
-    return yaml_of({**made, "apiVersion": "resource.k8s.io/v1alpha3"})
-
-
-def numbered(count: int) -> Object:
-    return {f"a{number}": {"int": number} for number in range(count)}
-
-
-def amounts(count: int) -> Object:
-    return {f"c{number}": {"quantity": "1"} for number in range(count)}
-
-
-def either(**fields: Any) -> Object:
-    """A device for the nodes with one label or another."""
-    terms = [{"matchExpressions": [{"key": key, "operator": "Exists"}]} for key in "xy"]
-    return device("a", nodeSelector={"nodeSelectorTerms": terms}, **fields)
-
-
-def extended(extension: str, *devices: Object) -> Object:
-    made = part("s", *devices)
-    made["metadata"]["annotations"] = {GATES: extension}
-    return made
-
-
-def named(made: Object, namespace: str) -> Object:
-    return {**made, "metadata": {**made["metadata"], "namespace": namespace}}
-
-
-def job(entry: Object) -> Object:
-    spec = {"template": {"spec": {"resourceClaims": [entry]}}}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": spec}
-
-
-def koordinator(partitions: str, *, spec: Object | None = None) -> Object:
-    return {
-        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
-        "kind": "Device",
-        "metadata": {"name": "n", "annotations": {"scheduling.koordinator.sh/gpu-partitions": partitions}},
-        "spec": {"devices": []} if spec is None else spec,
-    }
-
-
-def machine(*devices: Object, **metadata: Any) -> Object:
-    """A Device object of Koordinator."""
-    made = koordinator("{}", spec={"devices": list(devices)})
-    made["metadata"] = {"name": "n", **metadata}
-    return made
-
-
-def gpu(minor: int, **fields: Any) -> Object:
-    return {"type": "gpu", "minor": minor, "health": True, **fields}
-
-
-def administrative(namespace: str) -> Object:
-    made = named(claim("c"), namespace)
-    made["spec"]["devices"]["requests"][0]["exactly"]["adminAccess"] = True
-    return made
-
-
-A, B = device("a"), device("b")
-GPU = device_class('device.driver == "gpu.example.com"')
-ONE = part("s", A)
-OLD = {**ONE, "apiVersion": "resource.k8s.io/v1beta2"}
-BARE = part("s", {"name": "a", "attributes": {"kind": "x"}})
-FITS = drawing("a", draw("set", memory="10"))
-HALVES = (drawing("a", draw("set", memory="6")), drawing("b", draw("set", memory="6")))
-SHARED = device("a", allowMultipleAllocations=True)
-MIG = stating("a", kind_is("mig"), kind="foo")
-SELF = "spec.devices[0].compatibleOnlyWith.expression"
-IN_CLASS = "spec.selectors[0].cel.expression"
-IN_CLAIM = "spec.devices.requests[0].exactly"
-GROUPS = "spec.devices[0].consumesCounters[0].compatibilityGroups"
-AT_COUNT, RESULT = "spec.pool.resourceSliceCount", "status.allocation.devices.results[0]"
-
-
-def grouped(*groups: str) -> str:
-    """Devices a, b, ... of one counter set, each with a group."""
-    devices = [drawing(chr(97 + at), draw("set", group, memory="1")) for at, group in enumerate(groups)]
-    return yaml_of(counters(), part("s", *devices, count=2))
-
-
-def excluding(*draws: str) -> str:
-    first, second = (
-        drawing(name, draw("set", name, memory=one)) for name, one in zip("ab", draws, strict=True)
-    )
-    return yaml_of(counters(), part("s", first, second, count=2))
-
-
-def two_sets(*modes: str) -> str:
-    """Devices a and b of two counter sets, each compatible only with its own mode."""
-    parts = [
-        {**stating(name, kind_is(mode), kind=mode), "consumesCounters": [draw(f"set-{name}", memory="1")]}
-        for name, mode in zip("ab", modes, strict=True)
-    ]
-    sets = {f"set-{name}": {"memory": "1"} for name in "ab"}
-    return yaml_of(counters(sets=sets), part("s", *parts, count=2))
-
+from tests.tools.doctor_manifests import (
+    AT_COUNT,
+    BARE,
+    FITS,
+    GATES,
+    GPU,
+    GROUPS,
+    HALVES,
+    IN_CLAIM,
+    IN_CLASS,
+    MIG,
+    OLD,
+    ONE,
+    RESULT,
+    SELF,
+    A,
+    B,
+    Case,
+    amounts,
+    claim,
+    composed,
+    counters,
+    device,
+    device_class,
+    draw,
+    drawing,
+    either,
+    excluding,
+    extended,
+    grouped,
+    job,
+    kind_is,
+    koordinator,
+    named,
+    node,
+    numbered,
+    part,
+    selecting,
+    stating,
+    two_sets,
+    yaml_of,
+)
 
 CASES = [
     Case("unreadable", "broken YAML", "a: [", ("",), "expected"),
@@ -617,162 +441,5 @@ CASES = [
         yaml_of(extended('{"a": {"compatibleOnlyWith": {"expression": "false"}}}', stating("a", "true"))),
         (f"metadata.annotations[{GATES}]",),
         "the device's is used",
-    ),
-]
-
-SOUND = yaml_of(counters(), part("s", *HALVES, count=2), GPU, claim("c", held=("a",)), node("n"))
-
-QUIET = [
-    *(
-        Case(check, "a sound pool", SOUND)
-        for check in (
-            "unreadable",
-            "put-right",
-            "old-version",
-            "duplicate-object",
-            "api-rules",
-            "unrendered-template",
-            "unknown-field",
-            "dropped-expression",
-            "pool-incomplete",
-            "pool-obsolete",
-            "pool-disagrees",
-            "duplicate-device",
-            "duplicate-counter-set",
-            "dangling-counter-set",
-            "dangling-counter",
-            "unused-counter",
-            "counters-overcommitted",
-            "selector-refused",
-            "missing-class",
-            "no-node-selection",
-            "unknown-device",
-            "matches-no-node",
-            "double-allocation",
-            "lonely-group",
-        )
-    ),
-    Case("api-rules", "administrative access", yaml_of(administrative("default"), administrative("x"))),
-    Case(
-        "unknown-field", "what is not read here", yaml_of(part("s", device("a", nodeAllocatableResources={})))
-    ),
-    Case(
-        "unknown-field",
-        "what Koordinator's node agent writes",
-        yaml_of({**machine(gpu(0, moduleID=1, conditions=[{"type": "Healthy"}])), "status": {}}),
-    ),
-    Case(
-        "dropped-expression",
-        "an annotation",
-        yaml_of(extended('{"a": {"compatibleOnlyWith": {"expression": "true"}}}', A)),
-    ),
-    Case("api-rules", "unreadable already", yaml_of(part("s", {"name": ["a"]}))),
-    Case("claim-source", "none", yaml_of(job({"name": "c", "resourceClaimName": "x"}))),
-    Case("koordinator-shape", "JSON", yaml_of(koordinator('{"1": []}'))),
-    Case(
-        "first-revision-limits",
-        "127 mixins and devices, 32 attributes",
-        composed(
-            {"name": "a", "basic": {"attributes": numbered(32)}},
-            *({"name": f"d{n}", "composite": {"consumesCapacityFrom": [{"name": "a"}]}} for n in range(118)),
-            mixins=[{"name": f"m{n}", "composite": {}} for n in range(8)],
-        ),
-    ),
-    Case(
-        "larger-first",
-        "smaller ones first",
-        yaml_of(counters(), part("s", drawing("b", draw("set", memory="5")), FITS, count=2)),
-    ),
-    Case(
-        "larger-first",
-        "of two nodes",
-        yaml_of(
-            counters(),
-            part("s", nodeName="x", count=3),
-            part("t", FITS, nodeName="x", count=3),
-            part("u", drawing("b", draw("set", memory="5")), nodeName="y", count=3),
-        ),
-    ),
-    Case(
-        "larger-first",
-        "more of one counter and less of another",
-        yaml_of(
-            counters(sets={"set": {"memory": "10", "cores": "4"}}),
-            part(
-                "s",
-                drawing("a", draw("set", memory="6", cores="1")),
-                drawing("b", draw("set", memory="5", cores="2")),
-                count=2,
-            ),
-        ),
-    ),
-    Case("device-never-fits", "10 of 10", yaml_of(counters(), part("s", FITS, count=2))),
-    Case(
-        "device-on-two-nodes",
-        "pools of their own",
-        yaml_of(part("s", A, nodeName="x", pool="x"), part("t", A, nodeName="y", pool="y")),
-    ),
-    Case("duplicate-device", "an older generation", yaml_of(ONE, part("t", A, generation=2))),
-    Case("unused-counter", "half a pool", yaml_of(counters())),
-    Case(
-        "selector-raises",
-        "guarded",
-        yaml_of(ONE, device_class('device.driver == "other" && ' + kind_is("x"))),
-    ),
-    Case("selector-raises", "by the class", yaml_of(ONE, device_class("false"), claim("c", kind_is("x")))),
-    Case("matches-nothing", "the class has said it", yaml_of(ONE, claim("c", "true"), GPU)),
-    Case("matches-nothing", "no slices", yaml_of(device_class("false"))),
-    Case(
-        "foreign-domain", "a test for it", yaml_of(ONE, device_class('"x.example.com" in device.attributes'))
-    ),
-    Case("bad-node-selector", "In", yaml_of(part("s", selecting("In", "x"), perDeviceNodeSelection=True))),
-    Case(
-        "several-terms", "of one term", yaml_of(part("s", selecting("In", "x"), perDeviceNodeSelection=True))
-    ),
-    Case(
-        "several-terms",
-        "of a device of one node",
-        yaml_of(part("s", either(bindsToNode=True), perDeviceNodeSelection=True)),
-    ),
-    Case("matches-no-node", "no nodes", yaml_of(part("s", A, nodeName="m"))),
-    Case(
-        "double-allocation",
-        "administrative",
-        yaml_of(ONE, claim("c", held=("a",)), claim("d", held=("a",), adminAccess=True)),
-    ),
-    Case(
-        "double-allocation",
-        "shares",
-        yaml_of(
-            part("s", SHARED), claim("c", held=("a",), shareID="x"), claim("d", held=("a",), shareID="y")
-        ),
-    ),
-    Case("held-at-odds", "a common group", grouped("mig", "mig") + yaml_of(claim("c", held=("a", "b")))),
-    Case(
-        "asymmetric-exclusion",
-        "both forbid",
-        yaml_of(
-            part("s", stating("a", kind_is("foo"), kind="foo"), stating("b", kind_is("bar"), kind="bar"))
-        ),
-    ),
-    Case(
-        "asymmetric-exclusion",
-        "only one has a word",
-        yaml_of(part("s", MIG, device("b", attributes={"kind": "foo"}))),
-    ),
-    Case(
-        "expression-fails",
-        "guarded",
-        yaml_of(part("s", stating("a", 'has(device.attributes["gpu.example.com"].kind)'), B)),
-    ),
-    Case("excludes-itself", "of its kind", yaml_of(part("s", stating("a", kind_is("foo"), kind="foo"), B))),
-    Case("misspelled-group", "unlike names", grouped("mig", "mig", "foo")),
-    Case("never-together", "neither would fit", excluding("6", "6")),
-    Case("never-together", "a common group", grouped("mig", "mig")),
-    Case("not-compared", "one mode on both", two_sets("hw", "hw")),
-    Case(
-        "extension-conflict",
-        "the same in both",
-        yaml_of(extended('{"a": {"compatibleOnlyWith": {"expression": "true"}}}', stating("a", "true"))),
     ),
 ]

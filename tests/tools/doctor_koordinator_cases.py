@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from tests.tools.doctor_cases import Case, Object, gpu, machine, node, yaml_of
+from tests.tools.doctor_manifests import Case, Object, gpu, machine, node, yaml_of
 
 DOMAIN = "scheduling.koordinator.sh"
 PARTITIONS, POLICY = f"{DOMAIN}/gpu-partitions", "node.koordinator.sh/gpu-partition-policy"

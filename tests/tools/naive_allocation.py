@@ -4,35 +4,24 @@ Shares nothing with the allocator except quantities, semantic versions and the e
 expression on one device.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 from reconciler.api.objects.plan import Reason
-from reconciler.api.objects.quantity import NANO, Quantity
+from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.semver import Semver
 from reconciler.cel.device import DeviceView
 from reconciler.cel.errors import CelError, CelRefused
 from reconciler.cel.program import compile_selector
 from tests.tools.allocation_world import World
 from tests.tools.builders import Object
+from tests.tools.naive_rules import Failure, exact, permitted, resolved, selected, tolerates, values_of
 
 DeviceKey = tuple[str, str, str]
 Amounts = dict[str, Fraction]
-
-
-class Failure(Exception):
-    """An error, as opposed to a plain "does not fit"."""
-
-    def __init__(self, reason: Reason) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-
-def exact(quantity: str) -> Fraction:
-    return Fraction(Quantity.parse(quantity).nanos, NANO)
 
 
 @dataclass(eq=False)
@@ -93,33 +82,6 @@ class Pool:
     devices: list[Device]
     foreign: list[Device]
     totals: dict[tuple[str, str], Fraction]
-
-
-def selected(selector: Object, node: Object) -> bool:
-    """NM-2."""
-    return any(
-        bool(term.get("matchExpressions") or term.get("matchFields"))
-        and all(_holds(r, node["metadata"].get("labels", {})) for r in term.get("matchExpressions", ()))
-        and all(
-            (node["metadata"]["name"] in r["values"]) == (r["operator"] == "In")
-            for r in term.get("matchFields", ())
-        )
-        for term in selector["nodeSelectorTerms"]
-    )
-
-
-def _holds(requirement: Object, labels: Mapping[str, str]) -> bool:
-    value = labels.get(requirement["key"])
-    match requirement["operator"]:
-        case "In":
-            return value in requirement["values"]
-        case "NotIn":
-            return value not in requirement["values"]
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-    raise AssertionError(f"not used in these worlds: {requirement}")
 
 
 def reaches(place: Object, node: Object) -> bool:
@@ -386,86 +348,9 @@ class Scene:
         return "DRAOptionalNodeOperations" in features
 
 
-def tolerates(toleration: Object, taint: Object) -> bool:
-    """TNT-2."""
-    if toleration.get("effect") and toleration["effect"] != taint["effect"]:
-        return False
-    if toleration.get("key") and toleration["key"] != taint["key"]:
-        return False
-    match toleration.get("operator", "Equal"):
-        case "Exists":
-            return True
-        case "" | "Equal":
-            return toleration.get("value", "") == taint.get("value", "")
-    return False
-
-
-def resolved(entry: Object, asked: Fraction | None, *, fractional: bool) -> Fraction:
-    """CAP-3 to CAP-6."""
-    policy = entry.get("requestPolicy") or {}
-    if asked is None:
-        return exact(policy["default"]) if "default" in policy else exact(entry["value"])
-    if "validRange" in policy:
-        return _in_range(policy["validRange"], asked, fractional=fractional)
-    larger = [exact(v) for v in policy.get("validValues", ()) if exact(v) >= asked]
-    return min(larger, default=asked)
-
-
-def _in_range(valid: Object, asked: Fraction, *, fractional: bool) -> Fraction:
-    least = exact(valid["min"])
-    if asked < least:
-        return least
-    if "step" not in valid:
-        return asked
-    step = exact(valid["step"])
-    bounds = [least, step, *([exact(valid["max"])] if "max" in valid else [])]
-    grain = Fraction(1)
-    if fractional and step >= Fraction(1, 1000) and all((b * 1000).denominator == 1 for b in bounds):
-        grain = Fraction(1, 1000)
-        if (asked * 1000).denominator != 1:
-            raise Failure(Reason.CAPACITY_INVALID)
-    asked, least, step = (-(-q // grain) * grain for q in (asked, least, step))
-    reached = least
-    while reached < asked:
-        reached += step
-    if reached / grain > 2**63 - 1:
-        raise Failure(Reason.CAPACITY_INVALID)
-    return reached
-
-
-def permitted(entry: Object, taken: Fraction) -> bool:
-    """CAP-7."""
-    policy = entry.get("requestPolicy") or {}
-    if "default" in policy and exact(policy["default"]) == taken:
-        return True
-    if "validRange" in policy:
-        valid = policy["validRange"]
-        if "max" in valid and taken > exact(valid["max"]):
-            return False
-        return "step" not in valid or (taken - exact(valid["min"])) % exact(valid["step"]) == 0
-    values = policy.get("validValues", ())
-    return not values or taken in [exact(v) for v in values]
-
-
-def values_of(attribute: Object | None, *, lists: bool) -> frozenset[tuple[str, Any]] | None:
-    """An attribute as a set of typed values; None if it is absent, or a list that is not supported."""
-    if attribute is None:
-        return None
-    ((kind, value),) = attribute.items()
-    if not kind.endswith("s"):
-        return frozenset([(kind, value)])
-    return frozenset((kind[:-1], v) for v in value) if lists else None
-
-
 def fits(device: Device, consumed: Amounts, before: Amounts) -> bool:
     """CAP-8."""
     return all(before.get(k, Fraction(0)) + v <= device.capacity[k] for k, v in consumed.items())
-
-
-def applies(constraint: Object, request: str, sub: str) -> bool:
-    """CON-1."""
-    named = constraint.get("requests") or [request]
-    return request in named or bool(sub and f"{request}/{sub}" in named)
 
 
 def holds_together(constraint: Object, devices: list[Device], *, lists: bool) -> bool:

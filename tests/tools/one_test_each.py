@@ -2,7 +2,8 @@
 
 from tests.tools.builders import Object
 from tests.tools.exclusive_twin import admitted
-from tests.tools.naive_allocation import Device, Scene, exact, fits
+from tests.tools.naive_allocation import Device, Scene, fits
+from tests.tools.naive_rules import exact
 
 
 def published(scene: Scene) -> list[Device]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from reconciler.api.validation.kinds import Object
 from reconciler.api.validation.served_kinds import CLAIM, POD_GROUP, TEMPLATE
-from reconciler.api.validation.status import Refusal
+from reconciler.embedded.controllers.generating import ClaimGenerator
 from reconciler.embedded.controllers.reading import POD_CLAIM, is_deleting, status
 from reconciler.embedded.server.api import ApiServer
 from reconciler.embedded.server.kind_store import Change
@@ -20,13 +20,14 @@ class PodGroupController:
 
     def __init__(self, api: ApiServer) -> None:
         self._api = api
-        self._waiting: dict[str, set[str]] = {}
+        reference = {"apiVersion": str(POD_GROUP.stored), "kind": "PodGroup", "controller": True}
+        self._claims = ClaimGenerator(api, POD_GROUP, reference)
 
     def keys(self, change: Change) -> Iterable[str]:
         """The group itself, or the groups that wait for a template."""
         if change.record.kind is POD_GROUP:
             return [change.record.key]
-        return self._waiting.pop(change.record.key, ())
+        return self._claims.woken_by(change.record.key)
 
     def reconcile(self, key: str) -> None:
         """Generate the missing claims of a group."""
@@ -38,45 +39,12 @@ class PodGroupController:
         generated = []
         for wanted in group["spec"].get("resourceClaims", ()):
             if "resourceClaimTemplateName" in wanted and wanted["name"] not in known:
-                name = claim_of_group(self._api, group, wanted["name"]) or self._generate(group, key, wanted)
+                name = claim_of_group(self._api, group, wanted["name"])
+                name = name or self._claims.generate(group, wanted)
                 if name:
                     generated.append({"name": wanted["name"], "resourceClaimName": name})
         if generated:
-            self._write_status(group, generated)
-
-    def _generate(self, group: Object, key: str, wanted: Object) -> str:
-        namespace = group["metadata"]["namespace"]
-        template_key = f"{namespace}/{wanted['resourceClaimTemplateName']}"
-        template = self._api.store[TEMPLATE].get(template_key)
-        if template is None:
-            self._waiting.setdefault(template_key, set()).add(key)
-            return ""
-        inner = template.object["spec"]
-        metadata = inner.get("metadata", {})
-        owner = {"apiVersion": str(POD_GROUP.stored), "kind": "PodGroup", "controller": True}
-        owner |= {key: group["metadata"][key] for key in ("name", "uid")}
-        claim = {
-            "metadata": {
-                "generateName": f"{group['metadata']['name']}-{wanted['name']}-",
-                "labels": metadata.get("labels", {}),
-                "annotations": {**metadata.get("annotations", {}), POD_CLAIM: wanted["name"]},
-                "ownerReferences": [owner],
-            },
-            "spec": inner["spec"],
-        }
-        try:
-            return self._api.create(CLAIM, namespace, claim)["metadata"]["name"]
-        except Refusal:
-            return ""
-
-    def _write_status(self, group: Object, generated: list[Object]) -> None:
-        def written(shown: Object) -> Object:
-            before = status(shown)
-            entries = [*before.get("resourceClaimStatuses", ()), *generated]
-            return {**shown, "status": {**before, "resourceClaimStatuses": entries}}
-
-        metadata = group["metadata"]
-        self._api.update(POD_GROUP, metadata["namespace"], metadata["name"], written, subresource="status")
+            self._claims.write_names(group, generated)
 
 
 def group_name(pod: Object) -> str:

@@ -15,7 +15,8 @@ from reconciler.analysis.doctor.rules import RULES
 from reconciler.cli import main
 from reconciler.embedded import ApiServer, serve
 from tests.tools.checkout import DOCS
-from tests.tools.doctor_cases import GPU, ONE, SOUND, Object, claim, device_class, part, yaml_of
+from tests.tools.doctor_manifests import GPU, ONE, Object, claim, device_class, part, yaml_of
+from tests.tools.doctor_quiet_cases import SOUND
 
 PAGE = DOCS / "doctor.md"
 WARNED = yaml_of(GPU, claim("c", wants="gppu"))

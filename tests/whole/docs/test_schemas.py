@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator, ValidationError
 
 from reconciler.cli import COMMANDS, main
 from tests.tools.checkout import DOCS, ROOT
-from tests.tools.doctor_cases import GPU, claim, part, yaml_of
+from tests.tools.doctor_manifests import GPU, claim, part, yaml_of
 from tests.tools.output_schemas import FOLDER, fitting, schema
 
 NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))

@@ -16,7 +16,7 @@ from reconciler.embedded.access.accounts import account, service_account
 from reconciler.operations import doctor_schedule
 from reconciler.settings import Settings
 from tests.tools.checkout import ROOT
-from tests.tools.doctor_cases import part
+from tests.tools.doctor_manifests import part
 from tests.tools.running_reconciler import Cluster
 from tests.tools.small_fleet import claim, device_class, devices, node
 from tests.tools.watched_reconciler import watched

@@ -24,7 +24,8 @@ from tests.tools.builders import (
     taint,
 )
 from tests.tools.examples import examples
-from tests.tools.naive_allocation import Device, Failure, Scene
+from tests.tools.naive_allocation import Device, Scene
+from tests.tools.naive_rules import Failure
 from tests.tools.one_test_each import fits_counters, goes, has_capacity, published
 from tests.tools.refused_worlds import CASES
 

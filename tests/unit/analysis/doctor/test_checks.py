@@ -8,11 +8,11 @@ from reconciler.analysis.doctor.input import read_input
 from reconciler.analysis.doctor.rules import RULES
 from reconciler.api.manifests.documents import of_text
 from reconciler.api.objects.semantics import Semantics
-from tests.tools import doctor_cases, doctor_koordinator_cases
-from tests.tools.doctor_cases import Case
+from tests.tools import doctor_cases, doctor_koordinator_cases, doctor_quiet_cases
+from tests.tools.doctor_manifests import Case
 
 CASES = (*doctor_cases.CASES, *doctor_koordinator_cases.CASES)
-QUIET = (*doctor_cases.QUIET, *doctor_koordinator_cases.QUIET)
+QUIET = (*doctor_quiet_cases.QUIET, *doctor_koordinator_cases.QUIET)
 
 
 def examined(text: str) -> list[Finding]:

@@ -22,7 +22,8 @@ from tests.tools.allocation_strategies import CONTESTED, EVERYTHING, contests, w
 from tests.tools.allocation_world import World
 from tests.tools.builders import Object, claim, devices, request, resource_slice, selectors
 from tests.tools.examples import examples
-from tests.tools.naive_allocation import Device, Failure, Scene, reaches
+from tests.tools.naive_allocation import Device, Scene, reaches
+from tests.tools.naive_rules import Failure
 from tests.tools.one_test_each import fits_counters, goes, has_capacity, in_order
 
 SOUND = (*(feature for feature in CONTESTED if feature != "all"), "places", "bindings")

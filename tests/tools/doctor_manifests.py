@@ -1,0 +1,232 @@
+"""What the cases of the doctor are made of: small manifests, and their parts."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+Object = dict[str, Any]
+
+GATES = "dra-reconciler.io/device-extensions"
+
+
+@dataclass(frozen=True)
+class Case:
+    check: str
+    name: str
+    text: str
+    fields: tuple[str, ...] = ()
+    says: str = ""
+
+
+def yaml_of(*objects: Object) -> str:
+    """JSON is YAML."""
+    return "".join(f"---\n{json.dumps(one)}\n" for one in objects)
+
+
+def part(
+    name: str, *devices: Object, pool: str = "p", generation: int = 1, count: int = 1, **spec: Any
+) -> Object:
+    """A slice, for all nodes unless it says otherwise."""
+    given = {"allNodes": True} if not {"nodeName", "perDeviceNodeSelection", "nowhere"} & spec.keys() else {}
+    spec.pop("nowhere", None)
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": name},
+        "spec": {
+            "driver": "gpu.example.com",
+            "pool": {"name": pool, "generation": generation, "resourceSliceCount": count},
+            **given,
+            **({"devices": list(devices)} if devices else {}),
+            **spec,
+        },
+    }
+
+
+def device(name: str, /, **fields: Any) -> Object:
+    attributes = {key: {"string": value} for key, value in fields.pop("attributes", {}).items()}
+    return {"name": name, **({"attributes": attributes} if attributes else {}), **fields}
+
+
+def draw(counter_set: str, /, *groups: str, **counters: str) -> Object:
+    amounts = {name: {"value": value} for name, value in counters.items()}
+    return {
+        "counterSet": counter_set,
+        "counters": amounts,
+        **({"compatibilityGroups": list(groups)} if groups else {}),
+    }
+
+
+def drawing(name: str, *draws: Object, **fields: Any) -> Object:
+    return device(name, consumesCounters=list(draws), **fields)
+
+
+def counters(
+    name: str = "c", /, *, count: int = 2, generation: int = 1, sets: Object | None = None
+) -> Object:
+    shared = [
+        {"name": one, "counters": {key: {"value": value} for key, value in amounts.items()}}
+        for one, amounts in (sets or {"set": {"memory": "10"}}).items()
+    ]
+    return part(name, count=count, generation=generation, sharedCounters=shared)
+
+
+def stating(name: str, expression: str, **attributes: str) -> Object:
+    return device(name, attributes=attributes, compatibleOnlyWith={"expression": expression})
+
+
+def kind_is(kind: str) -> str:
+    return f'device.attributes["gpu.example.com"].kind == "{kind}"'
+
+
+def cel(*expressions: str) -> list[Object]:
+    return [{"cel": {"expression": one}} for one in expressions]
+
+
+def device_class(*expressions: str, name: str = "gpu") -> Object:
+    spec = {"selectors": cel(*expressions)}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def claim(
+    name: str, *expressions: str, held: tuple[str, ...] = (), wants: str = "gpu", **result: Any
+) -> Object:
+    exactly = {"deviceClassName": wants, **({"selectors": cel(*expressions)} if expressions else {})}
+    results = [
+        {"request": "r", "driver": "gpu.example.com", "pool": "p", "device": one, **result} for one in held
+    ]
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": name},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
+        **({"status": {"allocation": {"devices": {"results": results}}}} if held else {}),
+    }
+
+
+def node(name: str, **labels: str) -> Object:
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+
+
+def selecting(operator: str, *values: str) -> Object:
+    """A device for the nodes with some label."""
+    requirement = {"key": "gpu", "operator": operator, "values": list(values)}
+    return device("a", nodeSelector={"nodeSelectorTerms": [{"matchExpressions": [requirement]}]})
+
+
+def composed(*devices: Object, mixins: Any = ()) -> str:
+    """A slice in the shape of KEP-4815's first revision."""
+    made = part("s", *devices, deviceMixins=list(mixins))
+    return yaml_of({**made, "apiVersion": "resource.k8s.io/v1alpha3"})
+
+
+def numbered(count: int) -> Object:
+    return {f"a{number}": {"int": number} for number in range(count)}
+
+
+def amounts(count: int) -> Object:
+    return {f"c{number}": {"quantity": "1"} for number in range(count)}
+
+
+def either(**fields: Any) -> Object:
+    """A device for the nodes with one label or another."""
+    terms = [{"matchExpressions": [{"key": key, "operator": "Exists"}]} for key in "xy"]
+    return device("a", nodeSelector={"nodeSelectorTerms": terms}, **fields)
+
+
+def extended(extension: str, *devices: Object) -> Object:
+    made = part("s", *devices)
+    made["metadata"]["annotations"] = {GATES: extension}
+    return made
+
+
+def named(made: Object, namespace: str) -> Object:
+    return {**made, "metadata": {**made["metadata"], "namespace": namespace}}
+
+
+def job(entry: Object) -> Object:
+    spec = {"template": {"spec": {"resourceClaims": [entry]}}}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": spec}
+
+
+def koordinator(partitions: str, *, spec: Object | None = None) -> Object:
+    return {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Device",
+        "metadata": {"name": "n", "annotations": {"scheduling.koordinator.sh/gpu-partitions": partitions}},
+        "spec": {"devices": []} if spec is None else spec,
+    }
+
+
+def machine(*devices: Object, **metadata: Any) -> Object:
+    """A Device object of Koordinator."""
+    made = koordinator("{}", spec={"devices": list(devices)})
+    made["metadata"] = {"name": "n", **metadata}
+    return made
+
+
+def gpu(minor: int, **fields: Any) -> Object:
+    return {"type": "gpu", "minor": minor, "health": True, **fields}
+
+
+def administrative(namespace: str) -> Object:
+    made = named(claim("c"), namespace)
+    made["spec"]["devices"]["requests"][0]["exactly"]["adminAccess"] = True
+    return made
+
+
+A, B = device("a"), device("b")
+
+GPU = device_class('device.driver == "gpu.example.com"')
+
+ONE = part("s", A)
+
+OLD = {**ONE, "apiVersion": "resource.k8s.io/v1beta2"}
+
+BARE = part("s", {"name": "a", "attributes": {"kind": "x"}})
+
+FITS = drawing("a", draw("set", memory="10"))
+
+HALVES = (drawing("a", draw("set", memory="6")), drawing("b", draw("set", memory="6")))
+
+SHARED = device("a", allowMultipleAllocations=True)
+
+MIG = stating("a", kind_is("mig"), kind="foo")
+
+SELF = "spec.devices[0].compatibleOnlyWith.expression"
+
+IN_CLASS = "spec.selectors[0].cel.expression"
+
+IN_CLAIM = "spec.devices.requests[0].exactly"
+
+GROUPS = "spec.devices[0].consumesCounters[0].compatibilityGroups"
+
+AT_COUNT, RESULT = "spec.pool.resourceSliceCount", "status.allocation.devices.results[0]"
+
+
+def grouped(*groups: str) -> str:
+    """Devices a, b, ... of one counter set, each with a group."""
+    devices = [drawing(chr(97 + at), draw("set", group, memory="1")) for at, group in enumerate(groups)]
+    return yaml_of(counters(), part("s", *devices, count=2))
+
+
+def excluding(*draws: str) -> str:
+    first, second = (
+        drawing(name, draw("set", name, memory=one)) for name, one in zip("ab", draws, strict=True)
+    )
+    return yaml_of(counters(), part("s", first, second, count=2))
+
+
+def two_sets(*modes: str) -> str:
+    """Devices a and b of two counter sets, each compatible only with its own mode."""
+    parts = [
+        {**stating(name, kind_is(mode), kind=mode), "consumesCounters": [draw(f"set-{name}", memory="1")]}
+        for name, mode in zip("ab", modes, strict=True)
+    ]
+    sets = {f"set-{name}": {"memory": "1"} for name in "ab"}
+    return yaml_of(counters(sets=sets), part("s", *parts, count=2))
