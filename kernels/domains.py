@@ -72,6 +72,40 @@ class Vacant:
         return found
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Within:
+    """The parts of all things in a domain stay within a limit. A part that several things bring counts once.
+
+    P parts that several things may bring. Every place must be in a domain of its own.
+    """
+
+    single: int
+    """The counter of parts that one thing alone brings"""
+    own: int
+    """Such parts of the new thing"""
+    parts: tuple[int, ...]
+    """(P,) the counter of each other part"""
+    mine: tuple[bool, ...]
+    """(P,) whether the new thing brings it"""
+    fresh: Mask
+    """(P, D) domains that do not have the part from the start"""
+    left: Amounts
+    """(D,) so many more parts may come"""
+    tightens = True
+
+    def allows(self, codes: Sequence[Codes], counts: Sequence[Amounts]) -> Mask:
+        """(N,) the places that the rule allows. A thing without a new part is allowed everywhere."""
+        at = codes[self.single]
+        used = counts[self.single][at] + self.own
+        new = np.full(len(at), self.own, dtype=np.int64)
+        for part, mine, fresh in zip(self.parts, self.mine, self.fresh, strict=True):
+            there = counts[part][codes[part]] > 0
+            used += fresh[at] & (there | mine)
+            new += fresh[at] & ~there & mine
+        found: Mask = (new == 0) | (used <= self.left[at])
+        return found
+
+
 @dataclass(frozen=True, slots=True)
 class Near:
     """The domains of every counter have one. `first`: or no domain of any counter has one."""

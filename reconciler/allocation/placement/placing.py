@@ -202,12 +202,19 @@ class Placement:
             for one in counters.made
         ]
         attaching = attach_room(self._nodes, [pod for _, _, pod in found])
+        first = len(ordered)
+        ordered += attaching.counters(rows)
         volumes = volume_supply(self._nodes, [pod for _, _, pod in found], order)
         whole = []
         for kind, claims, pod in found:
-            wanted = np.concatenate([kind.wanted, attaching.wanted(pod)])
-            needs = volumes.needs.get(pod.key, ())
-            whole.append((replace(kind, adds=counters.adds(pod), wanted=wanted, needs=needs), claims))
+            complete = replace(
+                kind,
+                wanted=np.concatenate([kind.wanted, attaching.wanted(pod)]),
+                rules=(*kind.rules, *attaching.rules(pod, first)),
+                adds=(*counters.adds(pod), *attaching.adds(pod, first)),
+                needs=volumes.needs.get(pod.key, ()),
+            )
+            whole.append((complete, claims))
         free = np.concatenate([room.free(waived, but=counters.but), attaching.free])[:, rows]
         return Together([pod.key for _, _, pod in found], whole, ordered, free, order, volumes.supply)
 

@@ -10,7 +10,7 @@ from itertools import compress
 
 import numpy as np
 
-from kernels.domains import Counter, Even, Rule, Vacant
+from kernels.domains import Counter, Even, Rule, Vacant, Within
 from kernels.matching import Supply
 from kernels.together import Kind, fit_together
 from kernels.types import Amounts, Mask
@@ -156,4 +156,6 @@ def _rule_key(rule: Rule) -> Hashable:
             return counter
         case Even(counter=counter, skew=skew, own=own, least=least, domains=domains):
             return counter, skew, own, least, domains.tobytes()
+        case Within(single=single, own=own, mine=mine):
+            return single, own, mine
     return rule  # type: ignore[return-value]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from kernels.domains import Counter, Even, Near, Vacant, per_domain, present
+from kernels.domains import Counter, Even, Near, Vacant, Within, per_domain, present
 from kernels.types import Amounts, Codes, Mask
 
 MOST_DOMAINS = 4
@@ -80,6 +80,29 @@ def test_even_domains_however_many_of_the_things_to_come_are_there(
     orders = (np.array(some) for some in product(*(range(one + 1) for one in more)))
     each_order = [rule.allows([codes], [fewest + some]) for some in orders]
     assert found.tolist() == np.all(each_order, axis=0).tolist()
+
+
+@given(st.data(), st.integers(1, 4), st.integers(0, 2), st.integers(0, 3))
+def test_parts_within_a_limit(data: st.DataObject, places: int, parts: int, own: int):
+    """Places have parts of single things, and common parts; some of these were there from the start."""
+    single = data.draw(arrays(np.int64, places, elements=st.integers(0, 2)))
+    there = data.draw(arrays(np.int64, (parts, places), elements=st.integers(0, 2)))
+    fresh = data.draw(arrays(np.bool_, (parts, places)))
+    mine = tuple(data.draw(st.booleans()) for _ in range(parts))
+    left = data.draw(arrays(np.int64, places, elements=st.integers(-1, 4)))
+    codes = np.arange(1, places + 1, dtype=np.int32)
+    none = np.zeros((parts, 1), dtype=np.bool_)
+    rule = Within(
+        0, own, tuple(range(1, parts + 1)), mine, np.hstack([none, fresh]), np.concatenate([[0], left])
+    )
+    counts = [np.concatenate([[0], one]) for one in (single, *there)]
+    expected = []
+    for at in range(places):
+        present_now = {p for p in range(parts) if there[p, at] and fresh[p, at]}
+        brought = {p for p in range(parts) if mine[p] and fresh[p, at]}
+        new = own + len(brought - present_now)
+        expected.append(new == 0 or single[at] + own + len(present_now | brought) <= left[at])
+    assert rule.allows([codes] * (1 + parts), counts).tolist() == expected
 
 
 def test_near_needs_a_domain_of_every_counter():
