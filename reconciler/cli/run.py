@@ -109,6 +109,12 @@ log = structlog.get_logger()
     help="Ignore the volumes of pods; read no storage objects.",
 )
 @click.option(
+    "--make-templates",
+    is_flag=True,
+    default=None,
+    help="Make the templates that rewritten pods name; see docs/from-device-plugins.md.",
+)
+@click.option(
     "--steps",
     "search_steps",
     type=int,
