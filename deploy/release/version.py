@@ -1,4 +1,4 @@
-"""Exit with an error unless a tag is the version of pyproject.toml, the chart, the base and CHANGELOG.md.
+"""Exit with an error unless a tag is the version of pyproject.toml, the chart, base, sweep and CHANGELOG.md.
 
 usage: python3 -m deploy.release.version vX.Y.Z
 """
@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 _PLACES = {
     "deploy/helm/dra-reconciler/Chart.yaml": r"^(?:version|appVersion): (\S+)$",
     "deploy/base/deployment.yaml": r"^ +image: \S+:(\S+)$",
+    "deploy/sweep/play/job.yaml": r"^ +image: \S+:(\S+)$",
     "CHANGELOG.md": r"\A.*?^## ([0-9]\S*) - [0-9]{4}-[0-9]{2}-[0-9]{2}$",
     "pyproject.toml": r"/blob/v([^/]+)/",
 }

@@ -85,6 +85,9 @@ def sweep(
                 _run(executor, batches, workers, scheduler, done)
     except Rejected as exc:
         raise click.ClickException(str(exc)) from exc
+    except KeyboardInterrupt:
+        print("stopped; finished batches are kept: run the same command again to go on", file=sys.stderr)
+        raise
     for task, result in failed[:10]:
         print(f"{task.scenario.model_dump_json()}: {result.error}", file=sys.stderr)
     if shards is None:

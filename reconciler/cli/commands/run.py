@@ -89,6 +89,12 @@ from reconciler.cli.common.running import runs
     help="Ignore the volumes of pods; read no storage objects.",
 )
 @click.option(
+    "--make-templates",
+    is_flag=True,
+    default=None,
+    help="Make the templates that rewritten pods name; see docs/from-device-plugins.md.",
+)
+@click.option(
     "--preemption",
     type=click.Choice(["off", "advise", "evict"]),
     help="Whether pods of lower priority make room for pending ones.  [default: off]",
