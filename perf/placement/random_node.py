@@ -10,6 +10,8 @@ from reconciler.allocation.policies.policy import Question, SetJudge
 from reconciler.state.devices.snapshot.snapshot import View
 
 RANDOM_NODE = "random-node"
+STREAM = 2
+"""Of random numbers; others are used for arrivals and durations"""
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,8 @@ class RandomNode:
     _random: np.random.Generator = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_random", np.random.default_rng(self.seed))
+        # Not the numbers of arrivals with the same seed: nodes would depend on what comes next.
+        object.__setattr__(self, "_random", np.random.default_rng([self.seed, STREAM]))
 
     def nodes(self, question: Question, among: Mask) -> Amounts | None:  # noqa: ARG002
         """See `Policy.nodes`."""

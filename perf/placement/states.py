@@ -37,6 +37,16 @@ LEFT: Amounts = (
 """(S,) thousandths left of all counters"""
 
 
+def first_fit() -> tuple[Amounts, Amounts]:
+    """(F, S) keys and places as in `preferences`: the first GPU with room, and there the first place."""
+    keys, places = [], []
+    for of_profile in OF_PROFILE:
+        fits = OPEN[:, of_profile]
+        keys.append(np.where(fits.any(axis=1), 0, NEVER))
+        places.append(of_profile[fits.argmax(axis=1)])
+    return np.stack(keys), np.stack(places)
+
+
 def worth(weights: Amounts) -> Amounts:
     """(W, S) the weight of all places that are open in each state, from weights (W, P)."""
     found: Amounts = weights @ OPEN.T.astype(np.int64)

@@ -57,6 +57,8 @@ class BestSet:
         if any(choice.candidates.static.fails for choice in found):
             return found  # trying a device may be an error
         self._classes = self._equal(found)
+        if self._alike(found):
+            return found
         known = self._replayed(found)
         complete = self._all(found, free)
         if not complete:
@@ -134,6 +136,15 @@ class BestSet:
                 state = enter_claim(state, self.problem.constraints[claim])
             state = choose(self.problem, state, slot, candidates, at)
         return state
+
+    def _alike(self, found: tuple[Choice, ...]) -> bool:
+        """Whether all sets are the same to the policy: all devices of the only request replace each other."""
+        every = {choice.slot: choice.candidates for choice in found if choice.candidates.listed is None}
+        if len(every) != 1:
+            return False
+        (only,) = every.values()
+        classes = self._classes[only.available]
+        return bool((classes == classes[0]).all())
 
     def _equal(self, found: tuple[Choice, ...]) -> Codes:
         every = list({choice.slot: choice.candidates for choice in found}.values())

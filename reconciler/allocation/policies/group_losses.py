@@ -29,18 +29,27 @@ class GroupLosses:
     """
 
     def __init__(self, wanted: Sequence[Wanted], option: RequestOption, snapshot: Snapshot) -> None:
-        """`wanted` are the requests of the demand; those of one device lose nothing more."""
-        self.wanted = wanted
-        self._groups = [one for one in wanted if one.count > 1]
+        """`wanted` are the requests of the demand.
+
+        Those of one device lose nothing more, and neither do those that use none of the devices of `option`.
+        """
+        taken = max(option.source.wanted, 1)
+        lost = [
+            (one, taken * meets)
+            for one in wanted
+            if one.count > 1 and (meets := _meets(one.option, option, snapshot)).any()
+        ]
+        self._groups = [one for one, _ in lost]
         self._count: Amounts = np.array([[one.count] for one in self._groups], dtype=np.int64)
         self._weight: Amounts = np.array([[one.weight] for one in self._groups], dtype=np.int64)
-        taken = max(option.source.wanted, 1)
-        self._lost = [taken * _meets(one.option, option, snapshot) for one in self._groups]
+        self._lost: Amounts = np.array([each for _, each in lost], dtype=np.int64)
         self._trail: Trail = snapshot.occupancy.trail
         self._serial = snapshot.occupancy.serial
         count = len(snapshot.fleet.vocabulary.nodes.values) + 1
         self.of_node: Amounts = np.zeros(count, dtype=np.int64)
         """(N + 1,) by the fleet's code of the node; weight x `COUNTS`"""
+        self.none = not self._groups
+        """Whether nothing is lost anywhere"""
         self._evaluate(np.arange(count), snapshot)
 
     def reaches(self, snapshot: Snapshot) -> bool:
@@ -50,16 +59,16 @@ class GroupLosses:
     def follow(self, snapshot: Snapshot) -> None:
         """Update the losses to a snapshot. The cost depends on the nodes that changed in between."""
         serial = snapshot.occupancy.serial
-        if serial != self._serial:
+        if serial != self._serial and self._groups:
             nodes = snapshot.fleet.codes["node"][self._trail.between(self._serial, serial)]
             self._evaluate(np.array(sorted(set(nodes[nodes >= 0].tolist())), dtype=np.intp), snapshot)
-            self._serial = serial
+        self._serial = serial
 
     def _evaluate(self, nodes: Rows, snapshot: Snapshot) -> None:
         if not self._groups or not len(nodes):
             return
         before = np.array([available(one.option, snapshot).per_node[nodes] for one in self._groups])
-        lost = np.array([one[nodes] for one in self._lost])
+        lost = self._lost[:, nodes]
         left = np.maximum(before - lost, 0)
         whole = self._weight * COUNTS * (before // self._count - left // self._count)
         self.of_node[nodes] = (whole - self._weight * (COUNTS // self._count) * lost).sum(axis=0)

@@ -61,7 +61,7 @@ class Guarded:
         steps = _steps(self.policy.demand, question.snapshot)
         if keys is None or steps is None:
             return keys
-        found: Amounts = np.minimum(keys, 2**BITS - 1) + (steps << BITS)
+        found: Amounts = np.minimum(keys, 2**BITS - 1) + steps
         return found
 
     def devices(self, question: Question, candidates: Candidates, view: View) -> Rows | None:
@@ -82,11 +82,14 @@ _STEPS: Cache[Topology, OrderedDict[str, tuple[object, Amounts | None]]] = Cache
 
 
 def _steps(demand: Demand, snapshot: Snapshot) -> Amounts | None:
-    """(N,) the step of each node's pressure; None if all are equal. Cached by topology and classes."""
+    """(N,) the step of each node's pressure, in the high bits of a key; None if all are equal.
+
+    Cached by topology and classes.
+    """
     known = _STEPS.of(snapshot.topology)
     classes, found = known.get(demand.digest, (None, None))
     if classes is not snapshot.classes:
-        steps = np.minimum(pressure(demand, snapshot) // STEP, STEPS)
+        steps = np.minimum(pressure(demand, snapshot) // STEP, STEPS) << BITS
         found = steps if len(steps) and (steps != steps[0]).any() else None
         known[demand.digest] = snapshot.classes, found
         if len(known) > KEPT:

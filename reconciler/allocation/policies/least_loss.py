@@ -8,7 +8,9 @@ device counts by its size.
 """
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 
@@ -61,8 +63,8 @@ class LeastLoss:
 
     def sets(self, question: Question, view: View) -> SetJudge | None:
         """See `Policy.sets`."""
-        wanted = _tables(self, question.snapshot).wanted
-        return NodeLosses(wanted, view, question.snapshot)
+        tables = _tables(self, question.snapshot)
+        return NodeLosses(tables.wanted_on(view, question.snapshot), view, question.snapshot)
 
     def judge(self, option: RequestOption, rows: Rows, snapshot: Snapshot) -> Amounts:
         """See `DevicePolicy.judge`."""
@@ -82,13 +84,17 @@ class LeastLoss:
     def judge_nodes(self, option: RequestOption, least: Amounts, snapshot: Snapshot) -> Amounts:
         """See `DevicePolicy.judge_nodes`. Several devices count as the preferred one so many times."""
         taken, tables = max(option.source.wanted, 1), _tables(self, snapshot)
-        if taken == 1 and not tables.groups:
+        groups = tables.of_groups(option, snapshot) if tables.groups else None
+        if groups is not None and groups.none:
+            groups = None
+        if taken == 1 and groups is None:
             return least
-        found = np.where(least < LAST, least, 0) * taken
-        if tables.groups:
+        suits = least < LAST
+        found = np.where(suits, least, 0) * taken
+        if groups is not None:
             codes = np.maximum(snapshot.topology.order_codes, -1)
-            found += tables.of_groups(option, snapshot).of_node[codes] * FULLNESS
-        return np.where(least < LAST, found, LAST)
+            found += groups.of_node[codes] * FULLNESS
+        return np.where(suits, found, LAST)
 
 
 class _Tables:
@@ -133,6 +139,18 @@ class _Tables:
         found.follow(snapshot)
         return found
 
+    def wanted_on(self, view: View, snapshot: Snapshot) -> Sequence[Wanted] | None:
+        """The requests that a device of a node suits; None without a demand. Cached by view."""
+        if not self.wanted:
+            return None
+        known = _SUITED.of(view)
+        wanted, found = known.get("last", ((), ()))
+        if wanted is not self.wanted:
+            suited = (match_in_fleet(one.option, snapshot).suitable[view.rows].any() for one in self.wanted)
+            found = tuple(compress(self.wanted, suited))
+            known["last"] = self.wanted, found
+        return found
+
     def _weigh(self, snapshot: Snapshot) -> Amounts:
         """(D,) the weight of the demand that each device could serve, or its size if there is no demand."""
         found: Amounts = np.zeros(snapshot.fleet.size, dtype=np.int64)
@@ -140,6 +158,9 @@ class _Tables:
             found[match_in_fleet(one.option, snapshot).suitable] += one.of_device
         return found if self.wanted else sizes(snapshot.fleet)
 
+
+_SUITED: Cache[View, dict[str, tuple[Sequence[Wanted], Sequence[Wanted]]]] = Cache(lambda _: {})
+"""`last`: the requests that were asked about last, and those of them that suit"""
 
 _TABLES: Cache[Fleet, dict[tuple[str, ...], _Tables]] = Cache(lambda _: {})
 """The tables follow the allocations of one snapshot, so a fork has its own."""

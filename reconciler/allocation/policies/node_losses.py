@@ -23,13 +23,16 @@ class NodeLosses:
     devices cannot be added: two devices may close the same place.
     """
 
-    def __init__(self, wanted: Sequence[Wanted], view: View, snapshot: Snapshot) -> None:
-        """`wanted` are the requests of the demand. Without any, devices count by their size."""
-        self._wanted, self._view, self._snapshot = wanted, view, snapshot
+    def __init__(self, wanted: Sequence[Wanted] | None, view: View, snapshot: Snapshot) -> None:
+        """`wanted` are the requests of the demand, at least those that suit a device of the node.
+
+        None without a demand: devices count by their size.
+        """
+        self._wanted, self._view, self._snapshot = wanted or (), view, snapshot
         rows = view.rows
-        if wanted:
+        if wanted is not None:
             suits = [available(one.option, snapshot).mask[rows] for one in wanted]
-            self._suits = np.array(suits, dtype=np.int64)
+            self._suits = np.array(suits, dtype=np.int64).reshape(len(wanted), len(rows))
             self._count = np.array([one.count for one in wanted], dtype=np.int64)
             self._weight = np.array([one.weight for one in wanted], dtype=np.int64)
         else:

@@ -11,7 +11,7 @@ from perf.__main__ import main
 from perf.placement import churn, evolution, loss_system, mig, repacking
 from perf.placement.cluster import Cluster
 from perf.placement.profiles import MIXES, PLACES, PROFILES, mean_size
-from perf.placement.states import worth
+from perf.placement.states import preferences, worth
 from reconciler.allocation.policies.least_loss import LeastLoss
 
 NODES = """sn,cpu_milli,memory_mib,gpu,model
@@ -105,7 +105,11 @@ def test_loads_played_on_tables_are_those_that_the_engine_plays():
     cluster = Cluster(mig.objects(nodes=1), LeastLoss(mig.demand_of_places(weights[0])))
     played = loss_system.play(cluster, mig.kinds(), load, len(load) // 5, lambda *_: None)
     assert played.accepted.total() < played.asked.total()
-    assert float(evolution.used(worth(weights), runs, gpus=8)[0]) == pytest.approx(played.worth)
+    outcome = evolution.play(*preferences(worth(weights)), runs, gpus=8)
+    assert float(outcome.used[0]) == pytest.approx(played.worth)
+    assert outcome.accepted[0].tolist() == pytest.approx(
+        [played.accepted[name] / played.asked[name] for name in PROFILES]
+    )
 
 
 def test_nothing_that_a_gpu_can_hold_costs_more_than_the_gpu():
