@@ -1,19 +1,19 @@
 """The command `python -m perf placement churn`: claims that come and go on a fleet of mixed models."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from perf.placement import churn, loss_system
 from perf.placement.cluster import Cluster
-from perf.placement.printing import AS_JSON, seeds_in, shown
-from perf.placement.random_node import RANDOM_NODE, RandomNode
-from reconciler.allocation.policies.named import POLICIES, policy_named
-from reconciler.allocation.policies.policy import Policy
+from perf.placement.printing import AS_JSON, POLICY, SEEDS, means, policy_of, seeds_in, shown
+from perf.placement.random_node import RANDOM_NODE
+from reconciler.allocation.policies.named import POLICIES
+
+FIGURES = ("held", "accepted", "p50_ms", "p99_ms", "p50_processor_ms", "p99_processor_ms")
 
 
 @click.command("churn")
@@ -21,15 +21,9 @@ from reconciler.allocation.policies.policy import Policy
 @click.option(
     "--load", "loads", multiple=True, type=click.FloatRange(min=0.01), help="0.9 and 1.2 without it."
 )
-@click.option("--seeds", "seed_list", default="100", show_default=True, help="Such as 100,101.")
+@SEEDS
 @click.option("--arrivals", default=40000, show_default=True, type=click.IntRange(min=10))
-@click.option(
-    "--policy",
-    "policies",
-    multiple=True,
-    type=click.Choice((RANDOM_NODE, *POLICIES)),
-    help="Only these; random-node is how kube-scheduler behaves.",
-)
+@POLICY
 @AS_JSON
 def churn_(
     nodes: int,
@@ -47,25 +41,12 @@ def churn_(
             arriving = churn.arrivals(nodes, load, arrivals, seed)
             for name in policies or (RANDOM_NODE, *POLICIES):
                 with shown(f"load {load} seed {seed} {name}") as progress:
-                    cluster = Cluster(churn.objects(nodes), _policy(name, seed), churn.cores(nodes))
+                    policy = policy_of(name, churn.demand(), seed)
+                    cluster = Cluster(churn.objects(nodes), policy, churn.cores(nodes))
                     played = loss_system.play(cluster, kinds, arriving, arrivals // 2, progress)
                 done = played.to_json(churn.gpus(nodes))
                 rows.append({"load": load, "seed": seed, "policy": name, **done, **cluster.times.to_json()})
     if as_json:
         print(json.dumps(rows, indent=1))
         return
-    Console().print(_table(rows))
-
-
-def _policy(name: str, seed: int) -> Policy | None:
-    return RandomNode(seed) if name == RANDOM_NODE else policy_named(name, churn.demand())
-
-
-def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    columns = ("in_use", "accepted", "p50_ms", "p99_ms", "p50_processor_ms", "p99_processor_ms")
-    headings = ("in use", "accepted", "p50 ms", "p99 ms", "cpu p50", "cpu p99")
-    table = Table("load", "seed", "policy", *headings, box=None, pad_edge=False)
-    for row in rows:
-        figures = (f"{row[name]:.4f}" for name in columns)
-        table.add_row(str(row["load"]), str(row["seed"]), row["policy"], *figures)
-    return table
+    Console().print(means(rows, "load", FIGURES))

@@ -1,38 +1,36 @@
 """The command `python -m perf placement mig`: the loss system and the queue of partitions, and their aims."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 from rich.console import Console
-from rich.table import Table
 
 from perf.placement import loss_system, mig, repacking, waiting
 from perf.placement.cluster import Cluster
 from perf.placement.mig_aims import aims
-from perf.placement.printing import AS_JSON, seeds_in, shown
+from perf.placement.printing import AS_JSON, POLICY, SEEDS, means, policy_of, seeds_in, shown
 from perf.placement.profiles import MIXES, SLICES
-from perf.placement.random_node import RANDOM_NODE, RandomNode
+from perf.placement.random_node import RANDOM_NODE
 from perf.workload import Progress
 from reconciler.allocation.policies.demand import Demand, read_demand
-from reconciler.allocation.policies.named import FIRST_FIT, POLICIES, policy_named
-from reconciler.allocation.policies.policy import Policy
+from reconciler.allocation.policies.named import FIRST_FIT, policy_named
 
 LEARNED = "learned"
 """`least-loss` with a learnt value for every place"""
 REPACKING = "repacking"
 """The limit: all partitions may move at each arrival"""
 COMPARED = (RANDOM_NODE, FIRST_FIT, "best-fit", "least-loss")
+TIMES = ("p50_ms", "p99_ms", "p50_processor_ms")
 CAPACITY = SLICES * mig.GPUS
 
 
 @click.command("mig")
 @click.option("--mix", "mixes", multiple=True, type=click.Choice(list(MIXES)), help="Only these mixes.")
 @click.option("--load", default=1.2, show_default=True, type=click.FloatRange(min=0.01))
-@click.option("--seeds", "seed_list", default="100", show_default=True, help="Such as 100,101.")
+@SEEDS
 @click.option("--arrivals", default=8000, show_default=True, type=click.IntRange(min=10))
 @click.option("--queue", is_flag=True, help="Claims wait instead of being refused; durations are log-normal.")
 @click.option(
@@ -41,13 +39,7 @@ CAPACITY = SLICES * mig.GPUS
     help="Also learnt weights, as demands in this folder; those that are missing are learnt.",
 )
 @click.option("--limit", is_flag=True, help="Also what would be in use if partitions could move.")
-@click.option(
-    "--policy",
-    "policies",
-    multiple=True,
-    type=click.Choice((RANDOM_NODE, *POLICIES)),
-    help="Only these; random-node is how kube-scheduler behaves.",
-)
+@POLICY
 @AS_JSON
 def mig_(
     mixes: Sequence[str],
@@ -74,7 +66,8 @@ def mig_(
         print(json.dumps({"runs": rows, "aims": [] if queue else aims(rows)}, indent=1))
         return
     console = Console()
-    console.print(_table(rows, ("mean_wait", "p95_wait") if queue else ("in_use", "accepted")))
+    figures = ("mean_wait", "p95_wait") if queue else ("in_use", "accepted")
+    console.print(means(rows, "mix", (*figures, *TIMES)))
     for line in [] if queue else aims(rows):
         console.print(line, highlight=False, soft_wrap=True)
 
@@ -94,20 +87,16 @@ def _play(
         arriving = mig.log_normal(arriving, seed)
     if name == REPACKING:
         return repacking.play(arriving, mig.GPUS, count // 5, progress).to_json(CAPACITY)
-    cluster = Cluster(mig.objects(), _policy(name, mix, seed, demand))
+    if name == LEARNED and demand is not None:
+        policy = policy_named("least-loss", demand)
+    else:
+        policy = policy_of(name, mig.demand_of(mix), seed)
+    cluster = Cluster(mig.objects(), policy)
     if queue:
         waited = waiting.play(cluster, mig.kinds(), arriving, progress)
         return {**waited.to_json(), **cluster.times.to_json()}
     played = loss_system.play(cluster, mig.kinds(), arriving, count // 5, progress)
     return {**played.to_json(CAPACITY), **cluster.times.to_json()}
-
-
-def _policy(name: str, mix: str, seed: int, learned: Demand | None) -> Policy | None:
-    if name == RANDOM_NODE:
-        return RandomNode(seed)
-    if name == LEARNED and learned is not None:
-        return policy_named("least-loss", learned)
-    return policy_named(name, mig.demand_of(mix))
 
 
 def _learned(mix: str, load: float, folder: Path) -> Demand:
@@ -119,14 +108,3 @@ def _learned(mix: str, load: float, folder: Path) -> Demand:
         folder.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({"shapes": [shape.to_json() for shape in found.shapes]}, indent=1) + "\n")
     return read_demand(path.read_text(), str(path)).demand
-
-
-def _table(rows: Sequence[Mapping[str, Any]], figures: Sequence[str]) -> Table:
-    columns = (*figures, "p50_ms", "p99_ms", "p50_processor_ms")
-    table = Table("mix", "policy", *(name.replace("_", " ") for name in columns), box=None, pad_edge=False)
-    for mix in dict.fromkeys(row["mix"] for row in rows):
-        for policy in dict.fromkeys(row["policy"] for row in rows):
-            of = [row for row in rows if (row["mix"], row["policy"]) == (mix, policy)]
-            means = [np.mean([row[name] for row in of]) if name in of[0] else None for name in columns]
-            table.add_row(mix, policy, *("" if mean is None else f"{mean:.4f}" for mean in means))
-    return table

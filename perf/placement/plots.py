@@ -8,6 +8,8 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure as Picture
 
+from perf.placement.random_node import RANDOM_NODE
+
 Row = Mapping[str, Any]
 Bars = Mapping[str, Sequence[float]]
 """Series -> a value for each group"""
@@ -20,7 +22,8 @@ def draw(rows: Sequence[Row], folder: Path, suffix: str) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     kinds: list[tuple[str, Callable[[Row], bool], Callable[[Sequence[Row]], Picture]]] = [
         ("placement-openb", lambda row: "variant" in row, _openb),
-        ("placement-partitions", lambda row: "mix" in row, _mig),
+        ("placement-partitions", lambda row: "mix" in row and "in_use" in row, _mig),
+        ("placement-queue", lambda row: "mix" in row and "mean_wait" in row, _queue),
         ("placement-churn", lambda row: "variant" not in row and "mix" not in row, _churn),
     ]
     paths = []
@@ -50,33 +53,44 @@ def _openb(rows: Sequence[Row]) -> Picture:
 
 
 def _mig(rows: Sequence[Row]) -> Picture:
-    """Slices in use, per cent more than with random nodes."""
-    mixes, policies = _distinct(rows, "mix"), _distinct(rows, "policy")
-    use = {
-        (mix, policy): _mean(row["in_use"] for row in rows if (row["mix"], row["policy"]) == (mix, policy))
-        for mix in mixes
-        for policy in policies
+    """Slices in use: per cent more than with random nodes, or of all if these were not played."""
+    use, mixes = _by_policy(rows, "mix", "in_use"), _distinct(rows, "mix")
+    base = use.pop(RANDOM_NODE, None)
+    if base is None:
+        return _bars(_percent(use), mixes, "slices in use, %", "MIG partitions", lowest=0)
+    gains = {
+        policy: [(ours / theirs - 1) * 100 for ours, theirs in zip(values, base, strict=True)]
+        for policy, values in use.items()
     }
-    base = "random-node"
-    bars = {
-        policy: [(use[mix, policy] / use[mix, base] - 1) * 100 for mix in mixes]
-        for policy in policies
-        if policy != base
-    }
-    return _bars(bars, mixes, "slices in use, % more than with random nodes", "MIG partitions", lowest=0)
+    return _bars(gains, mixes, "slices in use, % more than with random nodes", "MIG partitions", lowest=0)
+
+
+def _queue(rows: Sequence[Row]) -> Picture:
+    """How long claims wait."""
+    waits = _by_policy(rows, "mix", "mean_wait")
+    return _bars(waits, _distinct(rows, "mix"), "mean wait, in mean durations", "MIG with a queue", lowest=0)
 
 
 def _churn(rows: Sequence[Row]) -> Picture:
     """GPUs in use."""
-    loads, policies = _distinct(rows, "load"), _distinct(rows, "policy")
-    bars = {
+    use = _percent(_by_policy(rows, "load", "held"))
+    loads = [f"load {load}" for load in _distinct(rows, "load")]
+    return _bars(use, loads, "GPUs in use, %", "claims that come and go on mixed models", lowest=0)
+
+
+def _by_policy(rows: Sequence[Row], groups: str, figure: str) -> dict[str, list[float]]:
+    """Policy -> the mean of a figure for each distinct value of the field `groups`."""
+    return {
         policy: [
-            100 * _mean(row["in_use"] for row in rows if (row["load"], row["policy"]) == (load, policy))
-            for load in loads
+            _mean(row[figure] for row in rows if (row[groups], row["policy"]) == (group, policy))
+            for group in _distinct(rows, groups)
         ]
-        for policy in policies
+        for policy in _distinct(rows, "policy")
     }
-    return _bars(bars, [f"load {load}" for load in loads], "GPUs in use, %", "churn", lowest=0)
+
+
+def _percent(bars: Bars) -> Bars:
+    return {name: [100 * value for value in values] for name, values in bars.items()}
 
 
 def _bars(bars: Bars, groups: Sequence[str], y: str, title: str, *, lowest: float) -> Picture:

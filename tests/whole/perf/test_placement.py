@@ -168,12 +168,20 @@ def test_results_of_placement_are_drawn(tmp_path: Path):
     files = {
         "openb": [openb],
         "mig": {"runs": mixes},
-        "churn": [{"load": 1.2, "policy": "fgd", "in_use": 0.9}],
+        "queue": {"runs": [{"mix": "big", "policy": "least-loss", "mean_wait": 0.1}]},
+        "churn": [{"load": load, "policy": "fgd", "held": load / 2} for load in (0.9, 1.2)],
     }
     for name, content in files.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(content))
     paths = [str(tmp_path / f"{name}.json") for name in files]
     done = CliRunner().invoke(main, ["placement", "plot", *paths, "--out", str(tmp_path / "plots")])
     assert done.exit_code == 0, done.output
-    names = ["placement-openb.svg", "placement-partitions.svg", "placement-churn.svg"]
-    assert [Path(line).name for line in done.stdout.split()] == names
+    names = ["openb", "partitions", "queue", "churn"]
+    assert [Path(line).name for line in done.stdout.split()] == [f"placement-{name}.svg" for name in names]
+
+
+def test_what_loads_use_is_drawn_without_random_nodes_too(tmp_path: Path):
+    plots = pytest.importorskip("perf.placement.plots", reason="matplotlib comes with the extra `perf`")
+    rows = [{"mix": "big", "policy": "least-loss", "in_use": 0.8}]
+    assert [path.name for path in plots.draw(rows, tmp_path, "svg")] == ["placement-partitions.svg"]
+    assert "<!-- slices in use, % -->" in (tmp_path / "placement-partitions.svg").read_text()
