@@ -1,6 +1,7 @@
 """In which order the next member of a gang tries places: as placement policies and its pod prefer them.
 
 The members that have a place already count, as pods and by their devices. An order excludes no place.
+Source: GANG-12.
 """
 
 from collections.abc import Iterator, Sequence
