@@ -1,8 +1,8 @@
 """The guard of `least-loss`: claims that may go anywhere leave the nodes that others ask for by name.
 
 A claim names nodes by what only they have: a model, or a profile. The pressure on a node is how much of the
-demand names it, relative to the devices of all nodes that are named with it. `expected-fill` has the same
-guard for whole and shared devices.
+demand names it, relative to the devices of all nodes that are named with it. What a node loses costs more
+where the pressure is higher. `expected-fill` has a guard like this for whole and shared devices.
 """
 
 from collections import OrderedDict
@@ -14,29 +14,31 @@ from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.request_options import RequestOption
 from reconciler.allocation.dra.static_match import match_in_fleet
+from reconciler.allocation.policies.by_device import FARTHEST
 from reconciler.allocation.policies.compiled_demand import taking
 from reconciler.allocation.policies.demand import Demand
 from reconciler.allocation.policies.least_loss import LeastLoss
-from reconciler.allocation.policies.policy import Policy, Question, SetJudge
+from reconciler.allocation.policies.policy import LAST, Policy, Question, SetJudge
 from reconciler.allocation.policies.room_left import WHOLE
+from reconciler.allocation.policies.set_losses import FULLNESS
 from reconciler.allocation.policies.wanted import sizes
 from reconciler.state.caches import Cache, share
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology, View
 
-STEP = 100
-"""Thousandths of pressure. Nodes of the same step are ordered by the policy"""
-STEPS = 62
-"""More pressure counts as so many steps"""
-BITS = 56
-"""Of a key for the policy; the steps are above"""
+PRICE = 4
+"""What a node loses costs more by so many times its pressure"""
+MOST = 60 * WHOLE
+"""More pressure counts as so much, times `PRICE`, so that keys stay below `LAST`"""
+PARTS = 10
+"""Binary digits of a price after the point"""
 KEPT = 4
 """Demands whose pressure is cached for one topology: the one in use, and those that it replaced"""
 
 
 @dataclass(frozen=True)
 class Guarded:
-    """Orders nodes by pressure, then by the policy."""
+    """Orders nodes by what they lose, with the price of pressure; then as the policy does."""
 
     policy: LeastLoss
 
@@ -58,11 +60,12 @@ class Guarded:
     def nodes(self, question: Question, among: Mask) -> Amounts | None:
         """See `Policy.nodes`."""
         keys = self.policy.nodes(question, among)
-        steps = _steps(self.policy.demand, question.snapshot)
-        if keys is None or steps is None:
+        pressing = _pressing(self.policy.demand, question.snapshot)
+        if keys is None or pressing is None:
             return keys
-        found: Amounts = np.minimum(keys, 2**BITS - 1) + steps
-        return found
+        fullness = keys % FULLNESS
+        found: Amounts = (keys // FULLNESS * pressing >> PARTS) * FULLNESS + fullness
+        return np.where(keys < FARTHEST, found, LAST)
 
     def devices(self, question: Question, candidates: Candidates, view: View) -> Rows | None:
         """See `Policy.devices`."""
@@ -78,19 +81,19 @@ def guarded(policy: LeastLoss) -> Policy:
     return Guarded(policy) if policy.demand.shapes else policy
 
 
-_STEPS: Cache[Topology, OrderedDict[str, tuple[object, Amounts | None]]] = Cache(lambda _: OrderedDict())
+_PRESSING: Cache[Topology, OrderedDict[str, tuple[object, Amounts | None]]] = Cache(lambda _: OrderedDict())
 
 
-def _steps(demand: Demand, snapshot: Snapshot) -> Amounts | None:
-    """(N,) the step of each node's pressure, in the high bits of a key; None if all are equal.
+def _pressing(demand: Demand, snapshot: Snapshot) -> Amounts | None:
+    """(N,) what a loss on each node is multiplied with, times 2^`PARTS`; None if all are equal.
 
     Cached by topology and classes.
     """
-    known = _STEPS.of(snapshot.topology)
+    known = _PRESSING.of(snapshot.topology)
     classes, found = known.get(demand.digest, (None, None))
     if classes is not snapshot.classes:
-        steps = np.minimum(pressure(demand, snapshot) // STEP, STEPS) << BITS
-        found = steps if len(steps) and (steps != steps[0]).any() else None
+        price = (WHOLE + np.minimum(PRICE * pressure(demand, snapshot), MOST) << PARTS) // WHOLE
+        found = price if len(price) and (price != price[0]).any() else None
         known[demand.digest] = snapshot.classes, found
         if len(known) > KEPT:
             known.popitem(last=False)

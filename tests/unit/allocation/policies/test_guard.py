@@ -2,14 +2,18 @@
 
 from fractions import Fraction
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.allocation.dra.allocate import allocate
+from reconciler.allocation.dra.claim_shapes import claim_shape
 from reconciler.allocation.policies.demand import Demand, Shape
-from reconciler.allocation.policies.guard import guarded, pressure
+from reconciler.allocation.policies.guard import PRICE, guarded, pressure
 from reconciler.allocation.policies.least_loss import LeastLoss
 from reconciler.allocation.policies.named import policy_named
+from reconciler.allocation.policies.policy import Question
+from reconciler.allocation.policies.set_losses import FULLNESS
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted
 from reconciler.state.devices.snapshot.snapshot import Snapshot
@@ -100,3 +104,27 @@ def test_pressure_is_that_of_adding_up_shape_by_shape(
                 expected[at] += Fraction(1000 * weight * count * devices, asked * own)
     found = pressure(demand, fleet(*nodes)).tolist()
     assert all(-len(shapes) <= one - float(other) <= 0 for one, other in zip(found, expected, strict=True))
+
+
+@examples(30)
+@given(nodes=NODES, shapes=SHAPES, asked=st.sampled_from(["x", "xy", "xyz"]))
+def test_nodes_are_ordered_by_their_loss_with_the_price_of_its_pressure(
+    nodes: list[tuple[str, int]], shapes: list[tuple[str, int, int]], asked: str
+):
+    seen, demand = fleet(*nodes), Demand(tuple(shape(*one) for one in shapes))
+    among = np.array([model in asked for model, _ in nodes])
+    question = Question(claim_shape([asking(asked)], seen).parsed, seen)
+    plain, found = (one.nodes(question, among) for one in (LeastLoss(demand), guarded(LeastLoss(demand))))
+    assert plain is not None
+    assert found is not None
+    press = pressure(demand, seen).tolist()
+    expected = {
+        at: (
+            plain[at] // FULLNESS * ((1000 + PRICE * press[at]) * 1024 // 1000) // 1024,
+            plain[at] % FULLNESS,
+        )
+        for at in np.flatnonzero(among).tolist()
+    }
+    assert sorted(expected, key=lambda at: (found[at], at)) == sorted(
+        expected, key=lambda at: (expected[at], at)
+    )
