@@ -75,7 +75,7 @@ def _churn(rows: Sequence[Row]) -> Picture:
     """GPUs in use."""
     use = _percent(_by_policy(rows, "load", "held"))
     loads = [f"load {load}" for load in _distinct(rows, "load")]
-    return _bars(use, loads, "GPUs in use, %", "claims that come and go on mixed models", lowest=0)
+    return _bars(use, loads, "GPUs in use, %", "Claims that come and go on mixed models", lowest=0)
 
 
 def _by_policy(rows: Sequence[Row], groups: str, figure: str) -> dict[str, list[float]]:
@@ -102,9 +102,8 @@ def _bars(bars: Bars, groups: Sequence[str], y: str, title: str, *, lowest: floa
         axes.bar(places, values, width, label=name, color=COLOURS[at % len(COLOURS)])
     axes.set_xticks(range(len(groups)), groups, rotation=30 if len(groups) > 6 else 0)
     axes.set(ylabel=y, title=title)
-    axes.margins(y=0.15)  # room for the legend
     axes.set_ylim(bottom=lowest)
-    axes.legend(fontsize=8, ncols=2, loc="upper left")
+    picture.legend(fontsize=8, ncols=4, loc="outside lower center")
     return picture
 
 
