@@ -43,9 +43,9 @@ class PlaceOrder:
                 continue
             among = np.zeros(len(allowed), dtype=np.bool_)
             among[part] = True
-            yield next(self._preferred(kind, member, claims, among))
+            yield (first := next(self._preferred(kind, member, claims, among)))
             # Ordered again, so that no snapshot is kept while others are placed: each would copy columns.
-            yield from list(self._preferred(kind, member, claims, among))[1:]
+            yield from [place for place in self._preferred(kind, member, claims, among) if place != first]
 
     def room(self, kind: Kind, member: int) -> PodRoom | None:
         """What policies may know of a member, and what it prefers."""
