@@ -4,7 +4,7 @@ The name of every pod and claim of a gang starts with the name of the gang and a
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -39,8 +39,17 @@ class Gang:
 class Gangs:
     """All gangs of a schedule."""
 
-    def __init__(self, api: ApiServer, random: Random, now: Callable[[], float], count: Counter[str]) -> None:
+    def __init__(
+        self,
+        api: ApiServer,
+        random: Random,
+        now: Callable[[], float],
+        count: Counter[str],
+        given_away: Set[str],
+    ) -> None:
+        """`given_away` are uids of claims that somebody else allocated, also after our first request."""
         self._api = api
+        self._given_away = given_away
         self._random = random
         self._now = now
         self._count = count
@@ -170,6 +179,7 @@ class Gangs:
         return (
             claim is not None
             and bool(allocation(claim))
+            and claim["metadata"]["uid"] not in self._given_away
             and SEAT in claim["metadata"].get("annotations", {})
             and not claim["status"].get("reservedFor")
             and not is_deleting(claim)

@@ -59,7 +59,8 @@ class World:
         self._cleared_at: dict[str, float] = {}
         self.turmoil = random.choice((0.0, 0.0, 0.15, 0.4))
         """How much of what happens concerns slices and nodes"""
-        self.gangs = Gangs(self.api, Random(random.random()) if gangs else random, true_time, count)
+        of_gangs = Random(random.random()) if gangs else random
+        self.gangs = Gangs(self.api, of_gangs, true_time, count, self.given_away)
         self.api.load(map(fleet.device_class, fleet.CLASSES))
         self.api.load(map(fleet.node, NODES))
         for driver, pool in self.pools:
