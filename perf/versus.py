@@ -22,6 +22,8 @@ from perf.results import Kept
 from perf.workload import Figure, Progress, Size, Workload
 
 MEMORY = "peak memory"
+TRIFLE = 1.01
+"""A ratio nearer to 1 is no difference, however often it is measured"""
 Side = Literal["base", "head"]
 Measure = Callable[[Path, str, Size, Progress], Sequence[Figure]]
 
@@ -52,9 +54,9 @@ class Ratio(Kept):
 
     @property
     def verdict(self) -> Literal["better", "worse", ""]:
-        """Empty if the quartiles do not agree: then these rounds do not show a difference."""
+        """Empty unless both quartiles show a difference of more than `TRIFLE`."""
         low, _, high = self.gain
-        return "better" if low > 1 else "worse" if high < 1 else ""
+        return "better" if low > TRIFLE else "worse" if high < 1 / TRIFLE else ""
 
 
 class Compared(Kept):

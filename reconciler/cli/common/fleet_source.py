@@ -15,7 +15,7 @@ from reconciler.api.objects.gangs import CoschedulingPodGroup, PodGroup
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.objects.taint_rules import DeviceTaintRule
-from reconciler.api.versions.reading import read
+from reconciler.api.versions.shared_parts import read
 from reconciler.cli.common.cluster_listing import list_objects
 from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.input import read_manifests, report_refused, report_warnings

@@ -68,7 +68,12 @@ def test_less_time_is_a_gain():
 
 @pytest.mark.parametrize(
     ("head", "verdict"),
-    [((0.9, 1.2, 0.9, 1.2), ""), ((0.8, 0.9, 0.9, 0.7), "worse"), ((1.1, 1.2, 1.1, 1.3), "better")],
+    [
+        ((0.9, 1.2, 0.9, 1.2), ""),
+        ((1.005, 1.006, 1.004, 1.005), ""),
+        ((0.8, 0.9, 0.9, 0.7), "worse"),
+        ((1.1, 1.2, 1.1, 1.3), "better"),
+    ],
 )
 def test_a_difference_is_one_if_the_quartiles_agree(head: tuple[float, ...], verdict: str):
     assert ratio((1.0, 1.0, 1.0, 1.0), head).verdict == verdict
