@@ -91,12 +91,9 @@ def build_control(
 ) -> Control:
     """Build the parts that decide and write. `recorder` is the journal of `store`, if there is one."""
     settings, served, withdrawals, reasons = base.settings, found.served, Withdrawals(), PauseReasons()
-    queue: Queue[Unit] = Queue(
-        base=settings.backoff_base_seconds, cap=settings.backoff_cap_seconds, random=random
-    )
     intake = Intake(
         store,
-        queue,
+        _queue(settings),
         (resource.kind for resource in served),
         reporter.report,
         ours=ours,
@@ -124,15 +121,7 @@ def build_control(
         report=reporter.report,
         journal=placing.journal(recorder),
     )
-    gang_planner = GangPlanner(
-        intake.store,
-        intake.roster,
-        intake.gangs,
-        intake.groups,
-        intake.nodes.on_demand,
-        planner,
-        has_koordinators_devices=None if machines is None else machines.requests_devices,
-    )
+    gang_planner = _gang_planner(intake, planner, machines)
     gangs = _gangs(base, intake, gang_planner, ours, settler, writer, pod_writer, recorder, reporter)
     wake_ups = KueueWakeUps(intake) if settings.kueue_check else None
     # Gangs come first: a pod of a gang needs nothing on its own.
@@ -165,6 +154,22 @@ def recording(settings: Settings, rules: Semantics, ours: Ownership) -> Recorder
     told = settings.model_dump(mode="json", include=set(RECORDED_SETTINGS))
     header = Header(version("dra-reconciler"), rules, ours, settings.search_steps, settings=told)
     return Recorder(Path(settings.journal), header)
+
+
+def _queue(settings: Settings) -> Queue[Unit]:
+    return Queue(base=settings.backoff_base_seconds, cap=settings.backoff_cap_seconds, random=random)
+
+
+def _gang_planner(intake: Intake, planner: Planner, machines: KoordinatorState | None) -> GangPlanner:
+    return GangPlanner(
+        intake.store,
+        intake.roster,
+        intake.gangs,
+        intake.groups,
+        intake.nodes.on_demand,
+        planner,
+        has_koordinators_devices=None if machines is None else machines.requests_devices,
+    )
 
 
 def _gangs(

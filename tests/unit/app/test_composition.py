@@ -96,8 +96,16 @@ async def test_building_starts_no_task_and_writes_nothing():
 @pytest.mark.parametrize(
     ("flags", "jobs"),
     [
-        pytest.param({}, ["audit", "notices", "unmanaged claims", "spare the collector"], id="no port"),
-        pytest.param({"events": False}, ["audit", "unmanaged claims", "spare the collector"], id="no Events"),
+        pytest.param(
+            {},
+            ["audit", "notices", "unmanaged claims", "expire nominations", "spare the collector"],
+            id="no port",
+        ),
+        pytest.param(
+            {"events": False},
+            ["audit", "unmanaged claims", "expire nominations", "spare the collector"],
+            id="no Events",
+        ),
         pytest.param(
             {"port": True},
             [
@@ -106,23 +114,38 @@ async def test_building_starts_no_task_and_writes_nothing():
                 "notices",
                 "unmanaged claims",
                 "rounds of the doctor",
+                "expire nominations",
                 "spare the collector",
             ],
             id="port",
         ),
         pytest.param(
             {"port": True, "doctor_seconds": 0},
-            ["audit", "heartbeat", "notices", "unmanaged claims", "spare the collector"],
+            [
+                "audit",
+                "heartbeat",
+                "notices",
+                "unmanaged claims",
+                "expire nominations",
+                "spare the collector",
+            ],
             id="no doctor",
         ),
         pytest.param(
             {"pause_config_map": "ns/switch"},
-            ["audit", "watch the switch", "notices", "unmanaged claims", "spare the collector"],
+            [
+                "audit",
+                "watch the switch",
+                "notices",
+                "unmanaged claims",
+                "expire nominations",
+                "spare the collector",
+            ],
             id="switch",
         ),
         pytest.param(
             {"mode": "shadow", "pause_config_map": "ns/switch"},
-            ["audit", "spare the collector"],
+            ["audit", "expire nominations", "spare the collector"],
             id="shadow",
         ),
     ],
