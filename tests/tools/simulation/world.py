@@ -54,8 +54,8 @@ class World:
         self.given_away: set[str] = set()
         """Uids of claims that somebody else allocated"""
         self.cleared: dict[str, frozenset[str]] = {}
-        """Uid of a claim whose allocation by us somebody else removed -> uids of the pods that named it then, or
-        lost their gate before the removal could be known"""
+        """Uid of a claim whose allocation by us somebody else removed -> uids of the pods that named it then,
+        or lost their gate before the removal could be known"""
         self._cleared_at: dict[str, float] = {}
         self.turmoil = random.choice((0.0, 0.0, 0.15, 0.4))
         """How much of what happens concerns slices and nodes"""
@@ -240,8 +240,8 @@ class World:
         self._leave(claim)
 
     def freed(self, claim: Object) -> None:
-        """The claim's last user ended, and the resourceclaim controller freed it. For another pod that lost its
-        gate while it was in use, kube-scheduler decides.
+        """The claim's last user ended, and the resourceclaim controller freed it. For another pod that lost
+        its gate while it was in use, kube-scheduler decides.
         """
         self._leave(claim)
 
