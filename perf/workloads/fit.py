@@ -55,10 +55,10 @@ def sets(size: Size, progress: Progress) -> Outcome:
             whole.append(thread_time() - busy)
             deciding.append(decided_at - read_at)
             wall.append(perf_counter() - began)
+            progress(number, size["asked"])
         placed = sum(one.fits for one in found.sets)
         if not answer or (found.all_fit != (placed == size["sets"] * size["pods"])):
             raise Wrong("the answer contradicts itself")
-        progress(number, size["asked"])
     return Outcome(
         [
             *_figures("request to answer, processor", whole),

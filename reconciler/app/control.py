@@ -124,13 +124,7 @@ def build_control(
     gang_planner = _gang_planner(intake, planner, machines)
     gangs = _gangs(base, intake, gang_planner, ours, settler, writer, pod_writer, recorder, reporter)
     wake_ups = KueueWakeUps(intake) if settings.kueue_check else None
-    # Gangs come first: a pod of a gang needs nothing on its own.
-    handlers: list[Handler[Any, Any, Any]] = [
-        *([wake_ups] if wake_ups else []),
-        gangs,
-        *([koordinator.handler] if koordinator else []),
-        claims,
-    ]
+    handlers = _present(gangs, wake_ups, koordinator and koordinator.handler, claims)
     return Control(
         intake=intake,
         connection=connection,
@@ -145,6 +139,11 @@ def build_control(
         decoders={} if koordinator is None else {"Device": read_device},
         wake_ups=wake_ups,
     )
+
+
+def _present(*handlers: Handler[Any, Any, Any] | None) -> list[Handler[Any, Any, Any]]:
+    """Those that there are, in order. Gangs come first: a pod of a gang needs nothing on its own."""
+    return [one for one in handlers if one is not None]
 
 
 def recording(settings: Settings, rules: Semantics, ours: Ownership) -> Recorder | None:

@@ -69,12 +69,13 @@ class BackgroundSearch:
         snapshot, if the state changes faster than the search ends. None: the question no longer exists, or
         the unit is requeued, at the latest when a thread is free.
         """
-        before = self._answered
+        before, held = self._answered, self._store.nominations.serial
         await self._order.acquire()
         first = _Turn(self._order)
         try:
             # Units before it in the queue may have taken room in between.
-            now = question if self._answered == before else self._again(unit, question)
+            same = self._answered == before and self._store.nominations.serial == held
+            now = question if same else self._again(unit, question)
             return await self._answer(unit, now, first) if now is not None else None
         finally:
             self._answered += 1

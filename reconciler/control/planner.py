@@ -21,7 +21,7 @@ from reconciler.errors import Rejected
 from reconciler.ha.shards.membership import Membership, Side
 from reconciler.state.devices.snapshot.node_subset import NodeSubset
 from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.nominations.nomination import NOBODY, Nominee, of_claim, own_of, own_of_all
+from reconciler.state.nominations.nomination import NOBODY, Nominee, of_claim, own_of_all
 from reconciler.state.store import Store
 
 NOT_OURS = "NotOurs"
@@ -74,7 +74,7 @@ class Decide:
     room: PodRoom | None = field(default=None, compare=False)
     """What policies know of the pod, and what it prefers; None if neither matters"""
     own: frozenset[Nominee] = field(default=NOBODY, compare=False)
-    """For whom is decided: what is nominated for others is held"""
+    """For whom is decided, if anything is nominated: what is nominated for others is held"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +240,10 @@ class Planner:
             nodes = self._placement.reduced(nodes, together, self._store.snapshot())
             crowded = awaits = True
         room = self._placement.room(pod, self._store.snapshot(), policies)
-        own = own_of(pod) if together is None else own_of_all(self._store.pods[key] for key in together.pods)
+        own = NOBODY
+        if self._store.nominations:
+            pods = [pod.key] if together is None else together.pods
+            own = own_of_all(self._store.pods[key] for key in pods)
         return Decide(todo, nodes, held, pod, crowded, awaits, together, policies, room, own)
 
     def _together(

@@ -117,6 +117,11 @@ def kinds_of(
     )
 
 
+def kind_of(member: Member, snapshot: Snapshot) -> Kind:
+    """The kind of a member that shares no claim with others."""
+    return _kind(0, [member], [0], set(), snapshot)
+
+
 def _kind(
     number: int, members: Sequence[Member], positions: Iterable[int], shared: set[str], snapshot: Snapshot
 ) -> Kind:

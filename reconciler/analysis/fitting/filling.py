@@ -4,7 +4,7 @@ No pod is decided on its own, and nothing is placed in the trial: `settle` does 
 search. As many pods get a place as if each was decided alone after those before it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -101,10 +101,13 @@ class Filling:
         self._free: dict[frozenset[str], Amounts] = {}
         self._used: Amounts = np.zeros((0, 0), dtype=np.int64)
         self._taken: list[tuple[PodSet, Form, list[Place]]] = []
+        self._plain: dict[RequestKey, bool] = {}
+        self._suiting: dict[Hashable, Mask] = {}
+        self._groupings: dict[tuple[Tiers, tuple[Tier, ...]], list[Grouping]] = {}
 
     def form_of(self, kind: Kind) -> Form:
         """What a pod takes. Raises NeedsSearch."""
-        return _form(kind, self._snapshot, self._trial)
+        return _form(kind, self._snapshot, self._trial, self._plain)
 
     def fill(self, asked: PodSet, kind: Kind, form: Form, tiers: Tiers | None) -> Filled:
         """Places for as many pods of a set as fit, which are not taken yet. Raises NeedsSearch, and Rejected
@@ -159,12 +162,29 @@ class Filling:
 
     def _each(self, kind: Kind, form: Form) -> Amounts:
         """(N,) how many pods each node has room and devices for, each device judged on its own."""
-        nodes = self._placement.before_binding(kind.pod, (), self._snapshot).nodes
-        among = np.ones(len(self._order), dtype=np.bool_) if nodes is None else nodes.mask
-        each = room_for(self._free_room(form), form.wanted, among)
+        each = room_for(self._free_room(form), form.wanted, self._suits(kind))
         for key, need in form.needs.items():
             np.minimum(each, self._devices_at(form.masks[key]) // need, out=each)
         return each
+
+    def _suits(self, kind: Kind) -> Mask:
+        """(N,) nodes on which its pods can run, if they have room; the same for pods that ask the same."""
+        pod, spec = kind.pod, kind.pod.spec
+        key: Hashable = (
+            tuple(kind.wanted.items()),
+            kind.waived,
+            tuple(sorted(spec.node_selector.items())),
+            spec.tolerations,
+            (spec.host_network, spec.host_users),
+            tuple(self._trial.nodes.residents.against(pod)),
+        )
+        rules = any(one.restart_policy_rules for one in (*spec.containers, *spec.init_containers))
+        if spec.affinity is not None or spec.topology_spread_constraints or spec.volumes or rules:
+            key = pod.key
+        if key not in self._suiting:
+            nodes = self._placement.before_binding(pod, (), self._snapshot).nodes
+            self._suiting[key] = np.ones(len(self._order), dtype=np.bool_) if nodes is None else nodes.mask
+        return self._suiting[key]
 
     def _free_room(self, form: Form) -> Amounts:
         """(R, N) what the batch leaves of the resources of each node."""
@@ -228,7 +248,9 @@ class Filling:
         known: dict[tuple[Tier, ...], list[tuple[Grouping, int]]] = {}
         for met in tiers.levels():
             known[met] = []
-            for grouping in tiers.groupings(met):
+            if (tiers, met) not in self._groupings:
+                self._groupings[tiers, met] = list(tiers.groupings(met))
+            for grouping in self._groupings[tiers, met]:
                 sizes = per_domain(free, grouping.codes, len(grouping.names)).tolist()
                 numbers = range(len(grouping.names))
                 known[met] += [
@@ -301,7 +323,8 @@ def _best(
     return Best(names, grouping.codes == number, len(domains))
 
 
-def _form(kind: Kind, snapshot: Snapshot, trial: Trial) -> Form:
+def _form(kind: Kind, snapshot: Snapshot, trial: Trial, plain: dict[RequestKey, bool]) -> Form:
+    """`plain` keeps which options are."""
     if kind.error is not None or kind.shared or kind.held or kind.prefers or kind.choosy:
         raise NeedsSearch
     if kind.pod.spec.volumes and trial.nodes.volumes.considered:
@@ -310,8 +333,13 @@ def _form(kind: Kind, snapshot: Snapshot, trial: Trial) -> Form:
         raise NeedsSearch
     slots = kind.shape.parsed.slots if kind.shape is not None else ()
     options = tuple(slot.options[0] for slot in slots)
-    if any(len(slot.options) > 1 for slot in slots) or any(not _plain(one, snapshot) for one in options):
+    if any(len(slot.options) > 1 for slot in slots) or any(one.constraints for one in options):
         raise NeedsSearch
+    for option in options:
+        if option.key not in plain:
+            plain[option.key] = _plain(option, snapshot)
+        if option.all or not option.source.wanted or not plain[option.key]:
+            raise NeedsSearch
     of_claim: dict[int, int] = {}
     for option in options:
         of_claim[option.claim] = of_claim.get(option.claim, 0) + option.source.wanted
@@ -329,7 +357,7 @@ def _form(kind: Kind, snapshot: Snapshot, trial: Trial) -> Form:
 
 def _plain(option: RequestOption, snapshot: Snapshot) -> bool:
     """Whether taking a device for an option changes nothing but counters, on one node."""
-    if option.all or option.admin or option.constraints or not option.source.wanted:
+    if option.admin:
         return False
     current, fleet = available(option, snapshot), snapshot.fleet
     if not current.local or current.fails or current.static.skips:

@@ -2,7 +2,7 @@
 
 from reconciler.allocation.dra.budget import UNLIMITED, Budget
 from reconciler.allocation.gangs import decide_gang
-from reconciler.allocation.gangs.kinds import Kind, company_of, kinds_of
+from reconciler.allocation.gangs.kinds import Kind, company_of, kind_of
 from reconciler.allocation.gangs.question import GangGranted, GangQuestion, GangUnsatisfied, Member
 from reconciler.allocation.gangs.tiers import Tiers
 from reconciler.allocation.placement import refusal_reason
@@ -13,7 +13,7 @@ from reconciler.analysis.fitting.pods import claims_of, pod_of
 from reconciler.analysis.fitting.question import FitQuestion, PodSet
 from reconciler.analysis.fitting.supposing import suppose
 from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.gangs import GangKey, GangSource
+from reconciler.api.objects.gangs import GangKey, GangSource, Tier
 from reconciler.errors import Rejected
 from reconciler.state.trial import Trial
 
@@ -39,6 +39,7 @@ class _Batch:
         """`named` are the claims that all pods of a set use, by its name."""
         self._trial, self._named, self._steps, self._budget = trial, named, steps, budget
         self._filling: Filling | None = None
+        self._tiers: dict[tuple[Tier, ...], Tiers] = {}
 
     def place(self, asked: PodSet) -> SetFit:
         """Place one set as far as it fits."""
@@ -74,16 +75,19 @@ class _Batch:
     def _filled(self, asked: PodSet) -> tuple[Kind, Form, Filled]:
         """The places that columns find, which are not taken yet. Raises NeedsSearch and Rejected."""
         nodes, snapshot = self._trial.nodes, self._trial.snapshot
-        member = Member(pod_of(asked, 0), asked.claims)
+        member = Member(asked.pod, asked.claims)
         company = company_of([member], nodes)
         if asked.named or company.crowding:
             raise NeedsSearch
-        (kind,) = kinds_of([member], snapshot, nodes, company)
+        kind = kind_of(member, snapshot)
         form = self._columns.form_of(kind)
         tiers = None
         if asked.tiers:
-            key = GangKey(asked.pod.key.namespace, GangSource.ANNOTATION, asked.name)
-            tiers = Tiers(GangQuestion(key, (member,), asked.least, asked.tiers), nodes, snapshot)
+            tiers = self._tiers.get(asked.tiers)
+            if tiers is None:  # no pod of a batch has a place before, so equal tiers have equal domains
+                key = GangKey(asked.pod.key.namespace, GangSource.ANNOTATION, asked.name)
+                question = GangQuestion(key, (member,), asked.least, asked.tiers)
+                tiers = self._tiers[asked.tiers] = Tiers(question, nodes, snapshot)
         return kind, form, self._columns.fill(asked, kind, form, tiers)
 
     def _searched(self, asked: PodSet, least: int) -> SetFit:

@@ -1,4 +1,4 @@
-"""The pods of a set one by one. No object on a server can have their names and the uids of their claims."""
+"""The pods of a set one by one. No object on a server has their names or the uids of their claims."""
 
 from reconciler.analysis.fitting.question import PodSet
 from reconciler.api.objects.claims import ResourceClaim
@@ -7,7 +7,7 @@ from reconciler.api.objects.core import Pod
 
 def pod_of(asked: PodSet, number: int) -> Pod:
     """One of the pods."""
-    metadata = asked.pod.metadata.model_copy(update={"name": f"fit {asked.name} {number}"})
+    metadata = asked.pod.metadata.model_copy(update={"name": f"{asked.pod.key.name} {number}"})
     return asked.pod.model_copy(update={"metadata": metadata})
 
 

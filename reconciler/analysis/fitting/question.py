@@ -7,6 +7,9 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import Tier
 from reconciler.api.objects.meta import ObjectKey
 
+UNLIKE_PODS = "fit "
+"""No pod on a server has such a name"""
+
 
 @dataclass(frozen=True, slots=True)
 class PodSet:
@@ -18,7 +21,7 @@ class PodSet:
     least: int
     """If fewer fit, none is placed"""
     pod: Pod
-    """One of them; it names no node"""
+    """One of them; it names no node, and its name starts with `UNLIKE_PODS`"""
     claims: tuple[ResourceClaim, ...]
     """Made from templates for this pod, in its order; each pod has its own"""
     named: tuple[ObjectKey, ...] = ()

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from reconciler.analysis.fitting.question import FitQuestion, PodSet
+from reconciler.analysis.fitting.question import UNLIKE_PODS, FitQuestion, PodSet
 from reconciler.api.manifests.bundle import Bundle, Entry, bundle
 from reconciler.api.manifests.documents import Document
 from reconciler.api.manifests.templates import claim_from_template
@@ -119,7 +119,7 @@ class _Reader:
             "pod": {
                 "apiVersion": "v1",
                 "kind": "Pod",
-                "metadata": {**kept, "name": name, "namespace": namespace},
+                "metadata": {**kept, "name": f"{UNLIKE_PODS}{name}", "namespace": namespace},
                 "spec": template.get("spec"),
             },
         }

@@ -154,6 +154,9 @@ class Preemptor:
             self._intake.put(unit)  # it fits as it is, or waits for somebody else
             self._wait(unit)
             return
+        if plan.victims and (wait := self._rates.wait(self._clock())) > 0:
+            self._waits[unit] = self._clock() + wait, AGAIN
+            return
         # Also if nobody has to leave: pods that are being deleted make room, which is held for it.
         self._campaign = Campaign(unit, nominee, plan)
         self._hold(self._campaign)
@@ -188,6 +191,9 @@ class Preemptor:
         if not campaign.plan.victims or self._clock() < campaign.not_before:
             return
         if (wait := self._rates.wait(self._clock())) > 0:
+            if wait > self._terms.hold_seconds:  # devices should not be idle for so long
+                await self._abort(campaign, "no further eviction is allowed for a long time")
+                return
             campaign.not_before = self._clock() + wait
             self._hold(campaign, more=wait)
             return

@@ -65,6 +65,14 @@ RECONCILES = (
           ("claim", "error")),
     Event("explanation failed", ERROR, "Internal error (please report). The decision is not affected.",
           ("unit", "decision_id", "exception")),
+    Event("eviction not allowed now", INFO,
+          "A PodDisruptionBudget does not allow an eviction now, or the API server is busy. It is retried.",
+          ("pod", "error", "pause")),
+    Event("plan to make room failed", ERROR,
+          "Internal error (please report). Nobody is evicted; allocation is not affected.",
+          ("unit", "exception")),
+    Event("hint not written", DEBUG, "status.nominatedNodeName could not be written. Nothing depends on it.",
+          ("pod", "error")),
 )  # fmt: skip
 
 PROCESS = (

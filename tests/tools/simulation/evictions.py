@@ -141,9 +141,10 @@ class Evictions:
 
 
 def teamed(pod: Object, random: Random) -> Object:
-    """A pod of a team, whose class may preempt if its priority is high."""
+    """A pod of a team. Many of high priority are of the class that may preempt."""
     labels = {"team": random.choice(TEAMS)} if random.random() < 0.7 else {}
-    spec = {**pod["spec"], "priorityClassName": URGENT} if _priority(pod) > 0 else pod["spec"]
+    may = _priority(pod) > 0 and random.random() < 0.7
+    spec = {**pod["spec"], "priorityClassName": URGENT} if may else pod["spec"]
     if random.random() < 0.1:
         spec = {**spec, "preemptionPolicy": "Never"}
     return {**pod, "metadata": {**pod["metadata"], "labels": labels}, "spec": spec}

@@ -9,6 +9,7 @@ import pytest
 from reconciler.api.validation.served_kinds import BUDGET, POD
 from reconciler.control.decisions.decisions import (
     Evicted,
+    GangPlaced,
     Nominated,
     NominationUsed,
     RoomPlanAborted,
@@ -17,6 +18,7 @@ from reconciler.control.decisions.decisions import (
     Waits,
 )
 from reconciler.control.making_room import preemptor
+from tests.tools.gangs import annotated
 from tests.tools.running_reconciler import Cluster, Running, reconciling
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
 
@@ -115,6 +117,47 @@ async def test_room_that_is_made_for_one_is_not_taken_by_another():
     assert "held for pod default/high until" in told.message
     assert not cluster.devices("other")
     assert cluster.gated("high")
+
+
+async def test_nobody_leaves_any_more_when_the_pod_gets_devices_elsewhere():
+    """The first pod that leaves takes its time; meanwhile a node with free devices arrives."""
+    cluster = small()
+    async with evicting(cluster) as running:
+        await fleet(running, cluster)
+        cluster.api.update(POD, "default", "low0", with_finalizer)
+        cluster.load(claim("wanted", 2, managed=False), important("high", "wanted"))
+        await running.heard(Evicted)
+        cluster.load(node("b"), devices("b", "d0", "d1"))
+        await cluster.until(lambda: not cluster.gated("high"))
+        await running.heard(NominationUsed)
+        cluster.api.update(POD, "default", "low0", without_finalizers)
+        cluster.load(claim("last", 9))
+        await running.heard(Waits, counts=lambda one: any(key.name == "last" for key in one.claims))
+    assert len(running.of(Evicted)) == 1
+    assert cluster.phase("low1") == "Running"
+
+
+def with_finalizer(shown: dict[str, Any]) -> dict[str, Any]:
+    return {**shown, "metadata": {**shown["metadata"], "finalizers": ["example.com/slow"]}}
+
+
+def without_finalizers(shown: dict[str, Any]) -> dict[str, Any]:
+    metadata = {key: value for key, value in shown["metadata"].items() if key != "finalizers"}
+    return {**shown, "metadata": metadata}
+
+
+async def test_a_gang_gets_room_for_all_of_its_pods():
+    cluster = small()
+    async with evicting(cluster) as running:
+        await fleet(running, cluster)
+        members = [annotated(f"m{number}", f"w{number}", size=2) for number in range(2)]
+        for member in members:
+            member["spec"] |= {"priority": 1000, "priorityClassName": "high"}
+        cluster.load(claim("w0", managed=False), claim("w1", managed=False), *members)
+        await running.heard(GangPlaced)
+        await running.heard(NominationUsed)
+    assert {decision.pod.name for decision in running.of(Evicted)} == {"low0", "low1"}
+    assert {str(decision.nominee) for decision in running.of(Nominated)} == {"gang default/g"}
 
 
 async def test_a_budget_that_allows_nothing_makes_a_plan_advice():
