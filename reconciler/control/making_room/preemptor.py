@@ -25,7 +25,7 @@ from reconciler.control.making_room.plan import PlanRoom, RoomPlan, RoomQuestion
 from reconciler.control.making_room.rates import Rates
 from reconciler.control.making_room.standing import Standing
 from reconciler.control.queueing.units import Kind, Unit
-from reconciler.errors import Gone, Paused, ReconcilerError, Rejected, Retry, Undecided
+from reconciler.errors import Gone, Inconsistent, Paused, ReconcilerError, Rejected, Retry, Undecided
 from reconciler.state.devices.snapshot.fork import Forked
 from reconciler.state.nominations.nomination import Nomination, Nominee, own_of_all
 
@@ -119,6 +119,12 @@ class Preemptor:
                     await self._step()
                 except Closed:
                     return
+                except Inconsistent:
+                    raise
+                except Exception:
+                    # Allocation must go on without it. Room that is held expires.
+                    log.exception("making room failed")
+                    self._campaign = None
                 spent = self._clock() - began
                 await asyncio.sleep(max(PAUSE, spent / SHARE - spent))
         finally:

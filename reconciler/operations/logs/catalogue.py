@@ -71,6 +71,9 @@ RECONCILES = (
     Event("plan to make room failed", ERROR,
           "Internal error (please report). Nobody is evicted; allocation is not affected.",
           ("unit", "exception")),
+    Event("making room failed", ERROR,
+          "Internal error (please report). Room that is held expires; allocation is not affected.",
+          ("exception",)),
     Event("hint not written", DEBUG, "status.nominatedNodeName could not be written. Nothing depends on it.",
           ("pod", "error")),
 )  # fmt: skip
