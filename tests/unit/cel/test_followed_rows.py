@@ -88,7 +88,7 @@ STEPS = st.lists(
 )
 
 
-@examples(150)
+@examples(100)
 @given(st.sampled_from(EXPRESSIONS), ROWS, STEPS)
 def test_answers_that_follow_patches_are_those_of_all_rows(expression, beginning, steps):
     selector = compile_selector(expression)
