@@ -140,7 +140,7 @@ def _differing(now: Rows, before: Rows) -> Iterator[Read]:
 
 
 def _union(one: Where, other: Where, size: int) -> Where:
-    if isinstance(one, slice) and one == other:
+    if isinstance(one, slice) and isinstance(other, slice) and one == other:
         return one
     found = np.zeros(size, dtype=np.bool_)
     found[one] = found[other] = True

@@ -234,6 +234,9 @@ class Store:
             for pool in self._stale_pools
             if pool in self._unbuilt or self._pools.get(pool) is not fleet.pool(pool)
         }
+        self._built_ahead = {
+            pool: built for pool, built in self._built_ahead.items() if pool in self._stale_pools
+        }
         self._fleet, self._tainted_by, self._snapshot = fleet, [], None
         self._columns_of(fleet, layout)
         self._topology = assembled.topology

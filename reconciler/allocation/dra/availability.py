@@ -174,19 +174,27 @@ def available(option: RequestOption, snapshot: Snapshot) -> Available:
 def _count(option: RequestOption, snapshot: Snapshot) -> Available:
     fleet, static = snapshot.fleet, match_in_fleet(option, snapshot)
     concerned = static.suitable | static.fatal if static.fails else static.suitable
-    mask = np.zeros(fleet.size, dtype=np.bool_)
-    rows = np.flatnonzero(concerned)
-    mask[rows] = judge(static, snapshot, rows, admin=option.admin)
-    nodes, selectors = fleet.codes["node"][mask], fleet.codes["selector"][mask]
-    selected = (nodes < 0) & (selectors >= 0)
+    occupancy = snapshot.occupancy
+    if static.fails or option.admin or (occupancy.consumed and static.consumption):
+        mask = np.zeros(fleet.size, dtype=np.bool_)
+        rows = np.flatnonzero(concerned)
+        mask[rows] = judge(static, snapshot, rows, admin=option.admin)
+    else:
+        mask = concerned & occupancy.free
+    nodes = fleet.codes["node"][mask]
+    far = nodes < 0
+    selectors = fleet.codes["selector"][mask][far]
+    selectors = selectors[selectors >= 0]
     failing = _failing(static, fleet)
     return Available(
         static=static,
         admin=option.admin,
         mask=mask,
-        per_node=np.bincount(nodes[nodes >= 0], minlength=len(fleet.vocabulary.nodes.values) + 1),
-        per_selector=np.bincount(selectors[selected], minlength=len(fleet.vocabulary.selectors.values)),
-        spanning=int(np.count_nonzero((nodes < 0) & ~selected)),
+        per_node=np.bincount(
+            nodes[~far] if far.any() else nodes, minlength=len(fleet.vocabulary.nodes.values) + 1
+        ),
+        per_selector=np.bincount(selectors, minlength=len(fleet.vocabulary.selectors.values)),
+        spanning=int(np.count_nonzero(far)) - len(selectors),
         failing=failing,
         fails=bool(failing.any()),
         concerned=concerned,

@@ -92,7 +92,7 @@ def _compute(option: RequestOption, snapshot: Snapshot) -> StaticMatch:
         plain = ~np.isin(fleet.codes["binding"], waiting)
         matching, fatal = matching & plain, fatal & plain
     shape = fleet.codes["shape"]
-    consumption = resolve(option, np.unique(shape[matching]).tolist(), snapshot)
+    consumption = resolve(option, _distinct(shape[matching], len(fleet.vocabulary.shapes.values)), snapshot)
     failed = [code for code, taken in consumption.items() if isinstance(taken, Fatal)]
     if failed:
         fatal = fatal | (matching & np.isin(shape, failed))
@@ -109,6 +109,14 @@ def _compute(option: RequestOption, snapshot: Snapshot) -> StaticMatch:
         mask.setflags(write=False)
     skips = bool((fleet.codes["operations"] >= 0).any())
     return StaticMatch(matching, suitable, fatal, consumption, shape, bool(fatal.any()), skips)
+
+
+def _distinct(codes: Codes, count: int) -> list[int]:
+    """The codes below `count` that occur, ascending. Faster than sorting, since codes are few."""
+    found = np.zeros(count + 1, dtype=np.bool_)
+    found[codes] = True  # the last place is for code -1
+    distinct: list[int] = np.flatnonzero(found[:-1]).tolist()
+    return distinct
 
 
 def draws(fleet: Fleet, rows: Rows) -> Mask:
@@ -144,14 +152,14 @@ def large_enough(option: RequestOption, consumption: Consumptions, shape: Codes)
         for code, taken in consumption.items()
         if taken is None or (isinstance(taken, Consumption) and not taken.fits({}))
     ]
-    large = ~np.isin(shape, too_small)
+    large = ~np.isin(shape, too_small) if too_small else np.ones(shape.shape, dtype=np.bool_)
     return large & (shape >= 0) if option.capacity else large
 
 
 def taints_permit(option: RequestOption, rows: Rows, snapshot: Snapshot) -> Mask:
     """(n,) the request option tolerates every repelling taint of the device."""
     permitted = np.ones(len(rows), dtype=np.bool_)
-    if snapshot.rules.has(TAINTS):
+    if snapshot.rules.has(TAINTS) and snapshot.fleet.vocabulary.taints.values:
         codes = snapshot.fleet.codes["taints"][rows]
         for code in np.unique(codes[codes >= 0]).tolist():
             if not tolerated(snapshot.fleet.vocabulary.taints.values[code], option.source.tolerations):

@@ -63,6 +63,19 @@ def test_slices_as_a_server_sends_them_are_read_from_their_text(raw):
     assert repr(quickly(raw)) == carefully(raw)
 
 
+def test_metadata_that_nobody_needs_is_not_read():
+    managed = [{"manager": "driver", "fieldsV1": {"f:spec": {"f:devices": {}}}}]
+    metadata = {"name": "s", "uid": "u", "resourceVersion": "7", "labels": None, "generation": 2}
+    raw = {**SLICES[1], "metadata": {**metadata, "managedFields": managed}}
+    assert repr(quickly(raw)) == carefully(raw)
+    assert quickly(raw) == quickly({**raw, "metadata": metadata})
+
+
+@pytest.mark.parametrize("metadata", [None, [], "s", {"name": 1}, {"managedFields": []}])
+def test_metadata_of_other_types_is_left_to_the_careful_way(metadata):
+    assert quickly({**SLICES[1], "metadata": metadata}) is None
+
+
 def test_every_field_of_the_models_is_cut_out():
     assert set(fields_of(Device)) <= set(slice_text._DeviceText.__struct_fields__)
     assert set(fields_of(ResourceSliceSpec)) <= set(slice_text._SpecText.__struct_fields__)

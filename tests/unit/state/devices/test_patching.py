@@ -151,11 +151,9 @@ def test_only_the_columns_that_differ_are_new():
         ),
     )
     now = store.snapshot()
-    names = list(now.fleet.cel.attributes)
-    same = [now.fleet.cel.attributes[name].codes is before.fleet.cel.attributes[name].codes for name in names]
-    assert {name: shared for (domain, name), shared in zip(names, same, strict=True) if domain == "d"} == {
-        "model": False
-    }
+    earlier = before.fleet.cel.attributes
+    same = {name: column.codes is earlier[name].codes for name, column in now.fleet.cel.attributes.items()}
+    assert same == {("d", "model"): False, ("e", "model"): True}
     assert all(now.fleet.codes[name] is codes for name, codes in before.fleet.codes.items())
     assert now.topology.near is before.topology.near
     assert now.topology.ordered is before.topology.ordered

@@ -1,5 +1,6 @@
 """A fleet that is assembled apart from the store, which changes meanwhile."""
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from reconciler.api.objects.changes import Change, Changed, Removed
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
+from reconciler.control.build_ahead import build_ahead
 from reconciler.state.store import MANY_POOLS, Store
 from tests.tools.builders import device, held, hold, node, resource_slice, taint, taint_rule, typed
 from tests.tools.store_picture import picture
@@ -79,6 +81,20 @@ def test_an_assembled_fleet_is_the_one_of_the_snapshot():
     store.adopt(assembled)
     assert store.assembly() is None
     assert store.snapshot().topology is assembled.topology
+
+
+async def test_many_pools_are_joined_while_the_loop_runs():
+    store = Store(Semantics())
+    for change in BEGINNING:
+        store.apply(change)
+    building = asyncio.create_task(build_ahead(store))
+    await asyncio.sleep(0)
+    store.apply(pool(3, "y"))
+    await building
+    expected = Store(Semantics())
+    for change in [*BEGINNING, pool(3, "y")]:
+        expected.apply(change)
+    assert picture(store.snapshot()) == picture(expected.snapshot())
 
 
 def test_few_pools_are_left_to_the_snapshot():
