@@ -6,6 +6,8 @@ choose. The answer is that of the search, without its steps.
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from kernels.types import Codes, Mask, Rows
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.request_options import MAX_RESULTS, ParsedClaims
@@ -18,27 +20,36 @@ from reconciler.state.devices.snapshot.snapshot import View
 def immediate(
     parsed: ParsedClaims, by_slot: Sequence[Sequence[Candidates]], view: View
 ) -> tuple[Choice, ...] | None:
-    """What the search would choose for a single plain request; None if that needs a search.
+    """What the search would choose for a single plain request; None if that needs a search, or nothing fits.
 
-    Plain: no errors, and taking a device does not change what else fits.
+    Plain: no errors, and taking a device does not change what else fits. Of alternatives the first that can
+    be met wins.
     """
-    if len(by_slot) != 1 or len(by_slot[0]) != 1:
+    if len(by_slot) != 1:
         return None
-    (candidates,) = by_slot[0]
+    for candidates in by_slot[0]:
+        found = _of_option(parsed, candidates, view)
+        if found is None or found:
+            return found
+    return None
+
+
+def _of_option(parsed: ParsedClaims, candidates: Candidates, view: View) -> tuple[Choice, ...] | None:
+    """The same for one alternative; empty if it certainly cannot be met."""
     option, available = candidates.option, candidates.available
     count = candidates.count
-    if (
-        candidates.listed is not None
-        or candidates.static.fails
-        or not 0 < count <= min(len(available), MAX_RESULTS)
-    ):
+    if candidates.listed is not None or candidates.static.fails or not 0 < count <= MAX_RESULTS:
         return None
     if count == 1 and not option.constraints:
+        if not len(available):
+            return ()
         if candidates.order is None:
             at = int(available.argmax())
         else:
             at = int(candidates.order[available[candidates.order].argmax()])
-        return (Choice(0, candidates, at),) if available[at] else None
+        return (Choice(0, candidates, at),) if available[at] else ()
+    if np.count_nonzero(available) < count:
+        return ()
     if len(option.constraints) > 1 or _ENTANGLED.of(view) is not None:
         return None
     if option.constraints:
@@ -50,7 +61,7 @@ def immediate(
         rows = _first_with_enough(rows, constraint.codes[rows], count)
     else:
         rows = candidates.in_order(available)[:count]
-    return tuple([Choice(0, candidates, at) for at in rows.tolist()]) if len(rows) == count else None
+    return tuple([Choice(0, candidates, at) for at in rows.tolist()])
 
 
 def finish(problem: NodeProblem, candidates: Candidates, state: State) -> Rows | None:

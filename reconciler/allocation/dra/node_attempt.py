@@ -93,25 +93,25 @@ def attempt(
         plain = immediate(parsed, by_slot, view) if pruned else None
         if plain is not None and reach is not None and not reach.accepts(plain):
             plain = None  # the search tries the other devices
+        problem: NodeProblem | None = None
         if plain is not None and len(plain) <= steps:
             budget.spend()
-            tried = 0
-            if choose_set is not None and len(plain) > 1:
-                plain, tried = choose_set(set_up(parsed, view, snapshot), plain, reach)
-            made = plans(parsed, view, snapshot, _rising(plain, ordered), new_share)
-            return Found(made, 0, len(plain) + tried)
-        problem = set_up(parsed, view, snapshot)
-        search = Search(problem, parsed.slots, by_slot, steps, pruned, budget, reach)
-        chosen = search.run()
+            chosen: tuple[Choice, ...] | None = plain
+            spent = len(plain)
+        else:
+            problem = set_up(parsed, view, snapshot)
+            search = Search(problem, parsed.slots, by_slot, steps, pruned, budget, reach)
+            chosen = search.run()
+            spent = search.steps
         if chosen is not None:
             rank = _rank(parsed, chosen)
             if better_than is not None and rank >= better_than:
-                return NotFound(None, "another node has the same rank or a better one", search.steps)
-            tried = 0
+                return NotFound(None, "another node has the same rank or a better one", spent)
             if choose_set is not None and len(chosen) > 1:
-                chosen, tried = choose_set(problem, chosen, reach)
+                chosen, tried = choose_set(problem or set_up(parsed, view, snapshot), chosen, reach)
+                spent += tried
             made = plans(parsed, view, snapshot, _rising(chosen, ordered), new_share)
-            return Found(made, rank, search.steps + tried)
+            return Found(made, rank, spent)
     except Fatal as fatal:
         message = str(fatal)
         if fatal.claim is not None:
@@ -123,10 +123,8 @@ def attempt(
         return NotFound(Reason.GAVE_UP, str(gave_up), steps)
     invalid = view.invalid
     if invalid is not None:  # POOL-13: an error only if the search fails
-        return NotFound(
-            Reason.INVALID_POOL, f"pool {invalid.pool} is invalid: {invalid.problem}", search.steps
-        )
-    return NotFound(None, "the devices do not suffice", search.steps)
+        return NotFound(Reason.INVALID_POOL, f"pool {invalid.pool} is invalid: {invalid.problem}", spent)
+    return NotFound(None, "the devices do not suffice", spent)
 
 
 def _rising(chosen: tuple[Choice, ...], ordered: Ordered | None) -> tuple[Choice, ...]:
