@@ -91,16 +91,7 @@ def build_control(
 ) -> Control:
     """Build the parts that decide and write. `recorder` is the journal of `store`, if there is one."""
     settings, served, withdrawals, reasons = base.settings, found.served, Withdrawals(), PauseReasons()
-    intake = Intake(
-        store,
-        _queue(settings),
-        (resource.kind for resource in served),
-        reporter.report,
-        ours=ours,
-        reasons=reasons,
-        withdrawing=withdrawals,
-        volumes=not settings.without_volumes,
-    )
+    intake = _intake(base, found, ours, store, reporter, withdrawals, reasons)
     echoes = Echoes(holds=intake.holds, add=intake.catch_up, shown=intake.shown)
     connection = base.connection(guarded(base, reasons), watched=served)
     writer = Writer(connection.client, served, echoes=echoes, withdrawals=withdrawals, now=now)
@@ -157,6 +148,27 @@ def recording(settings: Settings, rules: Semantics, ours: Ownership) -> Recorder
 
 def _queue(settings: Settings) -> Queue[Unit]:
     return Queue(base=settings.backoff_base_seconds, cap=settings.backoff_cap_seconds, random=random)
+
+
+def _intake(
+    base: Foundation,
+    found: Found,
+    ours: Ownership,
+    store: Store,
+    reporter: Reporter,
+    withdrawals: Withdrawals,
+    reasons: PauseReasons,
+) -> Intake:
+    return Intake(
+        store,
+        _queue(base.settings),
+        (resource.kind for resource in found.served),
+        reporter.report,
+        ours=ours,
+        reasons=reasons,
+        withdrawing=withdrawals,
+        volumes=not base.settings.without_volumes,
+    )
 
 
 def _gang_planner(intake: Intake, planner: Planner, machines: KoordinatorState | None) -> GangPlanner:
