@@ -10,6 +10,7 @@ from kernels.types import Codes, Rows
 from reconciler.allocation.koordinator.answers import KEPT, Answers
 from reconciler.allocation.koordinator.decision import allocate
 from reconciler.allocation.koordinator.demand import Demand
+from reconciler.allocation.koordinator.demands import Demands
 from reconciler.allocation.koordinator.device_tests import KindCount, counts
 from reconciler.allocation.koordinator.failure import Failure
 from reconciler.allocation.koordinator.feasible import Tables, feasible
@@ -48,6 +49,8 @@ class Fleet:
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
+        self.demands = Demands(rules)
+        """Reads pods under these rules."""
         self._columns = Columns()
         self._machines: dict[str, Machine] = {}
         self._holdings: dict[str, Holdings] = {}
@@ -65,7 +68,7 @@ class Fleet:
         """Machine number -> devices of which more or less is held than the columns say."""
         self._states = States()
         self._likeness: list[int] = []
-        """(N,) the number of what each machine is, or UNKNOWN."""
+        """(N,) the number of what each machine is."""
         self._state: list[int] = []
         """(N,) the number of the state of each machine, or UNKNOWN."""
         self._answers: Answers[Allocation | Failure] = Answers()
@@ -223,7 +226,7 @@ class Fleet:
             self._by_name = None
         number = self._numbers[machine.name]
         self._machines[machine.name] = machine
-        self._likeness[number] = self._state[number] = UNKNOWN
+        self._likeness[number], self._state[number] = self._states.likeness(machine), UNKNOWN
         self._unwritten.pop(number, None)
         self._tables.listed[number] = machine.partitions is not None
         self._tables.missing[number] = machine.partitions is None and machine.honors_partitions
@@ -252,8 +255,6 @@ class Fleet:
         found = self._state[number]
         if found == UNKNOWN:
             name = self._names[number]
-            if self._likeness[number] == UNKNOWN:
-                self._likeness[number] = self._states.likeness(self._machines[name])
             found = self._states.state(self._likeness[number], self._holdings[name])
             self._state[number] = found
         return found

@@ -52,7 +52,7 @@ class Holdings:
     """Without unused minors."""
     _pods: dict[ObjectKey, tuple[Allocation, Mapping[str, str]]] = field(default_factory=dict)
     _holders: Counter[tuple[str, int]] = field(default_factory=Counter)
-    _vfs: dict[tuple[str, int], Counter[str]] = field(default_factory=dict)
+    _vfs: dict[tuple[str, int], dict[str, int]] = field(default_factory=dict)
     """Type and minor -> bus id -> pods; without those that nobody has."""
     _marks: dict[tuple[str, int], Hashable] = field(default_factory=dict)
     """The part of `state` of each held device, except of those in `_unmarked`."""
@@ -75,14 +75,14 @@ class Holdings:
         self._pods[pod] = (allocation, policies)
         self.alone += bool(policies)
         for kind, grant in _grants(allocation):
-            by_minor = self.used.setdefault(kind, {})
-            by_minor[grant.minor] = plus(by_minor.get(grant.minor, {}), grant.shares)
-            self._tidy(kind, grant.minor)
+            before = self.used.setdefault(kind, {}).get(grant.minor)
+            self._use(kind, grant.minor, plus(before, grant.shares) if before else grant.shares)
             self._holders[kind, grant.minor] += 1
             self._unmarked.add((kind, grant.minor))
             if grant.vfs:
-                taken = self._vfs.setdefault((kind, grant.minor), Counter())
-                taken.update(vf.bus_id for vf in grant.vfs)
+                taken = self._vfs.setdefault((kind, grant.minor), {})
+                for vf in grant.vfs:
+                    taken[vf.bus_id] = taken.get(vf.bus_id, 0) + 1
 
     def release(self, pod: ObjectKey) -> None:
         """Forget a pod; one that is not known is no error."""
@@ -91,16 +91,16 @@ class Holdings:
         allocation, policies = self._pods.pop(pod)
         self.alone -= bool(policies)
         for kind, grant in _grants(allocation):
-            by_minor = self.used.setdefault(kind, {})
-            before = by_minor.get(grant.minor, {})
-            by_minor[grant.minor] = {name: n - grant.shares.get(name, 0) for name, n in before.items()}
-            self._tidy(kind, grant.minor)
+            before = self.used.setdefault(kind, {}).get(grant.minor, NOTHING)
+            self._use(kind, grant.minor, {name: n - grant.shares.get(name, 0) for name, n in before.items()})
             self._holders[kind, grant.minor] -= 1
             self._unmarked.add((kind, grant.minor))
             if grant.vfs:
                 taken = self._vfs[kind, grant.minor]
-                taken.subtract(vf.bus_id for vf in grant.vfs)
-                self._vfs[kind, grant.minor] = +taken
+                for vf in grant.vfs:
+                    taken[vf.bus_id] -= 1
+                    if not taken[vf.bus_id]:
+                        del taken[vf.bus_id]
 
     def state(self) -> Hashable:
         """Equal for holdings that no decision tells apart: it does not matter which pod holds what.
@@ -133,7 +133,7 @@ class Holdings:
     def vf_shared(self, kind: str, minor: int, bus_id: str) -> bool:
         """Whether more than one pod has a virtual function."""
         taken = self._vfs.get((kind, minor))
-        return taken is not None and taken[bus_id] > 1
+        return taken is not None and taken.get(bus_id, 0) > 1
 
     def allocation(self, pod: ObjectKey) -> Allocation | None:
         """The allocation of a pod on this node."""
@@ -178,11 +178,13 @@ class Holdings:
         """Type and minor of every device held."""
         return (key for key, n in self._holders.items() if n > 0)
 
-    def _tidy(self, kind: str, minor: int) -> None:
-        """Drop zeros: `used` must not depend on the order of changes."""
-        left = {name: amount for name, amount in self.used[kind].pop(minor).items() if amount}
+    def _use(self, kind: str, minor: int, amounts: Shares) -> None:
+        """Write without zeros: `used` must not depend on the order of changes."""
+        left = {name: amount for name, amount in amounts.items() if amount}
         if left:
             self.used[kind][minor] = left
+        else:
+            self.used[kind].pop(minor, None)
 
 
 def _grants(allocation: Allocation) -> Iterator[tuple[str, Grant]]:

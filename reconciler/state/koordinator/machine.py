@@ -67,11 +67,11 @@ class Machine:
         for minor, info in self.devices[kind].items():
             where = info.topology and (info.topology.pcie_id, info.topology.node_id)
             vfs = tuple(
-                (frozenset(group.labels.items()), tuple((vf.minor, vf.bus_id) for vf in group.vfs))
+                (*group.labels.items(), *((vf.minor, vf.bus_id) for vf in group.vfs))
                 for group in info.vf_groups
             )
-            capacity = frozenset(self.capacity[kind][minor].items())
-            yield minor, info.health, where, capacity, frozenset(info.labels.items()), vfs
+            capacity = tuple(self.capacity[kind][minor].items())
+            yield minor, info.health, where, capacity, tuple(info.labels.items()), vfs
 
     @property
     def isolation(self) -> str:
