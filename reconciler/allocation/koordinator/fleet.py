@@ -32,7 +32,7 @@ ALL = -1
 """No limit of tries."""
 UNKNOWN = -1
 """The number of a state that was not asked for since it changed."""
-MOST_UNWRITTEN = 16
+MOST_UNWRITTEN = 4
 """Maximum number of machines whose rows are out of date: one pass over all must not wait for many."""
 
 
