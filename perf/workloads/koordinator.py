@@ -11,7 +11,7 @@ from numpy.random import default_rng
 from perf.deciding import Wrong
 from perf.fleets import koordinator as fleets
 from perf.workload import Figure, Outcome, Progress, Size, Workload, filling, latencies, rate
-from reconciler.allocation.koordinator.demand import Demand, read_demand
+from reconciler.allocation.koordinator.demand import Demand
 from reconciler.allocation.koordinator.fleet import Fleet, Placed
 from reconciler.allocation.koordinator.unserved import Unserved
 from reconciler.api.koordinator.names import (
@@ -79,7 +79,7 @@ class Decider:
     def decide(self, wants: Pod) -> bool:
         """Decide a pod; from its requests to the assumed devices is timed. Whether it got them."""
         busy, began = thread_time(), perf_counter()
-        demand = read_demand(wants, self.fleet.rules)
+        demand = self.fleet.demands.of(wants)
         assert isinstance(demand, Demand)
         found = self.fleet.first(demand, _anywhere)
         if isinstance(found, Placed):

@@ -6,7 +6,7 @@ from reconciler.allocation.koordinator.failure import Failure, Status
 from reconciler.allocation.koordinator.instances import instances
 from reconciler.allocation.koordinator.result import completed
 from reconciler.allocation.koordinator.view import Takeover, attempt
-from reconciler.api.koordinator.names import GPU, ISOLATION_PROVIDER
+from reconciler.api.koordinator.names import GPU
 from reconciler.state.koordinator.holdings import Allocation, Holdings
 from reconciler.state.koordinator.machine import Machine
 from reconciler.state.koordinator.rules import Rules
@@ -55,7 +55,7 @@ def _unsuitable(demand: Demand, machine: Machine, rules: Rules) -> Failure | Non
     if demand.gpu is None or not demand.gpu.shared:
         return None
     provider = demand.isolation
-    if provider and machine.node_labels.get(ISOLATION_PROVIDER) != provider:
+    if provider and machine.isolation != provider:
         name = "HAMICore" if provider == "HAMi-core" else provider
         message = f"GPUIsolationProvider{name} not found on the node"
         return Failure("isolation-provider-missing", Status.ERROR, message)

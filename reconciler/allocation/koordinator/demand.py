@@ -24,7 +24,6 @@ from reconciler.api.koordinator.names import (
 )
 from reconciler.api.koordinator.pod import requested
 from reconciler.api.objects.core import Pod
-from reconciler.api.objects.meta import ObjectKey
 from reconciler.errors import Malformed
 from reconciler.state.koordinator.rules import Rules
 from reconciler.state.koordinator.templates import matching
@@ -42,9 +41,8 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """One pod's requests and annotations."""
+    """Requests and annotations of a pod, and of all that ask in the same words."""
 
-    pod: ObjectKey
     shape: Hashable
     """Equal for pods that ask for the same in the same words."""
     written: Mapping[str, Shares]
@@ -101,7 +99,6 @@ def read_demand(pod: Pod, rules: Rules) -> Demand | Failure | None:
         message = "no matched GPU shared resource template"
         return Failure("no-matching-share-template", Status.NEVER, message)
     return Demand(
-        pod=pod.key,
         shape=(
             tuple(sorted(requests.items())),
             *(notes.get(key) for key in (JOINT_ALLOCATE, ALLOCATE_HINT, PARTITION_SPEC)),

@@ -7,8 +7,10 @@ from types import MappingProxyType
 import numpy as np
 
 from kernels.types import Codes, Rows
+from reconciler.allocation.koordinator.answers import KEPT, Answers
 from reconciler.allocation.koordinator.decision import allocate
 from reconciler.allocation.koordinator.demand import Demand
+from reconciler.allocation.koordinator.demands import Demands
 from reconciler.allocation.koordinator.device_tests import KindCount, counts
 from reconciler.allocation.koordinator.failure import Failure
 from reconciler.allocation.koordinator.feasible import Tables, feasible
@@ -20,13 +22,18 @@ from reconciler.api.koordinator.amounts import NOTHING
 from reconciler.api.koordinator.annotations import Hint
 from reconciler.api.koordinator.device import Device
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.state.koordinator.columns import Columns
+from reconciler.state.koordinator.columns import Columns, DeviceRows
 from reconciler.state.koordinator.holdings import Allocation, Holdings
 from reconciler.state.koordinator.machine import Machine, machine_of
 from reconciler.state.koordinator.rules import Rules
+from reconciler.state.koordinator.states import States
 
 ALL = -1
 """No limit of tries."""
+UNKNOWN = -1
+"""The number of a state that was not asked for since it changed."""
+MOST_UNWRITTEN = 4
+"""Maximum number of machines whose rows are out of date: one pass over all must not wait for many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +49,8 @@ class Fleet:
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
+        self.demands = Demands(rules)
+        """Reads pods under these rules."""
         self._columns = Columns()
         self._machines: dict[str, Machine] = {}
         self._holdings: dict[str, Holdings] = {}
@@ -55,6 +64,17 @@ class Fleet:
         self._described = ChangeLog()
         """Changes of machines, without those of what pods hold."""
         self._filters = MachineFilters()
+        self._unwritten: dict[int, set[tuple[str, int]]] = {}
+        """Machine number -> devices of which more or less is held than the columns say."""
+        self._states = States()
+        self._likeness: list[int] = []
+        """(N,) the number of what each machine is."""
+        self._state: list[int] = []
+        """(N,) the number of the state of each machine, or UNKNOWN."""
+        self._answers: Answers[Allocation | Failure] = Answers()
+        """(Serial of the filter, number of the state) -> the exact decision."""
+        self._verdicts: Answers[int] = Answers(4 * KEPT)
+        """(Serial of the filter, number of the state) -> the verdict of the filter."""
 
     @property
     def machines(self) -> Mapping[str, Machine]:
@@ -69,6 +89,8 @@ class Fleet:
     @property
     def columns(self) -> Columns:
         """The devices of all machines as rows; read-only."""
+        while self._unwritten:
+            self._write(next(iter(self._unwritten)))
         return self._columns
 
     @property
@@ -136,7 +158,7 @@ class Fleet:
             if not can_run(name):
                 unsuited += 1
                 continue
-            answer = self.decide(demand, name)
+            answer = self._answer(demand, machine_filter, number)
             if not isinstance(answer, Failure):
                 return Placed(name, answer)
             machine_filter.refuse(number, answer)
@@ -155,6 +177,14 @@ class Fleet:
         upstream = self.rules.upstream
         return unserved(machines, unsuited, actual, lambda code: failure(code, demand, upstream=upstream))
 
+    def _answer(self, demand: Demand, machine_filter: MachineFilter, number: int) -> Allocation | Failure:
+        """The exact decision, shared by machines in one state."""
+        asked = machine_filter.serial, self._state_of(number)
+        found = self._answers.recall(asked)
+        if found is None:
+            found = self._answers.keep(asked, self.decide(demand, self._names[number]))
+        return found
+
     def _at_best(self, demand: Demand, number: int) -> Failure | None:
         """Why a machine cannot serve a pod even if all its devices are healthy and free."""
         machine = self._machines[self._names[number]]
@@ -167,7 +197,7 @@ class Fleet:
 
     def counts(self, demand: Demand) -> tuple[KindCount, ...]:
         """How many devices of all machines pass each test, by type."""
-        return counts(self._columns.every(), demand, upstream=self.rules.upstream)
+        return counts(self.columns.every(), demand, upstream=self.rules.upstream)
 
     def holders(self, node: str) -> Holdings:
         """The allocated devices of a machine."""
@@ -190,10 +220,14 @@ class Fleet:
         if machine.name not in self._numbers:
             self._numbers[machine.name] = len(self._names)
             self._names.append(machine.name)
+            self._likeness.append(UNKNOWN)
+            self._state.append(UNKNOWN)
             self._tables = Tables(*(np.append(column, False) for column in self._tables))
             self._by_name = None
         number = self._numbers[machine.name]
         self._machines[machine.name] = machine
+        self._likeness[number], self._state[number] = self._states.likeness(machine), UNKNOWN
+        self._unwritten.pop(number, None)
         self._tables.listed[number] = machine.partitions is not None
         self._tables.missing[number] = machine.partitions is None and machine.honors_partitions
         self._columns.describe(number, machine, self._holdings.setdefault(machine.name, Holdings()))
@@ -204,8 +238,30 @@ class Fleet:
         if node in self._machines:
             number = self._numbers[node]
             devices = {(kind, grant.minor) for kind, grants in changed.items() for grant in grants}
-            self._columns.occupy(number, self._machines[node], self._holdings[node], devices)
+            self._state[number] = UNKNOWN
+            self._unwritten.setdefault(number, set()).update(devices)
+            if len(self._unwritten) > MOST_UNWRITTEN:
+                self._write(next(iter(self._unwritten)))
             self._log.note(number)
+
+    def _write(self, number: int) -> None:
+        """Bring the rows of a machine up to date. Most decisions do not look at them."""
+        changed = self._unwritten.pop(number, None)
+        if changed is not None:
+            name = self._names[number]
+            self._columns.occupy(number, self._machines[name], self._holdings[name], changed)
+
+    def _state_of(self, number: int) -> int:
+        found = self._state[number]
+        if found == UNKNOWN:
+            name = self._names[number]
+            found = self._states.state(self._likeness[number], self._holdings[name])
+            self._state[number] = found
+        return found
+
+    def _part(self, number: int) -> DeviceRows:
+        self._write(number)
+        return self._columns.part(number)
 
     def _order(self) -> Rows:
         if self._by_name is None:
@@ -218,18 +274,25 @@ class Fleet:
         machine_filter.refresh_outlook(
             self._described,
             len(self._names),
-            lambda: outlook(self._columns.every(), demand, self._tables, upstream=upstream),
-            lambda n: int(outlook(self._columns.part(n), demand, self._tables.one(n), upstream=upstream)[0]),
+            lambda: outlook(self.columns.every(), demand, self._tables, upstream=upstream),
+            lambda n: int(outlook(self._part(n), demand, self._tables.one(n), upstream=upstream)[0]),
         )
         return machine_filter.outlook.codes
 
     def _filter_for(self, demand: Demand) -> MachineFilter:
         machine_filter = self._filters.of(demand.shape)
-        upstream = self.rules.upstream
+        upstream, serial = self.rules.upstream, machine_filter.serial
+
+        def judge_one(number: int) -> int:
+            tables = self._tables.one(number)
+            verdict = int(feasible(self._part(number), demand, tables, upstream=upstream)[0])
+            return self._verdicts.keep((serial, self._state_of(number)), verdict)
+
         machine_filter.refresh(
             self._log,
             len(self._names),
-            lambda: feasible(self._columns.every(), demand, self._tables, upstream=upstream),
-            lambda n: int(feasible(self._columns.part(n), demand, self._tables.one(n), upstream=upstream)[0]),
+            lambda: feasible(self.columns.every(), demand, self._tables, upstream=upstream),
+            judge_one,
+            lambda number: self._verdicts.recall((serial, self._state_of(number))),
         )
         return machine_filter

@@ -1,7 +1,7 @@
 """Caches which machines may serve each kind of demand.
 
 A pending pod is retried many times, and many pods have the same demand. Few machines change between two
-searches, so only these are evaluated again.
+searches, so only these are evaluated again, and those in a state that was evaluated before not even then.
 """
 
 from collections import OrderedDict
@@ -19,6 +19,8 @@ FEW = 4
 
 JudgeAll = Callable[[], Codes]
 JudgeOne = Callable[[int], int]
+Recall = Callable[[int], int | None]
+"""The code of a machine if it is known without evaluating it."""
 OPEN = 0
 """The verdict of a machine that may serve; other values are reasons why not"""
 
@@ -31,18 +33,32 @@ class MachineCodes:
         self._seen = -1
 
     def refresh(
-        self, log: "ChangeLog", size: int, judge_all: JudgeAll, judge_one: JudgeOne
+        self,
+        log: "ChangeLog",
+        size: int,
+        judge_all: JudgeAll,
+        judge_one: JudgeOne,
+        recall: Recall = lambda _: None,
     ) -> Collection[int] | None:
         """Evaluate the machines that have changed since the last call.
 
         Returns these machines, or None if it is not known which have changed.
         """
         changed = log.since(self._seen)
-        if changed is None or len(changed) > FEW or len(self.codes) != size:
+        if changed is None or len(self.codes) != size:
             self.codes = judge_all()
         else:
+            new = []
             for number in changed:
-                self.codes[number] = judge_one(number)
+                if (code := recall(number)) is None:
+                    new.append(number)
+                else:
+                    self.codes[number] = code
+            if len(new) > FEW:
+                self.codes = judge_all()
+            else:
+                for number in new:
+                    self.codes[number] = judge_one(number)
         self._seen = log.end
         return changed
 
@@ -50,7 +66,9 @@ class MachineCodes:
 class MachineFilter:
     """The machines that may serve one kind of demand, and those where the exact decision failed."""
 
-    def __init__(self) -> None:
+    def __init__(self, serial: int) -> None:
+        self.serial = serial
+        """Another for each filter that was ever made."""
         self.verdicts = MachineCodes()
         self.outlook = MachineCodes()
         """What machines lack that cannot serve."""
@@ -66,10 +84,12 @@ class MachineFilter:
         """(N,) the current verdict of each machine."""
         return self.verdicts.codes
 
-    def refresh(self, log: "ChangeLog", size: int, judge_all: JudgeAll, judge_one: JudgeOne) -> None:
+    def refresh(
+        self, log: "ChangeLog", size: int, judge_all: JudgeAll, judge_one: JudgeOne, recall: Recall
+    ) -> None:
         """Evaluate the machines that have changed since the last call."""
         before = self.verdict
-        changed = self.verdicts.refresh(log, size, judge_all, judge_one)
+        changed = self.verdicts.refresh(log, size, judge_all, judge_one, recall)
         # Failures of the exact decision stay valid for unchanged machines.
         for number in list(self.refused if changed is None else changed):
             self.refused.pop(number, None)
@@ -93,7 +113,13 @@ class MachineFilter:
 
     def candidates(self, order: Rows) -> Iterator[int]:
         """The machines that may serve, in the order of `order`."""
-        return iter(order[self.open[order]].tolist())
+        ranked = self.open[order]
+        first = int(ranked.argmax()) if len(ranked) else 0
+        if not len(ranked) or not ranked[first]:
+            return
+        # Mostly the first is taken, so that a list of all would be made in vain.
+        yield int(order[first])
+        yield from order[first + 1 :][ranked[first + 1 :]].tolist()
 
 
 class ChangeLog:
@@ -127,10 +153,14 @@ class MachineFilters:
 
     def __init__(self) -> None:
         self._kept: OrderedDict[Hashable, MachineFilter] = OrderedDict()
+        self._made = 0
 
     def of(self, shape: Hashable) -> MachineFilter:
         """The filter for a kind of demand."""
-        kept = self._kept.pop(shape, None) or MachineFilter()
+        kept = self._kept.pop(shape, None)
+        if kept is None:
+            kept = MachineFilter(self._made)
+            self._made += 1
         self._kept[shape] = kept
         if len(self._kept) > KEPT:
             self._kept.popitem(last=False)

@@ -108,7 +108,13 @@ def unserved(
 
 def _groups(machines: Machines) -> Iterable[tuple[int, int, Rows]]:
     """The machines that the filter excludes, by verdict and by what they lack."""
-    for verdict in np.unique(machines.verdict[machines.verdict != Verdict.OPEN]).tolist():
+    for verdict in _occurring(machines.verdict[machines.verdict != Verdict.OPEN]):
         mine = machines.verdict == verdict
-        for code in np.unique(machines.outlook[mine]).tolist():
+        for code in _occurring(machines.outlook[mine]):
             yield verdict, code, np.flatnonzero(mine & (machines.outlook == code))
+
+
+def _occurring(codes: Codes) -> list[int]:
+    """The small codes that occur, ascending. `np.unique` sorts, and imports `numpy.ma` when first used."""
+    found: list[int] = np.flatnonzero(np.bincount(codes)).tolist()
+    return found

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
-from reconciler.allocation.koordinator.demand import read_demand
 from reconciler.allocation.koordinator.failure import Failure
 from reconciler.allocation.koordinator.fleet import Fleet, Placed
 from reconciler.allocation.koordinator.refusing import BOTH, BOTH_WHY, Refusal, reason_of, refusal
@@ -70,13 +69,13 @@ class DeviceSimulation:
 
     def serves(self, pod: Pod) -> bool:
         """Whether a pod requests devices, and there are Device objects at all."""
-        return self._known and read_demand(pod, self._fleet.rules) is not None
+        return self._known and self._fleet.demands.of(pod) is not None
 
     def place(
         self, pod: Pod, can_run: Callable[[str], bool], left_out: Callable[[], str]
     ) -> Placed | Refusal:
         """Give a pod devices on the first node that has them and where it can run."""
-        demand = read_demand(pod, self._fleet.rules)
+        demand = self._fleet.demands.of(pod)
         assert demand is not None
         if isinstance(demand, Failure):
             return Refusal(reason_of(demand), demand.message)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from reconciler.allocation.koordinator.demand import Demand, read_demand
+from reconciler.allocation.koordinator.demand import Demand
 from reconciler.allocation.koordinator.failure import Failure
 from reconciler.allocation.koordinator.fleet import Fleet
 from reconciler.allocation.koordinator.refusing import BOTH, BOTH_WHY, OFFERED, Refusal, reason_of, refusal
@@ -94,7 +94,7 @@ class Machines:
         """Give a live pod its devices, or refuse it. False if it requests none, or holds some."""
         if not self._any or ALLOCATED in pod.metadata.annotations:
             return False
-        demand = read_demand(pod, self._fleet.rules)
+        demand = self._fleet.demands.of(pod)
         if demand is None:
             return False
         found = self._decide(pod, demand)

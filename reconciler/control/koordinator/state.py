@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from reconciler.allocation.koordinator.demand import Demand, read_demand
+from reconciler.allocation.koordinator.demand import Demand
 from reconciler.allocation.koordinator.failure import Failure
 from reconciler.allocation.koordinator.fleet import Fleet
 from reconciler.api.koordinator.device import Device
@@ -153,7 +153,7 @@ class KoordinatorState:
         elif known is not None and _older(pod, known):
             return
         annotated = ALLOCATED in pod.metadata.annotations
-        demand = read_demand(pod, self.fleet.rules) if pod.gated else None
+        demand = self.fleet.demands.of(pod) if pod.gated else None
         if demand is None:
             self._demands.pop(key, None)
         else:

@@ -1,6 +1,6 @@
 """The devices of all machines in shared matrices: one row for each device, one block for each machine."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,6 +33,8 @@ RESOURCES: Final = (
 WIDTH: Final = len(RESOURCES) + 1
 """The last column is the sum of resources that pods cannot request: a device with some of them is usable."""
 NOBODY: Final = -1
+_COLUMN: Final = {name: column for column, name in enumerate(RESOURCES)}
+_NONE: Final = (0,) * WIDTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +174,9 @@ class Columns:
         block, places = self._blocks[number], self._places[number]
         found = places.items() if changed is None else [(k, places[k]) for k in changed if k in places]
         rows = np.array([block.start + place for _, place in found], dtype=np.intp)
-        used = np.zeros((len(rows), WIDTH), dtype=np.int64)
-        for at, ((kind, minor), place) in enumerate(found):
-            if (taken := holdings.used.get(kind, {}).get(minor)) is not None:
-                used[at] = amounts(taken)
+        used = []
+        for (kind, minor), place in found:
+            used.append(listed(holdings.used.get(kind, {}).get(minor)))
             row = block.start + place
             self.held[row] = holdings.is_held(kind, minor)
             if groups := machine.devices[kind][minor].vf_groups:
@@ -185,7 +186,7 @@ class Columns:
                 self.free_functions_of[row] = self.function_labels.code(*having)
             elif changed is None:
                 self.vfs[row], self.free_functions_of[row] = 0, self.functions_of[row]
-        free = unused(self.total[rows], used)
+        free = unused(self.total[rows], np.array(used, dtype=np.int64).reshape(len(rows), WIDTH))
         self.free[rows], self.some[rows] = free, (free > 0).any(axis=1)
         if holdings.alone or changed is None or self.closed[block].any():
             closed = {kind: excluded_minors(kind, NO_HINT, machine, holdings, ()) for kind in TYPES}
@@ -232,9 +233,17 @@ class Columns:
 
 def amounts(shares: Shares) -> Amounts:
     """(WIDTH,) amounts in the columns of the matrices, clipped to LIMIT."""
-    known = [min(shares.get(name, 0), LIMIT) for name in RESOURCES]
-    others = sum(amount for name, amount in shares.items() if name not in RESOURCES)
-    return np.array([*known, min(others, LIMIT)], dtype=np.int64)
+    return np.array(listed(shares), dtype=np.int64)
+
+
+def listed(shares: Shares | None) -> Sequence[int]:
+    """`amounts` as numbers; None counts as nothing."""
+    if not shares:
+        return _NONE
+    found = [0] * WIDTH
+    for name, amount in shares.items():
+        found[_COLUMN.get(name, WIDTH - 1)] += amount
+    return [min(amount, LIMIT) for amount in found]
 
 
 def _resized(array: NDArray[np.generic], size: int, blank: int) -> NDArray[np.generic]:

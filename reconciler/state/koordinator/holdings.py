@@ -1,10 +1,10 @@
 """The devices that the pods of one node hold (KOO-7). Mutable."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from reconciler.api.koordinator.amounts import Shares, plus, shares_of
+from reconciler.api.koordinator.amounts import NOTHING, Shares, plus, shares_of
 from reconciler.api.koordinator.annotations import DEVICE_LEVEL, PCIE_LEVEL, AllocatedDevice, Hint
 from reconciler.api.koordinator.device import VirtualFunction
 from reconciler.api.objects.meta import ObjectKey
@@ -52,7 +52,11 @@ class Holdings:
     """Without unused minors."""
     _pods: dict[ObjectKey, tuple[Allocation, Mapping[str, str]]] = field(default_factory=dict)
     _holders: Counter[tuple[str, int]] = field(default_factory=Counter)
-    _vfs: Counter[tuple[str, int, str]] = field(default_factory=Counter)
+    _vfs: dict[tuple[str, int], dict[str, int]] = field(default_factory=dict)
+    """Type and minor -> bus id -> pods; without those that nobody has."""
+    _marks: dict[tuple[str, int], Hashable] = field(default_factory=dict)
+    """The part of `state` of each held device, except of those in `_unmarked`."""
+    _unmarked: set[tuple[str, int]] = field(default_factory=set)
 
     def __contains__(self, pod: ObjectKey) -> bool:
         return pod in self._pods
@@ -71,11 +75,14 @@ class Holdings:
         self._pods[pod] = (allocation, policies)
         self.alone += bool(policies)
         for kind, grant in _grants(allocation):
-            by_minor = self.used.setdefault(kind, {})
-            by_minor[grant.minor] = plus(by_minor.get(grant.minor, {}), grant.shares)
-            self._tidy(kind, grant.minor)
+            before = self.used.setdefault(kind, {}).get(grant.minor)
+            self._use(kind, grant.minor, plus(before, grant.shares) if before else grant.shares)
             self._holders[kind, grant.minor] += 1
-            self._vfs.update((kind, grant.minor, vf.bus_id) for vf in grant.vfs)
+            self._unmarked.add((kind, grant.minor))
+            if grant.vfs:
+                taken = self._vfs.setdefault((kind, grant.minor), {})
+                for vf in grant.vfs:
+                    taken[vf.bus_id] = taken.get(vf.bus_id, 0) + 1
 
     def release(self, pod: ObjectKey) -> None:
         """Forget a pod; one that is not known is no error."""
@@ -84,19 +91,49 @@ class Holdings:
         allocation, policies = self._pods.pop(pod)
         self.alone -= bool(policies)
         for kind, grant in _grants(allocation):
-            by_minor = self.used.setdefault(kind, {})
-            before = by_minor.get(grant.minor, {})
-            by_minor[grant.minor] = {name: n - grant.shares.get(name, 0) for name, n in before.items()}
-            self._tidy(kind, grant.minor)
+            before = self.used.setdefault(kind, {}).get(grant.minor, NOTHING)
+            self._use(kind, grant.minor, {name: n - grant.shares.get(name, 0) for name, n in before.items()})
             self._holders[kind, grant.minor] -= 1
-            self._vfs.subtract((kind, grant.minor, vf.bus_id) for vf in grant.vfs)
+            self._unmarked.add((kind, grant.minor))
+            if grant.vfs:
+                taken = self._vfs[kind, grant.minor]
+                for vf in grant.vfs:
+                    taken[vf.bus_id] -= 1
+                    if not taken[vf.bus_id]:
+                        del taken[vf.bus_id]
+
+    def state(self) -> Hashable:
+        """Equal for holdings that no decision tells apart: it does not matter which pod holds what.
+
+        Costs as much as has changed since the last call.
+        """
+        for kind, minor in self._unmarked:
+            if self.is_held(kind, minor):
+                used = self.used.get(kind, {}).get(minor, NOTHING)
+                vfs = frozenset(self._vfs.get((kind, minor), ()))
+                self._marks[kind, minor] = (kind, minor, frozenset(used.items()), vfs)
+            else:
+                self._marks.pop((kind, minor), None)
+        self._unmarked.clear()
+        return frozenset(self._marks.values()), self._closing() if self.alone else frozenset()
+
+    def _closing(self) -> frozenset[tuple[str, str, int]]:
+        """Type, policy and minor of the devices that are held for exclusive use."""
+        return frozenset(
+            (kind, policy, grant.minor)
+            for allocation, policies in self._pods.values()
+            for kind, policy in policies.items()
+            for grant in allocation.get(kind, ())
+        )
 
     def vf_taken(self, kind: str, minor: int, bus_id: str) -> bool:
-        return self._vfs[kind, minor, bus_id] > 0
+        """Whether a pod has a virtual function."""
+        return bus_id in self._vfs.get((kind, minor), ())
 
     def vf_shared(self, kind: str, minor: int, bus_id: str) -> bool:
         """Whether more than one pod has a virtual function."""
-        return self._vfs[kind, minor, bus_id] > 1
+        taken = self._vfs.get((kind, minor))
+        return taken is not None and taken.get(bus_id, 0) > 1
 
     def allocation(self, pod: ObjectKey) -> Allocation | None:
         """The allocation of a pod on this node."""
@@ -141,11 +178,13 @@ class Holdings:
         """Type and minor of every device held."""
         return (key for key, n in self._holders.items() if n > 0)
 
-    def _tidy(self, kind: str, minor: int) -> None:
-        """Drop zeros: `used` must not depend on the order of changes."""
-        left = {name: amount for name, amount in self.used[kind].pop(minor).items() if amount}
+    def _use(self, kind: str, minor: int, amounts: Shares) -> None:
+        """Write without zeros: `used` must not depend on the order of changes."""
+        left = {name: amount for name, amount in amounts.items() if amount}
         if left:
             self.used[kind][minor] = left
+        else:
+            self.used[kind].pop(minor, None)
 
 
 def _grants(allocation: Allocation) -> Iterator[tuple[str, Grant]]:

@@ -1,12 +1,12 @@
 """The devices of one machine, from its Device object: indexed and immutable."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from reconciler.api.koordinator.amounts import NOTHING, Shares, shares_of
 from reconciler.api.koordinator.device import Device, DeviceInfo
-from reconciler.api.koordinator.names import GPU, GPU_MODEL, GPU_VENDOR, WELL_PLANNED
+from reconciler.api.koordinator.names import GPU, GPU_MODEL, GPU_VENDOR, ISOLATION_PROVIDER, WELL_PLANNED
 from reconciler.state.koordinator.partitions import PartitionTable, machine_partitions
 from reconciler.state.koordinator.rules import Semantics
 from reconciler.state.koordinator.tree import Scope, gpu_tree
@@ -47,6 +47,36 @@ class Machine:
             for kind, minors in devices.items()
         }
         return replace(self, devices=devices, capacity=capacity)
+
+    def likeness(self) -> Hashable:
+        """Equal for machines that no decision tells apart while the same is held of them.
+
+        Has all that a decision reads: neither the name of the machine nor the ids of its devices.
+        """
+        return (
+            tuple((kind, *self._parts(kind)) for kind in self.devices),
+            self.vendor,
+            self.model,
+            self.isolation,
+            self.partitions and self.partitions.likeness(),
+            self.honors_partitions,
+            self.well_planned,
+        )
+
+    def _parts(self, kind: str) -> Iterator[Hashable]:
+        for minor, info in self.devices[kind].items():
+            where = info.topology and (info.topology.pcie_id, info.topology.node_id)
+            vfs = tuple(
+                (*group.labels.items(), *((vf.minor, vf.bus_id) for vf in group.vfs))
+                for group in info.vf_groups
+            )
+            capacity = tuple(self.capacity[kind][minor].items())
+            yield minor, info.health, where, capacity, tuple(info.labels.items()), vfs
+
+    @property
+    def isolation(self) -> str:
+        """The provider that isolates parts of GPUs from one another; "" for none."""
+        return self.node_labels.get(ISOLATION_PROVIDER, "")
 
     @property
     def vendor(self) -> str:

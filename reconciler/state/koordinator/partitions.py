@@ -1,6 +1,6 @@
 """GPU partitions: the sets of GPUs of a machine that may be allocated together (KOO-17)."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -68,6 +68,10 @@ class PartitionTable:
     """(P,) -1 without a declared bandwidth."""
     members: Mask
     """(P, M) membership of the minors that occur."""
+
+    def likeness(self) -> Hashable:
+        """Equal for equal tables."""
+        return self.minors, *(column.tobytes() for column in (self.sizes, self.scores, self.bandwidth))
 
     def rows(self, size: int) -> Rows:
         return np.flatnonzero(self.sizes == size)

@@ -66,7 +66,7 @@ def test_quick_refusals_equal_the_exact_choice(semantics: Semantics, data: st.Da
 
 def picture(fleet: Fleet) -> list[Any]:
     """The rows in use, without their positions."""
-    columns = fleet._columns
+    columns = fleet.columns
     rows = np.flatnonzero(columns.owner >= 0)
 
     def name(row: Any) -> tuple[int, ...]:

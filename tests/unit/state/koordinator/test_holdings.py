@@ -35,10 +35,13 @@ def test_any_history_leaves_only_its_final_holds(
         else:
             played.hold(key(number), allocation, {})
             last[number] = allocation
+        if number:  # a state that was asked for in between
+            played.state()
     fresh = Holdings()
     for number, allocation in last.items():
         fresh.hold(key(number), allocation, {})
     assert {k: v for k, v in played.used.items() if v} == {k: v for k, v in fresh.used.items() if v}
+    assert played.state() == fresh.state()
     for kind in ("gpu", "rdma"):
         assert played.held(kind) == fresh.held(kind)
         for minor in range(3):

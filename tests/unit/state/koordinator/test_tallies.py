@@ -55,11 +55,11 @@ def test_tallies_equal_a_walk_over_the_machines(seeds, sick, semantics):
         if leaves and held:
             fleet.release(held.pop(0))
             continue
-        asked = demand(pod(requests, hint=hint, name=f"p{number}"), semantics)
+        asked, key = demand(pod(requests, hint=hint), semantics), ObjectKey("default", f"p{number}")
         answer = fleet.first(asked, lambda _: True)
         if isinstance(answer, Placed):
-            fleet.hold(asked.pod, answer.node, answer.allocation, asked.hints)
-            held.append(asked.pod)
+            fleet.hold(key, answer.node, answer.allocation, asked.hints)
+            held.append(key)
     machines = [describe_machine(fleet, name) for name in sorted(fleet.machines)]
     expected = walked(machines)
     tallies = by_node(fleet)
@@ -82,10 +82,10 @@ def test_each_device_lists_its_holders():
     answer = fleet.first(asked, lambda _: True)
     assert isinstance(answer, Placed)
     fleet.hold(
-        asked.pod, "n", answer.allocation, {"rdma": Hint.model_validate({"exclusivePolicy": "DeviceLevel"})}
+        alone.key, "n", answer.allocation, {"rdma": Hint.model_validate({"exclusivePolicy": "DeviceLevel"})}
     )
     card, rdma = describe_machine(fleet, "n").devices
-    assert (card.state, card.holders[0].pod) == ("held", asked.pod)
+    assert (card.state, card.holders[0].pod) == ("held", alone.key)
     # Something of it is left, but its holder wants to be alone.
     assert (rdma.state, rdma.vfs_free, rdma.holders[0].vfs) == ("held", 1, ("00:00.0",))
     fleet.remove("n")

@@ -1,0 +1,166 @@
+"""Machines in one state share their answers, and no others do."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.allocation.koordinator import fleet as fleet_module
+from reconciler.allocation.koordinator.answers import Answers
+from reconciler.allocation.koordinator.demand import Demand
+from reconciler.allocation.koordinator.failure import Failure
+from reconciler.allocation.koordinator.fleet import Fleet, Placed
+from reconciler.api.koordinator.device import Device
+from reconciler.api.koordinator.names import GPU_MODEL, GPU_VENDOR, ISOLATION_PROVIDER
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.state.koordinator.holdings import Grant, Holdings
+from reconciler.state.koordinator.machine import machine_of
+from reconciler.state.koordinator.rules import Rules, Semantics
+from reconciler.state.koordinator.states import States
+from tests.tools.examples import examples
+from tests.tools.koordinator_builders import demand, device, gpu, nic, pod
+from tests.tools.koordinator_strategies import HONOR, PLANNED, PODS, TABLE, devices, read
+
+NAMES = ["a", "b", "c", "d"]
+KEY = ObjectKey("default", "p")
+
+
+def named(found: Device, name: str) -> Device:
+    """The same devices on another machine."""
+    return found.model_copy(update={"metadata": found.metadata.model_copy(update={"name": name})})
+
+
+def shared(fleet: Fleet, asked: Demand, name: str) -> Any:
+    """What is given on one machine, or None."""
+    found = fleet.first(asked, lambda other: other == name)
+    return found.allocation if isinstance(found, Placed) else None
+
+
+def exact(fleet: Fleet, asked: Demand, name: str) -> Any:
+    """The slow twin: asks the machine itself."""
+    answer = fleet.decide(asked, name)
+    return None if isinstance(answer, Failure) else answer
+
+
+@pytest.mark.parametrize("semantics", Semantics)
+@pytest.mark.parametrize("kept", [3, 1 << 14])
+@examples(40)
+@given(data=st.data())
+def test_shared_answers_equal_those_of_each_machine(semantics: Semantics, kept: int, data: st.DataObject):
+    """Few kinds of machines and pods, so that states recur; `kept` is also too small to keep all."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fleet_module, "States", lambda: States(kept))
+        patch.setattr(fleet_module, "Answers", lambda *_: Answers(kept))
+        patch.setattr(fleet_module, "MOST_UNWRITTEN", 1 if kept < 9 else len(NAMES))
+        compare(Fleet(Rules(semantics)), data)
+
+
+def compare(fleet: Fleet, data: st.DataObject) -> None:
+    models = [data.draw(devices("model")) for _ in range(2)]
+    kinds = data.draw(st.lists(PODS, min_size=1, max_size=3))
+    for name in NAMES:
+        fleet.put(named(models[0], name), {})
+    for step in range(data.draw(st.integers(1, 12))):
+        name = data.draw(st.sampled_from(NAMES))
+        asked = read(data.draw(st.sampled_from(kinds)), fleet.rules)
+        match data.draw(st.sampled_from(["hold", "hold", "hold", "release", "put", "remove"])):
+            case "hold":
+                if (found := shared(fleet, asked, name)) is not None:
+                    fleet.hold(ObjectKey("default", str(step)), name, found, asked.hints)
+            case "release":
+                fleet.release(ObjectKey("default", str(data.draw(st.integers(0, 11)))))
+            case "put":
+                fleet.put(named(data.draw(st.sampled_from(models)), name), {})
+            case "remove":
+                fleet.remove(name)
+        for name in NAMES if data.draw(st.booleans()) else ():
+            assert shared(fleet, asked, name) == exact(fleet, asked, name)
+
+
+def test_machines_in_one_state_are_asked_once(monkeypatch: pytest.MonkeyPatch):
+    fleet = Fleet(Rules())
+    for name in NAMES:
+        fleet.put(device(gpu(0, (0, "a")), nic(0, (0, "a"), vfs=2), name=name), {})
+    decided: list[str] = []
+    exactly = fleet.decide
+
+    def counting(asked: Demand, node: str) -> Any:
+        decided.append(node)
+        return exactly(asked, node)
+
+    monkeypatch.setattr(fleet, "decide", counting)
+    asked = demand(pod({"nvidia.com/gpu": 1, "rdma": 1}, hint={"rdma": {"vfSelector": {}}}))
+    for number in range(2 * len(NAMES)):
+        if number >= len(NAMES):
+            fleet.release(ObjectKey("default", str(number - len(NAMES))))
+        found = fleet.first(asked, lambda _: True)
+        assert isinstance(found, Placed)
+        assert found.node == NAMES[number % len(NAMES)]
+        fleet.hold(ObjectKey("default", str(number)), found.node, found.allocation, asked.hints)
+    assert decided == ["a"]
+
+
+PLAIN = {"model": (gpu(0, (0, "a")), nic(0, (0, "a"), vfs=1)), "labels": {}, "annotations": {}}
+SMALL = gpu(0)["resources"] | {"koordinator.sh/gpu-memory": "40Gi"}
+UNLIKE: list[dict[str, Any]] = [
+    {"model": (gpu(0, (0, "a"), health=False), nic(0, (0, "a"), vfs=1))},
+    {"model": (gpu(0, (0, "a"), labels={"t": "x"}), nic(0, (0, "a"), vfs=1))},
+    {"model": (gpu(0, (0, "b")), nic(0, (0, "a"), vfs=1))},
+    {"model": (gpu(0, (1, "a")), nic(0, (0, "a"), vfs=1))},
+    {"model": (gpu(0), nic(0, (0, "a"), vfs=1))},
+    {"model": (gpu(1, (0, "a")), nic(0, (0, "a"), vfs=1))},
+    {"model": (gpu(0, (0, "a"), resources=SMALL), nic(0, (0, "a"), vfs=1))},
+    {"model": (gpu(0, (0, "a")), nic(0, (0, "a"), vfs=2))},
+    {"model": (gpu(0, (0, "a")), nic(0, (0, "a"), vfs=1, vf_labels={"t": "x"}))},
+    {"model": (gpu(0, (0, "a")),)},
+    {"labels": HONOR},
+    {"labels": PLANNED},
+    {"annotations": TABLE},
+    {"node": {ISOLATION_PROVIDER: "HAMi-core"}},
+    {"node": {GPU_VENDOR: "nvidia"}},
+    {"node": {GPU_MODEL: "A100"}},
+]  # fmt: skip
+
+
+def likeness(fields: dict[str, Any], name: str = "n") -> Any:
+    fields = PLAIN | fields
+    made = device(*fields["model"], name=name, labels=fields["labels"], annotations=fields["annotations"])
+    return machine_of(made, fields.get("node", {})).likeness()
+
+
+@pytest.mark.parametrize("fields", UNLIKE)
+def test_whatever_a_decision_reads_tells_machines_apart(fields: dict[str, Any]):
+    assert likeness(fields) != likeness({})
+
+
+def test_names_and_ids_do_not_tell_machines_apart():
+    ids = (gpu(0, (0, "a"), id="GPU-1"), nic(0, (0, "a"), vfs=1, id="other"))
+    assert likeness({"model": ids}, "m") == likeness({"node": {"kubernetes.io/hostname": "n"}}, "n")
+
+
+GRANT = Grant(0, {"x": 1})
+HINT = demand(pod({"rdma": 1}, hint={"rdma": {"exclusivePolicy": "DeviceLevel"}})).hints
+
+
+def test_whatever_is_held_tells_states_apart():
+    vfs = tuple(machine_of(device(nic(0, vfs=1), name="n"), {}).devices["rdma"][0].vf_groups[0].vfs)
+    different: list[Any] = [
+        ({}, {}),
+        ({"rdma": (GRANT,)}, {}),
+        ({"rdma": (GRANT,)}, HINT),
+        ({"gpu": (GRANT,)}, {}),
+        ({"rdma": (replace(GRANT, minor=1),)}, {}),
+        ({"rdma": (replace(GRANT, shares={"x": 2}),)}, {}),
+        ({"rdma": (replace(GRANT, shares={"x": 0}),)}, {}),
+        ({"rdma": (replace(GRANT, vfs=vfs),)}, {}),
+    ]
+    found = set()
+    for allocation, hints in different:
+        holdings = Holdings()
+        holdings.hold(KEY, allocation, hints)
+        found.add(holdings.state())
+        holdings.release(KEY)
+        assert holdings.state() == Holdings().state()
+    assert len(found) == len(different)
