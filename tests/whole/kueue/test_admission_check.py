@@ -290,6 +290,23 @@ async def test_a_workload_that_names_what_does_not_exist_waits_for_it(missing: s
         await checked(running, "job", "Ready")
 
 
+async def test_devices_that_are_only_watched_are_not_held():
+    """With administrative access nothing is taken from others."""
+    cluster = fleet(a=1)
+    watching = template("watching")
+    watching["spec"]["spec"]["devices"]["requests"][0]["exactly"]["adminAccess"] = True
+    labels = {"resource.kubernetes.io/admin-access": "true"}
+    cluster.load({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default", "labels": labels}})
+    cluster.load(watching)
+    async with checking(cluster) as (running, _):
+        asked = workload("job", 1)
+        spec = asked["spec"]["podSets"][0]["template"]["spec"]
+        spec["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "watching"}]
+        cluster.load(asked)
+        await checked(running, "job", "Ready")
+        assert running.of(Nominated)[0].devices == ()
+
+
 async def test_the_check_says_that_it_is_served():
     cluster = fleet(a=1)
     async with checking(cluster) as (running, _):
