@@ -201,7 +201,8 @@ class AdmissionChecker:
         self._intake.pause.check()
         until = self._holds.hold(workload, seats, self._pods_of(workload))
         self._refused.pop(workload.key, None)
-        message = f"{len(seats)} pods have room, which is held until {until}"
+        count = len(seats)
+        message = f"{count} pod{' has' if count == 1 else 's have'} room, which is held until {until}"
         mark = {WORKLOAD: workload.key.name}
         updates = [{"name": one.name, "annotations": mark} for one in workload.spec.pod_sets]
         try:

@@ -303,7 +303,7 @@ async def test_devices_that_are_only_watched_are_not_held():
         spec = asked["spec"]["podSets"][0]["template"]["spec"]
         spec["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "watching"}]
         cluster.load(asked)
-        await checked(running, "job", "Ready")
+        assert (await checked(running, "job", "Ready")).message.startswith("1 pod has room, which is held")
         assert running.of(Nominated)[0].devices == ()
 
 
