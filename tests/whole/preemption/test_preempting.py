@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from reconciler.api.objects.changes import Refused
 from reconciler.api.objects.claims import ALLOCATED_AT
+from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.validation.served_kinds import BUDGET, POD
+from reconciler.app import preempting
 from reconciler.control.decisions.decisions import (
     Evicted,
     GangPlaced,
@@ -20,6 +23,8 @@ from reconciler.control.decisions.decisions import (
     Waits,
 )
 from reconciler.control.making_room import preemptor
+from reconciler.control.making_room.budgets import KnownBudgets
+from reconciler.errors import Malformed
 from tests.tools.gangs import annotated
 from tests.tools.running_reconciler import Cluster, Running, reconciling
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
@@ -137,6 +142,30 @@ async def test_nobody_leaves_any_more_when_the_pod_gets_devices_elsewhere():
         await running.heard(Waits, counts=lambda one: any(key.name == "last" for key in one.claims))
     assert len(running.of(Evicted)) == 1
     assert cluster.phase("low1") == "Running"
+
+
+async def test_nobody_else_leaves_once_a_budget_cannot_be_read(monkeypatch: pytest.MonkeyPatch):
+    """Nobody knows which pods it protects. The reason why the plan ends is said."""
+    known: list[KnownBudgets] = []
+
+    class Seen(KnownBudgets):
+        def __init__(self) -> None:
+            super().__init__()
+            known.append(self)
+
+    monkeypatch.setattr(preempting, "KnownBudgets", Seen)
+    cluster = small()
+    async with evicting(cluster) as running:
+        await fleet(running, cluster)
+        cluster.api.update(POD, "default", "low0", with_finalizer)
+        cluster.load(claim("wanted", 2, managed=False), important("high", "wanted"))
+        await running.heard(Evicted)
+        problem = Malformed("PodDisruptionBudget default/broken", "spec", "is broken")
+        known[0].take(Refused("PodDisruptionBudget", ObjectKey("default", "broken"), problem))
+        cluster.api.update(POD, "default", "low0", without_finalizers)
+        (aborted,) = await running.heard(RoomPlanAborted)
+    assert aborted.why.startswith("PodDisruptionBudget default/broken cannot be read")
+    assert len(running.of(Evicted)) == 1
 
 
 def with_finalizer(shown: dict[str, Any]) -> dict[str, Any]:
