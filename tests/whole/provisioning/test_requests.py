@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.objects.core import GATE
+from reconciler.api.objects.provisioning import OURS
 from reconciler.api.validation.served_kinds import POD, POD_TEMPLATE, PROVISIONING_REQUEST
 from reconciler.control.decisions.decisions import NodesNotRequested, NodesRequested, Ungated, Waits
 from reconciler.control.provisioning import provisioner
@@ -95,12 +96,15 @@ async def test_a_request_goes_when_its_pods_are_gone():
         assert not shelf(cluster, PROVISIONING_REQUEST)
 
 
-async def test_a_request_that_failed_is_made_again_and_those_of_others_are_left_alone():
+@pytest.mark.parametrize("labels", [{}, {OURS: "true"}], ids=["another", "a copy of ours"])
+async def test_a_request_that_failed_is_made_again_and_those_of_others_are_left_alone(
+    labels: dict[str, str],
+):
     cluster = full()
     other = {
         "apiVersion": "autoscaling.x-k8s.io/v1",
         "kind": "ProvisioningRequest",
-        "metadata": {"name": "other", "namespace": "default"},
+        "metadata": {"name": "other", "namespace": "default", "labels": labels},
         "spec": {"provisioningClassName": CLASS, "podSets": [{"podTemplateRef": {"name": "x"}, "count": 1}]},
     }
     cluster.load(other)
