@@ -24,7 +24,6 @@ from reconciler.control.decisions.decisions import (
 )
 from reconciler.control.making_room import preemptor
 from reconciler.control.making_room.budgets import KnownBudgets
-from reconciler.errors import Malformed
 from tests.tools.gangs import annotated
 from tests.tools.running_reconciler import Cluster, Running, reconciling
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
@@ -160,8 +159,7 @@ async def test_nobody_else_leaves_once_a_budget_cannot_be_read(monkeypatch: pyte
         cluster.api.update(POD, "default", "low0", with_finalizer)
         cluster.load(claim("wanted", 2, managed=False), important("high", "wanted"))
         await running.heard(Evicted)
-        problem = Malformed("PodDisruptionBudget default/broken", "spec", "is broken")
-        known[0].take(Refused("PodDisruptionBudget", ObjectKey("default", "broken"), problem))
+        known[0].take(Refused("PodDisruptionBudget", ObjectKey("default", "broken"), "spec is broken"))
         cluster.api.update(POD, "default", "low0", without_finalizers)
         (aborted,) = await running.heard(RoomPlanAborted)
     assert aborted.why.startswith("PodDisruptionBudget default/broken cannot be read")
