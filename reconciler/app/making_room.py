@@ -15,6 +15,7 @@ from reconciler.control.audit.losing_claim import written_by_us
 from reconciler.control.making_room.plan import RoomPlan, RoomQuestion, Victim
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Decide
+from reconciler.ha.shards.membership import Side
 from reconciler.state.nodes.demand import demand
 from reconciler.state.nominations.nomination import HeldPlace
 from reconciler.state.store import Store
@@ -71,10 +72,13 @@ class RoomPlanner:
     def _is_ours(self, one: Occupant, store: Store) -> bool:
         """Whether we allocated everything that a pod holds. A pod without devices is nobody's to evict."""
         held = [store.claims[key] for key in one.claims]
-        return bool(held) and all(self._is_our_claim(claim) for claim in held)
+        return bool(held) and all(self._is_our_claim(claim, store) for claim in held)
 
-    def _is_our_claim(self, claim: ResourceClaim) -> bool:
-        return written_by_us(claim) and self._ours.trespass(claim, claim.allocation) is None
+    def _is_our_claim(self, claim: ResourceClaim, store: Store) -> bool:
+        """Another shard may have written the claim: the mark is the same."""
+        side = self._ours.side(claim, lambda: store.snapshot().classes).side
+        owned = side is Side.OURS and self._ours.trespass(claim, claim.allocation) is None
+        return owned and written_by_us(claim)
 
     def _read(self, advice: Advice, asked: Wanted, world: World) -> RoomPlan:
         if advice.refusal is not None:

@@ -32,7 +32,7 @@ class Enforcing(ApiServer):
 
     def __post_init__(self) -> None:
         tokens = {
-            OURS: deployed_rights.ACCOUNTS[self.mode],
+            OURS: deployed_rights.ACCOUNTS.get(self.mode, deployed_rights.ACCOUNT),
             PROMETHEUS: service_account("monitoring", "prometheus-k8s"),
         }
         roles = [*deployed_rights.bound(self.mode), *deployed_rights.documents("observability")]

@@ -166,9 +166,10 @@ class _Search:
         if isinstance(places, NoFit):
             return False
         self._note(pods)
-        fewer = self._used(pods, places)
-        if fewer != pods and self._attempts.fits(fewer):
-            self._note(fewer)
+        for fewer in self._used(pods, places):
+            if fewer != pods and self._attempts.fits(fewer):
+                self._note(fewer)
+                break
         return self._best is not None
 
     def _note(self, pods: Pods) -> None:
@@ -176,15 +177,16 @@ class _Search:
         if (self._best is None or cost < self._best[0]) and (self._accepts is None or self._accepts(pods)):
             self._best = cost, pods
 
-    def _used(self, pods: Pods, places: Sequence[Place]) -> Pods:
-        """The pods on nodes that the gang uses."""
+    def _used(self, pods: Pods, places: Sequence[Place]) -> tuple[Pods, Pods]:
+        """The pods whose devices the gang takes; and all on its nodes, in case it needs their room."""
         occupants, nodes = self._holds.occupants, {one.node for one in places}
         fleet = self._snapshot.fleet
         plans = [plan for one in places for plan in one.plans]
         taken = [result.id for plan in plans for result in plan.allocation.devices.results]
         rows = [row for device in taken for row in fleet.rows_of(device)]
-        found = {key for key in pods if occupants.pods[key].node in nodes} | (self._holds.at(rows) & pods)
-        return occupants.together(found) & pods
+        holders = self._holds.at(rows) & pods
+        beside = {key for key in pods if occupants.pods[key].node in nodes}
+        return occupants.together(holders) & pods, occupants.together(holders | beside) & pods
 
     def _complete(self) -> Found:
         subsets = Subsets(

@@ -1,5 +1,6 @@
 """ProvisioningRequests of cluster autoscalers, autoscaling.x-k8s.io/v1, and the PodTemplates they name."""
 
+import re
 from typing import Any, Literal
 
 from reconciler.api.objects.core import GATE, Condition
@@ -14,6 +15,9 @@ SHAPES = "dra-reconciler.io/shapes"
 """Annotation: nodes of the cluster of which an empty one would serve the pods"""
 ENDED = ("Failed", "BookingExpired", "CapacityRevoked")
 """Conditions after which nothing more comes of a request"""
+
+_NAME = re.compile("dra-.+-[0-9a-f]{10}")
+"""Names of requests and templates that this controller makes"""
 
 
 class ProvisioningStatus(Model):
@@ -30,8 +34,8 @@ class ProvisioningRequest(ApiObject):
 
     @property
     def ours(self) -> bool:
-        """Whether this controller made it."""
-        return self.metadata.labels.get(OURS) == "true"
+        """Whether this controller made it: a copy of one may have its label, but has another name."""
+        return self.metadata.labels.get(OURS) == "true" and _NAME.fullmatch(self.metadata.name) is not None
 
     @property
     def ended(self) -> str:

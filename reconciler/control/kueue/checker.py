@@ -32,6 +32,7 @@ from reconciler.control.kueue.wake_ups import KueueWakeUps
 from reconciler.control.ownership import Ownership
 from reconciler.errors import Paused, ReconcilerError, Rejected, Undecided
 from reconciler.state.nominations.nomination import of_workload
+from reconciler.state.on_demand import NOT_LISTED
 
 log = structlog.get_logger()
 
@@ -65,6 +66,8 @@ class _Refusal:
     reason: str
     message: str
     state: tuple[object, ...]
+    until: float
+    """When it is found again although no change was seen: kinds that are listed on demand are not counted"""
 
 
 class AdmissionChecker:
@@ -88,7 +91,7 @@ class AdmissionChecker:
         self._intake, self._writer, self._ours, self._terms = intake, writer, ours, terms
         self._search = WorkloadSearch(intake, ours, steps=steps)
         self._holds = WorkloadHolds(intake, seconds=terms.hold, clock=clock, now=now)
-        self._leads, self._now, self._report = leads, now, report
+        self._leads, self._clock, self._now, self._report = leads, clock, now, report
         self._refused: dict[ObjectKey, _Refusal] = {}
         self._wake_ups, self._woken = wake_ups, wake_ups.woken
         self.objects = KueueObjects(self._woken.set)
@@ -171,7 +174,7 @@ class AdmissionChecker:
             return
         state = self._state_for(workload)
         known = self._refused.get(key)
-        if known is None or known.state != state:
+        if known is None or known.state != state or known.until <= self._clock():
             answer = await self._decided(workload)
             if answer is None or self.objects.workloads.get(key) is not workload or not self._leads.is_set():
                 self._woken.set()
@@ -179,7 +182,8 @@ class AdmissionChecker:
             if not isinstance(answer, GangUnsatisfied):
                 await self._admit(workload, answer)
                 return
-            known = self._refused[key] = _Refusal(answer.reason, answer.message, state)
+            until = self._clock() + (0.0 if answer.reason == NOT_LISTED else SOONER)
+            known = self._refused[key] = _Refusal(answer.reason, answer.message, state, until)
         await self._refuse(workload, known)
 
     def _state_for(self, workload: Workload) -> tuple[object, ...]:
@@ -201,7 +205,8 @@ class AdmissionChecker:
         self._intake.pause.check()
         until = self._holds.hold(workload, seats, self._pods_of(workload))
         self._refused.pop(workload.key, None)
-        message = f"{len(seats)} pods have room, which is held until {until}"
+        count = len(seats)
+        message = f"{count} pod{' has' if count == 1 else 's have'} room, which is held until {until}"
         mark = {WORKLOAD: workload.key.name}
         updates = [{"name": one.name, "annotations": mark} for one in workload.spec.pod_sets]
         try:

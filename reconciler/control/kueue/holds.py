@@ -29,7 +29,12 @@ class WorkloadHolds:
         places = tuple(
             HeldPlace(
                 seat.node,
-                tuple(one.id for plan in seat.plans for one in plan.allocation.devices.results),
+                tuple(
+                    one.id
+                    for plan in seat.plans
+                    for one in plan.allocation.devices.results
+                    if not one.admin_access  # it takes nothing from others
+                ),
                 wanted[seat.pod],
             )
             for seat in seats

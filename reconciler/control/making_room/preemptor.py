@@ -260,8 +260,12 @@ class Preemptor:
     async def _planned(self, unit: Unit) -> RoomPlan | None:
         """A plan from the present state; None if the unit needs no devices now."""
         need = self._candidates.need(unit)
-        if need is None or self._budgets.unreadable:
+        if need is None:
             return None
+        if self._budgets.unreadable:
+            budget = min(self._budgets.unreadable)
+            why = f"PodDisruptionBudget {budget} cannot be read, so nobody knows which pods it protects"
+            return RoomPlan((), (), refused=why)
         pods, today = self._candidates.pods(unit), self._now()
         cooldown = timedelta(seconds=self._terms.cooldown_seconds)
         question = RoomQuestion(

@@ -9,6 +9,7 @@ from reconciler.api.objects.core import Pod, PodSpec
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.pods import claims_of, is_live
 from reconciler.control.ownership import Ownership
+from reconciler.ha.shards.membership import Side
 from reconciler.state.store import Store
 
 _to_json = PodSpec.__pydantic_serializer__.to_json
@@ -30,10 +31,12 @@ class Group:
 
 
 def groups_of(store: Store, ours: Ownership) -> tuple[Group, ...]:
-    """All groups, by name. Pods whose claims are not all there, or partly allocated, are left out."""
+    """All groups, by name. Pods whose claims are not all there, not all ours to serve, or partly allocated,
+    are left out.
+    """
     found: dict[ObjectKey, list[Pod]] = {}
     for pod in store.pods.values():
-        if pod.gated and is_live(pod) and not pod.spec.node_name and _waits(pod, store):
+        if pod.gated and is_live(pod) and not pod.spec.node_name and _waits(pod, store, ours):
             found.setdefault(_key(pod), []).append(pod)
     return tuple(_group(key, pods, store, ours) for key, pods in sorted(found.items()))
 
@@ -44,10 +47,14 @@ def _group(key: ObjectKey, pods: Iterable[Pod], store: Store, ours: Ownership) -
     return Group(key, listed[0], claims, len(listed))
 
 
-def _waits(pod: Pod, store: Store) -> bool:
+def _waits(pod: Pod, store: Store, ours: Ownership) -> bool:
     claims = [store.claims.get(key) for key in claims_of(pod)]
     return bool(claims) and all(
-        one is not None and one.allocation is None and store.assumed(one.metadata.uid) is None
+        one is not None
+        and one.allocation is None
+        and store.assumed(one.metadata.uid) is None
+        and ours.foreign_class(one) is None
+        and ours.side(one, lambda: store.snapshot().classes).side is Side.OURS
         for one in claims
     )
 

@@ -118,14 +118,15 @@ class Provisioner:
         now = self._clock()
         self._since = {key: self._since.get(key, now) for key in known if key not in self._requests}
         due = [one for one in groups if now - self._since.get(one.key, now) >= self._patience]
-        if not due or sum(one.ours for one in self._requests.values()) >= MOST:
+        free = MOST - sum(one.ours for one in self._requests.values())
+        if not due or free <= 0:
             return
         store, nodes = self._intake.store, self._intake.nodes
         forked, groups_fork = Forked.fork_of(store), self._intake.groups.fork()
         question = NodesQuestion(due, forked, nodes.fork(), groups_fork, tuple(store.slices))
         needed = await self._thread.run(lambda wanted: self._size(question, wanted))
-        for group in due:
-            if group.key in needed and self._leads.is_set():
+        for group in [one for one in due if one.key in needed][:free]:
+            if self._leads.is_set():
                 await self._request(group, *needed[group.key])
 
     async def _request(self, group: Group, count: int, shapes: tuple[str, ...]) -> None:

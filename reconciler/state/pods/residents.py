@@ -177,8 +177,13 @@ class Residents:
             self._unbound[key] = True
 
     def nominate(self, key: ObjectKey, pod: Pod | None) -> bool:
-        """Note a pod without a node that may be nominated to one; return whether that changed."""
-        node = pod.status.nominated_node_name if pod is not None and not pod.finished else ""
+        """Note a pod without a node that may be nominated to one; return whether that changed.
+
+        With our gate, no pod is nominated by kube-scheduler: what it says is a hint of ours, which keeps no
+        room. It may outlive the room that is held, such as after a restart.
+        """
+        counts = pod is not None and not pod.finished and not pod.gated
+        node = pod.status.nominated_node_name if counts and pod is not None else ""
         before = self._nominated_to.get(key, "")
         if not node and not before:
             return False

@@ -1,5 +1,6 @@
 """Plans that this controller may carry out: no pod of others, no gang below its minimum, no budget."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from reconciler.control.intake import Intake
 from reconciler.control.making_room.plan import RoomPlan, RoomQuestion
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Decide
+from reconciler.ha.shards.shard import Shard
 from reconciler.state.devices.snapshot.fork import Forked
 from reconciler.state.nominations.nomination import of_pod, own_of
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
@@ -44,7 +46,12 @@ def fleet(*objects: dict[str, Any], count: int = 1) -> Intake:
     )
 
 
-def plan(found: Intake, *budgets: PodDisruptionBudget, spared: frozenset[str] = frozenset()) -> RoomPlan:
+def plan(
+    found: Intake,
+    *budgets: PodDisruptionBudget,
+    spared: frozenset[str] = frozenset(),
+    ours: Ownership = OURS,
+) -> RoomPlan:
     need = step(found, pod_unit("p"))
     assert isinstance(need, Decide)
     wanting = found.store.pods[key("p")]
@@ -57,7 +64,7 @@ def plan(found: Intake, *budgets: PodDisruptionBudget, spared: frozenset[str] = 
         of_pod(wanting.key), own_of(wanting), need, (), fork, found.nodes.fork(), found.groups.fork(),
         budgets, is_spared,
     )  # fmt: skip
-    return RoomPlanner(OURS).plan(question, lambda: True)
+    return RoomPlanner(ours).plan(question, lambda: True)
 
 
 def victims(found: RoomPlan) -> list[str]:
@@ -79,6 +86,13 @@ async def test_a_plan_names_victims_what_they_free_and_where_the_pod_fits_then()
 async def test_only_pods_whose_devices_we_allocated_leave():
     assert victims(plan(fleet(*user("x", "d0", ours=False), *user("y", "d1")))) == ["y"]
     assert plan(fleet(*user("x", "d0", ours=False), *user("y", "d1", ours=False))).refused
+
+
+async def test_pods_with_devices_of_another_shard_stay():
+    """They are marked as ours, too, and another process serves them."""
+    found = fleet(*user("x", "d0"), *user("y", "d1"))
+    assert plan(found, ours=replace(OURS, shard=Shard(prefixes=frozenset({"b"})))).refused
+    assert plan(found, ours=replace(OURS, shard=Shard(prefixes=frozenset({"a"})))).acts
 
 
 async def test_pods_that_have_just_started_are_left_alone():

@@ -179,7 +179,7 @@ def test_a_released_device_that_drew_more_before_is_charged_again():
 
 def test_a_nominated_pod_keeps_its_place_after_the_trial():
     known, nodes = world()
-    raw = asking("chosen", cpu="4")
+    raw = asking("chosen", cpu="4", schedulingGates=[])
     raw["status"] = {"nominatedNodeName": "b"}
     chosen = Pod.model_validate(raw)
     nodes.residents.nominate(chosen.key, chosen)

@@ -252,8 +252,32 @@ def test_room_is_held_for_gated_pods_and_evictions_are_left_to_rbac():
     hinted = of(WAITS, status={"nominatedNodeName": "n"})
     assert PODS.refusals(Review(old=WAITS, new=hinted, resource="pods", subresource="status")) == []
     assert PODS.refusals(Review("CREATE", new={}, resource="pods", subresource="eviction")) == []
-    ended = of(WAITS, status={"phase": "Failed"})
-    (message,) = PODS.refusals(Review(old=WAITS, new=ended, resource="pods", subresource="status"))
+
+
+STARTED = {"name": "main", "ready": True, "restartCount": 0, "image": "i", "imageID": "i"}
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"phase": "Failed"},
+        {"conditions": [{"type": "Ready", "status": "True"}]},
+        *({f"{kind}ontainerStatuses": [STARTED]} for kind in ("c", "initC", "ephemeralC")),
+        {"resourceClaimStatuses": [{"name": "c0", "resourceClaimName": "other"}]},
+        {"podIP": "10.0.0.1"},
+        {"podIPs": [{"ip": "10.0.0.1"}]},
+        {"hostIP": "10.0.0.1"},
+        {"hostIPs": [{"ip": "10.0.0.1"}]},
+        {"reason": "Evicted"},
+        {"message": "gone"},
+        {"startTime": "2026-01-01T00:00:00Z"},
+        {"qosClass": "Guaranteed"},
+    ],
+    ids=lambda status: next(iter(status)),
+)
+def test_no_other_status_of_a_pod_is_changed(status: Any):
+    changed = of(WAITS, status={"nominatedNodeName": "n", **status})
+    (message,) = PODS.refusals(Review(old=WAITS, new=changed, resource="pods", subresource="status"))
     assert "no status of a pod but" in message
 
 

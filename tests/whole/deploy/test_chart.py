@@ -77,6 +77,25 @@ def test_by_default_it_makes_what_the_base_makes():
     assert compared(list(rendered().values())) == compared(built("base"))
 
 
+def test_in_shadow_mode_no_value_grants_a_right_to_write():
+    acting: dict[str, Any] = {
+        "preemption": "evict",
+        "preemptingClasses": ["a"],
+        "kueueCheck": "room",
+        "makeTemplates": True,
+        "provisioningRequests": "x",
+    }
+    made = rendered(**SHADOW, **acting)
+    verbs = {
+        verb
+        for (kind, _), one in made.items()
+        if kind in ("ClusterRole", "Role")
+        for rule in one["rules"]
+        for verb in rule["verbs"]
+    }
+    assert verbs == {"get", "list", "watch"} & verbs
+
+
 def test_with_templates_it_makes_what_the_component_makes(tmp_path: Path):
     wanted = compared(built_with("templates", tmp_path))
     assert compared(list(rendered(makeTemplates=True).values())) == wanted

@@ -94,7 +94,7 @@ def test_the_component_for_evictions_binds_a_role_of_its_own(tmp_path: Path):
 @pytest.mark.parametrize("mode", COMPONENTS)
 def test_a_component_gives_the_rights_of_its_mode_and_no_others(mode: str, tmp_path: Path):
     before, after = (Granted(made).rights for made in (built("base"), built_with(COMPONENTS[mode], tmp_path)))
-    assert granted(mode).rights == after - before
+    assert after == before | granted(mode).rights
 
 
 def test_the_component_for_kueue_binds_a_role_of_its_own(tmp_path: Path):

@@ -233,10 +233,11 @@ async def test_the_rights_to_evict_are_enough_and_bound_for_that_alone(tmp_path:
 
 async def test_without_the_role_it_does_not_start_and_says_what_is_missing(tmp_path: Path):
     found, _ = cluster()
+    rights = Rights({mode: deployed_rights.granted(mode) for mode in ("allocate", "evict")})
     found.load(device_class())
 
     async def run() -> None:
-        async with running(found, tmp_path, Rights({}), preemption="evict"):
+        async with running(found, tmp_path, rights, preemption="evict"):
             await asyncio.Event().wait()
 
     with pytest.raises(ExceptionGroup) as stopped:
@@ -281,10 +282,10 @@ def test_names_that_settings_choose_are_taken_for_those_of_deploy():
 def test_what_is_not_granted_and_what_is_not_needed_are_both_told(monkeypatch: pytest.MonkeyPatch):
     rights = Rights({"allocate": deployed_rights.granted("allocate")})
     monkeypatch.setenv("PYTEST_CURRENT_TEST", "tests/x.py::test_y (call)")
-    rights.note("allocate", asked("DELETE", "/api/v1/nodes/a"))
-    rights.note("allocate", asked("GET", "/api/v1/nodes"))
-    rights.note("allocate", asked("GET", "/api/v1/namespaces/n/configmaps/other"))
-    rights.note("allocate", asked("GET", "/apis/resource.k8s.io/v1"))
+    rights.note(("allocate",), asked("DELETE", "/api/v1/nodes/a"))
+    rights.note(("allocate",), asked("GET", "/api/v1/nodes"))
+    rights.note(("allocate",), asked("GET", "/api/v1/namespaces/n/configmaps/other"))
+    rights.note(("allocate",), asked("GET", "/apis/resource.k8s.io/v1"))
     nodes, maps = rights.judge(whole=False)
     assert nodes == "tests/x.py::test_y: the role for allocate does not grant delete nodes a"
     assert maps.endswith("does not grant get configmaps other in n")

@@ -10,7 +10,7 @@ import pytest
 from reconciler.api.objects.kueue import CONTROLLER
 from reconciler.api.objects.kueue import WORKLOAD as MARK
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.validation.served_kinds import ADMISSION_CHECK, POD, WORKLOAD
+from reconciler.api.validation.served_kinds import ADMISSION_CHECK, NAMESPACE, POD, WORKLOAD
 from reconciler.app.kueue import kinds_for_check
 from reconciler.cluster.client import Client
 from reconciler.cluster.transport import Lines, Request, Response, WatchRequest
@@ -288,6 +288,46 @@ async def test_a_workload_that_names_what_does_not_exist_waits_for_it(missing: s
         assert "does not exist" in (await checked(running, "job", "Pending")).message
         cluster.load(late)
         await checked(running, "job", "Ready")
+
+
+async def test_namespaces_decide_for_a_workload_when_they_are_listed_and_when_they_change(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """They are listed only when a pod asks for them, and no device and no pod changes meanwhile."""
+    monkeypatch.setattr(checker, "SOONER", 0.1)
+    cluster = fleet(a=1)
+    label = {"metadata": {"name": "default", "labels": {"a": "b"}}}
+    cluster.load({"apiVersion": "v1", "kind": "Namespace", **label}, pod("near", gates=(), nodeName="a"))
+    async with checking(cluster) as (running, _):
+        asked = workload("job", 1)
+        term = {"topologyKey": "rack", "labelSelector": {}, "namespaceSelector": {"matchLabels": {"a": "b"}}}
+        apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        asked["spec"]["podSets"][0]["template"]["spec"]["affinity"] = apart
+        cluster.load(asked)
+        await running.heard(
+            WorkloadChecked, counts=lambda one: "affinity" in one.message and "not listed" not in one.message
+        )
+        cluster.api.update(
+            NAMESPACE, "", "default", lambda shown: {**shown, "metadata": {**shown["metadata"], "labels": {}}}
+        )
+        await checked(running, "job", "Ready")
+
+
+async def test_devices_that_are_only_watched_are_not_held():
+    """With administrative access nothing is taken from others."""
+    cluster = fleet(a=1)
+    watching = template("watching")
+    watching["spec"]["spec"]["devices"]["requests"][0]["exactly"]["adminAccess"] = True
+    labels = {"resource.kubernetes.io/admin-access": "true"}
+    cluster.load({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default", "labels": labels}})
+    cluster.load(watching)
+    async with checking(cluster) as (running, _):
+        asked = workload("job", 1)
+        spec = asked["spec"]["podSets"][0]["template"]["spec"]
+        spec["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "watching"}]
+        cluster.load(asked)
+        assert (await checked(running, "job", "Ready")).message.startswith("1 pod has room, which is held")
+        assert running.of(Nominated)[0].devices == ()
 
 
 async def test_the_check_says_that_it_is_served():

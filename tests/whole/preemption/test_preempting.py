@@ -1,12 +1,17 @@
 """Pods of lower priority are evicted for pending ones, one at a time, within budgets."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
+from reconciler.api.objects.changes import Refused
+from reconciler.api.objects.claims import ALLOCATED_AT
+from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.validation.served_kinds import BUDGET, POD
+from reconciler.app import preempting
 from reconciler.control.decisions.decisions import (
     Evicted,
     GangPlaced,
@@ -18,6 +23,7 @@ from reconciler.control.decisions.decisions import (
     Waits,
 )
 from reconciler.control.making_room import preemptor
+from reconciler.control.making_room.budgets import KnownBudgets
 from tests.tools.gangs import annotated
 from tests.tools.running_reconciler import Cluster, Running, reconciling
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
@@ -137,6 +143,29 @@ async def test_nobody_leaves_any_more_when_the_pod_gets_devices_elsewhere():
     assert cluster.phase("low1") == "Running"
 
 
+async def test_nobody_else_leaves_once_a_budget_cannot_be_read(monkeypatch: pytest.MonkeyPatch):
+    """Nobody knows which pods it protects. The reason why the plan ends is said."""
+    known: list[KnownBudgets] = []
+
+    class Seen(KnownBudgets):
+        def __init__(self) -> None:
+            super().__init__()
+            known.append(self)
+
+    monkeypatch.setattr(preempting, "KnownBudgets", Seen)
+    cluster = small()
+    async with evicting(cluster) as running:
+        await fleet(running, cluster)
+        cluster.api.update(POD, "default", "low0", with_finalizer)
+        cluster.load(claim("wanted", 2, managed=False), important("high", "wanted"))
+        await running.heard(Evicted)
+        known[0].take(Refused("PodDisruptionBudget", ObjectKey("default", "broken"), "spec is broken"))
+        cluster.api.update(POD, "default", "low0", without_finalizers)
+        (aborted,) = await running.heard(RoomPlanAborted)
+    assert aborted.why.startswith("PodDisruptionBudget default/broken cannot be read")
+    assert len(running.of(Evicted)) == 1
+
+
 def with_finalizer(shown: dict[str, Any]) -> dict[str, Any]:
     return {**shown, "metadata": {**shown["metadata"], "finalizers": ["example.com/slow"]}}
 
@@ -252,3 +281,54 @@ async def test_advice_and_dry_runs_evict_nothing_and_hold_no_room(flags: dict[st
     assert not running.of(Evicted)
     assert not running.of(Nominated)
     assert cluster.api.store[POD].get("default/low0") is not None
+
+
+def placed_before() -> Cluster:
+    """One device, which an earlier process of ours gave to the running pod `low`; and a pod that wants it."""
+    cluster = small(1)
+    ours = {**claim("c0", managed=False), "status": held(DRIVER, "a", "d0", on="a")}
+    ours["metadata"]["annotations"] = {ALLOCATED_AT: "2026-01-01T00:00:00Z x"}
+    ours["status"]["reservedFor"] = [{"resource": "pods", "name": "low", "uid": "u"}]
+    low = pod("low", "c0", gates=(), nodeName="a")
+    low["metadata"]["uid"] = "u"
+    low["status"] = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}
+    cluster.load(ours, low, claim("wanted", managed=False), important("high", "wanted"))
+    return cluster
+
+
+async def test_an_earlier_process_of_ours_gave_the_device_that_is_made_free():
+    cluster = placed_before()
+    async with evicting(cluster) as running:
+        await cluster.until(lambda: not cluster.gated("high"))
+    assert [decision.pod.name for decision in running.of(Evicted)] == ["low"]
+
+
+async def test_nobody_is_evicted_while_writes_are_paused():
+    cluster = placed_before()
+    async with evicting(cluster, pause=True) as running:
+        await running.heard(Nominated)  # from here on only the pause protects the pod
+        await asyncio.sleep(10 * preemptor.PAUSE)
+    assert running.of(Evicted) == []
+    assert "deletionTimestamp" not in cluster.pod("low")["metadata"]
+    assert "nominatedNodeName" not in cluster.pod("high").get("status", {})
+
+
+async def test_after_a_restart_the_pod_that_leaves_is_waited_for_and_nobody_else_leaves():
+    cluster = small()
+    async with evicting(cluster) as running:
+        await fleet(running, cluster)
+        for name in ("low0", "low1"):
+            cluster.api.update(POD, "default", name, with_finalizer)
+        cluster.load(claim("wanted", managed=False), important("high", "wanted"))
+        (evicted,) = await running.heard(Evicted)
+        (before,) = running.of(Nominated)
+    async with evicting(cluster) as running:
+        (after,) = await running.heard(Nominated)
+        assert after.devices == before.devices
+        await asyncio.sleep(5 * preemptor.PAUSE)
+        cluster.api.update(POD, "default", evicted.pod.name, without_finalizers)
+        await cluster.until(lambda: not cluster.gated("high"))
+    assert running.of(Evicted) == []
+    assert [cluster.pod(name) is None for name in ("low0", "low1")] == [
+        evicted.pod.name == name for name in ("low0", "low1")
+    ]

@@ -1,5 +1,6 @@
 """Nodes are requested for pods that no present node can serve, and not for longer than needed."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.objects.core import GATE
+from reconciler.api.objects.provisioning import OURS
 from reconciler.api.validation.served_kinds import POD, POD_TEMPLATE, PROVISIONING_REQUEST
 from reconciler.control.decisions.decisions import NodesNotRequested, NodesRequested, Ungated, Waits
 from reconciler.control.provisioning import provisioner
@@ -94,12 +96,15 @@ async def test_a_request_goes_when_its_pods_are_gone():
         assert not shelf(cluster, PROVISIONING_REQUEST)
 
 
-async def test_a_request_that_failed_is_made_again_and_those_of_others_are_left_alone():
+@pytest.mark.parametrize("labels", [{}, {OURS: "true"}], ids=["another", "a copy of ours"])
+async def test_a_request_that_failed_is_made_again_and_those_of_others_are_left_alone(
+    labels: dict[str, str],
+):
     cluster = full()
     other = {
         "apiVersion": "autoscaling.x-k8s.io/v1",
         "kind": "ProvisioningRequest",
-        "metadata": {"name": "other", "namespace": "default"},
+        "metadata": {"name": "other", "namespace": "default", "labels": labels},
         "spec": {"provisioningClassName": CLASS, "podSets": [{"podTemplateRef": {"name": "x"}, "count": 1}]},
     }
     cluster.load(other)
@@ -121,6 +126,20 @@ async def test_a_request_that_failed_is_made_again_and_those_of_others_are_left_
         asked.request.name,
         "other",
     ]
+
+
+async def test_there_are_never_more_requests_than_the_maximum(monkeypatch: pytest.MonkeyPatch):
+    """Also if all pods are due at once. The next one has its turn when a request is gone."""
+    monkeypatch.setattr(provisioner, "MOST", 2)
+    cluster = full()
+    cluster.load(*(pod(f"alone-{number}", templates=("t",)) for number in range(4)))
+    async with provisioning(cluster) as running:
+        asked = await running.heard(NodesRequested, 2)
+        await asyncio.sleep(5 * provisioner.EVERY)
+        assert len(shelf(cluster, PROVISIONING_REQUEST)) == 2
+        cluster.api.delete(POD, "default", asked[0].pod.name)
+        await running.heard(NodesRequested, 3)
+        assert len(shelf(cluster, PROVISIONING_REQUEST)) == 2
 
 
 async def test_nothing_is_requested_by_default():

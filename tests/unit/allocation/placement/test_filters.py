@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.objects.changes import Replaced
+from reconciler.api.objects.core import GATE
 from reconciler.api.versions.reading import read
 from reconciler.errors import Rejected, Unlisted
 from reconciler.state.on_demand import NOT_LISTED, NOT_READABLE
@@ -101,6 +102,13 @@ def test_a_pod_must_fit_without_the_nominated_pods_too():
     """They are not there yet, and may go elsewhere."""
     world = PlacedPods(A, web(nominated("a")))
     assert world.nodes_for(asking("p", **near(term("zone")))) == []
+
+
+def test_a_hint_on_a_pod_with_our_gate_keeps_no_room():
+    """Nobody takes it back if the process ends; what is held for the pod has a deadline."""
+    hinted = nominated("a", cpu="1")
+    hinted["spec"]["schedulingGates"] = [{"name": GATE}]
+    assert PlacedPods(sized(A, cpu="2"), hinted).nodes_for(asking("p", cpu="2")) == ["a"]
 
 
 def test_a_nominated_pod_does_not_stand_in_its_own_way():

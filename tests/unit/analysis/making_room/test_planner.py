@@ -6,13 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.allocation.gangs.question import GangQuestion, Member
 from reconciler.analysis.making_room.advice import Advice
 from reconciler.analysis.making_room.planner import make_room
 from reconciler.analysis.making_room.report import as_json
-from reconciler.analysis.making_room.wanted import WantedPod
+from reconciler.analysis.making_room.wanted import WantedGang, WantedPod
 from reconciler.analysis.making_room.world import world_of
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
+from reconciler.api.objects.gangs import GangKey, GangSource
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from tests.tools.builders import gpu_slice
@@ -151,6 +153,27 @@ def test_those_that_leave_are_placed_elsewhere_if_something_replaces_them():
     (evicted,) = as_json(found)["evict"]
     assert evicted["pods"] == ["default/a"]
     assert evicted["goesTo"][0]["devices"][0]["pool"] == "m"
+
+
+@pytest.mark.parametrize(("counts", "victims"), [((1, 8), 9), ((1, 4), 5)])
+def test_nobody_leaves_for_nothing_where_the_pods_of_a_gang_differ(counts: tuple[int, int], victims: int):
+    """Too many pods for all sets to be tried, and the nodes are full: the smaller member needs one device."""
+    fleet = [device_class()]
+    for host in "nm":
+        fleet += [node(host), gpu_slice(host, 8, driver=DRIVER)]
+        for number in range(8):
+            fleet += running(f"{host}{number}", f"gpu-{number}", on=host)
+    members = []
+    for count in counts:
+        wanted = claim(f"w{count}", count)
+        wanted["metadata"]["uid"] = f"w{count}"
+        user, own = read(pod(f"w{count}", f"w{count}", priority=10)), read(wanted)
+        assert isinstance(user, Pod)
+        assert isinstance(own, ResourceClaim)
+        members.append(Member(user, (own,)))
+    gang = GangQuestion(GangKey("default", GangSource.ANNOTATION, "g"), tuple(members), 2)
+    found = make_room(WantedGang(gang), world_of(map(read, fleet), Semantics()))
+    assert len(found.victims) == victims
 
 
 @pytest.mark.parametrize("kind", ["", "DaemonSet"])
