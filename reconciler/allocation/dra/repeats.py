@@ -37,8 +37,8 @@ def repeated(
     dropped. The steps of the answer count its devices only.
     """
     key = spec_key(claim)
-    if key is None:
-        return None
+    if key is None or (nodes is not None and nodes.order is not snapshot.topology.order):
+        return None  # nodes that were chosen before nodes came or went: `allocate` goes by their names
     known = _REPEATS.of(snapshot.topology)
     one = known.get(key)
     if one is None:

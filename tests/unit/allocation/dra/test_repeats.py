@@ -200,6 +200,17 @@ def test_a_device_that_another_claim_took_is_not_given_again():
     assert [device_of(pair), device_of(asking.ask(SPECS[0]))] == ["n1 gpu-4", "n2 gpu-0"]
 
 
+def test_nodes_that_were_chosen_before_nodes_changed_count_by_their_names():
+    asking = Asking()
+    order = asking.store.snapshot().topology.order
+    chosen = NodeSubset(order, np.array([name == "n2" for name in order], dtype=np.bool_))
+    asking.store.apply(Changed("Node", typed(node("n0"))))
+    for _ in range(2):
+        asking.take(asking.ask(SPECS[0]))
+    found = repeated(asking._claim(SPECS[0]), asking.store.snapshot(), nodes=chosen)
+    assert found is None or found.node == "n2"
+
+
 def test_a_changed_class_counts_for_the_next_claim():
     asking = Asking(gpus=6)
     spec = claim("c", request())
