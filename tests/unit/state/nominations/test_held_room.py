@@ -1,11 +1,20 @@
-"""The room of nodes that nominations hold."""
+"""What nominations hold: room of nodes, and which of the devices of plans."""
 
 from reconciler.api.objects.changes import Changed
+from reconciler.api.objects.claims import Allocation
 from reconciler.api.objects.gangs import GangKey, GangSource
 from reconciler.api.objects.meta import DeviceID, ObjectKey
+from reconciler.api.objects.plan import Plan
 from reconciler.state.nodes.table import Nodes
-from reconciler.state.nominations.nomination import HeldPlace, Nomination, Nominee, of_claim, of_gang
-from tests.tools.builders import node, typed
+from reconciler.state.nominations.nomination import (
+    HeldPlace,
+    Nomination,
+    Nominee,
+    devices_of,
+    of_claim,
+    of_gang,
+)
+from tests.tools.builders import hold, node, typed
 
 CPU = "cpu"
 
@@ -39,3 +48,10 @@ def test_gangs_of_one_name_that_are_declared_in_two_ways_hold_room_of_their_own(
     assert nodes.room.left("n", CPU) == free - 2000
     nodes.end_nomination(gangs[0])
     assert nodes.room.left("n", CPU) == free - 1000
+
+
+def test_devices_with_admin_access_are_not_held():
+    results = [hold("A"), hold("B", adminAccess=True)]
+    allocation = Allocation.model_validate({"devices": {"results": results}})
+    plan = Plan(ObjectKey("default", "c"), "u", "1", "n", allocation)
+    assert devices_of([plan]) == (DeviceID("d", "p", "A"),)
