@@ -3,7 +3,6 @@
 import asyncio
 import gc
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from functools import partial
 from random import random
 
@@ -20,12 +19,6 @@ from reconciler.control.audit.auditor import Auditor
 from reconciler.control.decisions.decisions import Report
 from reconciler.control.intake import Intake
 from reconciler.errors import Gone, ReconcilerError
-
-FREEZE_SECONDS = 0.05
-"""How often a listing under way is looked at"""
-GROWN = 3
-"""Collections of the youngest generation after which its objects count as listed. A process whose listing
-fails again and again collects its garbage all the same"""
 
 
 def watches(
@@ -81,17 +74,13 @@ async def _watch_on_demand(client: Client, resource: Resource, intake: Intake, s
 
 async def _spare_the_collector(intake: Intake) -> None:
     """Listed objects stay; to traverse them at every collection would block the loop for tens of
-    milliseconds with ten thousand devices. That holds for objects of a listing under way, too. Next to no
-    garbage of ours is circular.
+    milliseconds with ten thousand devices. Next to no garbage of ours is circular.
     """
     before = gc.get_threshold()
     gc.set_threshold(*COLLECTIONS)
     try:
-        while not intake.listed.is_set():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(intake.listed.wait(), FREEZE_SECONDS)
-            if intake.listed.is_set() or gc.get_count()[1] >= GROWN:
-                gc.freeze()  # without a collection, which would walk it once more
+        await intake.listed.wait()
+        gc.freeze()  # without a collection, which would walk it once more
         await asyncio.Event().wait()
     finally:
         gc.set_threshold(*before)

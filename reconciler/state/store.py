@@ -14,37 +14,22 @@ from reconciler.api.objects.claims import Allocation, DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.plan import Plan
-from reconciler.api.objects.semantics import TAINT_RULES, TAINTS, GroupMode, Semantics
+from reconciler.api.objects.semantics import TAINT_RULES, TAINTS, Semantics
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.objects.taint_rules import DeviceTaintRule
 from reconciler.state.delta import NOTHING, Delta
-from reconciler.state.devices.encoding.block import Block, build
-from reconciler.state.devices.encoding.parts import Encoder
-from reconciler.state.devices.encoding.shedding import shed
-from reconciler.state.devices.encoding.updating import update
-from reconciler.state.devices.encoding.vocabulary import Vocabulary
-from reconciler.state.devices.exclusion.stating import StatingDrivers
+from reconciler.state.devices.inventory import Inventory
 from reconciler.state.devices.occupancy.ledger import DeviceState, Holder, Ledger
 from reconciler.state.devices.occupancy.occupancy import Columns
-from reconciler.state.devices.occupancy.retained_draws import RetainedDraws
-from reconciler.state.devices.pools.assembly import Layout, assemble, lay_out, matrix_for
+from reconciler.state.devices.occupancy.retained_draws import Drawn, RetainedDraws
+from reconciler.state.devices.pools.assembly import Layout
 from reconciler.state.devices.pools.fleet import Fleet
-from reconciler.state.devices.pools.pool import Pool, PoolBuilder
 from reconciler.state.devices.pools.reach import NodeInfo
-from reconciler.state.devices.pools.stepwise import Steps
 from reconciler.state.devices.snapshot.assembly import Assembled, Assembly
 from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
 from reconciler.state.nominations.nomination import Nomination, Nominee
 from reconciler.state.nominations.reserved import Reserved
 from reconciler.state.nominations.table import Nominations
-
-SPARE_VALUES = 1 << 18
-"""Unused values that a vocabulary may hold before it is replaced. A value takes about 200 bytes."""
-SPARE_FACTOR = 3
-"""The same limit as a multiple of the values in use. Replacing the vocabulary rebuilds all columns."""
-
-MANY_POOLS = 1 << 10
-"""Changed pools from which on a fleet is assembled ahead, in a thread: it takes ten milliseconds or more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +51,6 @@ class Store:
         self.rules = rules
         self.refused: dict[tuple[str, ObjectKey], str] = {}
         """Objects on the server that cannot be parsed, and why"""
-        self._encoder = Encoder(Vocabulary(), rules)
-        self._builder = PoolBuilder(self._encoder, rules)
-        self._most_values = SPARE_VALUES
-        self._blocks: dict[str, Block] = {}
-        self._members: dict[PoolID, dict[str, Block]] = {}
-        self._pools: dict[PoolID, Pool] = {}
-        self._stale_pools: set[PoolID] = set()
-        self._unbuilt: set[PoolID] = set()
-        """Stale pools that were not built ahead since they changed"""
-        self._built_ahead: dict[PoolID, tuple[int, ...]] = {}
-        self._half_built: tuple[PoolID, tuple[int, ...], Steps[Pool]] | None = None
-        self._stating = StatingDrivers()
         self._classes: dict[str, DeviceClass] = {}
         self._nodes: dict[str, NodeInfo] = {}
         self._taint_rules: dict[str, DeviceTaintRule] = {}
@@ -89,8 +62,7 @@ class Store:
         self._draws_retained: set[PoolID] = set()
         """Pools whose held draws the current change has already retained"""
         self._changed_devices: set[DeviceID] = set()
-        self._fleet: Fleet | None = None
-        self._tainted_by: list[DeviceTaintRule] = []
+        self._inventory = Inventory(rules, self._retained_of)
         self._node_view: Mapping[str, NodeInfo] | None = None
         self._topology: Topology | None = None
         self._columns: Columns | None = None
@@ -111,12 +83,12 @@ class Store:
 
     @property
     def slices(self) -> Iterable[ResourceSlice]:
-        return (block.slice for block in self._blocks.values())
+        return self._inventory.slices
 
     @property
     def stating_elsewhere(self) -> tuple[tuple[str, str], ...]:
         """(name, driver) of slices of other shards whose devices say `compatibleOnlyWith`."""
-        return tuple((name, driver) for name, driver in self._stating if name not in self._blocks)
+        return self._inventory.stating_elsewhere
 
     @property
     def taint_rules(self) -> Iterable[DeviceTaintRule]:
@@ -143,7 +115,7 @@ class Store:
         """The current state, frozen. Later changes create another snapshot."""
         if self._snapshot is not None:  # every change drops it
             return self._snapshot
-        fleet, layout = self._current_fleet()
+        fleet, layout = self._inventory.fleet(self._effective_rules())
         columns = self._columns_of(fleet, layout)
         if self._changed_devices:
             columns.update(self._changed_devices)
@@ -178,48 +150,18 @@ class Store:
         return self._version
 
     def build_ahead(self, pools: int) -> bool:
-        """Do part of the work of the next snapshot; return whether any pool had to be built.
-
-        Builds at most `pools` of the changed pools, or takes one step of a pool that needs several. If a
-        pool changes again, what was built of it is dropped.
-        """
-        built = False
-        for _ in range(min(pools, len(self._unbuilt))):
-            built = True
-            half_built = self._half_built[0] if self._half_built is not None else None
-            pool = half_built if half_built in self._unbuilt else self._unbuilt.pop()
-            self._unbuilt.discard(pool)
-            if not self._build_on(pool):
-                self._unbuilt.add(pool)
-                return True
-            self._built_ahead[pool] = self._content(pool)
-        return built
+        """Do part of the work of the next snapshot; return whether any pool had to be built."""
+        return self._inventory.build_ahead(pools)
 
     def assembly(self) -> Assembly | None:
         """The work of joining all pools to a fleet, if that takes long; None if the next snapshot may do it.
 
         Any thread may run it, while the store changes. `adopt` takes the result.
         """
-        if self._unbuilt or not self._stale_pools or self._tainted_by or self._effective_rules():
+        if self._effective_rules() or (joinable := self._inventory.joinable()) is None:
             return None
-        if len(self._stale_pools) < MANY_POOLS:
-            return None
-        if self._encoder.vocabulary.size > self._most_values:
-            if self._fleet is not None:
-                return None  # all columns may have to be encoded again
-            self._shed_values()  # no fleet: only sets the limit
-        if self._node_view is None:
-            self._node_view = MappingProxyType(dict(self._nodes))
-        pools, fresh = dict(self._pools), frozenset(self._stale_pools)
-        return Assembly(
-            pools=pools,
-            fresh=fresh,
-            previous=self._topology if self._fleet is not None else None,
-            vocabulary=self._encoder.vocabulary,
-            matrix=matrix_for((pools[pool] for pool in fresh if pool in pools), self._builder.table),
-            nodes=self._node_view,
-            rules=self.rules,
-        )
+        previous = self._topology if joinable.previous is not None else None
+        return Assembly(joinable, previous, self._frozen_nodes(), self.rules)
 
     def adopt(self, assembled: Assembled) -> None:
         """Take over a fleet that was assembled elsewhere, unless a snapshot was faster.
@@ -227,24 +169,10 @@ class Store:
         What changed meanwhile stays to be done: the next snapshot has it.
         """
         fleet, layout = assembled.topology.fleet, assembled.layout
-        if self._fleet is not layout.previous or fleet.vocabulary is not self._encoder.vocabulary:
-            return
-        self._stale_pools = {
-            pool
-            for pool in self._stale_pools
-            if pool in self._unbuilt or self._pools.get(pool) is not fleet.pool(pool)
-        }
-        self._built_ahead = {
-            pool: built for pool, built in self._built_ahead.items() if pool in self._stale_pools
-        }
-        self._fleet, self._tainted_by, self._snapshot = fleet, [], None
-        self._columns_of(fleet, layout)
-        self._topology = assembled.topology
-
-    def _has_changed(self, pool: PoolID) -> None:
-        """Build a pool before the next snapshot."""
-        self._stale_pools.add(pool)
-        self._unbuilt.add(pool)
+        if self._inventory.adopt(fleet, layout):
+            self._snapshot = None
+            self._columns_of(fleet, layout)
+            self._topology = assembled.topology
 
     # -- changing
 
@@ -351,7 +279,7 @@ class Store:
             case "Pod":
                 return list(self._pods)
             case "ResourceSlice":
-                return [ObjectKey("", name) for name in {**self._blocks, **dict(self._stating)}]
+                return [ObjectKey("", name) for name in self._inventory.names]
             case "DeviceClass":
                 return [ObjectKey("", name) for name in self._classes]
             case "Node":
@@ -427,56 +355,35 @@ class Store:
         return Delta(claims=frozenset([key])) | self._note(self._ledger.release(uid))
 
     def _drop_slice(self, name: str) -> Delta:
-        if name not in self._blocks:
+        known = self._inventory.known(name)
+        if known is None:
             return NOTHING
-        pool = self._blocks[name].slice.pool_id
-        self._retain_draws(pool)
-        del self._blocks[name]
-        self._members[pool].pop(name)
-        self._has_changed(pool)
+        self._retain_draws(known.pool_id)
+        self._inventory.drop(name)
         return self._supply_changed()
 
     def _note_stating(self, name: str, driver: str) -> Delta:
-        """Note the driver of a slice with expressions. Pools whose groups are compared anew are rebuilt."""
-        changed = self._stating.note(name, driver)
-        stale = {
-            pool
-            for one in changed
-            if self.rules.explicit_group_mode(one) is None
-            for pool, members in self._members.items()
-            if pool.driver == one and any(block.exclusive for block in members.values())
-        }
-        for pool in stale:
-            self._has_changed(pool)
-        return self._supply_changed() if stale else NOTHING
-
-    def _group_mode(self, driver: str) -> GroupMode:
-        return self.rules.group_mode(driver, states=driver in self._stating)
+        return self._supply_changed() if self._inventory.note_stating(name, driver) else NOTHING
 
     def _put_slice(self, source: ResourceSlice) -> Delta:
-        known = self._blocks.get(source.key.name)
-        if known is not None and known.slice.spec == source.spec:
+        known = self._inventory.known(source.key.name)
+        if known is not None and known.spec == source.spec:
             return NOTHING
         self._retain_draws(source.pool_id)
         if known is not None:
-            self._retain_draws(known.slice.pool_id)
-            self._has_changed(known.slice.pool_id)
-            self._members[known.slice.pool_id].pop(source.key.name)
-        block = update(known, source, self._encoder) if known is not None else None
-        if block is None:
-            block = build(source, self._encoder)
-        self._blocks[source.key.name] = block
-        self._members.setdefault(source.pool_id, {})[source.key.name] = block
-        self._has_changed(source.pool_id)
-        self._note_stating(source.key.name, source.spec.driver if block.states else "")
+            self._retain_draws(known.pool_id)
+        self._inventory.put(source)
         return self._supply_changed()
 
     def _retain_draws(self, pool: PoolID) -> None:
         """Retain what held devices of a pool draw, before the first of its slices changes."""
-        members = self._members.get(pool)
-        if members and pool not in self._draws_retained and (held := self._ledger.held_in(pool)):
-            self._retained.retain(pool, members.values(), held, self._encoder.vocabulary)
+        blocks = self._inventory.blocks(pool)
+        if blocks and pool not in self._draws_retained and (held := self._ledger.held_in(pool)):
+            self._retained.retain(pool, blocks, held, self._inventory.vocabulary)
         self._draws_retained.add(pool)
+
+    def _retained_of(self, pool: PoolID) -> Mapping[str, Drawn]:
+        return self._retained.of(pool)
 
     def _put_node(self, node: Node) -> Delta:
         info = NodeInfo(node.key.name, node.metadata.labels, frozenset(node.status.declared_features))
@@ -503,69 +410,6 @@ class Store:
         self._snapshot = None
         return Delta(supply=True)
 
-    def _current_fleet(self) -> tuple[Fleet, Layout | None]:
-        """The fleet, and its layout if it is new. Only pools whose slices changed are rebuilt."""
-        rules = self._effective_rules()
-        if self._fleet is not None and not self._stale_pools and rules == self._tainted_by:
-            return self._fleet, None
-        if self._encoder.vocabulary.size > self._most_values:
-            self._shed_values()
-        for pool in self._stale_pools:
-            if pool not in self._built_ahead or self._built_ahead[pool] != self._content(pool):
-                self._build(pool)
-        self._built_ahead.clear()
-        self._unbuilt.clear()
-        layout = lay_out(self._pools, self._stale_pools, self._fleet if rules == self._tainted_by else None)
-        self._stale_pools.clear()
-        matrix = matrix_for(layout.fresh(), self._builder.table)
-        self._fleet = assemble(layout, rules, self._encoder.vocabulary, matrix)
-        self._tainted_by = rules
-        return self._fleet, layout
-
-    def _shed_values(self) -> None:
-        """Replace the vocabulary if slices use few of its values."""
-        in_use = self._encoder.vocabulary.size if self._fleet is None else self._fleet.values_in_use
-        if self._encoder.vocabulary.size > SPARE_VALUES + (1 + SPARE_FACTOR) * in_use:
-            self._encoder, self._blocks = shed(self._blocks, self._encoder.vocabulary, self.rules)
-            for name, block in self._blocks.items():
-                self._members[block.slice.pool_id][name] = block
-            self._builder.adopt(self._encoder)
-            self._stale_pools.update(self._members)
-            self._fleet = None
-            in_use = self._encoder.vocabulary.size
-        self._most_values = SPARE_VALUES + (1 + SPARE_FACTOR) * in_use
-
-    def _build(self, pool: PoolID) -> None:
-        while not self._build_on(pool):
-            pass
-
-    def _build_on(self, pool: PoolID) -> bool:
-        """Take one step of building a pool; return whether it is built. A changed pool starts over."""
-        if not self._members.get(pool):
-            self._members.pop(pool, None)
-            self._pools.pop(pool, None)
-            return True
-        content = self._content(pool)
-        if self._half_built is None or self._half_built[:2] != (pool, content):
-            members, mode = tuple(self._members[pool].values()), self._group_mode(pool.driver)
-            steps = self._builder.build(pool, members, self._retained.of(pool), mode)
-            self._half_built = pool, content, steps
-        half_built, self._half_built = self._half_built, None
-        try:
-            next(half_built[2])
-        except StopIteration as done:
-            self._pools[pool] = done.value
-            return True
-        self._half_built = half_built
-        return False
-
-    def _content(self, pool: PoolID) -> tuple[int, ...]:
-        """Identifies the content of a pool: blocks never change, and a built pool keeps its blocks alive.
-
-        The group mode counts as content, because a pool is built for one mode.
-        """
-        return (pool.driver in self._stating, *map(id, self._members.get(pool, {}).values()))
-
     def _columns_of(self, fleet: Fleet, layout: Layout | None) -> Columns:
         """The columns of the fleet, copied from the previous columns where they are still valid."""
         if self._columns is not None and layout is not None and self._columns.follow(fleet, layout):
@@ -577,21 +421,23 @@ class Store:
 
     def _topology_of(self, fleet: Fleet, layout: Layout | None) -> Topology:
         """The fleet with the nodes. It shares with the previous topology what did not change."""
-        if self._node_view is None:
-            self._node_view = MappingProxyType(dict(self._nodes))
-        if self._topology is None or layout is not None or self._topology.nodes is not self._node_view:
+        nodes = self._frozen_nodes()
+        if self._topology is None or layout is not None or self._topology.nodes is not nodes:
             previous, replaced = self._topology, layout.replaced if layout is not None else None
             if layout is not None and previous is not None and previous.fleet is not layout.previous:
                 replaced = None
-            self._topology = Topology.of(
-                fleet, self._node_view, self.rules, previous=previous, replaced=replaced
-            )
+            self._topology = Topology.of(fleet, nodes, self.rules, previous=previous, replaced=replaced)
         return self._topology
 
-    def _effective_rules(self) -> list[DeviceTaintRule]:
+    def _frozen_nodes(self) -> Mapping[str, NodeInfo]:
+        if self._node_view is None:
+            self._node_view = MappingProxyType(dict(self._nodes))
+        return self._node_view
+
+    def _effective_rules(self) -> tuple[DeviceTaintRule, ...]:
         if not (self._taint_rules and self.rules.has(TAINTS) and self.rules.has(TAINT_RULES)):
-            return []
-        return [self._taint_rules[name] for name in sorted(self._taint_rules)]
+            return ()
+        return tuple([self._taint_rules[name] for name in sorted(self._taint_rules)])
 
 
 def _freed(nomination: Nomination) -> Delta:

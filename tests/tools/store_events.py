@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
 from reconciler.api.objects.claims import Allocation, ResourceClaim
-from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
+from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.semantics import (
     COMPATIBILITY_GROUPS,
@@ -329,25 +329,29 @@ class World:
     objects: dict[tuple[str, ObjectKey], ApiObject] = field(default_factory=dict)
     plans: dict[str, Plan] = field(default_factory=dict)
     retained: dict[DeviceID, Drawn] = field(default_factory=dict)
-    """What held devices drew when they were first seen to"""
+    """What held devices drew before their slices changed for the first time"""
 
     def copy(self) -> "World":
         return World(dict(self.objects), dict(self.plans), dict(self.retained))
 
     def assume(self, plan: Plan) -> None:
         self.plans[plan.uid] = plan
-        self._look()
+        self._release()
 
     def forget(self, plan: Plan) -> None:
         del self.plans[plan.uid]
-        self._look()
+        self._release()
 
-    def _look(self) -> None:
-        """Forget what is not held any more, and remember what of the rest is now seen to draw."""
+    def _release(self) -> None:
+        """Forget what is not held any more."""
         held = set(_held(self.objects.values(), self.plans.values()))
         self.retained = {taken: drawn for taken, drawn in self.retained.items() if taken in held}
+
+    def _retain(self, pools: set[PoolID]) -> None:
+        """Remember what held devices of some pools draw, before slices of these change."""
+        held = set(_held(self.objects.values(), self.plans.values()))
         slices = [thing for thing in self.objects.values() if isinstance(thing, ResourceSlice)]
-        for taken in held - self.retained.keys():
+        for taken in (one for one in held - self.retained.keys() if one.pool_id in pools):
             for one in newest_complete(slices, taken):
                 found = next((each for each in one.spec.devices if each.name == taken.device), None)
                 if found is not None and found.consumes_counters:
@@ -358,6 +362,27 @@ class World:
                             for draw in found.consumes_counters
                         },
                     )
+
+    def _concerned(self, change: Change) -> set[PoolID]:
+        """Pools of which a change adds, removes or replaces slices."""
+        if change.kind != "ResourceSlice":
+            return set()
+        after: dict[ObjectKey, ResourceSlice] = {}
+        match change:
+            case Changed(object=ResourceSlice() as one):
+                keys, after = {one.key}, {one.key: one}
+            case Removed(key=key) | Refused(key=key):
+                keys = {key}
+            case Replaced(objects=objects):
+                keys = {key for kind, key in self.objects if kind == "ResourceSlice"}
+                after = {one.key: one for one in objects if isinstance(one, ResourceSlice)}
+        found: set[PoolID] = set()
+        for key in keys | after.keys():
+            before, then = self.objects.get(("ResourceSlice", key)), after.get(key)
+            assert before is None or isinstance(before, ResourceSlice)
+            if before is None or then is None or before.spec != then.spec:
+                found.update(one.pool_id for one in (before, then) if one is not None)
+        return found
 
     def plan(self, event: Assume) -> Plan | None:
         """The plan that an event assumes, unless the claim is unknown or has devices already."""
@@ -371,6 +396,11 @@ class World:
         return next((plan for plan in self.plans.values() if plan.claim.name == event.claim), None)
 
     def apply(self, change: Change) -> None:
+        self._retain(self._concerned(change))
+        self._apply(change)
+        self._release()
+
+    def _apply(self, change: Change) -> None:
         match change:
             case Changed(kind=kind, object=thing):
                 self._put(kind, thing)
@@ -387,28 +417,27 @@ class World:
                 for thing in objects:
                     self._put(kind, thing)
                 for one in refused:
-                    self.apply(one)
-        self._look()
+                    self._apply(one)
 
     def _put(self, kind: str, thing: ApiObject) -> None:
         known = self.objects.get((kind, thing.key))
         if isinstance(thing, ResourceClaim) and isinstance(known, ResourceClaim):
             if known.metadata.uid != thing.metadata.uid:
                 self._drop(kind, known.key)
-                self._look()
+                self._release()
             elif int(thing.metadata.resource_version) < int(known.metadata.resource_version):
                 return
         self.objects[kind, thing.key] = thing
         if isinstance(thing, ResourceClaim) and thing.allocation is not None:
             self.plans.pop(thing.metadata.uid, None)
         if isinstance(thing, ResourceClaim):  # one claim of a listing after the other
-            self._look()
+            self._release()
 
     def _drop(self, kind: str, key: ObjectKey) -> None:
         gone = self.objects.pop((kind, key), None)
         if isinstance(gone, ResourceClaim):
             self.plans.pop(gone.metadata.uid, None)
-            self._look()
+            self._release()
 
     def afresh(self, rules: Semantics) -> Store:
         """A picture that has seen nothing but what is there, in another order."""

@@ -22,7 +22,7 @@ from reconciler.cel.program import compile_selector
 from reconciler.control.decider import Decider, Refusal
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Decide
-from reconciler.state import store as store_module
+from reconciler.state.devices import inventory
 from reconciler.state.devices.snapshot.assembly import Assembly
 from reconciler.state.devices.snapshot.node_subset import NodeSubset
 from reconciler.state.devices.snapshot.snapshot import Snapshot
@@ -305,7 +305,7 @@ STEPS = 30
 def _little_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fleets of few pools are joined aside, and places are found ahead again as soon as others were lost."""
     monkeypatch.setattr(repeats, "LONGEST_REST", 1)
-    monkeypatch.setattr(store_module, "MANY_POOLS", 1)
+    monkeypatch.setattr(inventory, "MANY_POOLS", 1)
 
 
 @pytest.mark.parametrize("rules", [Semantics(), Semantics("1.36")])

@@ -10,6 +10,7 @@ from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.errors import Inconsistent
 from reconciler.state.delta import Delta
+from reconciler.state.devices.inventory import Inventory
 from reconciler.state.devices.occupancy.ledger import Ledger
 from reconciler.state.devices.occupancy.occupancy import Columns
 from reconciler.state.devices.occupancy.retained_draws import RetainedDraws
@@ -54,7 +55,8 @@ class Forked(Store):
     def __init__(self, fork: Fork) -> None:
         super().__init__(fork.snapshot.rules)
         self._topology = fork.snapshot.topology
-        self._fleet = fork.snapshot.fleet  # with the taints of taint rules
+        # With the taints of taint rules, of which it has none itself.
+        self._inventory = Inventory(fork.snapshot.rules, self._retained_of, fork.snapshot.fleet)
         self._node_view = fork.snapshot.topology.nodes
         self._nodes = dict(self._node_view)
         self._classes = dict(fork.snapshot.classes)

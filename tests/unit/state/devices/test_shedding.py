@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.semantics import Semantics
-from reconciler.state import store as stores
+from reconciler.state.devices import inventory as stores
 from reconciler.state.devices.encoding.vocabulary import Value
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.loading import load
@@ -98,7 +98,7 @@ def test_values_in_use_are_kept():
     store = Store(Semantics())
     many = [device(f"d{number}", {"id": number}) for number in range(4 * SPARE)]
     store.apply(Changed("ResourceSlice", typed(resource_slice("s", many, nodeName="n"))))
-    vocabulary = store._encoder.vocabulary
+    vocabulary = store._inventory.vocabulary
     assert store.snapshot().fleet.vocabulary is vocabulary
     store.apply(Changed("ResourceSlice", typed(resource_slice("s", many[1:], nodeName="n"))))
     assert store.snapshot().fleet.vocabulary is vocabulary

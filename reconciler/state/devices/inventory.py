@@ -1,0 +1,258 @@
+"""The slices of a fleet, encoded. Built into pools and joined to a fleet when one is asked for, or ahead."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from kernels.types import Amounts
+from reconciler.api.objects.meta import PoolID
+from reconciler.api.objects.semantics import GroupMode, Semantics
+from reconciler.api.objects.slices import ResourceSlice
+from reconciler.api.objects.taint_rules import DeviceTaintRule
+from reconciler.state.devices.encoding.block import Block, build
+from reconciler.state.devices.encoding.parts import Encoder
+from reconciler.state.devices.encoding.shedding import shed
+from reconciler.state.devices.encoding.updating import update
+from reconciler.state.devices.encoding.vocabulary import Vocabulary
+from reconciler.state.devices.exclusion.stating import StatingDrivers
+from reconciler.state.devices.occupancy.retained_draws import Drawn
+from reconciler.state.devices.pools.assembly import Layout, assemble, lay_out, matrix_for
+from reconciler.state.devices.pools.fleet import Fleet
+from reconciler.state.devices.pools.pool import Pool, PoolBuilder
+from reconciler.state.devices.pools.stepwise import Steps
+
+SPARE_VALUES = 1 << 18
+"""Unused values that a vocabulary may hold before it is replaced. A value takes about 200 bytes."""
+SPARE_FACTOR = 3
+"""The same limit as a multiple of the values in use. Replacing the vocabulary rebuilds all columns."""
+
+MANY_POOLS = 1 << 10
+"""Changed pools from which on a fleet is assembled ahead, in a thread: it takes ten milliseconds or more."""
+
+
+class Joinable(NamedTuple):
+    """What a fleet is joined from. Nothing of it changes, but the vocabulary grows."""
+
+    pools: Mapping[PoolID, Pool]
+    fresh: frozenset[PoolID]
+    """Pools that were built or removed since the previous fleet"""
+    previous: Fleet | None
+    vocabulary: Vocabulary
+    matrix: Amounts
+    """(P, C) all draws"""
+
+
+class Inventory:
+    """The slices, the pools that were built of them, and the fleet that was joined of those."""
+
+    def __init__(
+        self, rules: Semantics, retained: Callable[[PoolID], Mapping[str, Drawn]], fleet: Fleet | None = None
+    ) -> None:
+        """`retained` has what held devices of a pool drew before its slices changed. `fleet` is for a store
+        whose slices never change.
+        """
+        self._rules = rules
+        self._retained = retained
+        self._encoder = Encoder(Vocabulary(), rules)
+        self._builder = PoolBuilder(self._encoder, rules)
+        self._most_values = SPARE_VALUES
+        self._blocks: dict[str, Block] = {}
+        self._members: dict[PoolID, dict[str, Block]] = {}
+        self._pools: dict[PoolID, Pool] = {}
+        self._stale: set[PoolID] = set()
+        """Pools whose slices changed since the fleet was joined"""
+        self._unbuilt: set[PoolID] = set()
+        """Those that were not built ahead since they changed"""
+        self._built_ahead: dict[PoolID, tuple[int, ...]] = {}
+        self._half_built: tuple[PoolID, tuple[int, ...], Steps[Pool]] | None = None
+        self._stating = StatingDrivers()
+        self._fleet = fleet
+        self._tainted_by: Sequence[DeviceTaintRule] = ()
+
+    # -- reading
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The codes of all strings."""
+        return self._encoder.vocabulary
+
+    @property
+    def slices(self) -> Iterable[ResourceSlice]:
+        """All slices, as they came."""
+        return (block.slice for block in self._blocks.values())
+
+    @property
+    def names(self) -> Iterable[str]:
+        """Names of all slices, also of those of other shards that say `compatibleOnlyWith`."""
+        return {**self._blocks, **dict(self._stating)}
+
+    @property
+    def stating_elsewhere(self) -> tuple[tuple[str, str], ...]:
+        """(name, driver) of slices of other shards whose devices say `compatibleOnlyWith`."""
+        return tuple((name, driver) for name, driver in self._stating if name not in self._blocks)
+
+    def known(self, name: str) -> ResourceSlice | None:
+        """The slice of a name."""
+        block = self._blocks.get(name)
+        return block.slice if block is not None else None
+
+    def blocks(self, pool: PoolID) -> Collection[Block]:
+        """The encoded slices of a pool."""
+        return self._members.get(pool, {}).values()
+
+    # -- changing
+
+    def put(self, source: ResourceSlice) -> None:
+        """Add a slice, or put it in the place of the one with its name."""
+        name, known = source.key.name, self._blocks.get(source.key.name)
+        if known is not None:
+            self._has_changed(known.slice.pool_id)
+            self._members[known.slice.pool_id].pop(name)
+        block = update(known, source, self._encoder) if known is not None else None
+        if block is None:
+            block = build(source, self._encoder)
+        self._blocks[name] = block
+        self._members.setdefault(source.pool_id, {})[name] = block
+        self._has_changed(source.pool_id)
+        self.note_stating(name, source.spec.driver if block.states else "")
+
+    def drop(self, name: str) -> None:
+        """Remove a slice that is known."""
+        pool = self._blocks.pop(name).slice.pool_id
+        self._members[pool].pop(name)
+        self._has_changed(pool)
+
+    def note_stating(self, name: str, driver: str) -> bool:
+        """Note the driver of a slice with expressions, and whether pools have to be built again for it.
+
+        These are the pools whose groups are compared anew.
+        """
+        changed = self._stating.note(name, driver)
+        stale = {
+            pool
+            for one in changed
+            if self._rules.explicit_group_mode(one) is None
+            for pool, members in self._members.items()
+            if pool.driver == one and any(block.exclusive for block in members.values())
+        }
+        for pool in stale:
+            self._has_changed(pool)
+        return bool(stale)
+
+    def _has_changed(self, pool: PoolID) -> None:
+        """Build a pool before the next fleet."""
+        self._stale.add(pool)
+        self._unbuilt.add(pool)
+
+    # -- joining
+
+    def fleet(self, taint_rules: Sequence[DeviceTaintRule]) -> tuple[Fleet, Layout | None]:
+        """The fleet, and its layout if it is new. Only pools whose slices changed are rebuilt."""
+        tainted_alike = taint_rules == self._tainted_by
+        if self._fleet is not None and not self._stale and tainted_alike:
+            return self._fleet, None
+        if self.vocabulary.size > self._most_values:
+            self._shed_values()
+        for pool in self._stale:
+            if pool not in self._built_ahead or self._built_ahead[pool] != self._content(pool):
+                self._build(pool)
+        self._built_ahead.clear()
+        self._unbuilt.clear()
+        layout = lay_out(self._pools, self._stale, self._fleet if tainted_alike else None)
+        self._stale.clear()
+        matrix = matrix_for(layout.fresh(), self._builder.table)
+        self._fleet = assemble(layout, taint_rules, self.vocabulary, matrix)
+        self._tainted_by = taint_rules
+        return self._fleet, layout
+
+    def joinable(self) -> Joinable | None:
+        """What to join in a thread, if that takes long and every pool is built; else None."""
+        if self._unbuilt or self._tainted_by or len(self._stale) < MANY_POOLS:
+            return None
+        if self.vocabulary.size > self._most_values:
+            if self._fleet is not None:
+                return None  # all columns may have to be encoded again
+            self._shed_values()  # no fleet: only sets the limit
+        pools, fresh = dict(self._pools), frozenset(self._stale)
+        matrix = matrix_for((pools[pool] for pool in fresh if pool in pools), self._builder.table)
+        return Joinable(pools, fresh, self._fleet, self.vocabulary, matrix)
+
+    def adopt(self, fleet: Fleet, layout: Layout) -> bool:
+        """Take over a fleet without taint rules that was joined elsewhere, unless `fleet` was faster.
+
+        What changed meanwhile stays to be done.
+        """
+        if self._fleet is not layout.previous or fleet.vocabulary is not self.vocabulary:
+            return False
+        self._stale = {
+            pool
+            for pool in self._stale
+            if pool in self._unbuilt or self._pools.get(pool) is not fleet.pool(pool)
+        }
+        self._built_ahead = {pool: built for pool, built in self._built_ahead.items() if pool in self._stale}
+        self._fleet, self._tainted_by = fleet, ()
+        return True
+
+    def build_ahead(self, pools: int) -> bool:
+        """Do part of the work of the next fleet; return whether any pool had to be built.
+
+        Builds at most `pools` of the changed pools, or takes one step of a pool that needs several. If a
+        pool changes again, what was built of it is dropped.
+        """
+        built = False
+        for _ in range(min(pools, len(self._unbuilt))):
+            built = True
+            half_built = self._half_built[0] if self._half_built is not None else None
+            pool = half_built if half_built in self._unbuilt else self._unbuilt.pop()
+            self._unbuilt.discard(pool)
+            if not self._build_on(pool):
+                self._unbuilt.add(pool)
+                return True
+            self._built_ahead[pool] = self._content(pool)
+        return built
+
+    def _shed_values(self) -> None:
+        """Replace the vocabulary if slices use few of its values."""
+        in_use = self.vocabulary.size if self._fleet is None else self._fleet.values_in_use
+        if self.vocabulary.size > SPARE_VALUES + (1 + SPARE_FACTOR) * in_use:
+            self._encoder, self._blocks = shed(self._blocks, self.vocabulary, self._rules)
+            for name, block in self._blocks.items():
+                self._members[block.slice.pool_id][name] = block
+            self._builder.adopt(self._encoder)
+            self._stale.update(self._members)
+            self._fleet = None
+            in_use = self.vocabulary.size
+        self._most_values = SPARE_VALUES + (1 + SPARE_FACTOR) * in_use
+
+    def _build(self, pool: PoolID) -> None:
+        while not self._build_on(pool):
+            pass
+
+    def _build_on(self, pool: PoolID) -> bool:
+        """Take one step of building a pool; return whether it is built. A changed pool starts over."""
+        if not self._members.get(pool):
+            self._members.pop(pool, None)
+            self._pools.pop(pool, None)
+            return True
+        content = self._content(pool)
+        if self._half_built is None or self._half_built[:2] != (pool, content):
+            members, mode = tuple(self._members[pool].values()), self._group_mode(pool.driver)
+            steps = self._builder.build(pool, members, self._retained(pool), mode)
+            self._half_built = pool, content, steps
+        half_built, self._half_built = self._half_built, None
+        try:
+            next(half_built[2])
+        except StopIteration as done:
+            self._pools[pool] = done.value
+            return True
+        self._half_built = half_built
+        return False
+
+    def _group_mode(self, driver: str) -> GroupMode:
+        return self._rules.group_mode(driver, states=driver in self._stating)
+
+    def _content(self, pool: PoolID) -> tuple[int, ...]:
+        """Identifies the content of a pool: blocks never change, and a built pool keeps its blocks alive.
+
+        The group mode counts as content, because a pool is built for one mode.
+        """
+        return (pool.driver in self._stating, *map(id, self._members.get(pool, {}).values()))
