@@ -17,7 +17,7 @@ from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Decide
 from reconciler.ha.shards.membership import Side
 from reconciler.state.nodes.demand import demand
-from reconciler.state.nominations.nomination import HeldPlace
+from reconciler.state.nominations.nomination import HeldPlace, devices_of
 from reconciler.state.store import Store
 
 TRIES = 500
@@ -115,9 +115,8 @@ def _places(places: tuple[Place, ...], asked: Wanted) -> tuple[HeldPlace, ...]:
     return tuple(
         HeldPlace(
             one.node,
-            tuple(result.id for plan in one.plans for result in plan.allocation.devices.results
-                  if not result.admin_access),
+            devices_of(one.plans),
             tuple(sorted(demand(pods[one.pod]).items())) if one.pod in pods else (),
         )
         for one in places
-    )  # fmt: skip
+    )

@@ -1,6 +1,7 @@
 """Builds the next snapshot a few pools at a time, so that other tasks run in between."""
 
 import asyncio
+from weakref import WeakKeyDictionary
 
 from reconciler.aio.worker_thread import short_switch_interval
 from reconciler.state.devices.snapshot.assembly import Assembled, Assembly
@@ -9,14 +10,21 @@ from reconciler.state.store import Store
 POOLS = 8
 """Pools built without a break: a millisecond each"""
 
+_turns: WeakKeyDictionary[Store, asyncio.Lock] = WeakKeyDictionary()
+"""Several tasks need the snapshot of one store at once; the work is done once"""
+
 
 async def build_ahead(store: Store) -> None:
-    """Do most of the work for the next snapshot. A large fleet is joined in a thread."""
-    while store.build_ahead(POOLS):  # noqa: ASYNC110 - only lets other tasks run
-        await asyncio.sleep(0)
-    assembly = store.assembly()
-    if assembly is not None:
-        store.adopt(await asyncio.to_thread(_run, assembly))
+    """Do most of the work for the next snapshot. A large fleet is joined in a thread.
+
+    Those who call it go on in the order in which they called.
+    """
+    async with _turns.setdefault(store, asyncio.Lock()):
+        while store.build_ahead(POOLS):  # noqa: ASYNC110 - only lets other tasks run
+            await asyncio.sleep(0)
+        assembly = store.assembly()
+        if assembly is not None:
+            store.adopt(await asyncio.to_thread(_run, assembly))
 
 
 def _run(assembly: Assembly) -> Assembled:

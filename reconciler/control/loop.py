@@ -38,7 +38,6 @@ class Reconciler:
         self._handlers = handlers
         self._queue = intake.queue
         self._fence = fence
-        self._building = asyncio.Lock()
         self._clock = clock
         self._reporter = reporter
         self.pending = pending
@@ -71,8 +70,7 @@ class Reconciler:
                     if not self._fence.up.is_set():  # it was lowered while this worker waited for a unit
                         self._intake.put(unit)
                         continue
-                    async with self._building:  # keeps the order of the queue
-                        await build_ahead(self._intake.store)
+                    await build_ahead(self._intake.store)  # keeps the order of the queue
                     if not self._stopping:
                         await self.reconcile(unit)
                         self.reconciles += 1

@@ -216,6 +216,7 @@ class Store:
     def end_nomination(self, nominee: Nominee) -> Delta:
         """Hold nothing for a nominee any more."""
         found = self._reserved.nominations.drop(nominee)
+        self._reserved.ended()
         return NOTHING if found is None else _freed(found)
 
     def vacate(self, uid: str) -> Vacated | None:

@@ -8,7 +8,7 @@ from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kernels.types import Mask
+from kernels.types import Amounts, Mask
 from reconciler.allocation.defaults import STEPS
 from reconciler.allocation.dra.availability import judge
 from reconciler.allocation.dra.claim_shapes import spec_key
@@ -37,8 +37,8 @@ def repeated(
     dropped. The steps of the answer count its devices only.
     """
     key = spec_key(claim)
-    if key is None:
-        return None
+    if key is None or (nodes is not None and nodes.order is not snapshot.topology.order):
+        return None  # nodes that were chosen before nodes came or went: `allocate` goes by their names
     known = _REPEATS.of(snapshot.topology)
     one = known.get(key)
     if one is None:
@@ -96,8 +96,8 @@ class _Prepared:
     """Places of copies that are not asked for yet, and what the state must be for them to be the answers.
 
     First fit gives the next copy the next place as long as nothing became available since, what the place
-    has is available, and what the place before it had is not. The places on one node do not depend on those
-    on others, so a node that must not be used any more is skipped.
+    has is available, and what the place before it had is not, nor what that drew. The places on one node do
+    not depend on those on others, so a node that must not be used any more is skipped.
     """
 
     template: Template
@@ -110,6 +110,11 @@ class _Prepared:
     classes: Mapping[str, DeviceClass]
     occupancy: tuple[object, int]
     """Trail and serial of that state"""
+    most_left: tuple[int, Amounts] | None
+    """The counter set that `given` draws from, and what is left of it afterwards; None if it draws nothing.
+
+    While no more is left, a device that did not fit beside the places does not fit now either.
+    """
 
     def next(self, snapshot: Snapshot, nodes: NodeSubset | None) -> Place | None:
         """The place of the next copy. None if it must be decided anew; the places are worthless then."""
@@ -119,6 +124,10 @@ class _Prepared:
             return None
         if any(snapshot.occupancy.free[rows].any() for rows in self.given.rows):
             return None
+        if self.most_left is not None:
+            number, most = self.most_left
+            if (snapshot.occupancy.left[number] > most).any():
+                return None
         while self.places:
             place = self.places.popleft()
             if nodes is not None and not nodes.mask[place.at]:
@@ -126,7 +135,7 @@ class _Prepared:
                 continue
             if not all(left[rows].all() for left, rows in zip(self.left, place.rows, strict=True)):
                 return None
-            self.given = place
+            self.given, self.most_left = place, _left_after(place, snapshot)
             return place
         return None
 
@@ -166,7 +175,19 @@ def _prepared(
         nodes,
         snapshot.classes,
         (occupancy.trail, occupancy.serial),
+        _left_after(given, snapshot),
     )
+
+
+def _left_after(place: Place, snapshot: Snapshot) -> tuple[int, Amounts] | None:
+    """See `_Prepared.most_left`. Of a place at most one device draws, and from one set (see `copies`)."""
+    fleet = snapshot.fleet
+    if fleet.sets.shape[1]:
+        for rows in place.rows:
+            number = int(fleet.sets[rows[0], 0])
+            if number >= 0:
+                return number, snapshot.occupancy.left[number] - fleet.table[fleet.draws[rows[0], 0]]
+    return None
 
 
 _REPEATS: Cache[Topology, OrderedDict[bytes, _Repeat]] = Cache(lambda _: OrderedDict())

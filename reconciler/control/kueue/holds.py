@@ -11,7 +11,13 @@ from reconciler.api.validation.timestamps import timestamp
 from reconciler.control.intake import Intake
 from reconciler.control.kueue.asked import pods_of
 from reconciler.state.nodes.demand import demand
-from reconciler.state.nominations.nomination import HeldPlace, Nomination, NomineeKind, of_workload
+from reconciler.state.nominations.nomination import (
+    HeldPlace,
+    Nomination,
+    NomineeKind,
+    devices_of,
+    of_workload,
+)
 
 
 class WorkloadHolds:
@@ -29,12 +35,7 @@ class WorkloadHolds:
         places = tuple(
             HeldPlace(
                 seat.node,
-                tuple(
-                    one.id
-                    for plan in seat.plans
-                    for one in plan.allocation.devices.results
-                    if not one.admin_access  # it takes nothing from others
-                ),
+                devices_of(seat.plans),
                 wanted[seat.pod],
             )
             for seat in seats

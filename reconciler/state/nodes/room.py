@@ -187,7 +187,7 @@ class Room:
         for key in but:
             own = self._charges.get(key)
             if own is not None and own.node in self._rows:
-                sums = left_out.setdefault(own.node, dict(self._sums[own.node]))
+                sums = left_out.setdefault(own.node, dict(self._sums.get(own.node, {})))
                 for name, taken in own.amounts.items():
                     sums[name] = sums.get(name, 0) - taken
         if left_out:

@@ -141,7 +141,8 @@ class Nodes:
         roomier = self.end_nomination(nomination.nominee)
         keys = []
         for at, place in enumerate(nomination.places):
-            keys.append(ObjectKey("", f"{nomination.nominee} {at}"))  # no pod is without a namespace
+            who = f"{nomination.nominee} {nomination.nominee.source} {at}"
+            keys.append(ObjectKey("", who))  # no pod is without a namespace
             roomier |= self.room.charge(keys[-1], Charge(place.node, dict(place.room)))
         self._nominated[nomination.nominee] = tuple(keys)
         return roomier

@@ -9,6 +9,7 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GangKey, gang_of
 from reconciler.api.objects.kueue import WORKLOAD
 from reconciler.api.objects.meta import DeviceID, ObjectKey
+from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.pods import claims_of
 
 
@@ -69,6 +70,12 @@ class Nomination:
     def devices(self) -> tuple[DeviceID, ...]:
         """The devices on all nodes."""
         return tuple(device for place in self.places for device in place.devices)
+
+
+def devices_of(plans: Iterable[Plan]) -> tuple[DeviceID, ...]:
+    """The devices that plans will hold. Admin access holds none (AS-1): others may use them meanwhile."""
+    results = (result for plan in plans for result in plan.allocation.devices.results)
+    return tuple(result.id for result in results if not result.admin_access)
 
 
 def of_claim(claim: ObjectKey) -> Nominee:

@@ -25,6 +25,12 @@ class Reserved:
         """Drop the snapshots: while one is referenced, the next change copies the columns."""
         self._made.clear()
 
+    def ended(self) -> None:
+        """Keep nothing once no nomination is left: followers refer to a whole fleet."""
+        if not self.nominations:
+            self._made.clear()
+            self._followed.clear()
+
     def snapshot(self, base: Snapshot, own: frozenset[Nominee], next_version: Callable[[], int]) -> Snapshot:
         """A snapshot as a decision for `own` sees it. Equal states have one version."""
         if self._made_of != base.version:
@@ -39,8 +45,10 @@ class Reserved:
         return found
 
     def _follower(self, others: tuple[Nomination, ...], base: Snapshot) -> HeldBack:
+        if any(not known.follows(base) for known in self._followed.values()):
+            self._followed.clear()  # all are of an earlier fleet
         found = self._followed.get(others)
-        if found is None or not found.follows(base):
+        if found is None:
             found = self._followed[others] = HeldBack(others, base.fleet)
             if len(self._followed) > KEPT:
                 self._followed.popitem(last=False)

@@ -10,6 +10,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control.build_ahead import build_ahead
 from reconciler.state.devices.inventory import MANY_POOLS
+from reconciler.state.devices.snapshot.assembly import Assembled, Assembly
 from reconciler.state.store import Store
 from tests.tools.builders import device, held, hold, node, resource_slice, taint, taint_rule, typed
 from tests.tools.store_picture import picture
@@ -96,6 +97,19 @@ async def test_many_pools_are_joined_while_the_loop_runs():
     for change in [*BEGINNING, pool(3, "y")]:
         expected.apply(change)
     assert picture(store.snapshot()) == picture(expected.snapshot())
+
+
+async def test_two_who_need_the_next_snapshot_join_its_fleet_once(monkeypatch: pytest.MonkeyPatch):
+    """As the audit and the decisions do after each change."""
+    store, joined, run = ready(), [], Assembly.run
+
+    def counted(self: Assembly) -> Assembled:
+        joined.append(self)
+        return run(self)
+
+    monkeypatch.setattr(Assembly, "run", counted)
+    await asyncio.gather(build_ahead(store), build_ahead(store))
+    assert len(joined) == 1
 
 
 def test_few_pools_are_left_to_the_snapshot():

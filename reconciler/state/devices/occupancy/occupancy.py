@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import field
 from typing import Any, TypedDict, TypeVar
-from weakref import ref
+from weakref import WeakSet
 
 import numpy as np
 
@@ -168,7 +168,7 @@ class Columns:
         self._evaluate(fresh)
         self._trail = Trail()
         self._views = self._read_only()
-        self._frozen: ref[Occupancy] | None = None
+        self._frozen: WeakSet[Occupancy] = WeakSet()  # several if fleets follow one another
 
     def follow(self, fleet: Fleet, layout: Layout) -> bool:
         """Serve the fleet of a layout from now on, if every column stays as it is; return whether it does.
@@ -245,31 +245,32 @@ class Columns:
         other._required_of_draws = dict(self._required_of_draws)
         other._scopes = self._scopes.fork() if self._scopes is not None else None
         other._consumptions = self._consumptions.fork()
-        other._trail, other._frozen = Trail(), None
+        other._trail = Trail()
         other._copy()
         return other
 
     def freeze(self) -> Occupancy:
         """The current columns, frozen."""
-        occupancy = self._frozen() if self._frozen is not None else None
-        if occupancy is None or occupancy.trail is not self._trail or occupancy.serial != len(self._trail):
-            occupancy = Occupancy(
-                **self._views,
-                open=self._scopes.open if self._scopes is not None else None,
-                common=self._scopes.names if self._scopes is not None else None,
-                consumed=self._consumed,
-                consumptions=self._consumptions,
-                overcharges=self._overcharges,
-                claims_of=self._ledger.claims,
-                trail=self._trail,
-                serial=len(self._trail),
-            )
-            self._frozen = ref(occupancy)
+        for known in self._frozen:
+            if known.trail is self._trail and known.serial == len(self._trail):
+                return known
+        occupancy = Occupancy(
+            **self._views,
+            open=self._scopes.open if self._scopes is not None else None,
+            common=self._scopes.names if self._scopes is not None else None,
+            consumed=self._consumed,
+            consumptions=self._consumptions,
+            overcharges=self._overcharges,
+            claims_of=self._ledger.claims,
+            trail=self._trail,
+            serial=len(self._trail),
+        )
+        self._frozen.add(occupancy)
         return occupancy
 
     def update(self, changed: Iterable[DeviceID]) -> None:
         """Follow the ledger for some devices; re-evaluate only devices that share a counter set with them."""
-        if self._frozen is not None and self._frozen() is not None:
+        if self._frozen:
             self._copy()
         rows: list[int] = []
         changed_rows: list[int] = []
@@ -326,6 +327,7 @@ class Columns:
         self._consumed = dict(self._consumed)
         self._overcharges = dict(self._overcharges)
         self._views = self._read_only()
+        self._frozen = WeakSet()
 
     def _read_only(self) -> _Views:
         return _Views(

@@ -44,8 +44,10 @@ class Reach:
     def matching(self) -> Mask:
         """(Q,) the selectors that match the node."""
         if self._matching is None:
-            self._matching = np.zeros(len(self._vocabulary.selectors.values), dtype=np.bool_)
-            self._matching[self.codes] = True
+            codes = self.codes  # first: another thread may add selectors meanwhile
+            matching = np.zeros(len(self._vocabulary.selectors.values), dtype=np.bool_)
+            matching[codes] = True
+            self._matching = matching
         return self._matching
 
     @property

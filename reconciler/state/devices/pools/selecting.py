@@ -52,7 +52,8 @@ class SelectorIndex:
                 self._index()
 
     def _index(self) -> None:
-        for code in range(self._indexed, len(self._selectors.values)):
+        known = len(self._selectors.values)  # another thread may add some meanwhile
+        for code in range(self._indexed, known):
             selector = self._selectors.values[code]
             try:
                 selector.check()
@@ -65,7 +66,7 @@ class SelectorIndex:
                 index.setdefault(place, []).append(code)
             if not places:
                 self._others.append(code)
-        self._indexed = len(self._selectors.values)
+        self._indexed = known
 
 
 def _needs(selector: NodeSelector) -> list[Pair]:

@@ -196,17 +196,18 @@ def _names(nodes: Mapping[str, NodeInfo], previous: Topology) -> tuple[str, ...]
 def _select(topology: Topology) -> tuple[Codes, Codes]:
     fleet = topology.fleet
     index = fleet.vocabulary.selector_index
-    used = np.zeros(len(fleet.vocabulary.selectors.values) + 1, dtype=np.bool_)
+    known = len(fleet.vocabulary.selectors.values)  # another thread may add some meanwhile
+    used = np.zeros(known + 1, dtype=np.bool_)
     used[fleet.codes["selector"]] = True
     used[-1] = False  # the place of code -1
-    unreadable = [code for code in index.unreadable if used[code]]
+    unreadable = [code for code in list(index.unreadable) if code < known and used[code]]
     codes = [
         sorted({*index.codes(name, topology.nodes[name].labels), *unreadable})
         for name in (topology.order if used.any() else ())
     ]
     places = np.repeat(np.arange(len(codes), dtype=np.int32), [len(of_node) for of_node in codes])
     joined = np.array([*chain.from_iterable(codes)], dtype=np.int32)
-    kept = used[joined]
+    kept = used[np.minimum(joined, known)]
     return places[kept], joined[kept]
 
 

@@ -200,6 +200,37 @@ def test_a_device_that_another_claim_took_is_not_given_again():
     assert [device_of(pair), device_of(asking.ask(SPECS[0]))] == ["n1 gpu-4", "n2 gpu-0"]
 
 
+def test_counters_that_others_freed_and_took_since_are_judged_anew():
+    """`d2` did not fit after `d1`. Now it does, and comes before `d3`, which was found ahead."""
+    draws = {"d0": 6, "d1": 2, "d2": 3, "d3": 2}
+    made = [device(name, {"kind": "part"}, draws={"card": {"units": units}}) for name, units in draws.items()]
+    made.append(device("x", {"kind": "x"}, draws={"card": {"units": 5}}))
+    where: Any = {"pool": "one", "nodeName": "n0", "slices": 2}
+    asking = Asking()
+    for raw in (
+        node("n0"),
+        resource_slice("one", made, **where),
+        counter_slice("card", {"card": {"units": 10}}, **where),
+    ):
+        asking.store.apply(Changed(raw["kind"], typed(raw)))
+    for _ in range(2):
+        asking.take(asking.ask(SPECS[2]))
+    asking.release(0)
+    asking.take(asking.ask(claim("c", of_kind("r", "x"))))
+    assert device_of(asking.ask(SPECS[2])) == "n0 d2"
+
+
+def test_nodes_that_were_chosen_before_nodes_changed_count_by_their_names():
+    asking = Asking()
+    order = asking.store.snapshot().topology.order
+    chosen = NodeSubset(order, np.array([name == "n2" for name in order], dtype=np.bool_))
+    asking.store.apply(Changed("Node", typed(node("n0"))))
+    for _ in range(2):
+        asking.take(asking.ask(SPECS[0]))
+    found = repeated(asking._claim(SPECS[0]), asking.store.snapshot(), nodes=chosen)
+    assert found is None or found.node == "n2"
+
+
 def test_a_changed_class_counts_for_the_next_claim():
     asking = Asking(gpus=6)
     spec = claim("c", request())

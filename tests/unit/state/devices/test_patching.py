@@ -160,6 +160,18 @@ def test_only_the_columns_that_differ_are_new():
     assert now.occupancy.held.base is before.occupancy.held.base
 
 
+def test_a_kept_snapshot_stays_as_it_is_although_a_later_one_with_its_columns_is_gone():
+    store = store_of(world(), Semantics())
+    kept = store.snapshot()
+    then = deepcopy(picture(kept))
+    put(store, changed(world(), 0, 1, ({"model": "z"}, {"mem": "4Gi"}, {"g": {"m": 20}}, {}), PLACES[0]))
+    store.snapshot()
+    for name in ("a1", "a2"):
+        put(store, held(name, hold(name)))
+        store.snapshot()
+    assert picture(kept) == then
+
+
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_a_selector_keeps_its_answers_if_no_column_that_it_reads_changes(expression: str):
     slices = world()

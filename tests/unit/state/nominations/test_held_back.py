@@ -1,5 +1,8 @@
 """What others see of nominated devices, compared with plain loops; and what they can never take."""
 
+from gc import collect
+from weakref import ref
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,6 +11,7 @@ from reconciler.allocation.alignment import decide
 from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.making_room.units import Occupants
 from reconciler.analysis.making_room.wanted import WantedPod
+from reconciler.api.objects.changes import Changed, Removed
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted
 from reconciler.state.devices.snapshot.fork import Forked
@@ -15,7 +19,7 @@ from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.nominations.nomination import NOBODY, HeldPlace, Nomination, of_pod
 from reconciler.state.store import Store
 from tests.tools import reference_kernels
-from tests.tools.builders import counter_slice, device, node, resource_slice, store
+from tests.tools.builders import counter_slice, device, node, resource_slice, store, typed
 from tests.tools.examples import examples
 from tests.tools.pool_fitting import ON_N, TWO
 from tests.tools.room_worlds import room_world
@@ -157,6 +161,26 @@ def test_equal_states_have_one_version_and_others_another():
     assert state.snapshot_for(NOBODY).version == seen.version
     state.nominate(nomination("b", of=state))
     assert state.snapshot_for(NOBODY).version != seen.version
+
+
+def test_fleets_that_were_replaced_are_not_kept():
+    state, both = partitioned(), frozenset([SOMEBODY])
+    state.nominate(nomination("a", of=state))
+    state.nominate(nomination("b", of=state, name="another"))
+    for own in (NOBODY, both):
+        state.snapshot_for(own)
+    before = ref(state.snapshot().fleet)
+    state.apply(Changed("ResourceSlice", typed(resource_slice("y", [device("y")], pool="y", nodeName="n"))))
+    state.snapshot_for(NOBODY)
+    collect()
+    assert before() is None
+    before = ref(state.snapshot().fleet)
+    for who in (SOMEBODY, of_pod(ObjectKey("default", "another"))):
+        state.end_nomination(who)
+    state.apply(Removed("ResourceSlice", ObjectKey("", "y")))
+    state.snapshot_for(NOBODY)
+    collect()
+    assert before() is None
 
 
 def test_a_fork_has_its_own_nominations():
