@@ -262,6 +262,8 @@ TESTS: dict[str, str] = {
     + "test_an_unanswered_removal_of_a_gate_is_made_impossible_before_anything_else_is_done",
     "give-backs of a predecessor are not fenced": "tests/unit/control/test_fence.py::"
     "test_a_gang_that_a_predecessor_may_be_giving_back_is_fenced_off",
+    "changes wake nobody": "tests/unit/control/test_loop.py::"
+    "test_news_of_a_class_wakes_those_who_want_it_alone",
     "changes of claims do not wake gangs": "tests/unit/control/gangs/test_waking.py::"
     "test_a_claim_of_a_member_queues_its_gang",
     "pods are not pinned": "tests/whole/end_to_end/test_gangs.py::"

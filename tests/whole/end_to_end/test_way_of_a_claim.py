@@ -8,6 +8,7 @@ UP = {
     ("reconciler.cluster.watch", "reconciler.control.intake"),
     ("reconciler.cluster.echoes", "reconciler.control.intake"),
     ("reconciler.cluster.client", "reconciler.operations.metrics.metered"),
+    ("reconciler.state.caches", "reconciler.allocation.dra.copies"),
     ("reconciler.control.reporter", "reconciler.operations.observer"),
 }
 """Calls from a room to a higher one"""

@@ -181,7 +181,7 @@ async def test_standby_leaves_the_numbers_of_the_cluster_to_the_leader():
     """A sum over all replicas must not count a device once for each."""
     cluster = fleet("d0", "d1")
     cluster.load(claim("a"), lease_of_another())
-    async with watched(cluster, leader_elect=True) as seen:
+    async with watched(cluster, leader_elect=True, preemption="advise") as seen:
         await ready(seen)
         families = await seen.families()
     assert [spec.name for spec in CATALOGUE if spec.by_leader and families[spec.full_name].samples] == []

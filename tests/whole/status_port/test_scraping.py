@@ -170,7 +170,7 @@ async def test_no_device_metrics_before_all_objects_are_listed():
 async def test_names_and_labels_are_those_of_the_catalogue():
     cluster = fleet("secret-device")
     cluster.load(claim("secret-claim"), claim("secret-big", 9), pod("secret-pod", "secret-claim"))
-    async with watched(cluster, policy=("least-loss",)) as seen:
+    async with watched(cluster, policy=("least-loss",), preemption="advise") as seen:
         await seen.heard(Allocated)
         await seen.heard(Waits)
         text = (await seen.get("/metrics")).text
