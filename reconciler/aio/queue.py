@@ -68,6 +68,11 @@ class Queue(Generic[K]):
         return sum(waiting.due <= now for waiting in self._waiting.values())
 
     @property
+    def busy(self) -> bool:
+        """Whether keys are owned, or could be taken now."""
+        return bool(self._owned) or any(self._current(entry[-1]) for entry in self._ready)
+
+    @property
     def oldest_age(self) -> float:
         """Seconds since the oldest due key became due; 0 if no key is due."""
         now = asyncio.get_running_loop().time()
