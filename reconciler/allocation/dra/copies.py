@@ -31,8 +31,8 @@ from reconciler.state.devices.encoding.vocabulary import Name
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot, View
 
-CHUNK = 64
-"""Nodes of which the devices are judged at once"""
+FEW, CHUNK = 4, 64
+"""Nodes of which the devices are judged at once: few for few copies, then twice as many each time"""
 SPARE_NODES = 64
 """Nodes beyond the number of copies that are looked at before the rest is decided one by one"""
 
@@ -132,8 +132,10 @@ def places(
     _, among = plausible(template.shape, nodes, snapshot)
     found: list[Place] = []
     order = np.flatnonzero(among)[: most + SPARE_NODES].tolist()
-    for start in range(0, len(order), CHUNK):
-        chunk = order[start : start + CHUNK]
+    end, size = 0, min(max(FEW, most), CHUNK)  # two copies often fit on the first node that is judged
+    while end < len(order):
+        chunk = order[end : end + size]
+        end, size = end + size, min(2 * size, CHUNK)
         of_nodes = list(_available_on(template, chunk, snapshot))
         taken = [
             _taken(template, number, [rows[number] for _, rows in of_nodes], snapshot)
