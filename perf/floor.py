@@ -1,8 +1,8 @@
 """What the two writes of a claim cost alone: the floor below every figure of claims through HTTP.
 
 The same code writes, over the same HTTP client with as many requests in flight as a process has by default.
-Nothing is watched, listed, decided, logged, or told in an Event. So the API server and etcd bound it where they share
-processors with the client; what a real process does beside its writes then takes from their time.
+Nothing is watched, listed, decided, logged, or told in an Event. Where the API server and etcd share the
+processors with the client, they bound it, and what a whole process does beside its writes takes from their time.
 """
 
 from collections.abc import Iterable, Sequence

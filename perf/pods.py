@@ -35,7 +35,7 @@ async def with_claims(made: Cluster, seen: Sightings, profiles: Sequence[str]) -
 
 
 async def from_templates(made: Cluster, seen: Sightings, profiles: Sequence[str]) -> list[Figure]:
-    """Pods whose claims kube-controller-manager makes. None where nobody binds pods: he is not there either."""
+    """Pods whose claims kube-controller-manager makes. None where nobody binds pods."""
     if not seen.binds:
         return []
     for profile in dict.fromkeys(profiles):

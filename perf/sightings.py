@@ -95,7 +95,9 @@ async def watching(made: Cluster) -> AsyncIterator[Sightings]:
     seen = Sightings()
     kinds = POD, made.served["ResourceClaim"]
     tasks = [
-        asyncio.create_task(follow(made.client, kind, sink=seen.take, random=random), name=f"{kind.kind} watch")
+        asyncio.create_task(
+            follow(made.client, kind, sink=seen.take, random=random), name=f"{kind.kind} watch"
+        )
         for kind in kinds
     ]
     try:

@@ -1,7 +1,7 @@
 """Claims through HTTP, end to end, and the floor that writes alone set."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from time import perf_counter, process_time
 
