@@ -2,7 +2,7 @@
 
 The same code writes, over the same HTTP client with as many requests in flight as a process has by default.
 Nothing is watched, listed, decided, logged, or told in an Event. Where the API server and etcd share the
-processors with the client, they bound it, and what a whole process does beside its writes takes from their time.
+processors with the client, they bound it, and what a process does beside its writes takes from their time.
 """
 
 from collections.abc import Iterable, Sequence

@@ -17,7 +17,7 @@ class Pace(NamedTuple):
 
     @classmethod
     def of(cls, done: Sequence[tuple[float, float]]) -> "Pace":
-        """`done` is when each claim was done, by `perf_counter` and `process_time`, in order; two at least."""
+        """`done` is when each claim was done, by `perf_counter` and `process_time`: two or more, in order."""
         first = min(len(done) // WARM_UP, len(done) - 2)
         claims = len(done) - 1 - first
         (began, before), (ended, after) = done[first], done[-1]
