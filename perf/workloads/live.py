@@ -22,7 +22,8 @@ from reconciler.cluster.echoes import Echoes
 from reconciler.cluster.transport import Transport
 from reconciler.cluster.withdrawals import Withdrawals
 from reconciler.cluster.writer import Writer
-from reconciler.control.decisions.decisions import Allocated, Decision
+from reconciler.control.decisions.allocating import Allocated
+from reconciler.control.decisions.decision import Decision
 from reconciler.control.ownership import MANAGED
 from reconciler.settings import Settings
 

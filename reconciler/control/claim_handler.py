@@ -13,7 +13,8 @@ from reconciler.api.objects.pods import claims_of
 from reconciler.cluster.writer import Writer
 from reconciler.control.background_search import BackgroundSearch
 from reconciler.control.decider import Decider, Refusal
-from reconciler.control.decisions.decisions import Allocated, Freed, Report, Ungated, Waits
+from reconciler.control.decisions.allocating import Allocated, Freed, Ungated, Waits
+from reconciler.control.decisions.decision import Report
 from reconciler.control.handler import Act, Ask, Decided, Given, Handler, Idle, Later, Refused, Stuck
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import classes_of

@@ -21,7 +21,7 @@ from reconciler.cluster.pause_reasons import PauseReasons
 from reconciler.control.audit.auditor import Audit
 from reconciler.control.audit.losing_claim import written_by_us
 from reconciler.control.audit.reclaimed import ReclaimedByScheduler
-from reconciler.control.decisions.decisions import Report
+from reconciler.control.decisions.decision import Report
 from reconciler.control.gangs.roster import GangRoster
 from reconciler.control.nominating import Nominating
 from reconciler.control.ownership import Ownership

@@ -12,7 +12,9 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan, Reason
 from reconciler.api.objects.pods import claims_of
 from reconciler.api.objects.seats import SEAT, SeatMark
-from reconciler.control.decisions.decisions import Allocated, GangPlaced, Report, Waits
+from reconciler.control.decisions.allocating import Allocated, Waits
+from reconciler.control.decisions.decision import Report
+from reconciler.control.decisions.gangs import GangPlaced
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve, UngateAll
 from reconciler.control.gangs.search import GangSearch
 from reconciler.control.gangs.writing import GangWriter

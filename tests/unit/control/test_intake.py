@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from reconciler.aio.queue import Queue
 from reconciler.api.objects.changes import Changed, Refused, Replaced
 from reconciler.api.objects.semantics import Semantics
-from reconciler.control.decisions.decisions import Decision
+from reconciler.control.decisions.decision import Decision
 from reconciler.control.intake import Intake
 from reconciler.control.queueing.waiting import Wants
 from reconciler.state.store import Store
