@@ -14,7 +14,8 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.pods import claims_of
 from reconciler.cluster.kinds import POD
 from reconciler.cluster.watch import follow
-from reconciler.control.decisions.decisions import Allocated, Decision
+from reconciler.control.decisions.allocating import Allocated
+from reconciler.control.decisions.decision import Decision
 
 
 class Sightings:

@@ -20,7 +20,8 @@ from perf.workload import Figure, Outcome, Progress, Size, Workload, latencies
 from perf.workloads.mig import drawn_profiles
 from reconciler import app
 from reconciler.cluster.transport import Transport
-from reconciler.control.decisions.decisions import Allocated, Decision, Report
+from reconciler.control.decisions.allocating import Allocated
+from reconciler.control.decisions.decision import Decision, Report
 from reconciler.control.ownership import MANAGED
 from reconciler.settings import Settings
 

@@ -22,7 +22,7 @@ from reconciler.app.provisioning import check_provisioning, provisioning_jobs
 from reconciler.app.templates import template_maker_of
 from reconciler.cluster.kueue import KueueKinds
 from reconciler.cluster.transport import Transport
-from reconciler.control.decisions.decisions import Report
+from reconciler.control.decisions.decision import Report
 from reconciler.control.decisions.ids import Numbering
 from reconciler.control.reporter import Reporter
 from reconciler.operations.observer import OperationsObserver

@@ -17,7 +17,7 @@ from reconciler.cluster.echoes import Echoes
 from reconciler.cluster.kinds import ON_DEMAND, Resource, Served
 from reconciler.cluster.watch import Recall, Sink, follow
 from reconciler.control.audit.auditor import Auditor
-from reconciler.control.decisions.decisions import Report
+from reconciler.control.decisions.decision import Report
 from reconciler.control.intake import Intake
 from reconciler.errors import Gone, ReconcilerError
 

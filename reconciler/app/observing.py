@@ -13,7 +13,7 @@ from reconciler.app.leadership import Candidate, Leadership
 from reconciler.app.lease_signals import lease_signals
 from reconciler.app.placing import Placing
 from reconciler.cluster.events import EventWriter
-from reconciler.control.decisions.decisions import Report
+from reconciler.control.decisions.decision import Report
 from reconciler.control.intake import Intake
 from reconciler.control.queueing.pending import Pending
 from reconciler.operations.doctor_schedule import DoctorSchedule

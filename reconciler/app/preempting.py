@@ -15,7 +15,7 @@ from reconciler.cluster.evictions import Evictions
 from reconciler.cluster.kinds import BUDGET
 from reconciler.cluster.rights import Right, missing
 from reconciler.cluster.watch import follow
-from reconciler.control.decisions.decisions import Report
+from reconciler.control.decisions.decision import Report
 from reconciler.control.making_room.budgets import KnownBudgets
 from reconciler.control.making_room.candidates import Candidates
 from reconciler.control.making_room.preemptor import Preemptor, Terms

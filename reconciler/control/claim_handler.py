@@ -13,7 +13,8 @@ from reconciler.api.objects.pods import claims_of
 from reconciler.cluster.writer import Writer
 from reconciler.control.background_search import BackgroundSearch
 from reconciler.control.decider import Decider, Refusal
-from reconciler.control.decisions.decisions import Allocated, Freed, Report, Ungated, Waits
+from reconciler.control.decisions.allocating import Allocated, Freed, Ungated, Waits
+from reconciler.control.decisions.decision import Report
 from reconciler.control.handler import Act, Ask, Decided, Given, Handler, Idle, Later, Refused, Stuck
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import classes_of
@@ -90,7 +91,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         self._search.close()
 
     async def resolve(self, unit: Unit) -> None:
-        for key in self._intake.claims(unit):
+        for key in self._intake.units.claims(unit):
             claim = self._store.claims.get(key)
             if claim is not None:
                 await self._settler.resolve(claim)
@@ -111,7 +112,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
     def _release(self, unit: Unit, pod: Pod) -> Idle | Stuck | Act:
         """Remove the gate of a pod whose claims are allocated, if kube-scheduler can bind it now."""
         held = [claim for key in claims_of(pod) if (claim := self._store.claims.get(key)) is not None]
-        if self._intake.awaits_watch(unit, held, self._clock()):
+        if self._intake.lag.awaits(unit, held, self._clock()):
             return Idle()
         match self._releasing.next(pod):
             case Free() as found:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.control.decisions.decisions import Waits
+from reconciler.control.decisions.allocating import Waits
 from reconciler.control.queueing.units import Unit
 from reconciler.control.queueing.waiting import Wants
 

@@ -83,7 +83,7 @@ class Reconciler:
         if (left := self._not_before.pop(unit, 0.0) - self._clock()) > 0:
             self._hold_off(unit, left)
             return
-        claims = self._intake.claims(unit)
+        claims = self._intake.units.claims(unit)
         try:
             with self._reporter.reconciling(unit):
                 await self._reconcile(unit)
@@ -96,7 +96,7 @@ class Reconciler:
             delay = self._requeue(unit, claims, exc.after)
             self._log_retry(unit, "conflict", exc, delay)
         except Paused:
-            self._intake.pause.hold(unit, self._intake.sharing(unit, claims))
+            self._intake.pause.hold(unit, self._intake.units.sharing(unit, claims))
         except Retry as exc:
             delay = self._hold_off(unit, self._requeue(unit, claims, exc.after))
             self._log_retry(unit, "retry", exc, delay)
@@ -117,7 +117,7 @@ class Reconciler:
         They were reconciled when it was deleted, but did nothing because the write was in flight.
         """
         for key in claims:
-            if not self._intake.decides(unit, key):
+            if not self._intake.units.decides(unit, key):
                 self._intake.put(Unit(Kind.CLAIM, key))
 
     @staticmethod
@@ -196,7 +196,7 @@ class Reconciler:
         return delay
 
     def _requeue_sharing(self, unit: Unit, claims: Iterable[ObjectKey], delay: float) -> None:
-        for other in self._intake.sharing(unit, claims):
+        for other in self._intake.units.sharing(unit, claims):
             self._intake.put(other, after=delay)
 
     def _hold_off(self, unit: Unit, delay: float) -> float:

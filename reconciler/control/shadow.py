@@ -24,7 +24,8 @@ from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.pods import claims_of, is_live
 from reconciler.cluster.watch import Sink
 from reconciler.control.decider import Decider, Refusal
-from reconciler.control.decisions.decisions import Compared, Outcome, Report
+from reconciler.control.decisions.comparing import Compared, Outcome
+from reconciler.control.decisions.decision import Report
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import classes_of
 from reconciler.control.planner import Decide

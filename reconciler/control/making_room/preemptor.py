@@ -17,7 +17,8 @@ import structlog
 from reconciler.aio.worker_thread import Closed, WorkerThread
 from reconciler.api.objects.core import Pod
 from reconciler.cluster.evictions import Evictions
-from reconciler.control.decisions.decisions import Evicted, Report, RoomPlanAborted, RoomPlanned
+from reconciler.control.decisions.decision import Report
+from reconciler.control.decisions.making_room import Evicted, RoomPlanAborted, RoomPlanned
 from reconciler.control.intake import Intake
 from reconciler.control.making_room.budgets import KnownBudgets
 from reconciler.control.making_room.candidates import Candidates

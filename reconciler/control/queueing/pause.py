@@ -6,7 +6,8 @@ from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Re
 from reconciler.api.objects.core import ConfigMap
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.pause_reasons import PauseReasons
-from reconciler.control.decisions.decisions import HeldBack, Report, WritesPaused, WritesResumed
+from reconciler.control.decisions.decision import Report
+from reconciler.control.decisions.pausing import HeldBack, WritesPaused, WritesResumed
 from reconciler.control.queueing.units import Kind, Unit
 
 KEY = "pause"

@@ -2,15 +2,9 @@
 
 import asyncio
 
-from reconciler.control.decisions.decisions import (
-    Allocated,
-    Decision,
-    DevicesGiven,
-    ExclusionViolated,
-    HeldTwice,
-    Ungated,
-    Waits,
-)
+from reconciler.control.decisions.allocating import Allocated, DevicesGiven, Ungated, Waits
+from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.findings import ExclusionViolated, HeldTwice
 from reconciler.operations.events.lasting import LastingRefusals
 
 BACKLOG = 256

@@ -6,7 +6,8 @@ from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.allocation.reasons.reasons import remedy
 from reconciler.api.objects.core import GATE
 from reconciler.api.objects.meta import DeviceID
-from reconciler.control.decisions.decisions import ExclusionViolated, HeldTwice, Waits
+from reconciler.control.decisions.allocating import Waits
+from reconciler.control.decisions.findings import ExclusionViolated, HeldTwice
 
 MOST_NAMED = 8
 """Devices that a note names: those of a whole node, as a rule"""

@@ -10,7 +10,8 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.pods import claims_of
 from reconciler.cluster.kinds import Served
-from reconciler.control.decisions.decisions import Allocated, DevicesGiven, HeldTwice, Ungated, Waits
+from reconciler.control.decisions.allocating import Allocated, DevicesGiven, Ungated, Waits
+from reconciler.control.decisions.findings import HeldTwice
 from reconciler.control.explainer import Explainer, RefusalQueue
 from reconciler.control.planner import Step
 from reconciler.control.queueing.units import Unit

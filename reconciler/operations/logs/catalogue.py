@@ -7,9 +7,9 @@ the code.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from reconciler.control.decisions.decisions import DECISIONS as KINDS
-from reconciler.control.decisions.decisions import Decision
+from reconciler.control.decisions.decision import Decision
 from reconciler.control.decisions.declaration import Level
+from reconciler.control.decisions.every import DECISIONS as KINDS
 
 DEBUG, INFO, WARNING, ERROR = Level
 

@@ -13,6 +13,7 @@ from reconciler.cluster import answers, client, cursor
 from reconciler.cluster.watch import Recall
 from reconciler.cluster.writer import Writer
 from reconciler.control.audit.reclaimed import ReclaimedByScheduler
+from reconciler.control.dispatching import Dispatcher
 from reconciler.control.fence import Fence
 from reconciler.control.gangs import planner as gang_planner
 from reconciler.control.gangs.planner import GangPlanner, Seats
@@ -102,7 +103,7 @@ def _keeps_what_is_gone(self: Any, listing: Any) -> Any:
 
 
 def _observes_anything(self: Any, claim: Any) -> None:
-    self.dispatch(self.store.apply(Changed("ResourceClaim", claim)))
+    self._dispatcher.dispatch(self.store.apply(Changed("ResourceClaim", claim)))
 
 
 def _forgets_in_silence(self: Any, plan: Any) -> None:
@@ -218,7 +219,7 @@ GANGED: dict[str, Mutant] = {
     "unanswered patches of pods may arrive": _swap(GangWriter, "resolve", _not_resolved),
     "the members that run choose no domain": _swap(gang_planner, "placed", lambda *_: Placed((), ())),
     "give-backs of a predecessor are not fenced": _swap(Fence, "_is_seat", lambda *_: False),
-    "changes of claims do not wake gangs": _swap(Intake, "_gangs", lambda *_: None),
+    "changes of claims do not wake gangs": _swap(Dispatcher, "_gangs", lambda *_: None),
 }
 """The same, of what keeps gangs whole"""
 

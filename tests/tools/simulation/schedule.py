@@ -18,7 +18,8 @@ import structlog
 from reconciler.api.validation.served_kinds import CLAIM, DEVICE_CLASS, NODE, POD, SLICE
 from reconciler.cluster.http import connect
 from reconciler.cluster.transport import Response, Transport
-from reconciler.control.decisions.decisions import Decision, HeldTwice
+from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.findings import HeldTwice
 from reconciler.embedded import run_controllers, serve
 from reconciler.settings import Settings
 from tests.tools.simulation import fleet

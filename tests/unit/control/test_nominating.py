@@ -3,8 +3,8 @@
 from typing import Any
 
 from reconciler.api.objects.meta import DeviceID, ObjectKey
-from reconciler.control.decisions.decisions import (
-    Decision,
+from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.nominations import (
     Nominated,
     NominationDropped,
     NominationExpired,

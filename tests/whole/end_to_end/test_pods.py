@@ -7,7 +7,7 @@ import pytest
 from reconciler.api.objects.core import GATE
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.validation.served_kinds import POD
-from reconciler.control.decisions.decisions import Allocated, Freed, Ungated, Waits
+from reconciler.control.decisions.allocating import Allocated, Freed, Ungated, Waits
 from reconciler.embedded.controllers import run_controllers
 from tests.tools.running_reconciler import Cluster, reconciling
 from tests.tools.small_fleet import (

@@ -12,16 +12,10 @@ from reconciler.api.objects.claims import ALLOCATED_AT
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.validation.served_kinds import BUDGET, POD
 from reconciler.app import preempting
-from reconciler.control.decisions.decisions import (
-    Evicted,
-    GangPlaced,
-    Nominated,
-    NominationUsed,
-    RoomPlanAborted,
-    RoomPlanned,
-    Ungated,
-    Waits,
-)
+from reconciler.control.decisions.allocating import Ungated, Waits
+from reconciler.control.decisions.gangs import GangPlaced
+from reconciler.control.decisions.making_room import Evicted, RoomPlanAborted, RoomPlanned
+from reconciler.control.decisions.nominations import Nominated, NominationUsed
 from reconciler.control.making_room import preemptor
 from reconciler.control.making_room.budgets import KnownBudgets
 from tests.tools.gangs import annotated

@@ -10,7 +10,8 @@ import pytest
 from reconciler.api.objects.core import GATE
 from reconciler.api.objects.provisioning import OURS
 from reconciler.api.validation.served_kinds import POD, POD_TEMPLATE, PROVISIONING_REQUEST
-from reconciler.control.decisions.decisions import NodesNotRequested, NodesRequested, Ungated, Waits
+from reconciler.control.decisions.allocating import Ungated, Waits
+from reconciler.control.decisions.workloads import NodesNotRequested, NodesRequested
 from reconciler.control.provisioning import provisioner
 from tests.tools.running_reconciler import Cluster, Running, reconciling
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, held, node, pod, template
