@@ -111,6 +111,8 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
 
     def _release(self, unit: Unit, pod: Pod) -> Idle | Stuck | Act:
         """Remove the gate of a pod whose claims are allocated, if kube-scheduler can bind it now."""
+        if self._intake.early.supposes(pod.key):
+            return Idle()  # kube-scheduler goes by the pod's own status, whose event requeues the unit
         held = [claim for key in claims_of(pod) if (claim := self._store.claims.get(key)) is not None]
         if self._intake.lag.awaits(unit, held, self._clock()):
             return Idle()

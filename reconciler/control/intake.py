@@ -17,6 +17,7 @@ from reconciler.cluster.pause_reasons import PauseReasons
 from reconciler.control.audit.reclaimed import ReclaimedByScheduler
 from reconciler.control.decisions.decision import Report
 from reconciler.control.dispatching import Dispatcher
+from reconciler.control.early_names import EarlyNames
 from reconciler.control.ownership import Ownership
 from reconciler.control.queueing.pause import Pause
 from reconciler.control.queueing.units import Unit
@@ -79,6 +80,7 @@ class Intake:
         self.lag = WatchLag(self.put)
         self._refused = RefusedObjects()
         self._naming = Naming()
+        self.early = EarlyNames()
 
     @property
     def held_twice(self) -> int:
@@ -87,7 +89,7 @@ class Intake:
 
     def take(self, change: Change) -> None:
         """Apply a change to the store. The sink of every watch."""
-        change = self._naming.within(within(change, self._ours.shard))
+        change = self.early.within(self._naming.within(within(change, self._ours.shard)))
         self._refused.note(change)
         if change.kind in STORAGE:
             self._take_storage(change)
@@ -107,6 +109,8 @@ class Intake:
         if delta.classes and not self._ours.shard.whole:  # classes decide the shard of a claim
             for key in [key for key, claim in self.store.claims.items() if claim.allocation is None]:
                 self._dispatcher.requeue_claim(key)
+        for again in self.early.note(change, self.store.pods):
+            self.take(again)
         if isinstance(change, Replaced):
             self._listed(change.kind)
             self.unlisted.discard(change.kind)
