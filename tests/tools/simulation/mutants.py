@@ -14,6 +14,7 @@ from reconciler.cluster.watch import Recall
 from reconciler.cluster.writer import Writer
 from reconciler.control.audit.reclaimed import ReclaimedByScheduler
 from reconciler.control.dispatching import Dispatcher
+from reconciler.control.early_names import EarlyNames
 from reconciler.control.fence import Fence
 from reconciler.control.gangs import planner as gang_planner
 from reconciler.control.gangs.planner import GangPlanner, Seats
@@ -181,6 +182,7 @@ MUTANTS: dict[str, Mutant] = {
     "refusals slow writes down": _swap(Reconciler, "_stop_waiting", _old_wins),
     "a claim is its name": _swap(Store, "_put_claim", _puts_by_name),
     "gated pods are left to kube-scheduler": _swap(ReclaimedByScheduler, "_pod", _whoever_names_it),
+    "gates go before pods name their claims": _swap(EarlyNames, "supposes", lambda *_: False),
 }
 
 PAIRED: dict[str, Mutant] = {
@@ -251,6 +253,8 @@ TESTS: dict[str, str] = {
     "everybody may preempt": "tests/unit/control/making_room/test_candidates.py::test_no_class_means_nobody",
     "pods of others are evicted": _ROOM + "test_only_pods_whose_devices_we_allocated_leave",
     "whole gangs are evicted": _ROOM + "test_a_gang_keeps_its_minimum_and_leaves_whole_only_as_advice",
+    "gates go before pods name their claims": "tests/whole/end_to_end/test_pods.py::"
+    "test_a_claim_is_allocated_before_its_pod_names_it_and_the_gate_waits_for_the_name",
     "gates go as soon as a pod has a seat": _GANGS
     + "test_one_seat_of_two_asks_for_the_other_and_may_be_given_back",
     "gangs keep what they have": _GANGS + "test_seats_are_given_back_when_pods_are_missing",
