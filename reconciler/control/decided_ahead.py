@@ -5,7 +5,7 @@ same: nothing else was decided, and nothing changed, since it was decided. Other
 back, and decided in their turns.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Any, NamedTuple
 
 from reconciler.control.handler import Decided, Handler
@@ -41,6 +41,10 @@ class DecidedAhead:
 
     def __bool__(self) -> bool:
         return bool(self._units)
+
+    def __iter__(self) -> Iterator[Ahead]:
+        """Those that wait for their turn, in the order in which they were decided."""
+        return iter(list(self._units.values()))
 
     def __contains__(self, unit: Unit) -> bool:
         return unit in self._units

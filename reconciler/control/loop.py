@@ -45,7 +45,7 @@ class Reconciler:
         self._reporter = reporter
         self.pending = pending
         self._not_before: dict[Unit, float] = {}
-        self._ahead = DecidedAhead()
+        self.ahead = DecidedAhead()
         self._stopping = False
         self.failures = 0
         """Reconciles that failed with an internal error"""
@@ -74,7 +74,7 @@ class Reconciler:
             try:
                 async with self._queue.take() as unit:
                     if not self._fence.up.is_set():  # it was lowered while this worker waited for a unit
-                        self._ahead.take_back()
+                        self.ahead.take_back()
                         self._intake.put(unit)
                         continue
                     await build_ahead(self._intake.store)  # keeps the order of the queue
@@ -140,17 +140,17 @@ class Reconciler:
     async def _reconcile(self, unit: Unit) -> None:
         """Do the next step that the unit needs. Idempotent."""
         for handler in self._handlers:
-            if unit in self._ahead and (ahead := self._decided_ahead(handler, unit)) is not None:
+            if unit in self.ahead and (ahead := self._decided_ahead(handler, unit)) is not None:
                 self._stop_waiting(unit)
                 await handler.write(ahead.grant, ahead.decided)
                 self._done(unit)
                 return
             await handler.resolve(unit)
             needs = handler.next(unit)
-            if self._ahead and (unit in self._ahead or isinstance(needs, Ask)):
+            if self.ahead and (unit in self.ahead or isinstance(needs, Ask)):
                 if needs is None:
                     continue
-                self._ahead.take_back()
+                self.ahead.take_back()
                 needs = handler.next(unit)
             match needs:
                 case None:
@@ -200,8 +200,8 @@ class Reconciler:
 
     def _decide_ahead(self, handler: Handler[Q, G, R], grant: G) -> None:
         """Decide the units that come next, as far as they ask for the same as the one just decided."""
-        most = self._ahead.worth()
-        if not most or self._ahead:
+        most = self.ahead.worth()
+        if not most or self.ahead:
             return
         began = self._clock()
         with closing(self._upcoming(handler)) as upcoming:
@@ -210,9 +210,9 @@ class Reconciler:
             decided = Decided(self._reporter.answered("", (self._clock() - began) / len(found)), began)
             handler.record_ahead(decided.name, one)
             handler.assume_ahead(one)
-            self._ahead.add(unit, Ahead(handler, one, decided))
+            self.ahead.add(unit, Ahead(handler, one, decided))
         if found:
-            self._ahead.seal(self._state())
+            self.ahead.seal(self._state())
 
     def _upcoming(self, handler: Handler[Any, Any, Any]) -> Generator[Unit, None, None]:
         """The units that come next, as far as this handler serves them."""
@@ -233,7 +233,7 @@ class Reconciler:
         """The grant of a unit that was decided ahead; None if it must be decided anew."""
         if self._intake.pause.paused:
             return None
-        return self._ahead.next(unit, handler, self._state())
+        return self.ahead.next(unit, handler, self._state())
 
     def _state(self) -> tuple[int, int, int]:
         """Equal as long as devices, classes, nodes and the pods on them are the same."""

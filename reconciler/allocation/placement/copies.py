@@ -46,7 +46,7 @@ def is_copy(pod: Pod, of: Pod, residents: Residents) -> bool:
 
 
 def room_for_copies(question: Question) -> Amounts | None:
-    """(N,) by row: how many copies of a pod each node takes beside the pods that are there.
+    """(N,) by row: how many copies of a pod each node takes beside the pods that are there, itself included.
 
     None if that is not a matter of the resources of each node alone: copies with ports, affinity, spread or
     volumes change where the next one may run.
@@ -56,5 +56,5 @@ def room_for_copies(question: Question) -> Amounts | None:
         return None
     if any(test.by_pods and test.plugin != ROOM for test in tests_of(question)):
         return None
-    free = nodes.room.free(question.waived, but=question.counters.but)
+    free = nodes.room.free(question.waived, but=())  # the pod itself is one of those that are there
     return copies(free, nodes.room.vector(demand(pod)))

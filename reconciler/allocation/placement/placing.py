@@ -134,8 +134,8 @@ class Placement:
         return is_copy(pod, of, self._nodes.residents)
 
     def copies(self, pod: Pod, snapshot: Snapshot) -> Amounts | None:
-        """(nodes,) how many copies of a pod without allocated claims each node takes at most, in the order of
-        the topology; None if copies must be placed one by one. Only nodes that suit the pod count.
+        """(nodes,) how many more copies of a placed pod each node takes at most, in the order of the
+        topology; None if copies must be placed one by one. Says nothing of nodes that do not suit the pod.
         """
         question = self._question(pod, (), snapshot, frozenset())
         found = None if self._nominated(question) else room_for_copies(question)
