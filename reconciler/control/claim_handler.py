@@ -1,7 +1,7 @@
 """Reconciles claims, and pods with claims: decides and writes their allocations."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
@@ -12,6 +12,7 @@ from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.pods import claims_of
 from reconciler.cluster.writer import Writer
 from reconciler.control.background_search import BackgroundSearch
+from reconciler.control.copies import Copies
 from reconciler.control.decider import Decider, Refusal
 from reconciler.control.decisions.allocating import Allocated, Freed, Ungated, Waits
 from reconciler.control.decisions.decision import Report
@@ -79,6 +80,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         self._settler = settler
         self._releasing = Releasing(self._store, intake.roster, intake.placement)
         self._search = BackgroundSearch(intake, planner, decider)
+        self._copies = Copies(self._store, planner, decider)
         self._clock = clock
         self._now = now
         self._report = report
@@ -162,9 +164,34 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
             grant = answer.grant
             self._journal(name, grant.question.unit, grant.question.decide, grant.granted)
 
+    def record_ahead(self, name: str, grant: ClaimGrant) -> None:
+        if self._journal is not None:  # it was found as if it were decided from the present state
+            granted = replace(grant.granted, version=self._store.snapshot().version)
+            self.record(name, Given(replace(grant, granted=granted)))
+
     def assume(self, grant: ClaimGrant) -> None:
         for plan in grant.granted.plans:
             self._intake.assume(plan)
+
+    def copies(self, grant: ClaimGrant, upcoming: Iterable[Unit]) -> list[tuple[Unit, ClaimGrant]]:
+        if self._search.busy:  # units that wait for it come first
+            return []
+        found = self._copies.find(grant.question.decide, upcoming)
+        return [(unit, ClaimGrant(ClaimQuestion(unit, decide), granted)) for unit, decide, granted in found]
+
+    def assume_ahead(self, grant: ClaimGrant) -> None:
+        self._settler.expect(grant.granted.plans)
+        self.assume(grant)
+
+    def is_current(self, unit: Unit, grant: ClaimGrant) -> bool:
+        return self._copies.is_current(unit, grant.question.decide, grant.granted)
+
+    def take_back(self, grant: ClaimGrant) -> None:
+        for plan in grant.granted.plans:
+            self._settler.take_back(plan)
+
+    async def calm(self) -> None:
+        await self._search.calm()
 
     async def write(self, grant: ClaimGrant, decided: Decided) -> None:
         granted, question = grant.granted, grant.question

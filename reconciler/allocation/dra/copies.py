@@ -14,7 +14,7 @@ import numpy as np
 
 from kernels.groups import group_code
 from kernels.taking import groups_in_turn, taken_in_turn
-from kernels.types import Codes, Mask, Rows
+from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.defaults import STEPS
 from reconciler.allocation.dra.allocate import plausible
 from reconciler.allocation.dra.availability import Available, available
@@ -121,13 +121,19 @@ def _shared_codes(attribute: str, fleet: Fleet) -> Codes | None:
 
 
 def places(
-    template: Template, snapshot: Snapshot, most: int, *, nodes: Iterable[str] | None = None
+    template: Template,
+    snapshot: Snapshot,
+    most: int,
+    *,
+    nodes: Iterable[str] | None = None,
+    room: Amounts | None = None,
 ) -> list[Place]:
     """The places of up to `most` copies, in order, as if each were decided after the devices of those before
     it were taken.
 
     May be fewer although more would fit: the next copy must then be decided by itself. `nodes` limits the
-    choice; None is all nodes.
+    choice; None is all nodes. `room` (N,) is how many copies each node takes at most, in the order of the
+    topology, since their pods need more than devices; None is any number.
     """
     _, among = plausible(template.shape, nodes, snapshot)
     found: list[Place] = []
@@ -144,7 +150,7 @@ def places(
         judged = [one for one in taken if one is not None]
         if len(judged) < len(taken):
             break
-        found += _joined(chunk, [view for view, _ in of_nodes], judged)
+        found += _joined(chunk, [view for view, _ in of_nodes], judged, room)
         if len(found) >= most or len(of_nodes) < len(chunk):
             break
     return found[:most]
@@ -214,10 +220,12 @@ def _is_simple(sets: Codes, fleet: Fleet) -> bool:
     return not (sets[:, 1:] >= 0).any() and bool((_NODE_OF_SET.of(fleet)[sets[sets >= 0]] >= 0).all())
 
 
-def _joined(at: Sequence[int], views: Sequence[View], taken: Sequence[tuple[Rows, Rows]]) -> list[Place]:
+def _joined(
+    at: Sequence[int], views: Sequence[View], taken: Sequence[tuple[Rows, Rows]], room: Amounts | None
+) -> list[Place]:
     """The copies that get devices for all requests, node by node."""
     copies = [np.bincount(on, minlength=len(views)) for on, _ in taken]
-    least = np.minimum.reduce(copies)
+    least = np.minimum.reduce(copies if room is None else [*copies, room[at[: len(views)]]])
     of_requests = []
     for (on, rows), of_node in zip(taken, copies, strict=True):
         number = np.arange(len(on)) - np.repeat(np.cumsum(of_node) - of_node, of_node)
@@ -253,16 +261,17 @@ def allocate_copies(
     snapshot: Snapshot,
     *,
     nodes: Iterable[str] | None = None,
+    room: Amounts | None = None,
     steps: int = STEPS,
 ) -> list[Granted]:
     """Devices for the first of some claims with equal specs: what `allocate` would answer for one after the
     other, each time with the devices of those before counted as held.
 
-    May be shorter than `claims`: the next one must be decided by itself then. The steps of an answer count
-    its devices only.
+    May be shorter than `claims`: the next one must be decided by itself then. `nodes` and `room` are those of
+    `places`. The steps of an answer count its devices only.
     """
     template = template_of(claims[0], snapshot, steps=steps) if claims else None
     if template is None:
         return []
-    found = places(template, snapshot, len(claims), nodes=nodes)
+    found = places(template, snapshot, len(claims), nodes=nodes, room=room)
     return [template.grant(claim, place, snapshot) for claim, place in zip(claims, found, strict=False)]

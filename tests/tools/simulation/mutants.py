@@ -13,6 +13,7 @@ from reconciler.cluster import answers, client, cursor
 from reconciler.cluster.watch import Recall
 from reconciler.cluster.writer import Writer
 from reconciler.control.audit.reclaimed import ReclaimedByScheduler
+from reconciler.control.decided_ahead import DecidedAhead
 from reconciler.control.dispatching import Dispatcher
 from reconciler.control.early_names import EarlyNames
 from reconciler.control.fence import Fence
@@ -232,6 +233,18 @@ EVICTING: dict[str, Mutant] = {
     "whole gangs are evicted": _swap(RoomPlan, "acts", property(lambda self: not self.refused)),
 }
 """The same, of what keeps evictions from doing harm"""
+
+
+def _whatever_changed(self: Any, unit: Any, *_: Any) -> Any:
+    """What was decided ahead is written even if it is no longer what would be decided."""
+    return self._units.pop(unit, None)
+
+
+BURSTING: dict[str, Mutant] = {
+    "units decided ahead are written whatever changed": _swap(DecidedAhead, "next", _whatever_changed),
+    "units decided ahead are taken for unanswered writes": _swap(Settler, "expect", lambda *_: None),
+}
+"""The same, of what keeps bursts as if each were decided alone"""
 
 SEEDS = {
     "writes without resourceVersion": 24,
