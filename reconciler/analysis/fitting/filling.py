@@ -64,6 +64,46 @@ class Best(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Level:
+    """The G domains of some tiers, all of which are labels of nodes."""
+
+    grouping: Grouping
+    ranks: Rows
+    """(G,) of their names"""
+
+    @classmethod
+    def of(cls, grouping: Grouping) -> "Level":
+        """Rank the domains by name, once for all sets."""
+        names = grouping.names
+        ranks = np.empty(len(names), dtype=np.intp)
+        ranks[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+        return cls(grouping, ranks)
+
+    def domains(self, free: Amounts, each: Amounts, count: int) -> tuple[Rows, Amounts]:
+        """The domains in the order in which they are tried, the smallest first; and how many pods fit at most.
+
+        free  (N,)  devices that a pod could use
+        each  (N,)  pods that fit, at most `count`
+        ->    (G,)  numbers of domains; and (G,) pods, by number, at most `count`
+        """
+        size = len(self.ranks)
+        sizes = per_domain(free, self.grouping.codes, size)
+        most = np.minimum(per_domain(each, self.grouping.codes, size), count)
+        return np.lexsort((self.ranks, sizes)), most
+
+    def best(self, order: Rows, most: Amounts) -> Best:
+        """The domain with the most pods, the first of equals; without inside if there is none."""
+        if not len(order):
+            return Best((), np.zeros(0, dtype=np.bool_), 0)
+        number = int(order[most[order].argmax()])
+        return Best(self.met(number), self.grouping.codes == number, len(order))
+
+    def met(self, number: int) -> tuple[tuple[Tier, str], ...]:
+        """The tiers of a domain, each with the value that all its nodes share."""
+        return tuple(zip(self.grouping.met, self.grouping.names[number], strict=True))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Form:
     """What every pod of a set takes."""
 
@@ -103,7 +143,7 @@ class Filling:
         self._taken: list[tuple[PodSet, Form, list[Place]]] = []
         self._plain: dict[RequestKey, bool] = {}
         self._suiting: dict[Hashable, Mask] = {}
-        self._groupings: dict[tuple[Tiers, tuple[Tier, ...]], list[Grouping]] = {}
+        self._levels: dict[Tiers, list[Level]] = {}
 
     def form_of(self, kind: Kind) -> Form:
         """What a pod takes. Raises NeedsSearch."""
@@ -243,39 +283,30 @@ class Filling:
 
     def _in_domains(self, asked: PodSet, form: Form, each: Amounts, tiers: Tiers) -> Filled:
         """The most pods; then the tightest tiers; then the smallest domain (GANG-6, GANG-7)."""
-        free = self._free_devices(form)
-        most: dict[tuple[tuple[Tier, ...], int], int] = {}
-        known: dict[tuple[Tier, ...], list[tuple[Grouping, int]]] = {}
-        for met in tiers.levels():
-            known[met] = []
-            if (tiers, met) not in self._groupings:
-                self._groupings[tiers, met] = list(tiers.groupings(met))
-            for grouping in self._groupings[tiers, met]:
-                sizes = per_domain(free, grouping.codes, len(grouping.names)).tolist()
-                numbers = range(len(grouping.names))
-                known[met] += [
-                    (grouping, n) for n in sorted(numbers, key=lambda n: (sizes[n], grouping.names[n]))
-                ]
-                held = per_domain(np.minimum(each, asked.count), grouping.codes, len(grouping.names))
-                most |= {(met, n): min(int(held[n]), asked.count) for n in numbers}
-        required = tiers.required()
-        bound = target = max((most[required, n] for _, n in known[required]), default=0)
-        best = _best(known[required], most, required)
+        levels = self._levels_of(tiers)
+        free, upto = self._free_devices(form), np.minimum(each, asked.count)
+        known = [(level, *level.domains(free, upto, asked.count)) for level in levels]
+        required, first, most = known[-1]  # `levels` ends with the fewest tiers
+        bound = target = int(most.max(initial=0))
+        best = required.best(first, most)
         while target >= asked.least:
-            for met, domains in known.items():
-                for grouping, n in domains:
-                    if most[met, n] < target:
-                        continue
-                    places = np.concatenate(
-                        spread_last(np.flatnonzero(grouping.codes == n), each, met, tiers)
-                    )
+            for level, order, held in known:
+                for number in order[held[order] >= target].tolist():
+                    inside = np.flatnonzero(level.grouping.codes == number)
+                    places = np.concatenate(spread_last(inside, each, level.grouping.met, tiers))
                     found, shelf = self._along(target, form, each, places)
                     if len(found) >= target:
-                        names = tuple(zip(met, grouping.names[n], strict=True))
-                        return Filled(found, names, shelf, bound, best)
-                    most[met, n] = len(found)
-            target = min(target - 1, max((most[required, n] for _, n in known[required]), default=0))
+                        return Filled(found, level.met(number), shelf, bound, best)
+                    held[number] = len(found)
+            target = min(target - 1, int(most.max(initial=0)))
         return Filled([], (), self._shelf, bound, best)
+
+    def _levels_of(self, tiers: Tiers) -> list["Level"]:
+        if tiers not in self._levels:
+            self._levels[tiers] = [
+                Level.of(grouping) for met in tiers.levels() for grouping in tiers.groupings(met)
+            ]
+        return self._levels[tiers]
 
     def short(self, asked: PodSet, kind: Kind, form: Form, filled: Filled) -> Short | None:
         """Why no more pods fit than `fill` found; None if that is not proved."""
@@ -308,19 +339,6 @@ class Filling:
         if not form.options:
             return np.ones(len(self._order), dtype=np.int64)
         return self._devices_at(np.logical_or.reduce(list(form.masks.values())))
-
-
-def _best(
-    domains: Sequence[tuple[Grouping, int]],
-    most: dict[tuple[tuple[Tier, ...], int], int],
-    met: tuple[Tier, ...],
-) -> Best:
-    """The domain with the most pods; without inside if there is none."""
-    if not domains:
-        return Best((), np.zeros(0, dtype=np.bool_), 0)
-    grouping, number = max(domains, key=lambda one: most[met, one[1]])
-    names = tuple(zip(met, grouping.names[number], strict=True))
-    return Best(names, grouping.codes == number, len(domains))
 
 
 def _form(kind: Kind, snapshot: Snapshot, trial: Trial, plain: dict[RequestKey, bool]) -> Form:
