@@ -4,7 +4,7 @@ No pod is decided on its own, and nothing is placed in the trial: `settle` does 
 search. As many pods get a place as if each was decided alone after those before it.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -105,14 +105,16 @@ class Filling:
 
         `tiers` are None if the set has no topology.
         """
-        each = self._each(kind, form)
+        counts = {key: self._devices_at(mask) for key, mask in form.masks.items()}
+        each = self._each(kind, form, counts)
         if tiers is None:
             places, shelf = self._along(asked.count, form, each, np.flatnonzero(each))
             bound = min(asked.count, int(np.minimum(each, asked.count).sum()))
             return Filled(places, (), shelf, bound, Best((), np.ones(len(each), dtype=np.bool_), 1))
         if not form.greedy or len(tiers.labels(tiers.tiers)) < len(tiers.tiers):
             raise NeedsSearch
-        return self._in_domains(asked, form, each, tiers)
+        free = next(iter(counts.values())) if len(counts) == 1 else self._free_devices(form)
+        return self._in_domains(asked, form, each, free, tiers)
 
     def take(self, asked: PodSet, form: Form, filled: Filled) -> list[Seat]:
         """Let later sets see what this one takes."""
@@ -150,11 +152,14 @@ class Filling:
             allocation = Allocation.model_validate(fields)
             yield Plan(claim.key, uid_of(asked, number, at), "", view.node.name, allocation)
 
-    def _each(self, kind: Kind, form: Form) -> Amounts:
-        """(N,) how many pods each node has room and devices for, each device judged on its own."""
+    def _each(self, kind: Kind, form: Form, counts: Mapping[RequestKey, Amounts]) -> Amounts:
+        """(N,) how many pods each node has room and devices for, each device judged on its own.
+
+        `counts` (N,) are the devices that each node has left for a request.
+        """
         each = room_for(self._free_room(form), form.wanted, self._suits(kind))
         for key, need in form.needs.items():
-            np.minimum(each, self._devices_at(form.masks[key]) // need, out=each)
+            np.minimum(each, counts[key] // need, out=each)
         return each
 
     def _suits(self, kind: Kind) -> Mask:
@@ -231,10 +236,14 @@ class Filling:
             raise NeedsSearch
         return view
 
-    def _in_domains(self, asked: PodSet, form: Form, each: Amounts, tiers: Tiers) -> Filled:
-        """The most pods; then the tightest tiers; then the smallest domain (GANG-6, GANG-7)."""
+    def _in_domains(self, asked: PodSet, form: Form, each: Amounts, free: Amounts, tiers: Tiers) -> Filled:
+        """The most pods; then the tightest tiers; then the smallest domain (GANG-6, GANG-7).
+
+        each (N,)  pods that fit
+        free (N,)  devices that a pod could use
+        """
         levels = self._levels_of(tiers)
-        free, upto = self._free_devices(form), np.minimum(each, asked.count)
+        upto = np.minimum(each, asked.count)
         known = [(level, *level.domains(free, upto, asked.count)) for level in levels]
         required, first, most = known[-1]  # `levels` ends with the fewest tiers
         bound = target = int(most.max(initial=0))
