@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import field
 from typing import Any, TypedDict, TypeVar
-from weakref import WeakSet
+from weakref import ref
 
 import numpy as np
 
@@ -16,31 +16,11 @@ from reconciler.state.devices.exclusion.occupancy import NO_ROWS, ScopeOccupancy
 from reconciler.state.devices.occupancy.ledger import NOTHING, Ledger
 from reconciler.state.devices.occupancy.overcharge import Overcharge, overcharge_of, without_device
 from reconciler.state.devices.occupancy.retained_draws import RetainedDraws
+from reconciler.state.devices.occupancy.trail import LONGEST_TRAIL, Trail
 from reconciler.state.devices.pools.assembly import Layout
 from reconciler.state.devices.pools.fleet import Fleet
 
 Array = TypeVar("Array", bound=np.ndarray[Any, Any])
-
-LONGEST_TRAIL = 20_000
-"""Most changes kept. A follower that is further behind starts from scratch: this only bounds memory."""
-
-
-class Trail:
-    """The rows that each change of the columns affects. Derived values follow it."""
-
-    def __init__(self) -> None:
-        self._steps: list[Rows] = []
-
-    def __len__(self) -> int:
-        return len(self._steps)
-
-    def add(self, rows: Rows) -> None:
-        self._steps.append(rows)
-
-    def between(self, serial: int, later: int) -> Rows:
-        """(n,) rows that may differ between two serials; a row may appear more than once."""
-        steps = self._steps[serial:later]
-        return steps[0] if len(steps) == 1 else np.concatenate(steps)
 
 
 @value(eq=False, weakref_slot=True)
@@ -168,7 +148,8 @@ class Columns:
         self._evaluate(fresh)
         self._trail = Trail()
         self._views = self._read_only()
-        self._frozen: WeakSet[Occupancy] = WeakSet()  # several if fleets follow one another
+        self._frozen: list[ref[Occupancy]] = []
+        """What was frozen since the arrays were copied; several if fleets follow one another"""
 
     def follow(self, fleet: Fleet, layout: Layout) -> bool:
         """Serve the fleet of a layout from now on, if every column stays as it is; return whether it does.
@@ -251,7 +232,8 @@ class Columns:
 
     def freeze(self) -> Occupancy:
         """The current columns, frozen."""
-        for known in self._frozen:
+        alive = self._alive()
+        for known in alive:
             if known.trail is self._trail and known.serial == len(self._trail):
                 return known
         occupancy = Occupancy(
@@ -265,12 +247,16 @@ class Columns:
             trail=self._trail,
             serial=len(self._trail),
         )
-        self._frozen.add(occupancy)
+        self._frozen = [ref(one) for one in (*alive, occupancy)]
         return occupancy
+
+    def _alive(self) -> list[Occupancy]:
+        """What still uses the arrays. A list of weak references: a weak set costs a claim some microseconds."""
+        return [known for frozen in self._frozen if (known := frozen()) is not None]
 
     def update(self, changed: Iterable[DeviceID]) -> None:
         """Follow the ledger for some devices; re-evaluate only devices that share a counter set with them."""
-        if self._frozen:
+        if self._frozen and self._alive():
             self._copy()
         rows: list[int] = []
         changed_rows: list[int] = []
@@ -327,7 +313,7 @@ class Columns:
         self._consumed = dict(self._consumed)
         self._overcharges = dict(self._overcharges)
         self._views = self._read_only()
-        self._frozen = WeakSet()
+        self._frozen = []
 
     def _read_only(self) -> _Views:
         return _Views(
