@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kernels.groups import count_changes
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.candidates import capacity_fits
 from reconciler.allocation.dra.count_log import CountLog, Selected
@@ -74,27 +75,29 @@ class Available:
         rows = self.trail.between(self.serial, occupancy.serial)
         self.serial = occupancy.serial
         rows = rows[self.concerned[rows]]
-        turned = rows[judge(self.static, snapshot, rows, admin=self.admin) != self.mask[rows]]
-        if not len(turned):
-            return
-        if several and len(turned) > 1:  # a row that changed twice is listed twice
-            turned = np.array(list(set(turned.tolist())), dtype=np.intp)
-        self._turn(turned, snapshot.fleet)
+        now = judge(self.static, snapshot, rows, admin=self.admin)
+        turned = now != self.mask[rows]
+        rows, now = rows[turned], now[turned]
+        if several and len(rows) > 1:  # a row that changed twice is listed twice
+            once = dict(zip(rows.tolist(), now.tolist(), strict=True))
+            if len(once) < len(rows):
+                rows, now = np.array([*once], dtype=np.intp), np.array([*once.values()], dtype=np.bool_)
+        if len(rows):
+            self._turn(rows, now, snapshot.fleet)
 
-    def _turn(self, rows: Rows, fleet: Fleet) -> None:
-        """Flip devices between available and not available, in mask and counts."""
-        before = self.mask[rows]
-        change = np.where(before, -1, 1)
-        self.mask[rows] = ~before
+    def _turn(self, rows: Rows, now: Mask, fleet: Fleet) -> None:
+        """Make devices available or not available, in mask and counts. Each was the opposite before."""
+        self.mask[rows] = now
         nodes = fleet.codes["node"][rows]
         if self.local:
-            np.add.at(self.per_node, nodes, change)
+            count_changes(self.per_node, nodes, now)
             self.log.add(nodes)
         else:
-            self._turn_spread(rows, nodes, change, fleet)
+            self._turn_spread(rows, nodes, np.where(now, 1, -1), fleet)
         for name, counts in self.values.items():
             codes = fleet.cel.attributes[name].codes[rows]
-            np.add.at(counts, codes[codes >= 0], change[codes >= 0])
+            has = codes >= 0
+            count_changes(counts, codes[has], now[has])
 
     def _turn_spread(self, rows: Rows, nodes: Codes, change: Amounts, fleet: Fleet) -> None:
         """The same where some devices do not belong to one node."""

@@ -58,7 +58,10 @@ class NearPools:
 
     def of(self, name: str, reach: Reach) -> Sequence[int]:
         """Positions of the pools that a node may see, in order."""
-        near = {*self._local.get(name, ()), *self._spanning}
+        local = self._local.get(name, [])
+        if not self._spanning and not self._selecting and len(local) <= 1:
+            return local
+        near = {*local, *self._spanning}
         if self._selecting:
             for code in reach.codes:
                 near.update(self._selecting.get(code, ()))
