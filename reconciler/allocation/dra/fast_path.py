@@ -48,7 +48,7 @@ def _of_option(parsed: ParsedClaims, candidates: Candidates, view: View) -> tupl
         return (Choice(0, candidates, at),) if available[at] else ()
     if available.tobytes().count(1) < count:  # half the time of a reduction
         return ()
-    if len(option.constraints) > 1 or _entangled_in(view) is not None:
+    if len(option.constraints) > 1 or entangled(view) is not None:
         return None
     if option.constraints:
         source = parsed.claims[option.claim].spec.devices.constraints[option.constraints[0]]
@@ -73,7 +73,7 @@ def finish(problem: NodeProblem, candidates: Candidates, state: State) -> Rows |
         return None
     if candidates.static.fails and candidates.fatal.any():
         return None
-    bound = _entangled_in(problem.view)
+    bound = entangled(problem.view)
     if bound is not None and (candidates.available & bound).any():
         return None
     possible = viable(problem, state, candidates)
@@ -93,7 +93,7 @@ def _first_with_enough(rows: Rows, values: Codes, count: int) -> Rows:
     return rows[:0]
 
 
-def _entangled_in(view: View) -> Mask | None:
+def entangled(view: View) -> Mask | None:
     """(n,) devices that draw from counters, are shared or exclude others: taking one changes what else fits.
 
     None if there are none.

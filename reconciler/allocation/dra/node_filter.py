@@ -68,6 +68,13 @@ class NodeFilter:
         if any(len(slot.options) > 1 for slot in slots):
             self.least = np.zeros(size, dtype=np.int64)
 
+    @property
+    def only(self) -> Available | None:
+        """What is available for the only option, as of the last `follow`; None if there are several options."""
+        if len(self._counts) == 1 and len(self._counts[0]) == 1:
+            return self._counts[0][0].current
+        return None
+
     def follow(self, snapshot: Snapshot) -> None:
         """Update all masks to a snapshot."""
         changed: list[Rows] | None = []

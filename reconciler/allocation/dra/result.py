@@ -79,7 +79,7 @@ class PlainPlans:
         return Plan(claim.key, metadata.uid, metadata.resource_version, view.node.name, allocation)
 
 
-def has_special_fields(fleet: Fleet, rows: Rows) -> bool:
+def has_special_fields(fleet: Fleet, rows: Rows | Sequence[int]) -> bool:
     """Whether the result of some device has more fields than names."""
     marked = _SPECIAL.of(fleet)
     return marked is not None and bool(marked[rows].any())
