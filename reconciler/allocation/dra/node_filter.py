@@ -70,7 +70,7 @@ class NodeFilter:
 
     @property
     def only(self) -> Available | None:
-        """What is available for the only option, as of the last `follow`; None if there are several options."""
+        """What is available for the only option, as of the last `follow`; None if there are several."""
         if len(self._counts) == 1 and len(self._counts[0]) == 1:
             return self._counts[0][0].current
         return None

@@ -30,7 +30,7 @@ class PlainRequest:
     plans: PlainPlans
 
     def attempt(self, claim: ResourceClaim, node: str, snapshot: Snapshot, budget: Budget) -> Found | None:
-        """What a node gives a claim; None if `node_attempt: attempt` must be asked. Raises as `budget` does."""
+        """What a node gives a claim; None if `attempt` must be asked for it. Raises what `budget` raises."""
         try:
             view = snapshot.topology.view(node)
         except Rejected:
@@ -42,20 +42,20 @@ class PlainRequest:
         return Found((self.plans.plan(claim, view, [rows]),), 0, self.count)
 
     def _rows(self, view: View) -> list[int]:
-        """The rows that first fit takes; too few if that is not known."""
-        span = view.span
-        if span is None or not view.whole:
-            return []
-        mask, first = self.available.mask[span], span.start
+        """The rows that first fit takes; too few if it takes others, or none."""
+        mask = view.of(self.available.mask)
+        if not view.whole:
+            mask = mask & view.here
         if self.count == 1 and self.codes is None:
             at = int(mask.argmax()) if len(mask) else 0
-            return [first + at] if len(mask) and mask.item(at) else []
-        if entangled(view) is not None:
+            return [view.row(at)] if len(mask) and mask.item(at) else []
+        if entangled(view) is not None:  # taking a device may change what else can be taken
             return []
-        rows = mask.nonzero()[0] + first
+        rows = view.rows[mask.nonzero()[0]]
         if self.codes is not None:
             return self._alike(rows, self.codes)
-        return rows[: self.count].tolist()
+        first: list[int] = rows[: self.count].tolist()
+        return first
 
     def _alike(self, rows: Rows, codes: Codes) -> list[int]:
         """The first devices that share a value; empty if too few do. The value that comes first wins."""
