@@ -47,8 +47,12 @@ class PoolOnNode:
     """Why it is incomplete or invalid; empty if usable."""
     rows: Rows
     """(n,) devices of the slices that target the node, as positions in the pool, in first-fit order"""
+    span: slice | None
+    """The same positions as a range, if they are contiguous"""
     here: Mask
     """(n,) whether the node reaches the device itself"""
+    whole: bool
+    """Whether it reaches all of them because their slices name it"""
     has_binding_conditions: bool
     """Whether a device has binding conditions. Such pools are tried last (POOL-14)."""
 
@@ -186,7 +190,9 @@ class Pool:
             usable,
             problem,
             np.zeros(0, np.intp),
+            None,
             np.zeros(0, np.bool_),
+            whole=False,
             has_binding_conditions=False,
         )
 
@@ -208,12 +214,17 @@ class Pool:
             here = [reached[rows] for rows in pieces]
         else:
             here = [node.devices(self.blocks[at]) for at in current]
+        span = None
+        if current[-1] - current[0] + 1 == len(current):
+            span = slice(self.offsets.item(current[0]), self.offsets.item(current[-1] + 1))
         return PoolOnNode(
             pool=self.id,
             usable=Usable.YES,
             problem="",
             rows=np.concatenate(pieces) if len(pieces) > 1 else pieces[0],
+            span=span,
             here=np.concatenate(here) if len(here) > 1 else here[0],
+            whole=all(node.is_named_by(self.blocks[at]) for at in current),
             has_binding_conditions=any(self.blocks[at].has_binding_conditions for at in current),
         )
 

@@ -58,8 +58,10 @@ class NearPools:
 
     def of(self, name: str, reach: Reach) -> Sequence[int]:
         """Positions of the pools that a node may see, in order."""
-        near = {*self._local.get(name, ()), *self._spanning}
-        selecting = self._selecting
+        local, selecting = self._local.get(name, []), self._selecting
+        if not self._spanning and not selecting and len(local) <= 1:
+            return local
+        near = {*local, *self._spanning}
         if selecting:
             near.update(*[selecting[code] for code in reach.codes if code in selecting])
         return sorted(near)

@@ -40,6 +40,8 @@ class View:
     """(n,) whether the node reaches the device itself (SEL-4)"""
     span: slice | None
     """The same rows as a range, if they are contiguous"""
+    whole: bool
+    """Whether the node reaches all devices because their slices name it"""
     caches: Caches = field(default_factory=Caches, repr=False)
     """Values derived from this view; they do not depend on the holds"""
 
@@ -166,16 +168,26 @@ class Topology:
         found = [
             (at, pool) for at in self.near.of(node.name, reach) if (pool := self._pool(at, reach)) is not None
         ]
-        found.sort(key=lambda entry: (entry[1].has_binding_conditions, entry[0]))
-        rows = _joined([pool.rows + self.fleet.start[at] for at, pool in found], np.intp)
+        if len(found) == 1:  # most nodes
+            ((at, pool),) = found
+            first = self.fleet.start.item(at)
+            rows, here, span = pool.rows + first, pool.here, pool.span
+            if span is not None:
+                span = slice(first + span.start, first + span.stop)
+        else:
+            found.sort(key=lambda entry: (entry[1].has_binding_conditions, entry[0]))
+            rows = _joined([pool.rows + self.fleet.start[at] for at, pool in found], np.intp)
+            here = _joined([pool.here for _, pool in found], np.bool_)
+            span = _span(rows)
         return View(
             fleet=self.fleet,
             rules=self.rules,
             node=node,
-            pools=tuple(pool for _, pool in found),
+            pools=tuple([pool for _, pool in found]),
             rows=rows,
-            here=_joined([pool.here for _, pool in found], np.bool_),
-            span=_span(rows),
+            here=here,
+            span=span,
+            whole=all(pool.whole for _, pool in found),
         )
 
     def _pool(self, at: int, reach: Reach) -> PoolOnNode | None:
