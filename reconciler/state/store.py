@@ -19,8 +19,8 @@ from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.objects.taint_rules import DeviceTaintRule
 from reconciler.state.delta import NOTHING, Delta
 from reconciler.state.devices.inventory import Inventory
+from reconciler.state.devices.occupancy.columns import Columns
 from reconciler.state.devices.occupancy.ledger import DeviceState, Holder, Ledger
-from reconciler.state.devices.occupancy.occupancy import Columns
 from reconciler.state.devices.occupancy.retained_draws import Drawn, RetainedDraws
 from reconciler.state.devices.pools.assembly import Layout
 from reconciler.state.devices.pools.fleet import Fleet

@@ -19,7 +19,7 @@ from reconciler.allocation.defaults import STEPS
 from reconciler.allocation.dra.allocate import plausible
 from reconciler.allocation.dra.availability import Available, available
 from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
-from reconciler.allocation.dra.constraints import ANY_DOMAIN, all_scalar
+from reconciler.allocation.dra.constraints import shared_codes
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import MAX_RESULTS, RequestOption
 from reconciler.allocation.dra.result import PlainPlans, has_special_fields
@@ -27,7 +27,6 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted
 from reconciler.errors import Rejected
 from reconciler.state.caches import Cache, share
-from reconciler.state.devices.encoding.vocabulary import Name
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot, View
 
@@ -92,7 +91,7 @@ def template_of(claim: ResourceClaim, snapshot: Snapshot, *, steps: int = STEPS)
         name = constraints[0].match_attribute
         if len(constraints) > 1 or len(options) > 1 or not options[0].constraints or name is None:
             return None
-        codes = _shared_codes(name, snapshot.fleet)
+        codes = shared_codes(name, snapshot.fleet)
         if codes is None:
             return None
     if len(requests) > 1 and _influence_each_other(requests, snapshot.fleet):
@@ -110,14 +109,6 @@ def _influence_each_other(requests: Sequence[Available], fleet: Fleet) -> bool:
         seen |= one.mask
         drawing += bool((fleet.sets[one.mask] >= 0).any())
     return drawing > 1
-
-
-def _shared_codes(attribute: str, fleet: Fleet) -> Codes | None:
-    """(D,) codes of an attribute of which devices have one value or none; None for any other."""
-    domain, _, id_ = attribute.partition("/")
-    if domain == ANY_DOMAIN or (column := fleet.cel.attributes.get((domain, id_))) is None:
-        return None
-    return column.codes if all_scalar(Name(domain, id_), fleet) else None
 
 
 def places(

@@ -1,6 +1,7 @@
 """The base of every API object: frozen, camelCase outside, lists and maps that may be null."""
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, StrictBool, StrictInt, StrictStr
@@ -13,10 +14,20 @@ LEAN = ConfigDict(extra="ignore", alias_generator=to_camel, populate_by_name=Tru
 """For parts of objects that exist in millions: pydantic dataclasses with slots, parsed like a `Model`."""
 
 
+class kept(cached_property[T]):  # noqa: N801 - a decorator
+    """A property that is computed once. The lock of Python 3.11 would cost more than most values."""
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        value = instance.__dict__[self.attrname] = self.func(instance)
+        return value
+
+
 class Model(BaseModel):
     """A frozen API object of which we hold the fields that we read; others are ignored."""
 
-    model_config = ConfigDict(frozen=True, **LEAN)
+    model_config = ConfigDict(frozen=True, ignored_types=(kept,), **LEAN)
 
     def to_json(self) -> dict[str, Any]:
         """The object as the API spells it, without what is unset."""
