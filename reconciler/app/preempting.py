@@ -16,6 +16,7 @@ from reconciler.cluster.kinds import BUDGET
 from reconciler.cluster.rights import Right, missing
 from reconciler.cluster.watch import follow
 from reconciler.control.decisions.decisions import Report
+from reconciler.control.held_room.keeper import HeldRoomKeeper
 from reconciler.control.making_room.budgets import KnownBudgets
 from reconciler.control.making_room.candidates import Candidates
 from reconciler.control.making_room.preemptor import Preemptor, Terms
@@ -69,8 +70,11 @@ def preempting(
     recorder: Recorder | None,
     report: Report,
     leads: Callable[[], bool],
+    keeper: HeldRoomKeeper | None = None,
 ) -> Preempting:
-    """The jobs and signals; none if the settings turn it off. `leads` says whether this process may write."""
+    """The jobs and signals; none if the settings turn it off. `leads` says whether this process may write;
+    `keeper` writes down what is held.
+    """
     settings, budgets, client = base.settings, KnownBudgets(), core.connection.client
     if plans_nothing(settings):
         return Preempting([], [])
@@ -92,6 +96,7 @@ def preempting(
         now=now,
         report=report,
         journal=None if recorder is None else recorder.planned,
+        written=None if keeper is None else keeper.written,
     )
     jobs = [
         Job(f"watch {BUDGET.plural}", partial(_watch, client, budgets)),

@@ -6,7 +6,7 @@ completely, and its claims are free, before the next one is evicted.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -87,9 +87,10 @@ class Preemptor:
         now: Callable[[], datetime],
         report: Report,
         journal: Callable[[RoomPlanned], None] | None = None,
+        written: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """`leads` says whether this process may write; `clock` is that of the loop; `journal` gets every new
-        plan.
+        plan; `written` waits until held room is written down, where it is.
         """
         self._intake = intake
         self._store = intake.store
@@ -104,6 +105,7 @@ class Preemptor:
         self._now = now
         self._report = report
         self._journal = journal
+        self._written = written
         self._thread = WorkerThread("room")
         self._campaign: Campaign | None = None
         self._waits: dict[Unit, tuple[float, float]] = {}
@@ -203,6 +205,8 @@ class Preemptor:
             campaign.not_before = self._clock() + wait
             self._hold(campaign, more=wait)
             return
+        if self._written is not None:
+            await self._written()  # a next leader holds it, too: nobody leaves in vain
         again = await self._planned(campaign.unit)
         if self._store.nominations.get(campaign.nominee) is None:
             self._end(campaign)
