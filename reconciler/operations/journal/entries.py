@@ -111,6 +111,8 @@ class Decided:
     """None if first fit decides all claims"""
     own: tuple[Nominee, ...] = ()
     """For whom was decided, if room was held for anything: what was held for others could not be used"""
+    expected: HeldPlace | None = None
+    """What was held for the pod because it replaces another"""
     preferences: Json | None = None
     """What the pod preferred, as `write_preferences` writes it; None if nothing counted"""
 
@@ -219,10 +221,7 @@ def write_nomination(nomination: Nomination) -> Json:
     return {
         "t": NOMINATED,
         "nominee": _nominee(nomination.nominee),
-        "places": [
-            {"node": one.node, "devices": [list(device) for device in one.devices], "room": dict(one.room)}
-            for one in nomination.places
-        ],
+        "places": list(map(_place, nomination.places)),
         "priority": nomination.priority,
         "deadline": nomination.deadline,
         "uid": nomination.uid,
@@ -233,19 +232,25 @@ def read_nomination(raw: Mapping[str, Any]) -> Nomination:
     """The nomination of an entry. It never expires by itself."""
     return Nomination(
         nominee=read_nominee(raw["nominee"]),
-        places=tuple(
-            HeldPlace(
-                one["node"],
-                tuple(DeviceID(*device) for device in one["devices"]),
-                tuple(one["room"].items()),
-            )
-            for one in raw["places"]
-        ),
+        places=tuple(map(_read_place, raw["places"])),
         priority=raw["priority"],
         until=inf,
         deadline=raw["deadline"],
         uid=raw["uid"],
     )
+
+
+def _place(place: HeldPlace) -> Json:
+    return {
+        "node": place.node,
+        "devices": [list(device) for device in place.devices],
+        "room": dict(place.room),
+    }
+
+
+def _read_place(raw: Mapping[str, Any]) -> HeldPlace:
+    devices = tuple(DeviceID(*device) for device in raw["devices"])
+    return HeldPlace(raw["node"], devices, tuple(raw["room"].items()))
 
 
 def write_nomination_end(nominee: Nominee) -> Json:
@@ -308,6 +313,8 @@ def write_decided(decided: Decided) -> Json:
     used: Json = {} if decided.policy is None else {"policy": asdict(decided.policy)}
     if decided.own:
         used["own"] = [_nominee(one) for one in decided.own]
+    if decided.expected is not None:
+        used["expected"] = _place(decided.expected)
     if decided.preferences is not None:
         used["preferences"] = decided.preferences
     return {
@@ -341,6 +348,7 @@ def read_decided(raw: Mapping[str, Any]) -> Decided:
         together=_node_sets(raw.get("together")),
         policy=PolicyUse(**raw["policy"]) if "policy" in raw else None,
         own=own_of_entry(raw),
+        expected=_read_place(raw["expected"]) if "expected" in raw else None,
         preferences=raw.get("preferences"),
     )
 
