@@ -19,6 +19,7 @@ from reconciler.control.decisions.decisions import (
 )
 from reconciler.control.gangs.roster import GangRoster
 from reconciler.state.delta import Delta
+from reconciler.state.devices.occupancy.ledger import Holder
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.nominations.nomination import Nomination, Nominee, NomineeKind, of_gang
 from reconciler.state.store import Store
@@ -122,7 +123,24 @@ class Nominating:
                 return self._pod_gone(nominee.key, nomination)
             case NomineeKind.GANG:
                 return self._gang_gone(nominee)
+            case NomineeKind.REPLACEMENT:
+                return False if self._is_taken(nomination) else None
         return None
+
+    def _is_taken(self, nomination: Nomination) -> bool:
+        """Whether a new pod has all that is held: nobody else may take it.
+
+        The pod that it replaces may hold some of it until it is gone.
+        """
+        holders = [self._store.holders(device) for device in nomination.devices]
+        return all(any(self._has(one, nomination.uid) for one in found) for found in holders)
+
+    def _has(self, holder: Holder, replaced: str) -> bool:
+        """Whether a claim is allocated that was not made for the pod that is replaced."""
+        claim = self._store.claims.get(holder.claim)
+        if claim is None or claim.metadata.uid != holder.uid or claim.allocation is None:
+            return False
+        return all(owner.uid != replaced for owner in claim.metadata.owner_references)
 
     def _pod_gone(self, key: ObjectKey, nomination: Nomination) -> bool | None:
         pod = self._store.pods.get(key)

@@ -17,8 +17,8 @@ from reconciler.control.ownership import Ownership
 from reconciler.errors import Rejected
 from reconciler.ha.shards.shard import parse
 from reconciler.state.devices.occupancy.retained_draws import Drawn
-from reconciler.state.nominations.nomination import Nomination, Nominee
-from reconciler.state.nominations.record import as_json, nominee_as_json, nominee_of
+from reconciler.state.nominations.nomination import HeldPlace, Nomination, Nominee
+from reconciler.state.nominations.record import as_json, nominee_as_json, nominee_of, place_as_json, place_of
 
 FORMAT = 1
 """Increased when a release can no longer read the format of an earlier one"""
@@ -111,6 +111,8 @@ class Decided:
     """None if first fit decides all claims"""
     own: tuple[Nominee, ...] = ()
     """For whom was decided, if room was held for anything: what was held for others could not be used"""
+    expected: HeldPlace | None = None
+    """What was held for the pod because it replaces another"""
     preferences: Json | None = None
     """What the pod preferred, as `write_preferences` writes it; None if nothing counted"""
 
@@ -269,6 +271,8 @@ def write_decided(decided: Decided) -> Json:
     used: Json = {} if decided.policy is None else {"policy": asdict(decided.policy)}
     if decided.own:
         used["own"] = [nominee_as_json(one) for one in decided.own]
+    if decided.expected is not None:
+        used["expected"] = place_as_json(decided.expected)
     if decided.preferences is not None:
         used["preferences"] = decided.preferences
     return {
@@ -302,6 +306,7 @@ def read_decided(raw: Mapping[str, Any]) -> Decided:
         together=_node_sets(raw.get("together")),
         policy=PolicyUse(**raw["policy"]) if "policy" in raw else None,
         own=own_of_entry(raw),
+        expected=place_of(raw["expected"]) if "expected" in raw else None,
         preferences=raw.get("preferences"),
     )
 

@@ -276,6 +276,8 @@ class _Run:
                 behind=then.behind,
                 together=then.together,
                 policy=then.policy,
+                own=then.own,
+                expected=then.expected,
                 preferences=then.preferences,
             ),
             world,
@@ -294,6 +296,7 @@ class _Run:
             together=None if then.together is None else _Recorded(then.together, world.topology),
             policies=self._override.of(self._policies.of(None if used is None else used.demand)),
             room=room,
+            expected=then.expected,
         )
 
 

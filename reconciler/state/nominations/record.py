@@ -28,14 +28,17 @@ def as_json(nomination: Nomination) -> dict[str, Any]:
     """A nomination. The deadline by the clock of the process is left out."""
     return {
         "nominee": nominee_as_json(nomination.nominee),
-        "places": [
-            {"node": one.node, "devices": [list(device) for device in one.devices], "room": dict(one.room)}
-            for one in nomination.places
-        ],
+        "places": list(map(place_as_json, nomination.places)),
         "priority": nomination.priority,
         "deadline": nomination.deadline,
         "uid": nomination.uid,
     }
+
+
+def place_as_json(place: HeldPlace) -> dict[str, Any]:
+    """What is held on one node."""
+    devices = [list(device) for device in place.devices]
+    return {"node": place.node, "devices": devices, "room": dict(place.room)}
 
 
 def nominee_as_json(nominee: Nominee) -> list[str]:
@@ -47,19 +50,18 @@ def nomination_of(raw: Mapping[str, Any]) -> Nomination:
     """A nomination that `as_json` wrote, which never expires by itself."""
     return Nomination(
         nominee=nominee_of(raw["nominee"]),
-        places=tuple(
-            HeldPlace(
-                one["node"],
-                tuple(DeviceID(*device) for device in one["devices"]),
-                tuple(one["room"].items()),
-            )
-            for one in raw["places"]
-        ),
+        places=tuple(map(place_of, raw["places"])),
         priority=raw["priority"],
         until=inf,
         deadline=raw["deadline"],
         uid=raw["uid"],
     )
+
+
+def place_of(raw: Mapping[str, Any]) -> HeldPlace:
+    """What is held on one node."""
+    devices = tuple(DeviceID(*device) for device in raw["devices"])
+    return HeldPlace(raw["node"], devices, tuple(raw["room"].items()))
 
 
 def nominee_of(raw: Iterable[str]) -> Nominee:
@@ -112,6 +114,8 @@ def _check(raw: Mapping[str, Any]) -> None:
     for place in raw["places"]:
         texts += [place["node"], *(part for device in place["devices"] for part in device), *place["room"]]
         numbers += place["room"].values()
+    if not raw["places"]:
+        raise ValueError("places must not be empty")
     for text in texts:
         if not isinstance(text, str):
             raise TypeError(f"{text!r} must be a string")

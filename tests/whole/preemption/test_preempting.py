@@ -22,8 +22,8 @@ from reconciler.control.decisions.decisions import (
     Ungated,
     Waits,
 )
+from reconciler.control.evicting.budgets import KnownBudgets
 from reconciler.control.making_room import preemptor
-from reconciler.control.making_room.budgets import KnownBudgets
 from tests.tools.gangs import annotated
 from tests.tools.running_reconciler import Cluster, Running, reconciling
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod

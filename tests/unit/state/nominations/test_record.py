@@ -24,7 +24,7 @@ places = st.builds(
 nominations = st.builds(
     Nomination,
     st.builds(Nominee, st.sampled_from(NomineeKind), st.builds(ObjectKey, names, names), names),
-    st.lists(places, max_size=3).map(tuple),
+    st.lists(places, min_size=1, max_size=3).map(tuple),
     st.integers(-(2**31), 2**31 - 1),
     st.just(inf),
     names,
@@ -63,6 +63,7 @@ def test_a_clock_of_the_process_is_not_written():
         {"places": [{"node": "n", "devices": [], "room": {"cpu": 1.5}}]},
         {"places": [{"node": "n", "devices": [], "room": {"cpu": 2**70}}]},
         {"places": 3},
+        {"places": []},
         {"priority": "high"},
         {"deadline": None},
     ],
