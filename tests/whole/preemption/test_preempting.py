@@ -332,3 +332,27 @@ async def test_after_a_restart_the_pod_that_leaves_is_waited_for_and_nobody_else
     assert [cluster.pod(name) is None for name in ("low0", "low1")] == [
         evicted.pod.name == name for name in ("low0", "low1")
     ]
+
+
+async def test_the_next_leader_holds_the_room_that_was_made():
+    """The first process ends between two evictions. Its room is not taken by a claim that comes first."""
+    cluster = small()
+    cluster.load(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "held", "namespace": "default"}}
+    )
+    settings = {"held_room_config_map": "default/held", "evictions_per_minute": 1}
+    async with evicting(cluster, **settings) as running:
+        await fleet(running, cluster)
+        cluster.load(claim("wanted", 2, managed=False), important("high", "wanted"))
+        await running.heard(Evicted)
+        await cluster.until(lambda: cluster.pod("low0") is None)
+    cluster.load(claim("other"))
+    async with evicting(cluster, **settings) as running:
+        (*_, told) = await running.heard(
+            Waits, counts=lambda one: any(key.name == "other" for key in one.claims)
+        )
+        assert "held for pod default/high until" in told.message
+        await cluster.until(lambda: not cluster.gated("high"))
+        await running.heard(NominationUsed)
+    assert len(cluster.devices("wanted")) == 2
+    assert not cluster.devices("other")
