@@ -22,6 +22,7 @@ from reconciler.control.evicting.turns import Purpose, Turns
 from reconciler.control.evicting.victims import Victim, has_left, is_leaving, started_after
 from reconciler.control.intake import Intake
 from reconciler.control.making_room.candidates import Candidates
+from reconciler.control.making_room.ground import Ground, changed
 from reconciler.control.making_room.plan import PlanRoom, RoomPlan, RoomQuestion
 from reconciler.control.making_room.standing import Standing
 from reconciler.control.queueing.units import Kind, Unit
@@ -106,6 +107,8 @@ class Preemptor:
         self._written = written
         self._thread = WorkerThread("room")
         self._campaign: Campaign | None = None
+        self._ground: Ground | None = None
+        """What the last plan was made from"""
         self._waits: dict[Unit, tuple[float, float]] = {}
         """Unit -> when it may have another plan, and the delay after that"""
         self.standing = Standing()
@@ -220,12 +223,17 @@ class Preemptor:
             why = "the pod waits for something else" if again is None else again.refused or again.advice
             await self._abort(campaign, why or "another plan is better now")
             return
+        if why := self._changed(campaign.unit, again):
+            await self._abort(campaign, f"{why} while the plan was checked")
+            return
         await self._evict(campaign, campaign.plan.victims[0])
 
     async def _evict(self, campaign: Campaign, victim: Victim) -> None:
         """Nothing awaited between the comparison of the plans and this."""
         if is_leaving(victim, self._store) or self._candidates.need(campaign.unit) is None:
             return
+        if self._intake.queue.is_due(campaign.unit):
+            return  # something was freed that may be enough: it is decided first
         try:
             delay = await self._evictor.evict(victim, Evicted(victim.key, campaign.nominee))
         except Rejected as exc:
@@ -254,15 +262,17 @@ class Preemptor:
             return RoomPlan((), (), refused=why)
         pods, today = self._candidates.pods(unit), self._now()
         cooldown = timedelta(seconds=self._terms.cooldown_seconds)
+        nodes, groups, budgets = self._intake.nodes.fork(), self._intake.groups.fork(), self._budgets.known
+        self._ground = Ground.of(self._store, nodes, groups, budgets)
         question = RoomQuestion(
             self._candidates.nominee(unit),
             own_of_all(pods),
             need,
             self._candidates.sharing(need),
             Forked.fork_of(self._store),
-            self._intake.nodes.fork(),
-            self._intake.groups.fork(),
-            self._budgets.known,
+            nodes,
+            groups,
+            budgets,
             partial(started_after, today - cooldown),
         )
         try:
@@ -273,6 +283,16 @@ class Preemptor:
             # A missing plan must not stop the reconciler.
             log.exception("plan to make room failed", unit=str(unit))
             return RoomPlan((), (), refused=f"internal error: {exc}")
+
+    def _changed(self, unit: Unit, plan: RoomPlan) -> str:
+        """What of the last plan has changed since it was asked for; empty if nothing has."""
+        if self._budgets.unreadable:
+            return f"PodDisruptionBudget {min(self._budgets.unreadable)} became unreadable"
+        assert self._ground is not None  # a plan was made
+        pods, intake = self._candidates.pods(unit), self._intake
+        now = Ground.of(self._store, intake.nodes, intake.groups, self._budgets.known)
+        wanted = intake.claims(unit)
+        return changed(self._ground, now, plan, waiting=pods, wanted=wanted, own=own_of_all(pods))
 
     def _hold(self, campaign: Campaign, *, more: float = 0.0) -> None:
         """Hold the room of a plan from now on."""
