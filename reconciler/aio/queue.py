@@ -67,6 +67,13 @@ class Queue(Generic[K]):
         now = asyncio.get_running_loop().time()
         return sum(waiting.due <= now for waiting in self._waiting.values())
 
+    def is_due(self, key: K) -> bool:
+        """Whether a key can be taken now, or is owned."""
+        if key in self._owned:
+            return True
+        waiting = self._waiting.get(key)
+        return waiting is not None and waiting.due <= asyncio.get_running_loop().time()
+
     @property
     def busy(self) -> bool:
         """Whether keys are owned, or could be taken now."""

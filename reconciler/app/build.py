@@ -10,6 +10,7 @@ from reconciler.app.control import build_control, recording
 from reconciler.app.discovery import Found, discovered, log_lacks
 from reconciler.app.foundation import Foundation, foundation
 from reconciler.app.from_settings import check, ownership, rules
+from reconciler.app.held_room import keeper_of
 from reconciler.app.job import Job
 from reconciler.app.jobs import audit, sparing_the_collector, watches, watches_on_demand
 from reconciler.app.kueue import kinds_for_check, kueue_jobs
@@ -79,7 +80,8 @@ def _rest(base: Foundation, found: Found, kueue: KueueKinds | None, on_decision:
     shadow = shadow_of(settings, intake, ours, sink, choosing.in_use, clock=clock, report=reporter.report)
     sink = sink if shadow is None else shadow.take
     task_health = TaskHealth(base.stop)
-    room = preempting(base, core, ours, inboxes.pending, recorder, reporter.report, leadership.leads)
+    keeper = None if core.held_room is None else keeper_of(intake, core.held_room, leadership.leads)
+    room = preempting(base, core, ours, inboxes.pending, recorder, reporter.report, leadership.leads, keeper)
     return Parts(
         settings=settings,
         stop=base.stop,
@@ -97,7 +99,8 @@ def _rest(base: Foundation, found: Found, kueue: KueueKinds | None, on_decision:
             *observe(base, found, core, leadership, inboxes, task_health, choosing, room.signals),
             *room.jobs,
             *provisioning_jobs(base, core, ours, reporter.report),
-            *kueue_jobs(base, core, served, kueue, ours, reporter.report),
+            *kueue_jobs(base, core, served, kueue, ours, reporter.report, keeper),
+            *([] if keeper is None else [Job("write down held room", keeper.run)]),
             Job("expire nominations", partial(intake.nominating.run, clock)),
             sparing_the_collector(intake),
         ),

@@ -12,7 +12,8 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.audit.losing_claim import written_by_us
-from reconciler.control.making_room.plan import RoomPlan, RoomQuestion, Victim
+from reconciler.control.evicting.victims import Victim
+from reconciler.control.making_room.plan import RoomPlan, RoomQuestion
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Decide
 from reconciler.ha.shards.membership import Side

@@ -16,10 +16,13 @@ from reconciler.cluster.kinds import BUDGET
 from reconciler.cluster.rights import Right, missing
 from reconciler.cluster.watch import follow
 from reconciler.control.decisions.decision import Report
-from reconciler.control.making_room.budgets import KnownBudgets
+from reconciler.control.evicting.budgets import KnownBudgets
+from reconciler.control.evicting.evictor import Evictor
+from reconciler.control.evicting.rates import Rates
+from reconciler.control.evicting.turns import Turns
+from reconciler.control.held_room.keeper import HeldRoomKeeper
 from reconciler.control.making_room.candidates import Candidates
 from reconciler.control.making_room.preemptor import Preemptor, Terms
-from reconciler.control.making_room.rates import Rates
 from reconciler.control.ownership import Ownership
 from reconciler.control.queueing.pending import Pending
 from reconciler.errors import Rejected
@@ -69,17 +72,24 @@ def preempting(
     recorder: Recorder | None,
     report: Report,
     leads: Callable[[], bool],
+    keeper: HeldRoomKeeper | None = None,
 ) -> Preempting:
-    """The jobs and signals; none if the settings turn it off. `leads` says whether this process may write."""
+    """The jobs and signals; none if the settings turn it off. `leads` says whether this process may write;
+    `keeper` writes down what is held.
+    """
     settings, budgets, client = base.settings, KnownBudgets(), core.connection.client
     if plans_nothing(settings):
         return Preempting([], [])
+    evictions, turns = Evictions(client), Turns()
+    rates = Rates(settings.evictions_per_minute, settings.evictions_per_hour)
+    evictor = Evictor(evictions, rates, core.intake.pause, clock=base.clock, report=report)
     preemptor = Preemptor(
         core.intake,
         Candidates(core.intake, pending, core.planner, core.gang_planner, settings.preempting_classes),
         budgets,
-        Rates(settings.evictions_per_minute, settings.evictions_per_hour),
-        Evictions(client),
+        evictor,
+        turns,
+        evictions,
         RoomPlanner(ours).plan,
         Terms(
             settings.preemption == "evict",
@@ -92,6 +102,7 @@ def preempting(
         now=now,
         report=report,
         journal=None if recorder is None else recorder.planned,
+        written=None if keeper is None else keeper.written,
     )
     jobs = [
         Job(f"watch {BUDGET.plural}", partial(_watch, client, budgets)),

@@ -10,7 +10,9 @@ from reconciler.allocation.alignment.preferences import has_preferences
 from reconciler.allocation.dra.budget import UNLIMITED, Budget
 from reconciler.allocation.dra.copies import allocate_copies
 from reconciler.allocation.dra.node_order import prefers
+from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.repeats import repeated
+from reconciler.allocation.dra.restricting import within
 from reconciler.allocation.dra.selector_masks import evaluate_all_selectors
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, RequestCount, Unsatisfied
@@ -18,6 +20,7 @@ from reconciler.control.ownership import Ownership
 from reconciler.control.planner import NOT_OURS, Decide
 from reconciler.state.devices.snapshot.node_subset import NodeSubset
 from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.nominations.nomination import HeldPlace
 
 QuestionKey = tuple[tuple[tuple[str, ...], ...], NodeSubset | None]
 """What an answer depends on besides the snapshot: specs and preferences of the claims, and the nodes."""
@@ -53,7 +56,7 @@ class Decider:
 
     def answer(self, question: Decide, snapshot: Snapshot, budget: Budget = UNLIMITED) -> Granted | Refusal:
         """Devices for all claims of a question together, or a refusal. Raises Unfinished as `budget` does."""
-        repeated = self._repeated(question, snapshot)
+        repeated = None if question.expected is not None else self._repeated(question, snapshot)
         if repeated is not None:
             return repeated
         answer = self.find(question, snapshot, budget)
@@ -96,6 +99,10 @@ class Decider:
         return [granted for _, granted in ours]
 
     def _find(self, question: Decide, snapshot: Snapshot, budget: Budget) -> Granted | Refusal:
+        if question.expected is not None:
+            found = self._at(question.expected, question, snapshot, budget)
+            if found is not None and self._trespass(question, found) is None:
+                return found
         answer = self._decide(question.claims, question, snapshot, budget)
         if isinstance(answer, Unsatisfied):
             return _refusal(answer)
@@ -109,6 +116,26 @@ class Decider:
         if isinstance(other, Unsatisfied) or self._trespass(question, other) is not None:
             return trespass
         return other
+
+    def _at(self, place: HeldPlace, question: Decide, snapshot: Snapshot, budget: Budget) -> Granted | None:
+        """The devices that are held for a pod; None if it cannot have them."""
+        if question.nodes is not None and place.node not in question.nodes:
+            return None
+        rows = {row for device in place.devices for row in snapshot.fleet.rows_of(device)}
+        try:
+            only = within(question.claims, rows, snapshot)
+        except Fatal:
+            return None
+        found = decide(
+            question.claims,
+            snapshot,
+            nodes=[place.node],
+            steps=self._steps,
+            budget=budget,
+            companions=question.together,
+            only=only,
+        )
+        return found if isinstance(found, Granted) else None
 
     def _decide(
         self, claims: tuple[ResourceClaim, ...], question: Decide, snapshot: Snapshot, budget: Budget

@@ -22,7 +22,7 @@ from reconciler.errors import Rejected
 from reconciler.ha.shards.membership import Membership, Side
 from reconciler.state.devices.snapshot.node_subset import NodeSubset
 from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.nominations.nomination import NOBODY, Nominee, of_claim, own_of_all
+from reconciler.state.nominations.nomination import NOBODY, HeldPlace, Nominee, of_claim, own_of_all
 from reconciler.state.store import Store
 
 NOT_OURS = "NotOurs"
@@ -76,6 +76,8 @@ class Decide:
     """What policies know of the pod, and what it prefers; None if neither matters"""
     own: frozenset[Nominee] = field(default=NOBODY, compare=False)
     """For whom is decided, if anything is nominated: what is nominated for others is held"""
+    expected: HeldPlace | None = field(default=None, compare=False)
+    """What is held for the pod because it replaces one that was evicted: it gets this, if it fits there"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,11 +273,12 @@ class Planner:
             nodes = self._placement.reduced(nodes, together, self._store.snapshot())
             crowded = awaits = True
         room = self._placement.room(pod, self._store.snapshot(), policies)
-        own = NOBODY
+        own, expected = NOBODY, None
         if self._store.nominations:
             pods = [pod.key] if together is None else together.pods
             own = own_of_all(self._store.pods[key] for key in pods)
-        return Decide(todo, nodes, held, pod, crowded, awaits, together, policies, room, own)
+            expected = self._store.nominations.expected(own)
+        return Decide(todo, nodes, held, pod, crowded, awaits, together, policies, room, own, expected)
 
     def _together(
         self, pod: Pod, todo: tuple[ResourceClaim, ...], held: tuple[ResourceClaim, ...]

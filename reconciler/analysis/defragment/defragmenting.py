@@ -15,6 +15,7 @@ from reconciler.analysis.defragment.planner import Plan, PlannedMove, Planner
 from reconciler.analysis.defragment.target import Target, goal_of
 from reconciler.analysis.making_room.world import World
 from reconciler.api.objects.meta import DeviceID
+from reconciler.api.objects.pods import controller_of
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
@@ -80,7 +81,8 @@ def _concerned(plan: Plan, goal: Goal) -> list[int]:
 
 def _move(planned: PlannedMove, fleet: Fleet) -> Move:
     mover = planned.mover
-    controller = next(one for one in mover.pod.metadata.owner_references if one.controller)
+    controller = controller_of(mover.pod)
+    assert controller is not None  # it would not be movable
     return Move(
         pod=mover.key,
         controller=controller,

@@ -9,7 +9,8 @@ import numpy as np
 from kernels.types import Codes, Rows
 from reconciler.allocation.alignment import decide
 from reconciler.allocation.dra.refusal import Fatal
-from reconciler.allocation.dra.request_options import Slot, read_claims
+from reconciler.allocation.dra.request_options import read_claims
+from reconciler.allocation.dra.restricting import within
 from reconciler.allocation.dra.static_match import match_in_fleet
 from reconciler.allocation.placement import Placement
 from reconciler.analysis.defragment.movers import Mover
@@ -72,17 +73,14 @@ class Places:
         else:
             tried = self._nodes(rows, len(mover.rows), worse, snapshot)
         for node, among in islice(tried, MOST_TRIED):
-            place = self._decide(mover, slots, snapshot, node, among)
+            place = self.decide(mover, snapshot, node, among)
             if place is not None and accepts(place.rows):
                 yield place
 
-    def _decide(
-        self, mover: Mover, slots: tuple[Slot, ...], snapshot: Snapshot, node: str, among: Rows
-    ) -> Place | None:
+    def decide(self, mover: Mover, snapshot: Snapshot, node: str, among: Rows) -> Place | None:
         """The allocator's answer on one node with some devices."""
         self.tried += 1
-        rows = frozenset(among.tolist())
-        only = {(slot.claim, slot.options[0].request): rows for slot in slots}
+        only = within(mover.claims, among.tolist(), snapshot)
         found = decide(mover.claims, snapshot, nodes=[node], steps=self._steps, only=only)
         if not isinstance(found, Granted):
             return None

@@ -13,7 +13,7 @@ from reconciler.api.objects.claims import Allocation, ConsumerReference, Resourc
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GangKey, GangRules, GangSource, gang_of
 from reconciler.api.objects.meta import ObjectKey, OwnerReference
-from reconciler.api.objects.pods import claims_of, is_live
+from reconciler.api.objects.pods import claims_of, controller_of, is_live
 from reconciler.state.nodes.charging import allocation_of, node_of
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.pods.gang_rules import rules_of
@@ -49,7 +49,7 @@ class Occupant:
     @property
     def controller(self) -> OwnerReference | None:
         """Who replaces the pod when it is evicted; None if nobody does."""
-        return next((one for one in self.pod.metadata.owner_references if one.controller), None)
+        return controller_of(self.pod)
 
     @property
     def movable(self) -> bool:

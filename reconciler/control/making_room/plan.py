@@ -2,28 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from reconciler.aio.worker_thread import ShouldContinue
 from reconciler.api.objects.budgets import PodDisruptionBudget
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
-from reconciler.api.objects.meta import ObjectKey
+from reconciler.control.evicting.victims import Victim
 from reconciler.control.gangs.planner import Solve
 from reconciler.control.planner import Decide
 from reconciler.state.devices.snapshot.fork import Fork
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.nominations.nomination import HeldPlace, Nominee
 from reconciler.state.pods.groups import PodGroups
-
-
-class Victim(NamedTuple):
-    """A pod to evict."""
-
-    key: ObjectKey
-    uid: str
-    frees: tuple[tuple[ObjectKey, str], ...]
-    """(key, uid) of the claims that are free without it, and those before it"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,7 @@ completely, and its claims are free, before the next one is evicted.
 """
 
 import asyncio
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -15,18 +14,20 @@ from functools import partial
 import structlog
 
 from reconciler.aio.worker_thread import Closed, WorkerThread
-from reconciler.api.objects.core import Pod
 from reconciler.cluster.evictions import Evictions
 from reconciler.control.decisions.decision import Report
 from reconciler.control.decisions.making_room import Evicted, RoomPlanAborted, RoomPlanned
+from reconciler.control.evicting.budgets import KnownBudgets
+from reconciler.control.evicting.evictor import AGAIN, LONGEST_AGAIN, Evictor
+from reconciler.control.evicting.turns import Purpose, Turns
+from reconciler.control.evicting.victims import Victim, has_left, is_leaving, started_after
 from reconciler.control.intake import Intake
-from reconciler.control.making_room.budgets import KnownBudgets
 from reconciler.control.making_room.candidates import Candidates
-from reconciler.control.making_room.plan import PlanRoom, RoomPlan, RoomQuestion, Victim
-from reconciler.control.making_room.rates import Rates
+from reconciler.control.making_room.ground import Ground, changed
+from reconciler.control.making_room.plan import PlanRoom, RoomPlan, RoomQuestion
 from reconciler.control.making_room.standing import Standing
 from reconciler.control.queueing.units import Kind, Unit
-from reconciler.errors import Gone, Inconsistent, Paused, ReconcilerError, Rejected, Retry, Undecided
+from reconciler.errors import Inconsistent, ReconcilerError, Rejected
 from reconciler.state.devices.snapshot.fork import Forked
 from reconciler.state.nominations.nomination import Nomination, Nominee, own_of_all
 
@@ -36,8 +37,6 @@ SHARE = 0.1
 """Maximum part of the time that is spent on plans"""
 PAUSE = 1.0
 """Seconds between two looks at what is pending"""
-AGAIN, LONGEST_AGAIN = 5.0, 300.0
-"""Seconds until another plan for a unit whose plan was refused or aborted, doubling"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +65,6 @@ class Campaign:
     """The pod that was evicted last"""
     not_before: float = 0.0
     """When the next eviction may be tried"""
-    refusals: int = 0
-    """Evictions in a row that the server did not allow"""
 
 
 class Preemptor:
@@ -78,7 +75,8 @@ class Preemptor:
         intake: Intake,
         candidates: Candidates,
         budgets: KnownBudgets,
-        rates: Rates,
+        evictor: Evictor,
+        turns: Turns,
         evictions: Evictions,
         plan: PlanRoom,
         terms: Terms,
@@ -88,15 +86,17 @@ class Preemptor:
         now: Callable[[], datetime],
         report: Report,
         journal: Callable[[RoomPlanned], None] | None = None,
+        written: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """`leads` says whether this process may write; `clock` is that of the loop; `journal` gets every new
-        plan.
+        plan; `written` waits until held room is written down, where it is.
         """
         self._intake = intake
         self._store = intake.store
         self._candidates = candidates
         self._budgets = budgets
-        self._rates = rates
+        self._evictor = evictor
+        self._turns = turns
         self._evictions = evictions
         self._plan = plan
         self._terms = terms
@@ -105,8 +105,11 @@ class Preemptor:
         self._now = now
         self._report = report
         self._journal = journal
+        self._written = written
         self._thread = WorkerThread("room")
         self._campaign: Campaign | None = None
+        self._ground: Ground | None = None
+        """What the last plan was made from"""
         self._waits: dict[Unit, tuple[float, float]] = {}
         """Unit -> when it may have another plan, and the delay after that"""
         self.standing = Standing()
@@ -125,7 +128,7 @@ class Preemptor:
                 except Exception:
                     # Allocation must go on without it. Room that is held expires.
                     log.exception("making room failed")
-                    self._campaign = None
+                    self._stop()
                 spent = self._clock() - began
                 await asyncio.sleep(max(PAUSE, spent / SHARE - spent))
         finally:
@@ -133,7 +136,7 @@ class Preemptor:
 
     async def _step(self) -> None:
         if not self._intake.listed.is_set() or not self._budgets.listed or not self._leads():
-            self._campaign = None
+            self._stop()
             return
         if self._campaign is not None:
             await self._advance(self._campaign)
@@ -141,6 +144,8 @@ class Preemptor:
         units = self._candidates.units()
         self.standing.keep(units)
         self._waits = {unit: wait for unit, wait in self._waits.items() if unit in set(units)}
+        if not units:
+            self._turns.end(Purpose.PREEMPTION)
         for unit in units:
             if self._waits.get(unit, (0.0, 0.0))[0] <= self._clock():
                 await self._consider(unit)
@@ -160,9 +165,13 @@ class Preemptor:
         if not acts or not (plan.victims or plan.awaits):
             self._intake.put(unit)  # it fits as it is, or waits for somebody else
             self._wait(unit)
+            self._turns.end(Purpose.PREEMPTION)
             return
-        if plan.victims and (wait := self._rates.wait(self._clock())) > 0:
+        if plan.victims and (wait := self._evictor.wait()) > 0:
             self._waits[unit] = self._clock() + wait, AGAIN
+            return
+        if not self._turns.take(Purpose.PREEMPTION):
+            self._waits[unit] = self._clock() + AGAIN, AGAIN  # a pod is being moved
             return
         # Also if nobody has to leave: pods that are being deleted make room, which is held for it.
         self._campaign = Campaign(unit, nominee, plan)
@@ -190,20 +199,23 @@ class Preemptor:
             self._end(campaign)  # it was used, it has expired, or it is gone
             await self._hint(campaign, "")
             return
-        if campaign.leaving is None and campaign.plan.victims and self._leaves(campaign.plan.victims[0]):
+        victims = campaign.plan.victims
+        if campaign.leaving is None and victims and is_leaving(victims[0], self._store):
             self._left(campaign)  # somebody else deleted it, or an eviction without an answer was granted
-        if campaign.leaving is not None and not self._has_left(campaign.leaving):
+        if campaign.leaving is not None and not has_left(campaign.leaving, self._store):
             return
         campaign.leaving = None
         if not campaign.plan.victims or self._clock() < campaign.not_before:
             return
-        if (wait := self._rates.wait(self._clock())) > 0:
+        if (wait := self._evictor.wait()) > 0:
             if wait > self._terms.hold_seconds:  # devices should not be idle for so long
                 await self._abort(campaign, "no further eviction is allowed for a long time")
                 return
             campaign.not_before = self._clock() + wait
             self._hold(campaign, more=wait)
             return
+        if self._written is not None:
+            await self._written()  # a next leader holds it, too: nobody leaves in vain
         again = await self._planned(campaign.unit)
         if self._store.nominations.get(campaign.nominee) is None:
             self._end(campaign)
@@ -212,51 +224,33 @@ class Preemptor:
             why = "the pod waits for something else" if again is None else again.refused or again.advice
             await self._abort(campaign, why or "another plan is better now")
             return
+        if why := self._changed(campaign.unit, again):
+            await self._abort(campaign, f"{why} while the plan was checked")
+            return
         await self._evict(campaign, campaign.plan.victims[0])
 
     async def _evict(self, campaign: Campaign, victim: Victim) -> None:
         """Nothing awaited between the comparison of the plans and this."""
-        if self._leaves(victim) or self._candidates.need(campaign.unit) is None:
+        if is_leaving(victim, self._store) or self._candidates.need(campaign.unit) is None:
             return
+        if self._intake.queue.is_due(campaign.unit):
+            return  # something was freed that may be enough: it is decided first
         try:
-            self._intake.pause.check()
-            await self._evictions.evict(victim.key, victim.uid)
-        except Paused:
-            return
-        except Gone:
-            pass
+            delay = await self._evictor.evict(victim, Evicted(victim.key, campaign.nominee))
         except Rejected as exc:
             await self._abort(campaign, str(exc))
             return
-        except Retry as exc:  # a budget, or no answer: what happened is seen before the next try
-            if isinstance(exc, Undecided):
-                self._rates.count(self._clock())
-            campaign.refusals += 1
-            delay = max(exc.after, min(AGAIN * 2**campaign.refusals, LONGEST_AGAIN))
+        if delay is not None:  # what happened is seen before the next try
             campaign.not_before = self._clock() + delay
-            log.info("eviction not allowed now", pod=str(victim.key), error=str(exc), pause=round(delay, 3))
             return
-        else:
-            self._rates.count(self._clock())
-            self._report(Evicted(victim.key, campaign.nominee))
         self._left(campaign)
 
     def _left(self, campaign: Campaign) -> None:
         """The next victim leaves."""
         victim, *rest = campaign.plan.victims
-        campaign.refusals, campaign.leaving = 0, victim
+        campaign.leaving = victim
         campaign.plan = replace(campaign.plan, victims=tuple(rest))
         self._hold(campaign)
-
-    def _leaves(self, victim: Victim) -> bool:
-        """Whether a pod is being deleted, or gone."""
-        pod = self._store.pods.get(victim.key)
-        return (
-            pod is None
-            or pod.metadata.uid != victim.uid
-            or pod.metadata.deletion_timestamp is not None
-            or pod.finished
-        )
 
     async def _planned(self, unit: Unit) -> RoomPlan | None:
         """A plan from the present state; None if the unit needs no devices now."""
@@ -269,16 +263,18 @@ class Preemptor:
             return RoomPlan((), (), refused=why)
         pods, today = self._candidates.pods(unit), self._now()
         cooldown = timedelta(seconds=self._terms.cooldown_seconds)
+        nodes, groups, budgets = self._intake.nodes.fork(), self._intake.groups.fork(), self._budgets.known
+        self._ground = Ground.of(self._store, nodes, groups, budgets)
         question = RoomQuestion(
             self._candidates.nominee(unit),
             own_of_all(pods),
             need,
             self._candidates.sharing(need),
             Forked.fork_of(self._store),
-            self._intake.nodes.fork(),
-            self._intake.groups.fork(),
-            self._budgets.known,
-            partial(_started_after, today - cooldown),
+            nodes,
+            groups,
+            budgets,
+            partial(started_after, today - cooldown),
         )
         try:
             return await self._thread.run(partial(self._plan, question))
@@ -288,6 +284,16 @@ class Preemptor:
             # A missing plan must not stop the reconciler.
             log.exception("plan to make room failed", unit=str(unit))
             return RoomPlan((), (), refused=f"internal error: {exc}")
+
+    def _changed(self, unit: Unit, plan: RoomPlan) -> str:
+        """What of the last plan has changed since it was asked for; empty if nothing has."""
+        if self._budgets.unreadable:
+            return f"PodDisruptionBudget {min(self._budgets.unreadable)} became unreadable"
+        assert self._ground is not None  # a plan was made
+        pods, intake = self._candidates.pods(unit), self._intake
+        now = Ground.of(self._store, intake.nodes, intake.groups, self._budgets.known)
+        wanted = intake.claims(unit)
+        return changed(self._ground, now, plan, waiting=pods, wanted=wanted, own=own_of_all(pods))
 
     def _hold(self, campaign: Campaign, *, more: float = 0.0) -> None:
         """Hold the room of a plan from now on."""
@@ -307,16 +313,6 @@ class Preemptor:
             "pods of lower priority leave for it" if campaign.plan.victims else "pods are being deleted",
         )
 
-    def _has_left(self, victim: Victim) -> bool:
-        """Whether a pod is gone and what it held is free."""
-        pod = self._store.pods.get(victim.key)
-        if pod is not None and pod.metadata.uid == victim.uid and not pod.finished:
-            return False
-        claims = ((self._store.claims.get(key), uid) for key, uid in victim.frees)
-        return all(
-            claim is None or claim.metadata.uid != uid or claim.allocation is None for claim, uid in claims
-        )
-
     async def _abort(self, campaign: Campaign, why: str) -> None:
         self._report(RoomPlanAborted(campaign.nominee, why))
         self._intake.nominating.drop(campaign.nominee, f"the plan was aborted: {why}")
@@ -324,8 +320,13 @@ class Preemptor:
         await self._hint(campaign, "")
 
     def _end(self, campaign: Campaign) -> None:
-        self._campaign = None
+        self._stop()
         self._wait(campaign.unit)
+
+    def _stop(self) -> None:
+        """Carry out no plan any more. Room that is held expires."""
+        self._campaign = None
+        self._turns.end(Purpose.PREEMPTION)
 
     def _wait(self, unit: Unit) -> None:
         """Let some time pass before another plan for a unit."""
@@ -352,10 +353,3 @@ class Preemptor:
 def _is_same(plan: RoomPlan, before: RoomPlan) -> bool:
     """Whether a plan made again says the same."""
     return plan.acts and plan.places == before.places and plan.victims == before.victims
-
-
-def _started_after(moment: datetime, pod: Pod) -> bool:
-    """Whether a pod started after a moment, or has not started. One without a valid time has."""
-    with suppress(ValueError, TypeError):
-        return pod.status.start_time is None or datetime.fromisoformat(pod.status.start_time) > moment
-    return True

@@ -8,7 +8,7 @@ from reconciler.allocation.placement.order import place
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod, PodSpec
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.pods import claims_of, is_live
+from reconciler.api.objects.pods import claims_of, controller_of, is_live
 from reconciler.api.objects.provisioning import MOST_SETS
 from reconciler.control.ownership import Ownership
 from reconciler.ha.shards.membership import Side
@@ -83,7 +83,7 @@ def _waits(pod: Pod, store: Store, ours: Ownership) -> bool:
 
 
 def _key(pod: Pod) -> ObjectKey:
-    maker = next((one for one in pod.metadata.owner_references if one.controller), None)
+    maker = controller_of(pod)
     name, uid = (maker.name, maker.uid) if maker is not None else (pod.key.name, pod.metadata.uid)
     spec = _to_json(pod.spec, exclude={"hostname"})
     return ObjectKey(pod.key.namespace, _name(f"dra-{name}", uid, spec.decode()))

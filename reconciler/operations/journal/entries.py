@@ -1,8 +1,7 @@
 """Converts inputs and decisions to JSON and back. One object per line; `t` is its type."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from math import inf
 from typing import Any
 
 from reconciler.api.koordinator.device import Device
@@ -18,7 +17,8 @@ from reconciler.control.ownership import Ownership
 from reconciler.errors import Rejected
 from reconciler.ha.shards.shard import parse
 from reconciler.state.devices.occupancy.retained_draws import Drawn
-from reconciler.state.nominations.nomination import HeldPlace, Nomination, Nominee, NomineeKind
+from reconciler.state.nominations.nomination import HeldPlace, Nomination, Nominee
+from reconciler.state.nominations.record import as_json, nominee_as_json, nominee_of, place_as_json, place_of
 
 FORMAT = 1
 """Increased when a release can no longer read the format of an earlier one"""
@@ -111,6 +111,8 @@ class Decided:
     """None if first fit decides all claims"""
     own: tuple[Nominee, ...] = ()
     """For whom was decided, if room was held for anything: what was held for others could not be used"""
+    expected: HeldPlace | None = None
+    """What was held for the pod because it replaces another"""
     preferences: Json | None = None
     """What the pod preferred, as `write_preferences` writes it; None if nothing counted"""
 
@@ -216,58 +218,19 @@ def read_plan(raw: Mapping[str, Any]) -> Plan:
 
 def write_nomination(nomination: Nomination) -> Json:
     """The entry of a nomination. The deadline by the clock of the process is left out."""
-    return {
-        "t": NOMINATED,
-        "nominee": _nominee(nomination.nominee),
-        "places": [
-            {"node": one.node, "devices": [list(device) for device in one.devices], "room": dict(one.room)}
-            for one in nomination.places
-        ],
-        "priority": nomination.priority,
-        "deadline": nomination.deadline,
-        "uid": nomination.uid,
-    }
-
-
-def read_nomination(raw: Mapping[str, Any]) -> Nomination:
-    """The nomination of an entry. It never expires by itself."""
-    return Nomination(
-        nominee=read_nominee(raw["nominee"]),
-        places=tuple(
-            HeldPlace(
-                one["node"],
-                tuple(DeviceID(*device) for device in one["devices"]),
-                tuple(one["room"].items()),
-            )
-            for one in raw["places"]
-        ),
-        priority=raw["priority"],
-        until=inf,
-        deadline=raw["deadline"],
-        uid=raw["uid"],
-    )
+    return {"t": NOMINATED, **as_json(nomination)}
 
 
 def write_nomination_end(nominee: Nominee) -> Json:
     """The entry of the end of a nomination."""
-    return {"t": NOMINATION_ENDED, "nominee": _nominee(nominee)}
-
-
-def read_nominee(raw: Sequence[str]) -> Nominee:
-    """For whom room is held."""
-    kind, namespace, name, source = raw
-    return Nominee(NomineeKind(kind), ObjectKey(namespace, name), source)
-
-
-def _nominee(nominee: Nominee) -> list[str]:
-    return [str(nominee.kind), *nominee.key, nominee.source]
+    return {"t": NOMINATION_ENDED, "nominee": nominee_as_json(nominee)}
 
 
 def write_room_plan(plan: RoomPlanned) -> Json:
     """The entry of a plan to evict pods."""
     return {
         "t": ROOM_PLAN,
-        "nominee": _nominee(plan.nominee),
+        "nominee": nominee_as_json(plan.nominee),
         "victims": [list(key) for key in plan.victims],
         "nodes": list(plan.nodes),
         "devices": [list(device) for device in plan.devices],
@@ -307,7 +270,9 @@ def write_decided(decided: Decided) -> Json:
     """A decision."""
     used: Json = {} if decided.policy is None else {"policy": asdict(decided.policy)}
     if decided.own:
-        used["own"] = [_nominee(one) for one in decided.own]
+        used["own"] = [nominee_as_json(one) for one in decided.own]
+    if decided.expected is not None:
+        used["expected"] = place_as_json(decided.expected)
     if decided.preferences is not None:
         used["preferences"] = decided.preferences
     return {
@@ -341,13 +306,14 @@ def read_decided(raw: Mapping[str, Any]) -> Decided:
         together=_node_sets(raw.get("together")),
         policy=PolicyUse(**raw["policy"]) if "policy" in raw else None,
         own=own_of_entry(raw),
+        expected=place_of(raw["expected"]) if "expected" in raw else None,
         preferences=raw.get("preferences"),
     )
 
 
 def own_of_entry(raw: Mapping[str, Any]) -> tuple[Nominee, ...]:
     """For whom the decision of an entry was made, if room was held for anything."""
-    return tuple(map(read_nominee, raw.get("own", ())))
+    return tuple(map(nominee_of, raw.get("own", ())))
 
 
 def _node_sets(raw: list[list[list[str]]] | None) -> tuple[NodeSets, ...] | None:

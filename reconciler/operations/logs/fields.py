@@ -36,6 +36,7 @@ OTHERS: Mapping[str, tuple[Types, str]] = {
     "level": (str, "debug, info, warning or error"),
     "logger": (str, "the module that wrote the line"),
     "name": (str, "NAMESPACE/NAME or NAME of an object"),
+    "nominees": (list, "what room is held for: kind and NAMESPACE/NAME of each"),
     "not_served": (list, "kinds that the API server does not serve"),
     "objects": (int, "number of listed objects"),
     "others": (list, "Leases of the other shards"),

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GangKey, gang_of
 from reconciler.api.objects.kueue import WORKLOAD
-from reconciler.api.objects.meta import DeviceID, ObjectKey
+from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference
 from reconciler.api.objects.plan import Plan
-from reconciler.api.objects.pods import claims_of
+from reconciler.api.objects.pods import claims_of, controller_of
 
 
 class NomineeKind(StrEnum):
@@ -21,6 +21,8 @@ class NomineeKind(StrEnum):
     GANG = "gang"
     WORKLOAD = "workload"
     """Something that another component admits, such as a Workload of Kueue"""
+    REPLACEMENT = "replacement"
+    """The next pod of a controller, which replaces one that was evicted"""
 
 
 class Nominee(NamedTuple):
@@ -29,9 +31,11 @@ class Nominee(NamedTuple):
     kind: NomineeKind
     key: ObjectKey
     source: str = ""
-    """Of a gang: where it is declared"""
+    """Of a gang: where it is declared; of a replacement: kind and uid of the controller"""
 
     def __str__(self) -> str:
+        if self.kind is NomineeKind.REPLACEMENT:
+            return f"the next pod of {self.source.partition(' ')[0]} {self.key}"
         return f"{self.kind} {self.key}"
 
 
@@ -61,7 +65,8 @@ class Nomination:
     deadline: str
     """The same by the time of day as RFC 3339, for people"""
     uid: str = ""
-    """Of the nominee; a later object of its name is another one. Empty where there is none"""
+    """Of the nominee; a later object of its name is another one. Empty where there is none. Of a replacement:
+    that of the pod which it replaces"""
 
     def __str__(self) -> str:
         return f"{self.nominee} until {self.deadline.partition('T')[2]}"
@@ -98,15 +103,24 @@ def of_workload(key: ObjectKey) -> Nominee:
     return Nominee(NomineeKind.WORKLOAD, key)
 
 
+def of_replacement(namespace: str, controller: OwnerReference) -> Nominee:
+    """What replaces a pod of this controller."""
+    key = ObjectKey(namespace, controller.name)
+    return Nominee(NomineeKind.REPLACEMENT, key, f"{controller.kind} {controller.uid}")
+
+
 def own_of(pod: Pod) -> frozenset[Nominee]:
-    """Everything that room may be held for so that this pod runs: itself, its claims, its gang, its Workload.
+    """Everything that room may be held for so that this pod runs: itself, its claims, its gang, its Workload,
+    and the next pod of its controller.
 
     A pod says itself of which Workload of its namespace it is.
     """
     gang, workload = gang_of(pod), pod.metadata.annotations.get(WORKLOAD)
     gangs = [] if gang is None else [of_gang(gang)]
     workloads = [of_workload(ObjectKey(pod.key.namespace, workload))] if workload else []
-    return frozenset([of_pod(pod.key), *map(of_claim, claims_of(pod)), *gangs, *workloads])
+    controller = controller_of(pod)
+    next_pods = [] if controller is None else [of_replacement(pod.key.namespace, controller)]
+    return frozenset([of_pod(pod.key), *map(of_claim, claims_of(pod)), *gangs, *workloads, *next_pods])
 
 
 def own_of_all(pods: Iterable[Pod]) -> frozenset[Nominee]:

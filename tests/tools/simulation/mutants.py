@@ -20,8 +20,10 @@ from reconciler.control.fence import Fence
 from reconciler.control.gangs import planner as gang_planner
 from reconciler.control.gangs.planner import GangPlanner, Seats
 from reconciler.control.gangs.writing import GangWriter
+from reconciler.control.held_room.takeover import HeldRoomTakeover
 from reconciler.control.intake import Intake
 from reconciler.control.loop import Reconciler
+from reconciler.control.making_room import ground
 from reconciler.control.making_room.candidates import Candidates
 from reconciler.control.making_room.plan import RoomPlan
 from reconciler.control.ownership import Ownership
@@ -55,6 +57,10 @@ def _swap_both(owner: object, *names: str) -> Mutant:
             yield
 
     return swapped
+
+
+async def _nothing_read(_: Any) -> None:
+    """Nobody knows what the previous leader held."""
 
 
 async def _forgotten(self: Any, claim: Any) -> None:
@@ -231,6 +237,8 @@ EVICTING: dict[str, Mutant] = {
     "everybody may preempt": _swap(Candidates, "_may_preempt", lambda _, pods: bool(list(pods))),
     "pods of others are evicted": _swap(RoomPlanner, "_is_ours", lambda *_: True),
     "whole gangs are evicted": _swap(RoomPlan, "acts", property(lambda self: not self.refused)),
+    "plans outlive what they rest on": _swap(ground, "_different", lambda *_: iter(())),
+    "a new leader holds nothing": _swap(HeldRoomTakeover, "_read", _nothing_read),
 }
 """The same, of what keeps evictions from doing harm"""
 
@@ -268,6 +276,10 @@ TESTS: dict[str, str] = {
     "whole gangs are evicted": _ROOM + "test_a_gang_keeps_its_minimum_and_leaves_whole_only_as_advice",
     "gates go before pods name their claims": "tests/whole/end_to_end/test_pods.py::"
     "test_a_claim_is_allocated_before_its_pod_names_it_and_the_gate_waits_for_the_name",
+    "plans outlive what they rest on": "tests/unit/control/making_room/test_ground.py::"
+    "test_only_the_budgets_of_those_who_leave_count[fewer]",
+    "a new leader holds nothing": "tests/unit/control/held_room/test_keeper.py::"
+    "test_the_next_leader_holds_the_same_room_until_the_same_deadline",
     "gates go as soon as a pod has a seat": _GANGS
     + "test_one_seat_of_two_asks_for_the_other_and_may_be_given_back",
     "gangs keep what they have": _GANGS + "test_seats_are_given_back_when_pods_are_missing",

@@ -55,6 +55,7 @@ believe they lead do so for as long as a replica is cut off, or its Lease reques
 PREEMPTION = {
     "preemption": "evict",
     "preempting_classes": frozenset({URGENT}),
+    "held_room_config_map": "default/held-room",
     "eviction_cooldown_seconds": 0.0,
     "evictions_per_minute": 60,
     "evictions_per_hour": 3600,

@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from reconciler.api.objects.meta import DeviceID, ObjectKey
+from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference
+from reconciler.api.objects.plan import Granted
+from reconciler.control.decider import Decider
 from reconciler.control.decisions.decision import Decision
 from reconciler.control.decisions.nominations import (
     Nominated,
@@ -11,9 +13,18 @@ from reconciler.control.decisions.nominations import (
     NominationUsed,
 )
 from reconciler.control.intake import Intake
+from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Decide
 from reconciler.control.queueing.waiting import Wants
-from reconciler.state.nominations.nomination import NOBODY, HeldPlace, Nomination, Nominee, of_claim, of_pod
+from reconciler.state.nominations.nomination import (
+    NOBODY,
+    HeldPlace,
+    Nomination,
+    Nominee,
+    of_claim,
+    of_pod,
+    of_replacement,
+)
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
 from tests.tools.unit_pictures import claim_unit, intake, key, pod_unit, put, remove, step, taken
 
@@ -145,3 +156,62 @@ async def test_a_later_nomination_of_the_same_name_replaces_the_room():
     assert picture.nodes.room.left("a", "cpu") == 0
     assert picture.store.snapshot_for(NOBODY).occupancy.held.sum() == 1
     assert [one.nominee.key for one in picture.store.nominations] == [ObjectKey("default", "x")]
+
+
+WEB = of_replacement("default", OwnerReference(kind="ReplicaSet", name="web", uid="w"))
+
+
+def of_web(made: dict[str, Any], uid: str) -> dict[str, Any]:
+    """A pod of the ReplicaSet `web`."""
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "w", "controller": True}
+    made["metadata"] |= {"ownerReferences": [owner], "uid": uid}
+    return made
+
+
+def made_for(uid: str, name: str, device: str | None) -> dict[str, Any]:
+    """A claim from a template of the pod with this uid, with a device or without."""
+    made = claim(name, managed=False)
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid, "controller": True}
+    made["metadata"]["ownerReferences"] = [owner]
+    return made if device is None else {**made, "status": held(DRIVER, "a", device, on="a")}
+
+
+async def test_what_replaces_a_pod_gets_the_place_that_is_held_for_it():
+    """First fit would give it `d0`, which the other pod has just left."""
+    picture, _ = fleet(of_web(pod("new", "x"), "2"), pod("other", "y"), claim("x"), claim("y"))
+    place = HeldPlace("a", (DeviceID(DRIVER, "a", "d1"),))
+    picture.nominating.hold(Nomination(WEB, (place,), 0, 10.0, DEADLINE, "1"), "a test")
+    decider = Decider(Ownership(alone=True), steps=100)
+    got = []
+    for name in ("other", "new"):
+        question = step(picture, pod_unit(name))
+        assert isinstance(question, Decide)
+        answer = decider.answer(question, picture.store.snapshot_for(question.own))
+        assert isinstance(answer, Granted)
+        got += [result.device for result in answer.plans[0].allocation.devices.results]
+    assert got == ["d0", "d1"]
+
+
+async def test_what_replaces_a_pod_gets_other_devices_if_it_cannot_have_those():
+    picture, _ = fleet(of_web(pod("new", "x"), "2"), claim("x"))
+    place = HeldPlace("a", (DeviceID(DRIVER, "a", "gone"),))
+    picture.nominating.hold(Nomination(WEB, (place,), 0, 10.0, DEADLINE, "1"), "a test")
+    question = step(picture, pod_unit("new"))
+    assert isinstance(question, Decide)
+    answer = Decider(Ownership(alone=True), steps=100).answer(question, picture.store.snapshot())
+    assert isinstance(answer, Granted)
+    assert [result.device for result in answer.plans[0].allocation.devices.results] == ["d0"]
+
+
+async def test_a_replacement_has_its_place_when_its_own_claim_holds_it():
+    """Not while the pod that is evicted still holds the device."""
+    picture, said = fleet(of_web(pod("old"), "1"))
+    hold(picture, WEB, uid="1")
+    put(picture, made_for("1", "before", "d0"))
+    put(picture, of_web(pod("new"), "2"))
+    assert ends(said) == []
+    remove(picture, "ResourceClaim", "before")
+    put(picture, made_for("2", "after", None))
+    assert ends(said) == []
+    put(picture, made_for("2", "after", "d0"))
+    assert ends(said) == [NominationUsed]

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.control.making_room.rates import HOUR, MINUTE, Rates
+from reconciler.control.evicting.rates import HOUR, MINUTE, Rates
 
 
 @given(st.lists(st.floats(0, 900), max_size=40), st.integers(1, 4), st.integers(1, 8))

@@ -5,7 +5,7 @@ from typing import Any
 from reconciler.api.objects.budgets import PodDisruptionBudget
 from reconciler.api.objects.changes import Changed, Refused, Removed, Replaced
 from reconciler.api.versions.reading import read
-from reconciler.control.making_room.budgets import KnownBudgets
+from reconciler.control.evicting.budgets import KnownBudgets
 from tests.tools.unit_pictures import key
 
 KIND = "PodDisruptionBudget"
