@@ -12,7 +12,7 @@ from perf.fleets import mig
 from perf.fleets.objects import Json, claim
 from perf.live import KUBECONFIG, Cluster
 from perf.workload import Figure, latencies
-from reconciler.api.objects.changes import Change, Changed, Replaced
+from reconciler.api.objects.changes import Changed, Notice, Replaced
 from reconciler.api.objects.core import GATE, Pod
 from reconciler.cluster.kinds import POD
 from reconciler.cluster.watch import follow
@@ -34,7 +34,7 @@ class PodWatch:
         self.bound: dict[str, float] = {}
         self._news = asyncio.Event()
 
-    def take(self, change: Change) -> None:
+    def take(self, change: Notice) -> None:
         """Take note of a change that the watch tells."""
         changed = change.objects if isinstance(change, Replaced) else ()
         for pod in (change.object,) if isinstance(change, Changed) else changed:

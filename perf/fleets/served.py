@@ -35,7 +35,10 @@ def served(thing: Json, number: int) -> Json:
                 _managed("kubelet", "v1", _NODE_FIELDS),
                 _managed("kube-controller-manager", "v1", _NODE_FIELDS),
             ]
-            rest |= {"spec": {"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"]}, "status": _status(number)}
+            rest |= {
+                "spec": {"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"]},
+                "status": _status(number),
+            }
     return {"metadata": metadata, **rest}
 
 
@@ -52,7 +55,12 @@ def _managed(manager: str, version: str, fields: Json) -> Json:
 
 _SLICE_FIELDS: Json = {
     "f:metadata": {"f:generateName": {}, "f:ownerReferences": {".": {}, 'k:{"uid":"0"}': {}}},
-    "f:spec": {"f:devices": {}, "f:driver": {}, "f:nodeName": {}, "f:pool": {"f:generation": {}, "f:name": {}}},
+    "f:spec": {
+        "f:devices": {},
+        "f:driver": {},
+        "f:nodeName": {},
+        "f:pool": {"f:generation": {}, "f:name": {}},
+    },
 }
 _NODE_FIELDS: Json = {
     "f:metadata": {"f:labels": {f"f:example.com/label-{number}": {} for number in range(12)}},

@@ -6,10 +6,9 @@ their memory counts. Processor time counts all threads; the lag is that of the e
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
-from itertools import chain, islice
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -34,9 +33,12 @@ from reconciler.cluster.transport import Request, Response, WatchRequest
 from reconciler.cluster.watch import follow
 from reconciler.control.build_ahead import build_ahead
 from reconciler.control.intake import Intake
+from reconciler.control.queueing.units import Unit
 from reconciler.state.store import Store
 
-SLICE = Resource("ResourceSlice", "resource.k8s.io", "v1", "resourceslices", namespaced=False, page=50)
+SLICE = Resource(
+    "ResourceSlice", "resource.k8s.io", "v1", "resourceslices", namespaced=False, page=50, singly=True
+)
 CLASS = Resource("DeviceClass", "resource.k8s.io", "v1", "deviceclasses", namespaced=False)
 KINDS = (CLASS, SLICE, NODE)
 
@@ -102,7 +104,10 @@ async def _silence() -> AsyncIterator[bytes]:
 
 
 def listing(
-    fleet: Callable[[int], Iterator[Json]], devices_a_node: int, claim: Callable[[], ResourceClaim], size: Size,
+    fleet: Callable[[int], Iterator[Json]],
+    devices_a_node: int,
+    claim: Callable[[], ResourceClaim],
+    size: Size,
     progress: Progress,
 ) -> Outcome:
     """All kinds at once, as a process lists them, then the snapshot and one decision."""
@@ -110,7 +115,9 @@ def listing(
         pages = Pages(Path(folder))
         nodes = size["devices"] // devices_a_node
         for number, resource in enumerate(KINDS):
-            of_kind = (served(thing, n) for n, thing in enumerate(fleet(nodes)) if thing["kind"] == resource.kind)
+            of_kind = (
+                served(thing, n) for n, thing in enumerate(fleet(nodes)) if thing["kind"] == resource.kind
+            )
             pages.write(resource, of_kind)
             progress(number + 1, len(KINDS) + 1)
         return asyncio.run(_listed(pages, claim()))
@@ -118,7 +125,7 @@ def listing(
 
 async def _listed(pages: Pages, claim: ResourceClaim) -> Outcome:
     store, lag = Store(Semantics()), Lag()
-    queue = Queue(base=1.0, cap=1.0, random=Random(0).random)
+    queue: Queue[Unit] = Queue(base=1.0, cap=1.0, random=Random(0).random)
     intake = Intake(store, queue, [resource.kind for resource in KINDS], lambda _: None)
     client = Client(pages)
     began, spent = perf_counter(), process_time()

@@ -8,7 +8,7 @@ import structlog
 
 from reconciler.aio.queue import Queue
 from reconciler.allocation.placement import Place, Placement, place
-from reconciler.api.objects.changes import Change, Changed, Refused, Replaced
+from reconciler.api.objects.changes import Change, Changed, Listed, Notice, Refused, Replaced
 from reconciler.api.objects.claims import FINALIZER, ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GangKey
@@ -104,8 +104,11 @@ class Intake:
         """Devices that several claims hold although one needs it alone."""
         return self.audit.doubles
 
-    def take(self, change: Change) -> None:
+    def take(self, change: Notice) -> None:
         """Apply a change to the store. The sink of every watch."""
+        if isinstance(change, Listed):
+            self._listed(change.kind)
+            return
         change = self._naming.within(within(change, self._ours.shard))
         self._log_refused(change)
         if change.kind in STORAGE:
@@ -128,9 +131,6 @@ class Intake:
                 self._claim(key)
         if isinstance(change, Replaced):
             self._listed(change.kind)
-            self.unlisted.discard(change.kind)
-            if not self.unlisted:
-                self.listed.set()
 
     def _take_storage(self, change: Change) -> None:
         """Apply a change of a storage object. It concerns pods with volumes only; the store has none."""
@@ -141,6 +141,10 @@ class Intake:
             self._listed(change.kind)
 
     def _listed(self, kind: str) -> None:
+        """A kind was listed; perhaps all are now."""
+        self.unlisted.discard(kind)
+        if not self.unlisted:
+            self.listed.set()
         if self.nodes.on_demand.listed(kind):
             self._wake_gated()
 
