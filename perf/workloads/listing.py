@@ -152,6 +152,7 @@ async def _listed(pages: Pages, claim: ResourceClaim) -> Outcome:
         Figure("read and applied", read - spent - pages.seconds, "s"),
         Figure("picture", pictured - read, "s"),
         Figure("decision", ended - pictured, "s"),
+        lag.longest_hold("listing"),
         *lag.figures("listing"),
         Figure("listed", pages.bytes / 2**20, "MiB", ""),
     ])  # fmt: skip

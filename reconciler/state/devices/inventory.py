@@ -8,8 +8,9 @@ from reconciler.api.objects.meta import PoolID
 from reconciler.api.objects.semantics import GroupMode, Semantics
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.objects.taint_rules import DeviceTaintRule
-from reconciler.state.devices.encoding.block import Block, build
+from reconciler.state.devices.encoding.block import Block
 from reconciler.state.devices.encoding.parts import Encoder
+from reconciler.state.devices.encoding.patterned import block_of
 from reconciler.state.devices.encoding.shedding import shed
 from reconciler.state.devices.encoding.updating import update
 from reconciler.state.devices.encoding.vocabulary import Vocabulary
@@ -109,7 +110,7 @@ class Inventory:
             self._members[known.slice.pool_id].pop(name)
         block = update(known, source, self._encoder) if known is not None else None
         if block is None:
-            block = build(source, self._encoder)
+            block = block_of(source, self._encoder)
         self._blocks[name] = block
         self._members.setdefault(source.pool_id, {})[name] = block
         self._has_changed(source.pool_id)
