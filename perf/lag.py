@@ -42,8 +42,8 @@ class Lag:
         self._late.append(late)
 
     def longest_hold(self, during: str) -> Figure:
-        """Most processor time of the loop between two looks, in milliseconds: that of its longest step, and at
-        most EVERY more. Other processes do not count.
+        """Most processor time of the loop between two looks: that of its longest step, and at most EVERY
+        more. Other processes do not count.
         """
         return Figure(f"{during}, longest hold", self._held * 1e3, "ms")
 

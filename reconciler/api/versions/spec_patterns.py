@@ -2,8 +2,8 @@
 
 The text is split at its quotation marks, so every other piece is the content of a string. Where two texts
 differ in the contents of strings only, the places that differ become blanks, if they are values of string
-attributes, the name of a node or that of a pool. A text that equals a pattern outside its blanks is as valid as
-the one that the pattern was made of, and means the same but for these strings.
+attributes, the name of a node or that of a pool. A text that equals a pattern outside its blanks is as valid
+as the one that the pattern was made of, and means the same but for these strings.
 """
 
 from collections.abc import Callable, Iterator, Sequence
