@@ -4,12 +4,13 @@ A fleet of one machine type publishes the same slice again and again. Only what 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, overload
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, overload
 
 if TYPE_CHECKING:
     from reconciler.api.objects.slices import Device, ResourceSliceSpec
+
+T = TypeVar("T")
 
 
 class Blank(NamedTuple):
@@ -44,8 +45,8 @@ class SpecPattern:
         if blanks is None:
             return device
         keys = {self.blanks[number].key: strings[number] for number in blanks}
-        own = {key: replace(device.attributes[key], string=string) for key, string in keys.items()}
-        return replace(device, attributes={**device.attributes, **own})
+        own = {key: _changed(device.attributes[key], "string", string) for key, string in keys.items()}
+        return _changed(device, "attributes", {**device.attributes, **own})
 
 
 class PatternDevices(Sequence["Device"]):
@@ -104,3 +105,11 @@ def differing(before: "Sequence[Device]", now: "Sequence[Device]") -> list[int]:
     return [
         row for row, (old, new) in enumerate(zip(before, now, strict=True)) if old is not new and old != new
     ]
+
+
+def _changed(thing: T, field: str, value: object) -> T:
+    """A copy of a part of a slice with another value of one field. Not validated: its pattern was."""
+    made = object.__new__(type(thing))
+    for name in type(thing).__slots__:  # type: ignore[attr-defined]
+        object.__setattr__(made, name, value if name == field else getattr(thing, name))
+    return made

@@ -123,7 +123,7 @@ class SpecPatterns:
             return None
         differing = {at for at in range(1, len(pieces), 2) if pieces[at] != other[at]}
         blanks = sorted(differing.union(places))
-        if len(blanks) > BLANKS_OF_A_DEVICE * len(spec.devices) + 2:
+        if not 0 < len(blanks) <= BLANKS_OF_A_DEVICE * len(spec.devices) + 2:
             return None
         return self._of(pieces, blanks, spec)
 
@@ -149,8 +149,6 @@ class SpecPatterns:
         of_devices = [(at, meant[mark]) for mark, at in places.items() if isinstance(meant[mark], Blank)]
         others = [(at, meant[mark]) for mark, at in places.items() if not isinstance(meant[mark], Blank)]
         order = tuple([at for at, _ in (*of_devices, *others)])
-        if not order:
-            return None
         shared: dict[bytes, bytes] = {}
         rest = [shared.setdefault(piece, piece) for piece in pieces]
         for at in order:

@@ -71,7 +71,20 @@ def test_what_is_unusual_is_left_to_the_careful_way(text):
 
 
 NAMES = st.sampled_from(
-    ["metadata", "name", "labels", "annotations", "ownerReferences", "generation", "uid", "spec", "taints", "key", "unschedulable", "status", "allocatable", "cpu", "conditions", "type", "declaredFeatures"]
+    [
+        *(
+            "metadata",
+            "name",
+            "labels",
+            "annotations",
+            "ownerReferences",
+            "generation",
+            "uid",
+            "spec",
+            "taints",
+        ),
+        *("key", "unschedulable", "status", "allocatable", "cpu", "conditions", "type", "declaredFeatures"),
+    ]
 )
 
 
