@@ -85,6 +85,7 @@ async def _spare_the_collector(intake: Intake) -> None:
     """
     before = gc.get_threshold()
     gc.set_threshold(*COLLECTIONS)
+    gc.freeze()  # modules and classes
     try:
         starting = True
         while starting:
