@@ -7,7 +7,7 @@ from random import random
 from time import perf_counter
 
 from perf.live import Cluster
-from reconciler.api.objects.changes import Change, Changed, Replaced
+from reconciler.api.objects.changes import Changed, Notice, Replaced
 from reconciler.api.objects.claims import FINALIZER, ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
@@ -27,7 +27,7 @@ class Sightings:
         """Claim -> the pod that names it"""
         self._news = asyncio.Event()
 
-    def take(self, change: Change) -> None:
+    def take(self, change: Notice) -> None:
         """Take note of a change that a watch tells."""
         changed = change.objects if isinstance(change, Replaced) else ()
         for thing in (change.object,) if isinstance(change, Changed) else changed:

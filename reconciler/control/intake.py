@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from reconciler.aio.queue import Queue
 from reconciler.allocation.placement import Placement
-from reconciler.api.objects.changes import Change, Changed, Replaced
+from reconciler.api.objects.changes import Change, Changed, Listed, Notice, Replaced
 from reconciler.api.objects.claims import FINALIZER, ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject, ObjectKey
@@ -87,8 +87,11 @@ class Intake:
         """Devices that several claims hold although one needs it alone."""
         return self.audit.doubles
 
-    def take(self, change: Change) -> None:
+    def take(self, change: Notice) -> None:
         """Apply a change to the store. The sink of every watch."""
+        if isinstance(change, Listed):
+            self._listed(change.kind)
+            return
         change = self.early.within(self._naming.within(within(change, self._ours.shard)))
         self._refused.note(change)
         if change.kind in STORAGE:
@@ -113,9 +116,6 @@ class Intake:
             self.take(again)
         if isinstance(change, Replaced):
             self._listed(change.kind)
-            self.unlisted.discard(change.kind)
-            if not self.unlisted:
-                self.listed.set()
 
     def _take_storage(self, change: Change) -> None:
         """Apply a change of a storage object. It concerns pods with volumes only; the store has none."""
@@ -125,6 +125,10 @@ class Intake:
             self._listed(change.kind)
 
     def _listed(self, kind: str) -> None:
+        """A kind was listed; perhaps all are now."""
+        self.unlisted.discard(kind)
+        if not self.unlisted:
+            self.listed.set()
         if self.nodes.on_demand.listed(kind):
             self._dispatcher.requeue_gated()
 

@@ -16,7 +16,7 @@ from reconciler.aio.queue import Closed
 from reconciler.aio.tasks import Stopped, unless
 from reconciler.allocation.placement import refusal_reason
 from reconciler.allocation.policies.selection import PLAIN, Policies
-from reconciler.api.objects.changes import Change, Changed, Replaced
+from reconciler.api.objects.changes import Changed, Notice, Replaced
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
@@ -83,7 +83,7 @@ class Shadow:
         self.counts: Counter[Outcome] = Counter()
         """Comparisons so far, by outcome"""
 
-    def take(self, change: Change) -> None:
+    def take(self, change: Notice) -> None:
         """The sink of every watch: compare, then apply the change."""
         if self._intake.listed.is_set():
             match change:

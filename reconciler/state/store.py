@@ -149,6 +149,11 @@ class Store:
         self._version += 1
         return self._version
 
+    @property
+    def unbuilt(self) -> bool:
+        """Whether pools have to be built before the next snapshot."""
+        return self._inventory.unbuilt
+
     def build_ahead(self, pools: int) -> bool:
         """Do part of the work of the next snapshot; return whether any pool had to be built."""
         return self._inventory.build_ahead(pools)

@@ -1,7 +1,7 @@
 """The PodDisruptionBudgets of the cluster, as the watch shows them."""
 
 from reconciler.api.objects.budgets import PodDisruptionBudget
-from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
+from reconciler.api.objects.changes import Changed, Notice, Refused, Removed, Replaced
 from reconciler.api.objects.meta import ObjectKey
 
 
@@ -19,7 +19,7 @@ class KnownBudgets:
         """The newest version of each."""
         return tuple(self._known.values())
 
-    def take(self, change: Change) -> None:
+    def take(self, change: Notice) -> None:
         """Apply a change."""
         match change:
             case Changed(object=PodDisruptionBudget() as budget):

@@ -292,7 +292,7 @@ class Preemptor:
         assert self._ground is not None  # a plan was made
         pods, intake = self._candidates.pods(unit), self._intake
         now = Ground.of(self._store, intake.nodes, intake.groups, self._budgets.known)
-        wanted = intake.claims(unit)
+        wanted = intake.units.claims(unit)
         return changed(self._ground, now, plan, waiting=pods, wanted=wanted, own=own_of_all(pods))
 
     def _hold(self, campaign: Campaign, *, more: float = 0.0) -> None:

@@ -9,7 +9,7 @@ import structlog
 
 from reconciler.aio.worker_thread import Closed, ShouldContinue, WorkerThread
 from reconciler.allocation.dra.budget import Unfinished
-from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
+from reconciler.api.objects.changes import Changed, Notice, Refused, Removed, Replaced
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.pods import claims_of
 from reconciler.api.objects.provisioning import ProvisioningRequest, pod_template, provisioning_request
@@ -76,7 +76,7 @@ class Provisioner:
         """Group -> since when it waits without a request"""
         self._thread = WorkerThread("sizing")
 
-    def take(self, change: Change) -> None:
+    def take(self, change: Notice) -> None:
         """The sink of the watch of ProvisioningRequests."""
         match change:
             case Changed(object=ProvisioningRequest() as request):

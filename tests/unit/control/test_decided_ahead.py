@@ -27,7 +27,7 @@ def machine(name: str, cpu: str = "8", gpus: int = 4, *, cordoned: bool = False)
     return [made, devices(name, *[f"d{n}" for n in range(gpus)])]
 
 
-def worker(name: str, claim: str, cpu: str = "1", **spec: object) -> Object:
+def worker(name: str, claim: str, cpu: str = "1", **spec: Any) -> Object:
     """A pod that needs CPU besides its claim."""
     made = pod(name, claim, **spec)
     made["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
