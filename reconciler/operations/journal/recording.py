@@ -111,7 +111,8 @@ class Recorder:
         if isinstance(asked.together, Together):
             decided = replace(decided, together=tuple(asked.together.refused_nodes()))
         if self.store.nominations:
-            decided = replace(decided, own=tuple(sorted(asked.own)), expected=asked.expected)
+            decided = replace(decided, own=tuple(sorted(asked.own)))
+        decided = replace(decided, expected=asked.expected)
         if not asked.policies.first_fit:
             decided = replace(decided, policy=_policy_of(asked, answer))
             if asked.policies.looks_at_pods:
