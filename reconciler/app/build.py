@@ -8,6 +8,7 @@ from reconciler.aio.tasks import unless
 from reconciler.app.coexistence import shadow_of, switches
 from reconciler.app.control import build_control, recording
 from reconciler.app.discovery import Found, discovered, log_lacks
+from reconciler.app.evicting import check_rights, evicting
 from reconciler.app.foundation import Foundation, foundation
 from reconciler.app.from_settings import check, ownership, rules
 from reconciler.app.job import Job
@@ -17,7 +18,6 @@ from reconciler.app.leadership import Alone, Candidate, recalls_for
 from reconciler.app.observing import inboxes_of, listeners, observe
 from reconciler.app.parts import Parts
 from reconciler.app.placing import learner_of, placing
-from reconciler.app.preempting import check_rights, preempting
 from reconciler.app.provisioning import check_provisioning, provisioning_jobs
 from reconciler.app.templates import template_maker_of
 from reconciler.cluster.kueue import KueueKinds
@@ -79,7 +79,7 @@ def _rest(base: Foundation, found: Found, kueue: KueueKinds | None, on_decision:
     shadow = shadow_of(settings, intake, ours, sink, choosing.in_use, clock=clock, report=reporter.report)
     sink = sink if shadow is None else shadow.take
     task_health = TaskHealth(base.stop)
-    room = preempting(base, core, ours, inboxes.pending, recorder, reporter.report, leadership.leads)
+    leaving = evicting(base, core, ours, inboxes.pending, recorder, reporter.report, leadership.leads)
     return Parts(
         settings=settings,
         stop=base.stop,
@@ -94,8 +94,8 @@ def _rest(base: Foundation, found: Found, kueue: KueueKinds | None, on_decision:
             *([] if learner is None else [Job("learn the demand", learner.run)]),
             *([] if maker is None else [Job("make templates", maker.run)]),
             *switches(settings, client, intake.pause),
-            *observe(base, found, core, leadership, inboxes, task_health, choosing, room.signals),
-            *room.jobs,
+            *observe(base, found, core, leadership, inboxes, task_health, choosing, leaving.signals),
+            *leaving.jobs,
             *provisioning_jobs(base, core, ours, reporter.report),
             *kueue_jobs(base, core, served, kueue, ours, reporter.report),
             Job("expire nominations", partial(intake.nominating.run, clock)),

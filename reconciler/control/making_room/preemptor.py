@@ -223,7 +223,7 @@ class Preemptor:
         if is_leaving(victim, self._store) or self._candidates.need(campaign.unit) is None:
             return
         try:
-            delay = await self._evictor.evict(victim, Evicted(victim.key, campaign.nominee))
+            delay = await self._evictor.evict(victim, Evicted(victim.key, victim.uid, campaign.nominee))
         except Rejected as exc:
             await self._abort(campaign, str(exc))
             return

@@ -6,8 +6,11 @@ from reconciler.control.decisions.decisions import (
     Allocated,
     Decision,
     DevicesGiven,
+    Evicted,
     ExclusionViolated,
     HeldTwice,
+    MoveEvicted,
+    MovesAborted,
     Ungated,
     Waits,
 )
@@ -16,7 +19,7 @@ from reconciler.operations.events.lasting import LastingRefusals
 BACKLOG = 256
 """Queued decisions of each sort; further ones have no Event"""
 
-Outcome = Allocated | DevicesGiven | Ungated
+Outcome = Allocated | DevicesGiven | Ungated | Evicted | MoveEvicted | MovesAborted
 Finding = HeldTwice | ExclusionViolated
 
 
@@ -36,7 +39,7 @@ class EventInbox:
         match decision:
             case Waits():
                 self.lasting.add(decision)
-            case Allocated() | DevicesGiven() | Ungated():
+            case Allocated() | DevicesGiven() | Ungated() | Evicted() | MoveEvicted() | MovesAborted():
                 if not self.outcomes.full():
                     self.outcomes.put_nowait(decision)
             case HeldTwice() | ExclusionViolated():

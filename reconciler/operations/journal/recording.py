@@ -20,7 +20,7 @@ from reconciler.api.objects.meta import ApiObject, DeviceID
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control.decider import Refusal
-from reconciler.control.decisions.decisions import Report, RoomPlanned
+from reconciler.control.decisions.decisions import MovesPlanned, Report, RoomPlanned
 from reconciler.control.gangs.planner import Solve
 from reconciler.control.koordinator.state import Grant
 from reconciler.control.planner import Decide
@@ -33,6 +33,7 @@ from reconciler.operations.journal.entries import (
     answered,
     write_change,
     write_decided,
+    write_moves_plan,
     write_nomination,
     write_nomination_end,
     write_plan,
@@ -135,6 +136,12 @@ class Recorder:
     def planned(self, plan: RoomPlanned) -> None:
         """Record a plan to evict pods. It changes nothing by itself."""
         self.note(write_room_plan(plan), in_snapshot=False)
+        if self._files is not None:
+            self._files.flush()
+
+    def moves_planned(self, plan: MovesPlanned) -> None:
+        """Record a plan to move pods. It changes nothing by itself."""
+        self.note(write_moves_plan(plan), in_snapshot=False)
         if self._files is not None:
             self._files.flush()
 

@@ -23,6 +23,7 @@ from tests.tools.small_fleet import claim, device_class, devices, node
 
 APP = sorted((ROOT / "reconciler" / "app").glob("*.py"))
 MOST_LINES = 60
+MOVING = ("watch poddisruptionbudgets", "rebalance")
 WATCHES = [
     "watch nodes", "watch pods", "watch resourceslices", "watch resourceclaims", "watch deviceclasses",
     "watch devicetaintrules", "watch namespaces on demand", "watch podgroups.scheduling.k8s.io on demand",
@@ -98,12 +99,12 @@ async def test_building_starts_no_task_and_writes_nothing():
     [
         pytest.param(
             {},
-            ["audit", "notices", "unmanaged claims", "expire nominations", "spare the collector"],
+            ["audit", "notices", "unmanaged claims", *MOVING, "expire nominations", "spare the collector"],
             id="no port",
         ),
         pytest.param(
             {"events": False},
-            ["audit", "unmanaged claims", "expire nominations", "spare the collector"],
+            ["audit", "unmanaged claims", *MOVING, "expire nominations", "spare the collector"],
             id="no Events",
         ),
         pytest.param(
@@ -114,6 +115,7 @@ async def test_building_starts_no_task_and_writes_nothing():
                 "notices",
                 "unmanaged claims",
                 "rounds of the doctor",
+                *MOVING,
                 "expire nominations",
                 "spare the collector",
             ],
@@ -126,6 +128,7 @@ async def test_building_starts_no_task_and_writes_nothing():
                 "heartbeat",
                 "notices",
                 "unmanaged claims",
+                *MOVING,
                 "expire nominations",
                 "spare the collector",
             ],
@@ -138,6 +141,7 @@ async def test_building_starts_no_task_and_writes_nothing():
                 "watch the switch",
                 "notices",
                 "unmanaged claims",
+                *MOVING,
                 "expire nominations",
                 "spare the collector",
             ],
@@ -148,6 +152,7 @@ async def test_building_starts_no_task_and_writes_nothing():
             [
                 "audit",
                 "unmanaged claims",
+                *MOVING,
                 "watch provisioning requests",
                 "provisioning",
                 "watch workloads.kueue.x-k8s.io for Kueue",
