@@ -14,6 +14,7 @@ from reconciler.control.decisions.findings import (
 )
 from reconciler.control.decisions.gangs import GangGivenBack, GangPlaced
 from reconciler.control.decisions.making_room import Evicted, RoomPlanAborted, RoomPlanned
+from reconciler.control.decisions.moving import MoveEvicted, MovesAborted, MovesPlanned, PodMoved
 from reconciler.control.decisions.nominations import (
     Nominated,
     NominationDropped,
@@ -36,6 +37,10 @@ DECISIONS: tuple[type[Decision], ...] = (
     RoomPlanned,
     RoomPlanAborted,
     Evicted,
+    MovesPlanned,
+    MovesAborted,
+    MoveEvicted,
+    PodMoved,
     GangPlaced,
     GangGivenBack,
     Freed,

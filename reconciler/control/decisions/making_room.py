@@ -10,6 +10,7 @@ from reconciler.control.decisions.fields import (
     Nominee,
     PodKey,
     PodKeys,
+    Uid,
     texts,
 )
 from reconciler.control.decisions.metric import MetricSpec
@@ -27,7 +28,10 @@ ROOM_PLANS_ABORTED = MetricSpec(
 )
 
 EVICTIONS = MetricSpec(
-    "evictions_total", "counter", "Pods that were evicted so that a pending pod or gang fits."
+    "evictions_total",
+    "counter",
+    "Pods that were evicted.",
+    (("purpose", "`preemption`: so that a pending pod or gang fits; `rebalancing`: to move the pod"),),
 )
 
 
@@ -62,7 +66,8 @@ class Evicted(Decision):
     """The API server granted the eviction of a pod, for a pod or gang of higher priority."""
 
     LINES: ClassVar = (Line("pod evicted", Level.WARNING),)
-    METRICS: ClassVar = (Counted(EVICTIONS),)
+    METRICS: ClassVar = (Counted(EVICTIONS, ("preemption",)),)
 
     pod: PodKey
+    uid: Uid
     nominee: Nominee

@@ -236,7 +236,7 @@ class Preemptor:
         if self._intake.queue.is_due(campaign.unit):
             return  # something was freed that may be enough: it is decided first
         try:
-            delay = await self._evictor.evict(victim, Evicted(victim.key, campaign.nominee))
+            delay = await self._evictor.evict(victim, Evicted(victim.key, victim.uid, campaign.nominee))
         except Rejected as exc:
             await self._abort(campaign, str(exc))
             return

@@ -8,7 +8,7 @@ from unittest import mock
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import FINALIZER
 from reconciler.api.objects.gang_patches import release
-from reconciler.app.making_room import RoomPlanner
+from reconciler.app import making_room
 from reconciler.cluster import answers, client, cursor
 from reconciler.cluster.watch import Recall
 from reconciler.cluster.writer import Writer
@@ -235,7 +235,7 @@ GANGED: dict[str, Mutant] = {
 EVICTING: dict[str, Mutant] = {
     "held room is for everybody": _swap(Store, "snapshot_for", lambda self, _: self.snapshot()),
     "everybody may preempt": _swap(Candidates, "_may_preempt", lambda _, pods: bool(list(pods))),
-    "pods of others are evicted": _swap(RoomPlanner, "_is_ours", lambda *_: True),
+    "pods of others are evicted": _swap(making_room, "allocated_by_us", lambda *_: True),
     "whole gangs are evicted": _swap(RoomPlan, "acts", property(lambda self: not self.refused)),
     "plans outlive what they rest on": _swap(ground, "_different", lambda *_: iter(())),
     "a new leader holds nothing": _swap(HeldRoomTakeover, "_read", _nothing_read),

@@ -2,6 +2,7 @@
 
 import asyncio
 from random import Random
+from typing import Any
 
 import pytest
 

@@ -13,7 +13,7 @@ from reconciler.api.objects.changes import Refused
 from reconciler.api.objects.claims import ALLOCATED_AT
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.validation.served_kinds import BUDGET, POD
-from reconciler.app import preempting
+from reconciler.app import evicting as evicting_parts
 from reconciler.app.making_room import RoomPlanner
 from reconciler.control.decisions.allocating import Ungated, Waits
 from reconciler.control.decisions.gangs import GangPlaced
@@ -151,7 +151,7 @@ async def test_nobody_else_leaves_once_a_budget_cannot_be_read(monkeypatch: pyte
             super().__init__()
             known.append(self)
 
-    monkeypatch.setattr(preempting, "KnownBudgets", Seen)
+    monkeypatch.setattr(evicting_parts, "KnownBudgets", Seen)
     cluster = small()
     async with evicting(cluster) as running:
         await fleet(running, cluster)

@@ -100,7 +100,8 @@ def play(folder: Path, seed: int, *, full: int) -> int:
             continue
         store.apply(Changed("ResourceClaim", asked))
         own = frozenset([of_claim(asked.key)])
-        question = Decide((asked,), None, own=own)
+        held = nomination(random, store).places if random.random() < 0.3 else ()
+        question = Decide((asked,), None, own=own, expected=held[0] if held else None)
         if random.random() < 0.3:
             store.nominate(nomination(random, store))
         elif random.random() < 0.3:
