@@ -192,6 +192,7 @@ def _rebalancer(shared: _Shared) -> Rebalancer:
         now=now,
         report=shared.report,
         journal=None if shared.recorder is None else shared.recorder.moves_planned,
+        written=None if shared.keeper is None else shared.keeper.written,
     )
 
 

@@ -184,7 +184,7 @@ async def test_a_plan_is_dropped_if_what_it_rests_on_changes_while_it_is_checked
                 changed.wait(PATIENCE)
             return found
 
-    monkeypatch.setattr(preempting, "RoomPlanner", Slow)
+    monkeypatch.setattr(evicting_parts, "RoomPlanner", Slow)
     cluster = small()
     async with evicting(cluster) as running:
         await fleet(running, cluster)
