@@ -46,17 +46,16 @@ class Client:
     async def list_pages(self, resource: Resource, *, limit: int) -> AsyncGenerator[Listing, None]:
         """All objects of a kind in pages. Raises Relist if the continue token expired.
 
-        The first page has `limit` objects, later ones as many as fit in PAGE_BYTES, at most PAGE. A page is
-        asked for while the caller works on the one before it. Close the generator if you leave it early.
+        The first page has `limit` objects, later ones as many as fit in PAGE_BYTES by what came before. A
+        page is asked for while the caller works on the one before it. Close the generator if you leave early.
         """
         ahead = asyncio.create_task(self._page(resource, limit, ""))
         try:
             while True:
                 page = await ahead
                 if page.token:
-                    size = sum(map(len, page.items)) // max(len(page.items), 1)
-                    fitting = min(max(PAGE_BYTES // max(size, 1), 1), PAGE)
-                    ahead = asyncio.create_task(self._page(resource, fitting, page.token))
+                    limit = _next_limit(limit, page)
+                    ahead = asyncio.create_task(self._page(resource, limit, page.token))
                     await asyncio.sleep(0)  # have it sent before the work begins
                 yield page
                 if not page.token:
@@ -167,6 +166,12 @@ class Client:
     ) -> Request:
         timeout = self._read_seconds if method in READS else self.write_seconds
         return Request(method, path, query=query, body=body, content_type=content_type, timeout=timeout)
+
+
+def _next_limit(limit: int, page: Listing) -> int:
+    """Objects to ask for after a page. It grows slowly, since later objects may be larger; at most PAGE."""
+    largest = max(map(len, page.items), default=1)
+    return max(min(PAGE_BYTES // largest, 2 * limit, PAGE), 1)
 
 
 def _encoded(value: Raw | list[Raw]) -> bytes:

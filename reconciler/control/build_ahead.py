@@ -25,6 +25,10 @@ async def build_ahead(store: Store) -> None:
         assembly = store.assembly()
         if assembly is not None:
             store.adopt(await asyncio.to_thread(_run, assembly))
+            del assembly
+            await asyncio.sleep(
+                0
+            )  # tens of milliseconds with a million devices, and the snapshot takes as long
 
 
 def _run(assembly: Assembly) -> Assembled:

@@ -5,8 +5,8 @@ from typing import Any
 
 from reconciler.api.objects.meta import DeviceID
 from reconciler.state.devices.snapshot.snapshot import Snapshot
-from tests.tools.store_events import Drawn
 from tests.tools.store_picture import picture, places
+from tests.tools.store_world import Drawn
 
 
 def charge_retained(seen: Snapshot, retained: Mapping[DeviceID, Drawn]) -> dict[str, Any]:

@@ -8,8 +8,9 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.store import Store
 from tests.tools.retained_draws import charge_retained
-from tests.tools.store_events import Assume, Event, Forget, Look, World
+from tests.tools.store_events import Assume, Event, Forget, Look
 from tests.tools.store_picture import picture
+from tests.tools.store_world import World
 
 DEVICES = [DeviceID(*pool, name) for pool, name in product([("d", "p"), ("d", "q"), ("e", "p")], "ABC")]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from reconciler.api.manifests import json_text, yaml_text
+from reconciler.api.manifests import json_text, plain_yaml, yaml_text
 from reconciler.api.manifests.origin import Origin
 from reconciler.api.manifests.sources import texts
 from reconciler.errors import Malformed
@@ -14,6 +14,8 @@ from reconciler.errors import Malformed
 # correct, and a broken document does not hide the others.
 _START = re.compile(r"---(?=[ \t\r\n]|$)")
 _STOP = re.compile(r"\.\.\.(?=[ \t\r\n]|$)")
+_MARKING = ("-", ".")
+"""How lines with a marker begin"""
 _PREAMBLE = re.compile(r"[ \t]*(?:#.*|%.*)?\r?\n?")
 
 
@@ -67,7 +69,9 @@ def of_text(name: str, text: str) -> Iterator[Document | Refusal]:
             return
     for line, part in split(text):
         try:
-            value = yaml_text.parse(part)
+            value = plain_yaml.parse(part)
+            if value is plain_yaml.DECLINED:
+                value = yaml_text.parse(part)
         except yaml_text.ParseError as exc:
             yield _unreadable(name, line, exc)
         else:
@@ -80,6 +84,9 @@ def split(text: str) -> Iterator[tuple[int, str]]:
     part: list[str] = []
     start = 0
     for number, line in enumerate(text.split("\n")):
+        if line[:1] not in _MARKING:
+            part.append(line)
+            continue
         if _START.match(line) and not all(_PREAMBLE.fullmatch(earlier) for earlier in part):
             yield start, "\n".join(part) + "\n"
             part, start = [], number

@@ -103,9 +103,17 @@ async def test_pages_follow_each_other_until_no_token_is_left():
 
 async def test_pages_of_large_objects_hold_fewer_of_them():
     large = node("a", annotations={"a": "x" * 100_000})
-    transport = Scripted(ok(listing(large, token="t")), ok(listing(node("b"), token="u")), ok(listing()))
-    assert len([page async for page in Client(transport).list_pages(NODES, limit=500)]) == 3
-    assert [asked.query["limit"] for asked in transport.requests] == ["500", "20", "500"]
+    pages = [ok(listing(one, token="t")) for one in (large, node("b"), large, large)]
+    transport = Scripted(*pages, ok(listing()))
+    assert len([page async for page in Client(transport).list_pages(NODES, limit=500)]) == 5
+    assert [asked.query["limit"] for asked in transport.requests] == ["500", "20", "40", "20", "20"]
+
+
+async def test_an_empty_page_is_followed_by_a_larger_one():
+    """A server may send one with a token: nothing says how large objects are."""
+    transport = Scripted(ok(listing(token="t")), ok(listing()))
+    assert len([page async for page in Client(transport).list_pages(NODES, limit=5)]) == 2
+    assert [asked.query["limit"] for asked in transport.requests] == ["5", "10"]
 
 
 async def test_a_page_that_nobody_waits_for_any_more_is_dropped():

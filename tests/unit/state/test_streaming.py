@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from reconciler.api.objects.semantics import Semantics
 from reconciler.state.store import Store
 from tests.tools.examples import examples
-from tests.tools.store_events import BEGINNING, CLAIM_EVENTS, EVENTS, RULES, Event, Look, World
+from tests.tools.store_events import BEGINNING, CLAIM_EVENTS, EVENTS, Event, Look
+from tests.tools.store_objects import RULES
 from tests.tools.store_picture import picture
 from tests.tools.store_streaming import happen, run
+from tests.tools.store_world import World
 
 
 @examples(50)
