@@ -16,7 +16,6 @@ from perf.machine import ROOT
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.client import Client
 from reconciler.cluster.discovery import discover
-from reconciler.cluster.http import connect
 from reconciler.cluster.kinds import NODE, POD, TEMPLATE, Resource, Served
 from reconciler.cluster.transport import Request, Transport
 from reconciler.errors import Gone
@@ -38,15 +37,8 @@ class Reach(TypedDict, total=False):
 
 
 @asynccontextmanager
-async def server() -> AsyncIterator[Transport]:
-    """A transport to the cluster that the environment names, else to an embedded server."""
-    async with reach() as where, connect(**where) as transport:
-        yield transport
-
-
-@asynccontextmanager
 async def reach() -> AsyncIterator[Reach]:
-    """How to connect to that cluster or server, which is there while the block runs."""
+    """How to connect to the cluster that the environment names, else to an embedded server of our own."""
     kubeconfig = os.environ.get(KUBECONFIG)
     if kubeconfig:
         yield {"kubeconfig": kubeconfig}

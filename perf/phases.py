@@ -22,8 +22,7 @@ class Phase(NamedTuple):
 PHASES = (
     Phase("shown", "API server: pod created, until a watch shows it"),
     Phase("named", "kube-controller-manager: claim made from its template and named by the pod"),
-    Phase("begun", "ours: noticed, queued", ours=True),
-    Phase("marked", "ours: decision and first write", ours=True),
+    Phase("marked", "ours: noticed, decided, first write", ours=True),
     Phase("allocated", "ours: second write", ours=True),
     Phase("ungated", "ours: gate removed", ours=True),
     Phase("reserved", "kube-scheduler: node chosen, claim reserved"),

@@ -14,8 +14,6 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.pods import claims_of
 from reconciler.cluster.kinds import POD
 from reconciler.cluster.watch import follow
-from reconciler.control.decisions.allocating import Allocated
-from reconciler.control.decisions.decision import Decision
 
 
 class Sightings:
@@ -23,6 +21,8 @@ class Sightings:
 
     def __init__(self) -> None:
         self.of: dict[str, dict[str, float]] = {}
+        self.devices: dict[ObjectKey, list[str]] = {}
+        """What each claim was seen to have"""
         self._users: dict[ObjectKey, str] = {}
         """Claim -> the pod that names it"""
         self._news = asyncio.Event()
@@ -36,11 +36,6 @@ class Sightings:
             elif isinstance(thing, ResourceClaim):
                 self._claim(thing)
         self._news.set()
-
-    def on_decision(self, decision: Decision) -> None:
-        """Take note of when a decision began that was written by now."""
-        if isinstance(decision, Allocated) and decision.pod is not None:
-            self._note(decision.pod.name, "begun", perf_counter() - decision.seconds)
 
     @property
     def binds(self) -> bool:
@@ -71,6 +66,9 @@ class Sightings:
             self._note(name, "bound")
 
     def _claim(self, claim: ResourceClaim) -> None:
+        if claim.allocation is not None:
+            results = claim.allocation.devices.results
+            self.devices[claim.key] = [str(result.id) for result in results]
         name = self._users.get(claim.key) or _owner(claim)
         if name is None:
             return
@@ -81,8 +79,8 @@ class Sightings:
         if claim.status.reserved_for:
             self._note(name, "reserved")
 
-    def _note(self, pod: str, moment: str, at: float | None = None) -> None:
-        self.of.setdefault(pod, {}).setdefault(moment, perf_counter() if at is None else at)
+    def _note(self, pod: str, moment: str) -> None:
+        self.of.setdefault(pod, {}).setdefault(moment, perf_counter())
 
 
 def _owner(claim: ResourceClaim) -> str | None:

@@ -13,12 +13,14 @@ from perf.fleets import mig
 from perf.fleets.objects import Json, claim
 from perf.floor import write_floor
 from perf.lag import Lag
-from perf.live import Cluster, cluster, in_flight, server
+from perf.live import Cluster, Reach, cluster, in_flight, reach
 from perf.pace import Pace
+from perf.replica import replica
 from perf.sightings import watching
 from perf.workload import Figure, Outcome, Progress, Size, Workload, latencies
 from perf.workloads.mig import drawn_profiles
 from reconciler import app
+from reconciler.cluster.http import connect
 from reconciler.cluster.transport import Transport
 from reconciler.control.decisions.allocating import Allocated
 from reconciler.control.decisions.decision import Decision, Report
@@ -34,7 +36,6 @@ class Heard:
 
     def __init__(self) -> None:
         self.at: dict[str, float] = {}
-        self.devices: list[str] = []
         self.done: list[tuple[float, float]] = []
         """When each was told, by the clock and by the processor time of this process"""
         self._news = asyncio.Event()
@@ -45,7 +46,6 @@ class Heard:
             if decision.pod is None:
                 self.at[decision.claim.name] = perf_counter()
                 self.done.append((perf_counter(), process_time()))
-            self.devices += [str(device) for device in decision.devices]
             self._news.set()
 
     async def wait(self, count: int) -> None:
@@ -72,16 +72,16 @@ async def _e2e(size: Size, progress: Progress) -> Outcome:
         chosen = [next(numbers) for _ in range(count)]
         return [labelled_claim(number, profiles[number]) for number in chosen]
 
-    async with server() as transport, cluster(transport) as made:
+    async with reach() as where, connect(**where) as transport, cluster(transport) as made:
         fleet = list(mig.fleet(size["nodes"]))
         await in_flight(made.create_node, [raw for raw in fleet if raw["kind"] == "Node"])
         await made.create_all(raw for raw in fleet if raw["kind"] != "Node")
         figures = await _rounds(transport, made, heard, claims, size)
         progress(whole - size["single"] - size["beside"], of)
-        figures += await _singly(transport, made, heard, claims, size)
+        figures += await _claims_singly(transport, made, heard, claims, size)
+        progress(whole, of)
+        figures += await _pods_singly(where, made, size)
         progress(of, of)
-    if len(set(heard.devices)) != len(heard.devices):
-        raise Wrong("a device was given out twice")
     return Outcome(figures)
 
 
@@ -137,10 +137,10 @@ async def _rounds(
     ]
 
 
-async def _singly(
+async def _claims_singly(
     transport: Transport, made: Cluster, heard: Heard, claims: Claims, size: Size
 ) -> list[Figure]:
-    """One claim at a time, one pod at a time, and one claim at a time beside a long search."""
+    """One claim at a time, and the same beside a long search."""
     lag = Lag()
 
     async def one_by_one(count: int) -> list[float]:
@@ -152,10 +152,8 @@ async def _singly(
             seconds.append(heard.at[raw["metadata"]["name"]] - sent)
         return seconds
 
-    async with watching(made) as seen, _reconciling(transport, heard.on_decision, seen.on_decision):
+    async with _reconciling(transport, heard.on_decision):
         alone = await one_by_one(size["single"])
-        named = await pods.with_claims(made, seen, drawn_profiles(size["pods"], seed=1))
-        templates = await pods.from_templates(made, seen, drawn_profiles(size["pods"], seed=2))
         await made.create(long_search())
         async with lag.measured():
             beside = await one_by_one(size["beside"])
@@ -163,23 +161,28 @@ async def _singly(
         *latencies(alone, "creation to allocation"),
         *latencies(beside, "the same beside a long search"),
         *lag.figures("beside a long search"),
-        *named,
-        *templates,
     ]
 
 
+async def _pods_singly(where: Reach, made: Cluster, size: Size) -> list[Figure]:
+    """One pod at a time, by a process of its own: here it would share a processor with what we watch."""
+    async with watching(made) as seen, replica(where, {"own_drivers": mig.DRIVER}) as process:
+        await process.ready()
+        figures = await pods.with_claims(made, seen, drawn_profiles(size["pods"], seed=1))
+        figures += await pods.from_templates(made, seen, drawn_profiles(size["pods"], seed=2))
+    devices = [device for held in seen.devices.values() for device in held]
+    if len(set(devices)) != len(devices):
+        raise Wrong("a device was given out twice")
+    return figures
+
+
 @asynccontextmanager
-async def _reconciling(transport: Transport, *told: Report) -> AsyncIterator[None]:
-    """A process that allocates while the block runs; `told` get its decisions."""
+async def _reconciling(transport: Transport, told: Report) -> AsyncIterator[None]:
+    """What allocates while the block runs; `told` gets its decisions."""
     settings = Settings(own_drivers=frozenset({mig.DRIVER}))
     stop = asyncio.Event()
-
-    def tell(decision: Decision) -> None:
-        for one in told:
-            one(decision)
-
     async with asyncio.TaskGroup() as group:
-        group.create_task(app.run(settings, transport, stop=stop, on_decision=tell), name="reconciler")
+        group.create_task(app.run(settings, transport, stop=stop, on_decision=told), name="reconciler")
         try:
             yield
         finally:

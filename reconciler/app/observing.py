@@ -111,13 +111,7 @@ def observe(
         signals.append(lease_signals(leadership, clock))
     if base.port is not None:  # else nobody asks, and a simulated day would be full of beats
         jobs.append(Job("heartbeat", base.telemetry.heart.run))
-    events = Events(
-        EventWriter(core.connection.client),
-        instance=socket.gethostname(),
-        clock=clock,
-        now=now,
-        busy=lambda: intake.queue.busy,
-    )
+    events = _events(base, core)
     if writes_events(base.settings):
         jobs.append(_recorder(base, found, core, inboxes, events))
     jobs += _unmanaged(base, found, core, events)
@@ -129,6 +123,11 @@ def observe(
     if base.port is not None:
         base.telemetry.register(_page(base, core, leadership, inboxes, capacity, signals, placing))
     return jobs
+
+
+def _events(base: Foundation, core: Control) -> Events:
+    sink, host, queue = EventWriter(core.connection.client), socket.gethostname(), core.intake.queue
+    return Events(sink, instance=host, clock=base.clock, now=now, busy=lambda: queue.busy)
 
 
 def _recorder(base: Foundation, found: Found, core: Control, inboxes: Inboxes, events: Events) -> Job:

@@ -1,6 +1,7 @@
 """Address of the server and credentials: from a URL, a kubeconfig, or a service account."""
 
 import asyncio
+from collections.abc import Awaitable
 
 import structlog
 
@@ -71,11 +72,15 @@ class _Refresh:
         self._loader = loader
         self._due = asyncio.get_running_loop().time() + REFRESH_SECONDS
 
-    async def __call__(self, configuration: Configuration) -> None:
+    def __call__(self, configuration: Configuration) -> Awaitable[None] | None:
+        """None while nothing is due, as for nearly all requests."""
         now = asyncio.get_running_loop().time()
         if now < self._due:
-            return
+            return None
         self._due = now + REFRESH_SECONDS
+        return self._reload(configuration)
+
+    async def _reload(self, configuration: Configuration) -> None:
         try:
             await self._loader.load_and_set(configuration)
         except _UNUSABLE as exc:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from reconciler.api.objects.changes import Change, Changed, Removed, Replaced
+from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
 from reconciler.api.objects.claims import POD_CLAIM, ResourceClaim
 from reconciler.api.objects.core import Pod, PodResourceClaimStatus
 from reconciler.api.objects.gangs import gang_of
@@ -53,7 +53,7 @@ class EarlyNames:
                 self._unnamed.clear()
                 pods = [self._named(pod) for pod in objects if isinstance(pod, Pod)]
                 return replace(change, objects=tuple(pods))
-            case Removed(key=key):
+            case Removed(key=key) | Refused(key=key):
                 self._unnamed.pop(key, None)
         return change
 

@@ -1,11 +1,13 @@
 """Claims of gated pods are known before the pods name them, and whatever the pods say counts for more."""
 
+from random import Random
 from typing import Any
 
 import pytest
 
 from reconciler.api.objects.changes import Removed, Replaced
 from reconciler.api.objects.claims import POD_CLAIM
+from reconciler.api.objects.core import GATE
 from reconciler.api.objects.gangs import GANG
 from reconciler.control.intake import Intake
 from tests.tools.small_fleet import claim, pod
@@ -128,3 +130,67 @@ async def test_nothing_is_kept_of_claims_that_are_reserved_or_gone():
     picture.take(Removed("Pod", key("p")))
     kept = vars(picture.early)
     assert {name: value for name, value in kept.items() if value} == {}
+
+
+class Twin:
+    """All that the server has, from which the names are worked out anew each time."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, dict[str, Any]] = {}
+        self.claims: dict[str, dict[str, Any]] = {}
+
+    def names(self, name: str) -> list[str | None]:
+        found = []
+        raw = self.pods[name]
+        told = {one["name"]: one["resourceClaimName"] for one in raw["status"]["resourceClaimStatuses"]}
+        for at in range(len(raw["spec"]["resourceClaims"])):
+            mine = [claim for claim in self.claims if self._is_of(claim, name, f"t{at}")]
+            early = mine[0] if len(mine) == 1 and raw["spec"]["schedulingGates"] else None
+            found.append(told.get(f"t{at}") or early)
+        return found
+
+    def _is_of(self, claim: str, owner: str, entry: str) -> bool:
+        raw = self.claims[claim]
+        of = raw["metadata"]["ownerReferences"][0]["name"] == owner
+        reserved = bool(raw.get("status", {}).get("reservedFor"))
+        return of and not reserved and raw["metadata"]["annotations"][POD_CLAIM] == entry
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_after_any_events_the_names_are_those_worked_out_anew(seed: int):
+    dice, twin, picture = Random(seed), Twin(), intake()
+    for _ in range(40):
+        name, other = dice.choice("pq"), f"{dice.choice('pq')}-{dice.randrange(3)}"
+        match dice.randrange(6):
+            case 0 | 1:
+                told = dice.sample([f"{name}-{n}" for n in range(3)], dice.randrange(3))
+                raw = naming(name, *told)
+                raw["spec"] = pod(name, templates=("t", "t"), gates=dice.choice([(GATE,), (GATE,), ()]))[
+                    "spec"
+                ]
+                twin.pods[name] = raw
+                put(picture, raw)
+            case 2 | 3:
+                twin.claims[other] = made(other, other[0], f"t{dice.randrange(2)}")
+                if dice.random() < 0.2:
+                    user = {"resource": "pods", "name": "p", "uid": "p"}
+                    twin.claims[other]["status"] = {"reservedFor": [user]}
+                put(picture, twin.claims[other])
+            case 4:
+                twin.claims.pop(other, None)
+                remove(picture, "ResourceClaim", other)
+            case _:
+                kind, left = dice.choice([("Pod", twin.pods), ("ResourceClaim", twin.claims)])
+                for gone in dice.sample(sorted(left), len(left) // 2):
+                    del left[gone]
+                picture.take(Replaced(kind, tuple(typed(raw) for raw in left.values()), ()))
+        for known in twin.pods:
+            assert names(picture, known) == twin.names(known)
+            supposed = twin.names(known) != names_told(twin.pods[known])
+            assert picture.early.supposes(key(known)) == supposed
+
+
+def names_told(raw: dict[str, Any]) -> list[str | None]:
+    """The names that the status of a pod has."""
+    told = {one["name"]: one["resourceClaimName"] for one in raw["status"]["resourceClaimStatuses"]}
+    return [told.get(f"t{at}") for at in range(len(raw["spec"]["resourceClaims"]))]
