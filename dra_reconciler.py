@@ -36,7 +36,7 @@ def check() -> None:
     if problems:
         sys.exit(
             "".join(f"Error: {problem}.\n" for problem in problems)
-            + f"Install {OURS} into an environment of its own, for example with: uv tool install {OURS}"
+            + f"Install {OURS} into an environment of its own, for example with uv tool install and its wheel"
         )
 
 

@@ -38,8 +38,8 @@ def test_a_foreign_package_is_named_with_its_distribution_and_is_not_imported(si
     assert str(ended.value).splitlines() == [
         f"Error: {site}/kernels/__init__.py is not the package kernels of dra-reconciler, "
         "but of the distribution kernels.",
-        "Install dra-reconciler into an environment of its own, for example with: "
-        "uv tool install dra-reconciler",
+        "Install dra-reconciler into an environment of its own, for example with uv tool install and "
+        "its wheel",
     ]
 
 

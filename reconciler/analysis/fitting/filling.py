@@ -22,7 +22,7 @@ from reconciler.allocation.gangs.refusing import UNPLACED, too_few
 from reconciler.allocation.gangs.tiers import Tiers
 from reconciler.allocation.placement import Placement
 from reconciler.analysis.fitting.answer import Seat, Short
-from reconciler.analysis.fitting.levels import Best, Level
+from reconciler.analysis.fitting.levels import NOWHERE, Best, Level
 from reconciler.analysis.fitting.pods import pod_of, uid_of
 from reconciler.analysis.fitting.question import PodSet
 from reconciler.api.objects.claims import Allocation
@@ -51,6 +51,7 @@ class Filled:
     bound: int
     """No more pods fit, as counting shows; where devices are cut up, fewer may"""
     best: Best
+    """`NOWHERE` if counting does not show that some have no place"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,6 +94,8 @@ class Filling:
         self._taken: list[tuple[PodSet, Form, list[Place]]] = []
         self._plain: dict[RequestKey, bool] = {}
         self._suiting: dict[Hashable, Mask] = {}
+        self._left_out: dict[Kind, str] = {}
+        self._own: dict[tuple[int, RequestKey], Rows] = {}
         self._levels: dict[Tiers, list[Level]] = {}
 
     def form_of(self, kind: Kind) -> Form:
@@ -164,6 +167,8 @@ class Filling:
 
     def _suits(self, kind: Kind) -> Mask:
         """(N,) nodes on which its pods can run, if they have room; the same for pods that ask the same."""
+        if kind in self._suiting:
+            return self._suiting[kind]
         pod, spec = kind.pod, kind.pod.spec
         key: Hashable = (
             tuple(kind.wanted.items()),
@@ -179,7 +184,8 @@ class Filling:
         if key not in self._suiting:
             nodes = self._placement.before_binding(pod, (), self._snapshot).nodes
             self._suiting[key] = np.ones(len(self._order), dtype=np.bool_) if nodes is None else nodes.mask
-        return self._suiting[key]
+        self._suiting[kind] = self._suiting[key]
+        return self._suiting[kind]
 
     def _free_room(self, form: Form) -> Amounts:
         """(R, N) what the batch leaves of the resources of each node."""
@@ -209,8 +215,7 @@ class Filling:
         if not form.options:
             yield from [()] * most
             return
-        view = self._view(place)
-        rows = {key: view.rows[view.of(mask)] for key, mask in form.masks.items()}
+        rows = {key: self._own_rows(place, key, mask) for key, mask in form.masks.items()}
         if len(form.options) == 1 and form.greedy:
             (option,) = form.options
             wanted = option.source.wanted
@@ -225,6 +230,13 @@ class Filling:
             if len(chosen) < sum(option.source.wanted for option in form.options):
                 raise NeedsSearch  # other devices might do
             yield tuple(chosen)
+
+    def _own_rows(self, place: int, key: RequestKey, mask: Mask) -> Rows:
+        """(n,) the devices of a node that a request could take before the batch. Raises NeedsSearch."""
+        if (place, key) not in self._own:
+            view = self._view(place)
+            self._own[place, key] = view.rows[view.of(mask)]
+        return self._own[place, key]
 
     def _view(self, place: int) -> View:
         """What a node reaches. Raises NeedsSearch unless all of it is its own and in order."""
@@ -247,7 +259,7 @@ class Filling:
         known = [(level, *level.domains(free, upto, asked.count)) for level in levels]
         required, first, most = known[-1]  # `levels` ends with the fewest tiers
         bound = target = int(most.max(initial=0))
-        best = required.best(first, most)
+        best = required.best(first, most) if bound < asked.count else NOWHERE
         while target >= asked.least:
             for level, order, held in known:
                 for number in order[held[order] >= target].tolist():
@@ -290,7 +302,9 @@ class Filling:
         message = too_few(
             filled.bound, asked.count, asked.count, met=best.met, domains=best.domains, short=found
         )
-        left_out = self._placement.left_out(kind.pod, (), self._snapshot)
+        if kind not in self._left_out:
+            self._left_out[kind] = self._placement.left_out(kind.pod, (), self._snapshot)
+        left_out = self._left_out[kind]
         return Short(UNPLACED, f"{message}. {left_out}" if left_out else message, found)
 
     def _free_devices(self, form: Form) -> Amounts:

@@ -21,6 +21,10 @@ class Best(NamedTuple):
     """How many there are"""
 
 
+NOWHERE = Best((), np.zeros(0, dtype=np.bool_), 0)
+"""No domain"""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Level:
     """The G domains of some tiers, all of which are labels of nodes."""
@@ -54,7 +58,7 @@ class Level:
     def best(self, order: Rows, most: Amounts) -> Best:
         """The domain with the most pods, the first of equals; without inside if there is none."""
         if not len(order):
-            return Best((), np.zeros(0, dtype=np.bool_), 0)
+            return NOWHERE
         number = int(order[most[order].argmax()])
         return Best(self.met(number), self.grouping.codes == number, len(order))
 

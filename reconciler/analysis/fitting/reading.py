@@ -1,7 +1,7 @@
 """Reads a FitRequest, with the ResourceClaimTemplates that its pods name."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from reconciler.analysis.fitting.question import UNLIKE_PODS, FitQuestion, PodSet
 from reconciler.api.koordinator.names import CURRENT_NAME
@@ -11,9 +11,8 @@ from reconciler.api.manifests.templates import claim_from_template
 from reconciler.api.objects.claims import ResourceClaim, ResourceClaimTemplate
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import MAX_TIERS, Tier
-from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.meta import ObjectKey, ObjectMeta
 from reconciler.api.objects.similar_names import instead
-from reconciler.api.versions.reading import typed
 from reconciler.errors import Malformed, Rejected
 
 KIND = "FitRequest"
@@ -65,6 +64,13 @@ def _of_koordinator(pod: Pod) -> str:
     parts = (part for one in containers for part in (one.resources.requests, one.resources.limits))
     names = {CURRENT_NAME.get(name, name) for part in (*parts, pod.spec.overhead) for name in part}
     return min(names & _KOORDINATORS, default="")
+
+
+def _claim(pod: Pod, entry: str, template: Entry) -> ResourceClaim:
+    """The claim of a pod from a template, whose spec was read once already."""
+    assert isinstance(template.object, ResourceClaimTemplate)
+    metadata = ObjectMeta.model_validate(claim_from_template(pod, entry, template.raw)["metadata"])
+    return ResourceClaim(metadata=metadata, spec=template.object.spec.spec)
 
 
 class _Reader:
@@ -184,8 +190,7 @@ class _Reader:
             key = ObjectKey(pod.key.namespace, entry.resource_claim_template_name or "")
             if key not in templates:
                 raise self.wrong(at, f"ResourceClaimTemplate {key} is missing; add it to the same input")
-            raw = claim_from_template(pod, entry.name, templates[key].raw)
-            made.append(cast("ResourceClaim", typed(raw)))
+            made.append(_claim(pod, entry.name, templates[key]))
         return PodSet(
             asked["name"], asked["count"], asked["least"], pod, tuple(made), tuple(named), asked["tiers"]
         )

@@ -41,9 +41,8 @@ class Group:
         return len(self.pods)
 
     def last(self, count: int) -> dict[str, tuple[Pod, ...]]:
-        """The pods that get devices last, by the name of the template for those that name the same claims.
-
-        At most `count` pods, and as many templates as one request may have.
+        """Of the `count` pods that get devices last, by the name of the template for those that name the same
+        claims: the first, in as many templates as one request may have.
         """
         found: dict[str, tuple[Pod, ...]] = {}
         for pod in self.pods[-count:]:

@@ -112,7 +112,7 @@ class Provisioner:
         groups = groups_of(self._intake.store, self._ours)
         known = {group.key for group in groups}
         for key, request in list(self._requests.items()):
-            if request.ours and key not in known:
+            if request.ours and (key not in known or self._served(request)):
                 await self._remove(request, "its pods have their devices, or are gone")
             elif request.ours and request.ended:
                 self._since[key] = self._clock()
@@ -132,6 +132,11 @@ class Provisioner:
         for group in [one for one in due if one.key in needed][:free]:
             if self._leads.is_set():
                 await self._request(group, *needed[group.key])
+
+    def _served(self, request: ProvisioningRequest) -> bool:
+        """Whether all pods that it names have their devices. Others of the group may wait for a request."""
+        claims = [self._intake.store.claims.get(claim) for claim in request.claims]
+        return bool(claims) and all(one is not None and one.allocation is not None for one in claims)
 
     async def _request(self, group: Group, count: int, shapes: tuple[str, ...]) -> None:
         """Make the templates, then the request. What exists already is of an earlier attempt."""

@@ -183,6 +183,24 @@ async def test_after_a_while_the_quota_is_given_back_and_nothing_is_ever_rejecte
         assert not running.of(Nominated)
 
 
+async def test_after_a_retry_the_workload_is_asked_about_again_and_admitted_when_room_comes_back():
+    """What Kueue 0.13 does of a `Retry`: it evicts, resets the checks, and reserves quota again at once."""
+    cluster = fleet(a=2)
+    cluster.load(claim("used", managed=False) | {"status": held(DRIVER, "a", "d0", on="a")})
+    long_ago = (datetime.now(UTC) - timedelta(seconds=700)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    async with checking(cluster) as (running, queue):
+        cluster.load(workload("job", 2, reserved=long_ago))
+        await checked(running, "job", "Retry")
+        fresh = workload("job", 2)["status"]
+        queue.change("job", lambda shown: {**shown, "status": {**fresh, "conditions": [], "admission": None}})
+        queue.change("job", lambda shown: {**shown, "status": fresh})
+        await checked(running, "job", "Pending")
+        assert "requeueAfterSeconds" not in queue.ours("job")
+        cluster.delete("used")
+        await checked(running, "job", "Ready")
+        assert answers(running, "job") == ["Retry", "Pending", "Ready"]
+
+
 async def test_workloads_share_no_room_and_the_urgent_one_comes_first():
     cluster = fleet(a=2, b=2)
     cluster.load(workload("low", 3), workload("high", 2, priority=10))

@@ -133,13 +133,20 @@ async def test_pods_that_name_the_same_claim_have_one_template():
         assert [one["count"] for one in request["spec"]["podSets"]] == [asked.count] == [2]
 
 
-async def test_a_request_has_no_more_sets_than_its_schema_allows(monkeypatch: pytest.MonkeyPatch):
+async def test_a_request_has_no_more_sets_than_its_schema_allows_and_the_rest_is_requested_later(
+    monkeypatch: pytest.MonkeyPatch,
+):
     monkeypatch.setattr(groups, "MOST_SETS", 2)
     cluster = full()
     async with provisioning(cluster) as running:
         cluster.load(*map(of_job, range(3)))
         (asked,) = await running.heard(NodesRequested)
         assert asked.count == len(shelf(cluster, POD_TEMPLATE)) == 2
+        cluster.load(node("b"), devices("b", "d0", "d1"))
+        await running.heard(Ungated, 2)
+        await running.heard(NodesNotRequested)
+        _, rest = await running.heard(NodesRequested, 2)
+        assert (rest.pod.name, rest.count) == ("job-2", 1)
 
 
 async def test_templates_of_others_are_left_alone():
