@@ -81,6 +81,7 @@ def kueue_jobs(
         clock=base.clock,
         now=now,
         report=report,
+        failures=core.failures,
     )
     templates = Resource(
         "ResourceClaimTemplate",

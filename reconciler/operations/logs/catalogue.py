@@ -74,6 +74,9 @@ RECONCILES = (
     Event("making room failed", ERROR,
           "Internal error (please report). Room that is held expires; allocation is not affected.",
           ("exception",)),
+    Event("job failed", ERROR,
+          "Internal error (please report) of the admission check or of the requests for nodes. It is tried "
+          "again later; allocation is not affected.", ("job", "name", "exception")),
     Event("hint not written", DEBUG, "status.nominatedNodeName could not be written. Nothing depends on it.",
           ("pod", "error")),
 )  # fmt: skip
