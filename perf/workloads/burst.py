@@ -1,21 +1,12 @@
-"""Bursts: many claims of one template, decided one by one and together."""
+"""Bursts: many claims of one template, decided one by one, and by the loop of the process."""
 
-from time import perf_counter, thread_time
-
-from perf.deciding import Decider, Wrong, audit, read_claim
+from perf.deciding import Decider, Wrong, audit, devices_of, read_claim
 from perf.fleets import gpus, mig
 from perf.fleets.objects import Json, claim, exactly
+from perf.turns import take_turns
 from perf.workload import Figure, Outcome, Progress, Size, Workload
-from reconciler.allocation.dra.copies import allocate_copies
-from reconciler.allocation.dra.repeats import repeated
 from reconciler.api.objects.changes import Changed
-from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.plan import Granted
-
-AT_ONCE = 250
-"""Claims of one pass. One pass must not hold the event loop for 50 ms"""
-TURN = 50
-"""Claims that are decided in one way before the next way takes its turn"""
+from reconciler.api.objects.core import GATE
 
 
 def whole(size: Size, progress: Progress) -> Outcome:
@@ -35,89 +26,80 @@ def partitions(size: Size, progress: Progress) -> Outcome:
     return _burst([*mig.fleet(size["nodes"])], mig.partition("partition", "1g.5gb"), size, progress)
 
 
-def _burst(fleet: list[Json], request: Json, size: Size, progress: Progress, match: str = "") -> Outcome:
-    """The same claims three times, in turns, so that all ways meet the same machine. Raises Wrong if two of
-    them give other devices.
-    """
-    alone, loop, together = (Decider.over(fleet) for _ in range(3))
+def pods(size: Size, progress: Progress) -> Outcome:
+    """Pods of one template with one GPU each, and CPU and memory of their node."""
+    fleet = [*map(_with_room, gpus.fleet(size["nodes"]))]
+    return _burst(fleet, exactly("gpu", gpus.CLASS), size, progress, of_pods=True)
+
+
+def _burst(
+    fleet: list[Json],
+    request: Json,
+    size: Size,
+    progress: Progress,
+    match: str = "",
+    *,
+    of_pods: bool = False,
+) -> Outcome:
+    """The same claims one by one, and as the process decides them. Raises Wrong if they get other devices."""
     claims = [
-        read_claim(claim(f"claim-{number}", [request], match=match)) for number in range(size["claims"])
+        read_claim(claim(f"claim-{number:05}", [request], match=match)) for number in range(size["claims"])
     ]
-    for decider in (alone, loop, together):
-        for one in claims:
-            decider.store.apply(Changed("ResourceClaim", one))
-        decider.grant(claims[0])  # selectors run once, whatever decides the others
-        decider.seconds.clear()
-        decider.processor = 0.0
-    done = 1
-    for start in range(1, len(claims), AT_ONCE):
-        batch = claims[start : start + AT_ONCE]
-        for at in range(0, len(batch), TURN):
-            for one in batch[at : at + TURN]:
-                alone.grant(one)
-            for one in batch[at : at + TURN]:
-                _repeat(loop, one)
-        _at_once(together, batch)
-        done += len(batch)
-        progress(done, len(claims))
-    answers = [
-        [one.plans for one in decider.outcomes if isinstance(one, Granted)]
-        for decider in (alone, loop, together)
-    ]
-    if not answers[0] == answers[1] == answers[2]:
+    alone = Decider.over(fleet)
+    for one in claims:
+        alone.store.apply(Changed("ResourceClaim", one))
+    alone.grant(claims[0])  # selectors run once, whatever decides the others
+    alone.seconds.clear()
+    alone.processor = 0.0
+    for one in claims[1:]:
+        alone.grant(one)
+    progress(1, 2)
+    made = [_pod(number, one.key.name) for number, one in enumerate(claims)] if of_pods else []
+    turns = take_turns(fleet, claims, made)
+    progress(2, 2)
+    granted = alone.granted
+    answers = {one.plans[0].claim.name: tuple(devices_of(one)) for one in granted}
+    if turns.devices != answers:
         raise Wrong("claims that are decided together must get the devices that they get one by one")
-    audit(together.store, together.granted)
+    audit(alone.store, granted)
     count = len(claims) - 1
-    one_by_one = alone.processor / count
-    return Outcome(
-        [
-            Figure("together, claims/s", count / sum(together.seconds), "/s", "more"),
-            Figure("together, claims/s of processor time", count / together.processor, "/s", "more"),
-            Figure("one by one, claims/s of processor time", count / alone.processor, "/s", "more"),
-            Figure("times as fast", one_by_one / (together.processor / count), "x", "more"),
-            Figure(
-                "unit by unit with places found ahead, claims/s of processor time",
-                count / loop.processor,
-                "/s",
-                "more",
-            ),
-            Figure("longest pass", max(together.seconds) * 1e3, "ms"),
-        ]
-    )
+    one_by_one, deciding = alone.processor / count, turns.deciding / count
+    return Outcome([
+        Figure("in the process, claims/s of processor time", 1 / deciding, "/s", "more"),
+        Figure("one by one, claims/s of processor time", 1 / one_by_one, "/s", "more"),
+        Figure("times as fast", one_by_one / deciding, "x", "more"),
+        Figure("decided together with one before them", turns.together / count * 100, "%", "more"),
+        Figure("whole turns, claims/s of processor time", count / turns.whole, "/s", "more"),
+        Figure("longest pass", turns.longest * 1e3, "ms"),
+    ])  # fmt: skip
 
 
-def _at_once(decider: Decider, claims: list[ResourceClaim]) -> None:
-    """Decide claims in as few passes as possible."""
-    store = decider.store
-    busy, began = thread_time(), perf_counter()
-    found = allocate_copies(claims, store.snapshot())
-    for granted in found:
-        store.assume(granted.plans[0])
-    decider.seconds.append(perf_counter() - began)
-    decider.processor += thread_time() - busy
-    decider.outcomes += found
-    if len(found) < len(claims):
-        raise Wrong(f"{len(found)} of {len(claims)} copies were placed in one pass")
+def _with_room(raw: Json) -> Json:
+    """A node that says what it offers."""
+    if raw["kind"] != "Node":
+        return raw
+    return {**raw, "status": {"allocatable": {"cpu": "64", "memory": "512Gi", "pods": "110"}}}
 
 
-def _repeat(decider: Decider, one: ResourceClaim) -> None:
-    """Decide one claim as the controller does."""
-    store = decider.store
-    busy = thread_time()
-    found = repeated(one, store.snapshot())
-    if found is not None:
-        store.assume(found.plans[0])
-    decider.processor += thread_time() - busy
-    if found is None:
-        decider.grant(one)
-    else:
-        decider.outcomes.append(found)
+def _pod(number: int, claim: str) -> Json:
+    """A pod with our gate."""
+    requests = {"requests": {"cpu": "2", "memory": "8Gi"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"pod-{number:05}", "namespace": "default", "uid": f"pod-{number}"},
+        "spec": {
+            "schedulingGates": [{"name": GATE}],
+            "containers": [{"name": "main", "image": "none", "resources": requests}],
+            "resourceClaims": [{"name": "devices", "resourceClaimName": claim}],
+        },
+    }
 
 
 WORKLOADS = [
     Workload(
         "burst",
-        "claims of one GPU each of one template: together, beside one by one",
+        "claims of one GPU each of one template, as the process decides them, beside one by one",
         whole,
         {"": {"nodes": 1250, "claims": 1001}},
         tiny={"nodes": 4, "claims": 9},
@@ -126,6 +108,13 @@ WORKLOADS = [
         "burst-numa",
         "the same for two GPUs of one NUMA node",
         tied,
+        {"": {"nodes": 1250, "claims": 1001}},
+        tiny={"nodes": 4, "claims": 9},
+    ),
+    Workload(
+        "burst-pods",
+        "the same for pods with one GPU each",
+        pods,
         {"": {"nodes": 1250, "claims": 1001}},
         tiny={"nodes": 4, "claims": 9},
     ),

@@ -2,6 +2,9 @@
 
 import atexit
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
 
 COLLECTIONS = (10_000, 20, 100)
 """Arguments of `gc.set_threshold`: new objects before a collection of the youngest generation, which takes a
@@ -9,6 +12,31 @@ millisecond; such collections before one of the middle generation; and those bef
 
 STARTING = (500_000, 20, 100)
 """The same for a process that starts: nearly all that it makes are modules, classes and what it reads"""
+
+
+_lock = Lock()
+_postponed = 0
+
+
+@contextmanager
+def postponed() -> Iterator[None]:
+    """No collection starts during the block. Several threads may enter it at once.
+
+    For work in a thread that makes hundreds of thousands of objects and drops them again: a collection that
+    looks at all of them stops the event loop for as long.
+    """
+    global _postponed  # noqa: PLW0603 - the collector is of the whole process
+    with _lock:
+        if not _postponed:
+            gc.disable()
+        _postponed += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _postponed -= 1
+            if not _postponed:
+                gc.enable()
 
 
 def spare_the_start() -> None:

@@ -25,6 +25,7 @@ from reconciler.cluster.withdrawals import Withdrawals
 from reconciler.cluster.writer import Writer
 from reconciler.control.claim_handler import ClaimHandler
 from reconciler.control.decider import Decider
+from reconciler.control.failures import Failures
 from reconciler.control.fence import Fence
 from reconciler.control.gangs.handler import GangHandler
 from reconciler.control.gangs.planner import GangPlanner
@@ -62,6 +63,8 @@ class Control:
     planner: Planner
     gang_planner: GangPlanner
     reconciler: Reconciler
+    failures: Failures
+    """Internal errors of other jobs"""
     echoes: Echoes
     sink: Sink
     """Takes the changes of every watch"""
@@ -136,6 +139,7 @@ def build_control(
         planner=planner,
         gang_planner=gang_planner,
         reconciler=Reconciler(intake, handlers, reporter, clock=base.clock, fence=fence, pending=pending),
+        failures=Failures(),
         echoes=echoes,
         sink=intake.take if koordinator is None else koordinator.devices.take,
         machines=machines,

@@ -84,6 +84,7 @@ def kueue_jobs(
         now=now,
         report=report,
         written=None if keeper is None else keeper.written,
+        failures=core.failures,
     )
     templates = Resource(
         "ResourceClaimTemplate",

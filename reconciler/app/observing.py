@@ -105,7 +105,7 @@ def observe(
             clock=clock,
         ),
         fleet_signals(intake, ownership(base.settings), found.served, capacity, machines),
-        work_signals(core.reconciler, inboxes.pending, intake),
+        work_signals(core.reconciler, core.failures, inboxes.pending, intake),
     ]
     if isinstance(leadership, Candidate):
         signals.append(lease_signals(leadership, clock))

@@ -71,6 +71,7 @@ def provisioning_jobs(base: Foundation, core: Control, ours: Ownership, report: 
         leads=core.fence.up,
         clock=base.clock,
         report=report,
+        failures=core.failures,
     )
     return [
         Job("watch provisioning requests", partial(_watch, client, provisioner.take)),

@@ -7,12 +7,12 @@ over the nodes.
 from collections.abc import Iterable
 
 from kernels.types import Amounts
+from reconciler.allocation.alignment import preferences_of
 from reconciler.allocation.dra.claim_shapes import spec_key
 from reconciler.api.objects.plan import Granted
 from reconciler.control.decider import Decider
 from reconciler.control.planner import Blocked, Decide, Nothing, Planner, Ungate
 from reconciler.control.queueing.units import Unit
-from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.store import Store
 
 Copy = tuple[Unit, Decide, Granted]
@@ -48,7 +48,7 @@ class Copies:
             found = self._planner.like(unit, first)
             if isinstance(found, Nothing | Blocked | Ungate):
                 continue
-            if not isinstance(found, Decide) or not self._is_copy(found, first, spec, snapshot):
+            if not isinstance(found, Decide) or not self._is_copy(found, first, spec):
                 break
             if first.pod is not None and room is None:
                 room = self._planner.room_for_copies(first.pod)
@@ -60,14 +60,17 @@ class Copies:
             return []
         return list(zip(units, questions, self._decider.copies(questions, snapshot, room), strict=False))
 
-    def _is_copy(self, found: Decide, first: Decide, spec: bytes, snapshot: Snapshot) -> bool:
-        """Whether a unit gets what `first` would get in its place."""
+    @staticmethod
+    def _is_copy(found: Decide, first: Decide, spec: bytes) -> bool:
+        """Whether a unit gets what `first` would get in its place. Checks what may differ between units."""
+        claim, other = found.claims[0], first.claims[0]
         return (
-            (found.pod is None) == (first.pod is None)
+            len(found.claims) == 1
             and not found.held
+            and (found.pod is None) == (first.pod is None)
             and (found.nodes is first.nodes or found.nodes == first.nodes)
-            and self._decider.repeats(found, snapshot)
-            and spec_key(found.claims[0]) == spec
+            and preferences_of(claim) == preferences_of(other)
+            and (claim.spec is other.spec or spec_key(claim) == spec)
         )
 
     def is_current(self, unit: Unit, decided: Decide, granted: Granted) -> bool:

@@ -1,7 +1,7 @@
 """Determines from the present state what a unit needs next. Decides nothing about devices."""
 
 from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from kernels.types import Amounts
 from reconciler.allocation.dra.companions import Companions
@@ -196,7 +196,10 @@ class Planner:
             return found
         if first.pod is None or not self._placement.is_copy(pod, first.pod) or self.sharing(pod, found.todo):
             return None
-        return replace(first, claims=found.todo, held=found.held, pod=pod)
+        nodes, crowded, awaits = first.nodes, first.crowded, first.awaits_pods
+        return Decide(
+            found.todo, nodes, found.held, pod, crowded, awaits, None, first.policies, first.room, first.own
+        )
 
     def _pod(self, pod: Pod) -> Step:
         found = self._needs(pod)

@@ -116,7 +116,8 @@ def has_preferences(claims: Sequence[ResourceClaim], classes: Mapping[str, Devic
 
 def preferences_of(claim: ResourceClaim) -> tuple[str, ...]:
     """The preferences in the annotations of a claim, as text."""
-    return tuple(claim.metadata.annotations.get(name, "") for name in (JOINT, PARTITION))
+    annotations = claim.metadata.annotations
+    return annotations.get(JOINT, ""), annotations.get(PARTITION, "")
 
 
 def alignments(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> tuple[Alignment, ...]:

@@ -6,7 +6,7 @@ Workload for good.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,9 +14,8 @@ from functools import partial
 
 import structlog
 
-from reconciler.allocation.gangs.question import GangUnsatisfied, Seat
+from reconciler.allocation.gangs.question import GangUnsatisfied
 from reconciler.allocation.placement import refusal_reason
-from reconciler.api.objects.core import Pod
 from reconciler.api.objects.kueue import CONTROLLER, WORKLOAD, Workload
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.validation.timestamps import timestamp
@@ -24,15 +23,16 @@ from reconciler.cluster.client import Raw
 from reconciler.cluster.kueue import KueueWriter
 from reconciler.control.decisions.decision import Report
 from reconciler.control.decisions.workloads import WorkloadChecked
+from reconciler.control.failures import Failures
 from reconciler.control.intake import Intake
-from reconciler.control.kueue.asked import Known, questions_of
+from reconciler.control.kueue.asked import Known, pods_of, questions_of
 from reconciler.control.kueue.holds import WorkloadHolds
 from reconciler.control.kueue.objects import KueueObjects
 from reconciler.control.kueue.search import WorkloadSearch
 from reconciler.control.kueue.wake_ups import KueueWakeUps
 from reconciler.control.ownership import Ownership
 from reconciler.errors import Paused, ReconcilerError, Rejected, Undecided
-from reconciler.state.nominations.nomination import of_workload
+from reconciler.state.nominations.nomination import HeldPlace, of_workload
 from reconciler.state.on_demand import NOT_LISTED
 
 log = structlog.get_logger()
@@ -43,6 +43,7 @@ SOONER = 60.0
 """Seconds after which everything that waits is looked at again, whatever happens. A safety net"""
 MAX_MESSAGE = 1_000
 """Characters of a message; Kueue allows 32,768 for all that people read"""
+JOB = "admission check"
 PENDING, READY, RETRY = "Pending", "Ready", "Retry"
 
 
@@ -87,6 +88,7 @@ class AdmissionChecker:
         clock: Callable[[], float],
         now: Callable[[], datetime],
         report: Report,
+        failures: Failures,
         written: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """`leads` is set while this process may write; `clock` is that of the loop; `now` the time of day;
@@ -97,7 +99,10 @@ class AdmissionChecker:
         self._holds = WorkloadHolds(intake, seconds=terms.hold, clock=clock, now=now)
         self._leads, self._clock, self._now, self._report = leads, clock, now, report
         self._written = written
+        self._failures = failures
         self._refused: dict[ObjectKey, _Refusal] = {}
+        self._failed: dict[str, float] = {}
+        """Name -> until when it is not looked at, since that ended in an internal error"""
         self._wake_ups, self._woken = wake_ups, wake_ups.woken
         self.objects = KueueObjects(self._woken.set)
         """What the watches show"""
@@ -110,10 +115,13 @@ class AdmissionChecker:
             while True:
                 await self._leads.wait()
                 self._woken.clear()
-                await self._round()
+                left = SOONER
+                with self._failures.contained(JOB):
+                    await self._round()
+                    left = min(SOONER, self._next_retry())
                 self._wake_ups.arm(SOONER)
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(max(min(SOONER, self._next_retry()), 1.0)):
+                    async with asyncio.timeout(max(left, 1.0)):
                         await self._woken.wait()
                 await asyncio.sleep(PAUSE)
         finally:
@@ -127,8 +135,18 @@ class AdmissionChecker:
             if self._leads.is_set():
                 await self._attempt(str(workload.key), partial(self._check, workload.key))
         self._refused = {key: one for key, one in self._refused.items() if key in self.objects.workloads}
+        self._failed = {name: until for name, until in self._failed.items() if until > self._clock()}
 
     async def _attempt(self, name: str, step: Callable[[], Awaitable[None]]) -> None:
+        if self._failed.get(name, 0.0) > self._clock():
+            return
+        self._failed[name] = self._clock() + SOONER
+        with self._failures.contained(JOB, name):
+            await self._tried(name, step)
+            del self._failed[name]
+
+    @staticmethod
+    async def _tried(name: str, step: Callable[[], Awaitable[None]]) -> None:
         try:
             await step()
         except Paused:
@@ -198,21 +216,22 @@ class AdmissionChecker:
         state = version, self._intake.nodes.serial, self.objects.serial
         return *state, workload.metadata.uid, workload.spec, workload.status.admission
 
-    async def _decided(self, workload: Workload) -> tuple[Seat, ...] | GangUnsatisfied | None:
+    async def _decided(self, workload: Workload) -> tuple[HeldPlace, ...] | GangUnsatisfied | None:
+        known = Known(self.objects.flavors, self.objects.templates, self._intake.store.claims)
+        ask = partial(questions_of, workload, known, self._ours.restricted)
         try:
-            asked = questions_of(workload, self._known, self._ours.restricted)
-            return await self._search.answer(asked, frozenset([of_workload(workload.key)]))
+            return await self._search.answer(ask, pods_of(workload), frozenset([of_workload(workload.key)]))
         except Rejected as exc:
             return GangUnsatisfied(refusal_reason(exc), str(exc))
 
-    async def _admit(self, workload: Workload, seats: tuple[Seat, ...]) -> None:
+    async def _admit(self, workload: Workload, places: tuple[HeldPlace, ...]) -> None:
         """Hold the room, then let Kueue admit the Workload. No await before the room is held."""
         self._intake.pause.check()
-        until = self._holds.hold(workload, seats, self._pods_of(workload))
+        until = self._holds.hold(workload, places)
         self._refused.pop(workload.key, None)
         if self._written is not None:
             await self._written()  # a next leader holds it, too
-        count = len(seats)
+        count = pods_of(workload)
         message = f"{count} pod{' has' if count == 1 else 's have'} room, which is held until {until}"
         mark = {WORKLOAD: workload.key.name}
         updates = [{"name": one.name, "annotations": mark} for one in workload.spec.pod_sets]
@@ -220,17 +239,9 @@ class AdmissionChecker:
             await self._write(workload, READY, "", message, {"podSetUpdates": updates})
         except Undecided:
             raise  # it may have been written: the watch tells, and the deadline ends the hold
-        except ReconcilerError:
+        except Exception:
             self._holds.drop(workload.key, "its check could not be written")
             raise
-
-    def _pods_of(self, workload: Workload) -> Iterable[Pod]:
-        asked = questions_of(workload, self._known, self._ours.restricted)
-        return (member.pod for question in asked for member in question.members)
-
-    @property
-    def _known(self) -> Known:
-        return Known(self.objects.flavors, self.objects.templates, self._intake.store.claims)
 
     async def _refuse(self, workload: Workload, known: _Refusal) -> None:
         """Say why there is no room; after a while, give the quota back."""

@@ -1,21 +1,17 @@
 """Room that is held for Workloads from the answer of the check until their pods are bound."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
-from reconciler.allocation.gangs.question import Seat
-from reconciler.api.objects.core import Pod
 from reconciler.api.objects.kueue import WORKLOAD, Workload
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.validation.timestamps import timestamp
 from reconciler.control.intake import Intake
 from reconciler.control.kueue.asked import pods_of
-from reconciler.state.nodes.demand import demand
 from reconciler.state.nominations.nomination import (
     HeldPlace,
     Nomination,
     NomineeKind,
-    devices_of,
     of_workload,
 )
 
@@ -29,17 +25,8 @@ class WorkloadHolds:
         """`seconds`: how long room is held; `clock` is that of the loop; `now` the time of day."""
         self._intake, self._seconds, self._clock, self._now = intake, seconds, clock, now
 
-    def hold(self, workload: Workload, seats: Iterable[Seat], pods: Iterable[Pod]) -> str:
-        """Hold these places of all its pods. Returns until when, for people."""
-        wanted = {pod.key: tuple(demand(pod).items()) for pod in pods}
-        places = tuple(
-            HeldPlace(
-                seat.node,
-                devices_of(seat.plans),
-                wanted[seat.pod],
-            )
-            for seat in seats
-        )
+    def hold(self, workload: Workload, places: tuple[HeldPlace, ...]) -> str:
+        """Hold these places for all its pods. Returns until when, for people."""
         until = timestamp(self._now() + timedelta(seconds=self._seconds))
         self._intake.nominating.hold(
             Nomination(

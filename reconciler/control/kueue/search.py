@@ -1,7 +1,8 @@
 """Searches room for the pods of a Workload: on the loop within a step limit, otherwise in a thread."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from reconciler.aio.collector import postponed
 from reconciler.aio.worker_thread import Closed, ShouldContinue, WorkerThread
 from reconciler.allocation.dra.budget import Budget, StepLimit, Unfinished, WhileWanted
 from reconciler.allocation.gangs import decide_gang
@@ -10,7 +11,8 @@ from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import NOT_OURS
 from reconciler.state.devices.snapshot.fork import Forked
-from reconciler.state.nominations.nomination import Nominee
+from reconciler.state.nodes.demand import demand
+from reconciler.state.nominations.nomination import HeldPlace, Nominee, devices_of
 from reconciler.state.trial import Trial
 
 QUICK_STEPS = 100
@@ -20,7 +22,12 @@ REPEATS = 3
 SELDOM = 16
 """Search steps between two checks whether the answer is still wanted"""
 
-Answer = tuple[Seat, ...] | GangUnsatisfied
+QUICK_PODS = 64
+"""Pods whose Workload is built and tried on the loop: more than that take too long"""
+
+Ask = Callable[[], Sequence[GangQuestion]]
+"""Builds the gangs of a Workload. Other threads call it, too: it only looks up objects"""
+Answer = tuple[HeldPlace, ...] | GangUnsatisfied
 
 
 class WorkloadSearch:
@@ -35,20 +42,22 @@ class WorkloadSearch:
         """Stop a running search. Its caller gets no answer."""
         self._thread.close()
 
-    async def answer(self, asked: Sequence[GangQuestion], own: frozenset[Nominee]) -> Answer | None:
+    async def answer(self, ask: Ask, pods: int, own: frozenset[Nominee]) -> Answer | None:
         """Places for all pods, or why there are none. Places are possible when this returns, and in no trial.
 
-        None: the state changes faster than the search ends.
+        `ask` returns the gangs, in a thread if there are many `pods`; raises what `ask` raises. None: the
+        state changes faster than the search ends.
         """
         try:
-            with Trial(self._intake.store, self._intake.nodes, supposed=False, own=own) as trial:
-                return self._decided(asked, trial, StepLimit(QUICK_STEPS))
+            if pods <= QUICK_PODS:
+                with Trial(self._intake.store, self._intake.nodes, supposed=False, own=own) as trial:
+                    return self._decided(ask(), trial, StepLimit(QUICK_STEPS))
         except Unfinished:
             pass
         for _ in range(REPEATS):
             before = self._state(own)
             try:
-                found = await self._in_thread(asked, own)
+                found = await self._in_thread(ask, own)
             except (Unfinished, Closed):
                 return None
             if isinstance(found, GangUnsatisfied) or self._state(own) == before:
@@ -58,18 +67,18 @@ class WorkloadSearch:
     def _state(self, own: frozenset[Nominee]) -> tuple[int, int]:
         return self._intake.store.snapshot_for(own).version, self._intake.nodes.serial
 
-    async def _in_thread(self, asked: Sequence[GangQuestion], own: frozenset[Nominee]) -> Answer:
+    async def _in_thread(self, ask: Ask, own: frozenset[Nominee]) -> Answer:
         fork, nodes = Forked.fork_of(self._intake.store), self._intake.nodes.fork()
 
         def search(wanted: ShouldContinue) -> Answer:
-            with Trial(fork.store(), nodes, supposed=False, own=own) as trial:
-                return self._decided(asked, trial, WhileWanted(wanted, SELDOM))
+            with postponed(), Trial(fork.store(), nodes, supposed=False, own=own) as trial:
+                return self._decided(ask(), trial, WhileWanted(wanted, SELDOM))
 
         return await self._thread.run(search)
 
     def _decided(self, asked: Sequence[GangQuestion], trial: Trial, budget: Budget) -> Answer:
         """All gangs beside each other, in their order."""
-        seats: list[Seat] = []
+        places: dict[str, HeldPlace] = {}
         for question in asked:
             found = decide_gang(question, trial, steps=self._steps, budget=budget)
             if not isinstance(found, GangGranted):
@@ -80,5 +89,17 @@ class WorkloadSearch:
                     why = self._ours.trespass(claims[plan.uid], plan.allocation)
                     if why is not None:
                         return GangUnsatisfied(NOT_OURS, why)
-            seats += found.seats
-        return tuple(seats)
+            _add(places, found.seats, question)
+        return tuple(places.values())
+
+
+def _add(places: dict[str, HeldPlace], seats: Sequence[Seat], question: GangQuestion) -> None:
+    """Add what the pods of a gang take to the places, one for each node."""
+    pods = {one.pod.key: one.pod for one in question.members}
+    for seat in seats:
+        before = places.get(seat.node, HeldPlace(seat.node))
+        room = dict(before.room)
+        for resource, amount in demand(pods[seat.pod]).items():
+            room[resource] = room.get(resource, 0) + amount
+        devices = (*before.devices, *devices_of(seat.plans))
+        places[seat.node] = HeldPlace(seat.node, devices, tuple(room.items()))

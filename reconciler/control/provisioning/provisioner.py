@@ -18,6 +18,7 @@ from reconciler.cluster.client import Client
 from reconciler.cluster.kinds import POD, POD_TEMPLATE, PROVISIONING_REQUEST
 from reconciler.control.decisions.decision import Report
 from reconciler.control.decisions.workloads import NodesNotRequested, NodesRequested
+from reconciler.control.failures import Failures
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.control.provisioning.groups import Group, groups_of
@@ -65,11 +66,12 @@ class Provisioner:
         leads: asyncio.Event,
         clock: Callable[[], float],
         report: Report,
+        failures: Failures,
     ) -> None:
         """`size` answers which pods need nodes; `patience` in seconds is how long pods must have waited."""
         self._intake, self._client, self._ours, self._size = intake, client, ours, size
         self._class, self._patience, self._leads = class_name, patience, leads
-        self._clock, self._report = clock, report
+        self._clock, self._report, self._failures = clock, report, failures
         self._requests: dict[ObjectKey, ProvisioningRequest] = {}
         self._listed = asyncio.Event()
         self._since: dict[ObjectKey, float] = {}
@@ -94,7 +96,8 @@ class Provisioner:
         try:
             while True:
                 await self._leads.wait()
-                await self._attempt()
+                with self._failures.contained("provisioning"):
+                    await self._attempt()
                 await asyncio.sleep(EVERY)
         finally:
             self._thread.close()

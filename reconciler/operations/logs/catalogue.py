@@ -80,6 +80,9 @@ RECONCILES = (
     Event("budgets not considered", INFO,
           "Advice which pods to move is made without PodDisruptionBudgets: this account may not read them.",
           ("error",)),
+    Event("job failed", ERROR,
+          "Internal error (please report) of the admission check or of the requests for nodes. It is tried "
+          "again later; allocation is not affected.", ("job", "name", "exception")),
     Event("hint not written", DEBUG, "status.nominatedNodeName could not be written. Nothing depends on it.",
           ("pod", "error")),
 )  # fmt: skip

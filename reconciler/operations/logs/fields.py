@@ -30,6 +30,7 @@ OTHERS: Mapping[str, tuple[Types, str]] = {
     "gates": (list, "feature gates that are off on the API server"),
     "holder": (str, "holder of the Lease"),
     "identity": (str, "name under which this process holds the Lease"),
+    "job": (str, "the job that failed"),
     "kind": (str, "Kubernetes kind"),
     "kinds": (list, "Kubernetes kinds"),
     "lease": (str, "NAMESPACE/NAME of a Lease"),

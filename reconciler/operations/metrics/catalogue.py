@@ -99,7 +99,10 @@ DEMAND_SHAPES = MetricSpec(
 )
 TURNS = MetricSpec("turns_total", "counter", "Completed reconciles of claims and pods, successful or not.")
 FAILURES = MetricSpec(
-    "turn_failures_total", "counter", "Reconciles that failed with an internal error (please report)."
+    "turn_failures_total",
+    "counter",
+    "Reconciles that failed with an internal error (please report). Rounds of the admission check and of the "
+    "requests for nodes count, too.",
 )
 
 QUEUE = MetricSpec(

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from reconciler.aio.heartbeat import Heartbeat
+from reconciler.control.failures import Failures
 from reconciler.control.intake import Intake
 from reconciler.control.loop import Reconciler
 from reconciler.control.queueing.pending import Pending
@@ -20,7 +21,7 @@ WRITES_MISSED = 2
 """Consecutive write timeouts that do not count as stuck"""
 
 
-def work_signals(reconciler: Reconciler, pending: Pending, intake: Intake) -> Signals:
+def work_signals(reconciler: Reconciler, failures: Failures, pending: Pending, intake: Intake) -> Signals:
     """Reconciles, failures, queue and pending claims."""
     queue = intake.queue
     return Signals(
@@ -28,7 +29,7 @@ def work_signals(reconciler: Reconciler, pending: Pending, intake: Intake) -> Si
             by(of.PENDING, pending.by_reason),
             by(of.HELD_ROOM, lambda: _held_room(intake)),
             single(of.TURNS, lambda: reconciler.reconciles),
-            single(of.FAILURES, lambda: reconciler.failures),
+            single(of.FAILURES, lambda: reconciler.failures + failures.count),
             by(of.QUEUE, lambda: {"due": queue.due, "backing_off": len(queue) - queue.due}),
             single(of.QUEUE_AGE, lambda: queue.oldest_age),
             single(of.RETRIES, lambda: queue.retries),

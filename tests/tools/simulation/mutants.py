@@ -268,7 +268,12 @@ _GANGS = "tests/unit/control/gangs/test_planner.py::"
 _WRITES = "tests/unit/control/gangs/test_writing.py::"
 
 _ROOM = "tests/unit/app/test_making_room.py::"
+_AHEAD = "tests/unit/control/test_decided_ahead.py::"
 TESTS: dict[str, str] = {
+    "units decided ahead are written whatever changed": _AHEAD
+    + "test_after_a_change_the_rest_is_decided_in_its_turn[freed]",
+    "units decided ahead are taken for unanswered writes": _AHEAD
+    + "test_another_turn_about_a_claim_leaves_what_was_decided_ahead_alone",
     "held room is for everybody": "tests/unit/state/nominations/test_held_back.py::"
     "test_partitions_of_a_nominated_device_are_not_free_for_others",
     "everybody may preempt": "tests/unit/control/making_room/test_candidates.py::test_no_class_means_nobody",

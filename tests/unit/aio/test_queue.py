@@ -300,3 +300,17 @@ async def test_a_queue_is_busy_while_keys_are_owned_or_due_and_not_while_they_ba
     async with queue.take():
         assert queue.busy
     assert not queue.busy
+
+
+async def test_keys_ahead_are_those_that_would_be_taken_next_and_stay_queued():
+    queue = make_queue()
+    for key, priority, after in [("c", LOW, 0.0), ("a", HIGH, 0.0), ("later", HIGH, 5.0), ("b", LOW, 0.0)]:
+        queue.put(key, priority=priority, after=after)
+    queue.put("b", priority=HIGH)
+    ahead = queue.ahead()
+    assert [next(ahead), next(ahead)] == ["a", "b"]
+    queue.put("d", priority=HIGH)
+    ahead.close()
+    assert list(queue.ahead()) == ["a", "b", "d", "c"]
+    assert [await taken(queue) for _ in range(4)] == ["a", "b", "d", "c"]
+    assert list(queue.ahead()) == []

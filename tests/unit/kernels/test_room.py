@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from kernels.room import has_room, shortages
+from kernels.room import copies, has_room, shortages
 from kernels.types import Amounts, Mask
 
 LARGE = 2**62 - 1
@@ -46,3 +46,16 @@ def test_room_is_what_the_rule_says_of_each_place(room: tuple[Amounts, Amounts, 
 def test_unwanted_resources_are_not_checked():
     total, used = np.array([[1], [0]]), np.array([[0], [9]])
     assert has_room(total, used, np.array([1, 0]), np.zeros(2, dtype=np.bool_)).tolist() == [True]
+
+
+@given(rooms())
+def test_copies_are_counted_by_taking_one_after_the_other(room: tuple[Amounts, Amounts, Amounts, Mask]):
+    total, used, wanted, waived = room
+    free, wanted = np.minimum(total - used, 9), np.minimum(wanted, 3)
+    expected = []
+    for n in range(total.shape[1]):
+        left, count = free[:, n].copy(), 0
+        while wanted.any() and has_room(left[:, None].clip(0), 0 * left[:, None], wanted, waived & False)[0]:
+            left, count = left - wanted, count + 1
+        expected.append(count if wanted.any() else np.iinfo(np.int64).max)
+    assert copies(free, wanted).tolist() == expected

@@ -195,8 +195,9 @@ async def test_the_deployed_rights_are_enough_for_everything_and_for_nothing_els
         assert (await there.status("/metrics", PROMETHEUS))[0] == 200
         assert (await there.status("/statusz", PROMETHEUS))[0] == 403
         assert (await there.status("/metrics", "nobody's"))[0] == 401
-        await asyncio.wait_for(round_made.wait(), PATIENCE)
-        await asyncio.wait_for(advised.wait(), PATIENCE)
+        async with asyncio.timeout(PATIENCE):
+            await round_made.wait()
+            await advised.wait()
     assert api.refused == []
     assert ALLOCATED in found.pod("equipped")["metadata"]["annotations"]
     assert {(one.resource, one.subresource) for one in api.judged} >= {
@@ -220,7 +221,8 @@ async def test_the_rights_of_shadow_mode_are_enough_and_change_nothing(
     flags: dict[str, Any] = {"mode": "shadow", "pause_config_map": None, "shadow_pending_seconds": 0.01}
     async with running(found, tmp_path, rights, **flags) as there:
         await there.running.heard(Compared)
-        await asyncio.wait_for(round_made.wait(), PATIENCE)
+        async with asyncio.timeout(PATIENCE):
+            await round_made.wait()
     assert api.refused == []
     assert api.judged == []
     assert rights.judge(whole=True) == []

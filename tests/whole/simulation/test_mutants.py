@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.tools.checkout import ROOT
-from tests.tools.simulation.mutants import BY_HAND, EVICTING, GANGED, MUTANTS, PAIRED, SEEDS, TESTS
+from tests.tools.simulation.mutants import BURSTING, BY_HAND, EVICTING, GANGED, MUTANTS, PAIRED, SEEDS, TESTS
 from tests.tools.simulation.schedule import IN_MEMORY, PAIRS, run
 
 OTHERWISE = {*TESTS, *BY_HAND}
@@ -34,7 +34,8 @@ def test_so_it_is_where_there_are_gangs(name: str):
 
 
 def test_what_has_a_test_of_its_own_is_a_mutant():
-    assert MUTANTS.keys() | PAIRED.keys() | GANGED.keys() | EVICTING.keys() >= OTHERWISE | SEEDS.keys()
+    kinds = (MUTANTS, PAIRED, GANGED, EVICTING, BURSTING)
+    assert {name for kind in kinds for name in kind} >= OTHERWISE | SEEDS.keys()
 
 
 def test_what_schedules_seldom_meet_is_noticed_by_tests():

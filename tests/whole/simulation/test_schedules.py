@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from tests.tools.simulation.schedule import EVICTIONS, GANGS, IN_MEMORY, OVER_SOCKETS, PAIRS, run
+from tests.tools.simulation.schedule import BURSTS, EVICTIONS, GANGS, IN_MEMORY, OVER_SOCKETS, PAIRS, run
 
 Report = Callable[[Mapping[str, int]], None]
 
@@ -46,6 +46,14 @@ def test_with_evictions(seed: int, report: Report):
     outcome = run(seed, evictions=True)
     report(outcome.count)
     assert outcome.findings == (), f"replay: python -m tests.tools.simulation --evictions --seed {seed} -v"
+
+
+@pytest.mark.parametrize("seed", range(BURSTS))
+def test_with_bursts(seed: int, report: Report):
+    """Several claims or pods of one template come, and go, at once."""
+    outcome = run(seed, bursts=True)
+    report(outcome.count)
+    assert outcome.findings == (), f"replay with: python -m tests.tools.simulation --bursts --seed {seed} -v"
 
 
 @pytest.mark.parametrize("seed", range(3))

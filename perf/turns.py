@@ -1,0 +1,177 @@
+"""The loop of claims as the process runs it, with writes that take no time: what deciding costs there."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from random import Random
+from time import perf_counter, thread_time
+
+from perf.deciding import Wrong
+from perf.fleets.objects import Json
+from reconciler.aio.queue import Queue
+from reconciler.api.objects.changes import Changed, Replaced
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.meta import ApiObject
+from reconciler.api.objects.plan import Plan
+from reconciler.api.objects.semantics import Semantics
+from reconciler.api.versions.reading import read
+from reconciler.cluster.writer import Writer
+from reconciler.control.claim_handler import ClaimGrant, ClaimHandler, ClaimQuestion, ClaimRefusal
+from reconciler.control.decider import Decider
+from reconciler.control.decisions.allocating import Allocated
+from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.ids import Numbering
+from reconciler.control.fence import Fence
+from reconciler.control.handler import Given, Later, Refused
+from reconciler.control.intake import Intake
+from reconciler.control.loop import Reconciler
+from reconciler.control.ownership import Ownership
+from reconciler.control.planner import Planner
+from reconciler.control.queueing.pending import Pending
+from reconciler.control.queueing.units import Unit
+from reconciler.control.reporter import Reporter
+from reconciler.control.settler import Settler
+from reconciler.operations.metrics.meters import Meters
+from reconciler.operations.metrics.tracing import NoTraces
+from reconciler.operations.observer import OperationsObserver
+from reconciler.state.store import Store
+
+WORKERS = 32
+"""As many as a process has by default"""
+PATIENCE = 300.0
+"""Seconds after which claims that are still not allocated fail the run"""
+OURS = Ownership(all_claims=True, alone=True)
+
+
+class NoWrites(Writer):
+    """Answers as a server does that applies everything at once."""
+
+    def __init__(self) -> None:
+        """Without a client."""
+        self._version = 1_000_000
+
+    async def write(self, plan: Plan, claim: ResourceClaim) -> ResourceClaim:
+        status = claim.status.model_copy(update={"allocation": plan.allocation})
+        return claim.model_copy(update={"status": status, "metadata": self._newer(claim)})
+
+    async def ungate(self, pod: Pod) -> Pod:
+        spec = pod.spec.model_copy(update={"scheduling_gates": ()})
+        return pod.model_copy(update={"spec": spec, "metadata": self._newer(pod)})
+
+    def _newer(self, thing: ResourceClaim | Pod) -> object:
+        self._version += 1
+        return thing.metadata.model_copy(update={"resource_version": str(self._version)})
+
+
+class Timed(ClaimHandler):
+    """Counts the time of decisions: from the question to devices that are counted as held."""
+
+    seconds: float = 0.0
+    """Of processor time"""
+    longest: float = 0.0
+    """The longest time in which the loop did nothing else"""
+    together: int = 0
+    """Units that were decided together with one before them"""
+
+    async def decide(
+        self, question: ClaimQuestion
+    ) -> Given[ClaimGrant] | Refused[ClaimRefusal] | Later | None:
+        busy = thread_time()
+        try:
+            return await super().decide(question)
+        finally:
+            self.seconds += thread_time() - busy
+
+    def copies(self, grant: ClaimGrant, upcoming: Iterable[Unit]) -> list[tuple[Unit, ClaimGrant]]:
+        busy, began = thread_time(), perf_counter()
+        found = super().copies(grant, upcoming)
+        self.seconds += thread_time() - busy
+        self.longest = max(self.longest, perf_counter() - began)
+        self.together += len(found)
+        return found
+
+    def assume(self, grant: ClaimGrant) -> None:
+        busy = thread_time()
+        super().assume(grant)
+        self.seconds += thread_time() - busy
+
+
+@dataclass(slots=True)
+class Turns:
+    """What became of the claims."""
+
+    devices: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Name of a claim -> its devices"""
+    deciding: float = 0.0
+    """Seconds of processor time from the questions to devices that are counted as held"""
+    whole: float = 0.0
+    """Seconds of processor time of everything: queue, plans, decisions, reports, answers to writes"""
+    longest: float = 0.0
+    """Seconds of the longest pass for several units"""
+    together: int = 0
+    """Claims that were decided together with one before them"""
+
+
+def take_turns(fleet: Iterable[Json], claims: Sequence[ResourceClaim], pods: Sequence[Json] = ()) -> Turns:
+    """Allocate claims, alone or for pods: the first one, then the others, which come at once. Raises Wrong.
+
+    The times are those of the others.
+    """
+    return asyncio.run(_take_turns([read(one) for one in fleet], claims, [read(pod) for pod in pods]))
+
+
+async def _take_turns(
+    fleet: Sequence[ApiObject], claims: Sequence[ResourceClaim], pods: Sequence[ApiObject]
+) -> Turns:
+    turns, warm, done = Turns(), asyncio.Event(), asyncio.Event()
+
+    def told(decision: Decision) -> None:
+        if isinstance(decision, Allocated):
+            turns.devices[decision.claim.name] = tuple(map(str, decision.devices))
+            warm.set()
+            if len(turns.devices) == len(claims):
+                done.set()
+
+    observer = OperationsObserver(Meters(process=False), NoTraces(), [told])
+    reporter = Reporter(Numbering(Random(1).random), observer)
+    loop, store = asyncio.get_running_loop(), Store(Semantics())
+    queue: Queue[Unit] = Queue(base=1.0, cap=1.0, random=Random(0).random)
+    kinds = ("ResourceSlice", "DeviceClass", "Node", "Pod", "ResourceClaim")
+    intake = Intake(store, queue, kinds, reporter.report, ours=OURS)
+    for kind in kinds[:3]:
+        intake.take(Replaced(kind, tuple(one for one in fleet if type(one).__name__ == kind), ()))
+    intake.take(Replaced("Pod", tuple(pods[:1]), ()))
+    intake.take(Replaced("ResourceClaim", tuple(claims[:1]), ()))
+    writer = NoWrites()
+    planner = Planner(store, intake.roster, intake.placement, OURS, intake.reclaimed)
+    handler = Timed(
+        intake,
+        planner,
+        Decider(OURS, steps=100_000),
+        writer,
+        Settler(intake, writer, reporter.report),
+        clock=loop.time,
+        now=lambda: datetime.now(UTC),
+        report=reporter.report,
+    )
+    fence = Fence(intake, writer, OURS, clock=loop.time, patience=1.0)
+    reconciler = Reconciler(intake, [handler], reporter, clock=loop.time, fence=fence, pending=Pending())
+    store.snapshot()
+    fence.up.set()
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+        for _ in range(WORKERS):
+            group.create_task(reconciler.work())
+        await warm.wait()  # selectors run once, whatever decides the others
+        for kind, objects in (("Pod", pods[1:]), ("ResourceClaim", claims[1:])):
+            for one in objects:
+                intake.take(Changed(kind, one))
+        handler.seconds, busy = 0.0, thread_time()
+        await done.wait()
+        turns.whole = thread_time() - busy
+        reconciler.stop()
+    if reconciler.failures:
+        raise Wrong(f"{reconciler.failures} turns failed")
+    turns.deciding, turns.longest, turns.together = handler.seconds, handler.longest, handler.together
+    return turns

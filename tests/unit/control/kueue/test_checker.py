@@ -1,0 +1,122 @@
+"""The admission check goes on whatever happens to one Workload, and large ones do not stop the loop."""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+from reconciler.api.objects.changes import Replaced
+from reconciler.api.objects.kueue import CONTROLLER, AdmissionCheck, ResourceFlavor, Workload
+from reconciler.api.objects.meta import ApiObject
+from reconciler.api.objects.validating import validated
+from reconciler.cluster.kueue import KueueWriter
+from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.nominations import Nominated
+from reconciler.control.decisions.workloads import WorkloadChecked
+from reconciler.control.failures import Failures
+from reconciler.control.kueue.checker import SOONER, AdmissionChecker, Terms
+from reconciler.control.kueue.search import QUICK_PODS
+from reconciler.control.kueue.wake_ups import KueueWakeUps
+from reconciler.control.ownership import Ownership
+from tests.tools.small_fleet import Object, device_class, devices, node, template
+from tests.tools.unit_pictures import intake, typed
+
+KUEUE = "kueue.x-k8s.io/v1beta2"
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Writes(KueueWriter):
+    """Writes nothing, and fails for one Workload as no server does."""
+
+    def __init__(self) -> None:
+        """Without a client."""
+        self.tried: list[tuple[str, float]] = []
+
+    async def activate(self, check: AdmissionCheck, condition: Object) -> None:
+        """It is always served."""
+
+    async def write_state(self, workload: Workload, at: int, state: Any) -> None:  # noqa: ARG002
+        self.tried.append((workload.key.name, asyncio.get_running_loop().time()))
+        if workload.key.name == "bad":
+            raise ZeroDivisionError
+
+
+def workload(name: str, count: int) -> Workload:
+    pods = {
+        "name": "main",
+        "count": count,
+        "template": {"spec": {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]}},
+    }
+    reserved = {"type": "QuotaReserved", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    found = validated(Workload, {
+        "apiVersion": KUEUE,
+        "kind": "Workload",
+        "metadata": {"name": name, "namespace": "default", "uid": name},
+        "spec": {"podSets": [pods]},
+        "status": {
+            "conditions": [reserved],
+            "admissionChecks": [{"name": "room", "state": "Pending"}],
+        },
+    })  # fmt: skip
+    assert isinstance(found, Workload)
+    return found
+
+
+class Checking:
+    """A checker over a node with some devices."""
+
+    def __init__(self, count: int, *workloads: Workload) -> None:
+        self.told: list[Decision] = []
+        self.failures, self.writes = Failures(), Writes()
+        self.intake = intake(
+            device_class(), node("n"), devices("n", *map(str, range(count))), report=self.told.append
+        )
+        self.intake.listed.set()
+        leads = asyncio.Event()
+        leads.set()
+        self.checker = AdmissionChecker(
+            self.intake,
+            self.writes,
+            Ownership(alone=True),
+            Terms("room", 600.0, 60, 600.0),
+            KueueWakeUps(self.intake),
+            steps=100_000,
+            leads=leads,
+            clock=asyncio.get_running_loop().time,
+            now=lambda: NOW,
+            report=self.told.append,
+            failures=self.failures,
+        )
+        check = {"metadata": {"name": "room"}, "spec": {"controllerName": CONTROLLER}}
+        self._take("AdmissionCheck", validated(AdmissionCheck, {"kind": "AdmissionCheck", **check}))
+        self._take("ResourceFlavor", validated(ResourceFlavor, {"metadata": {"name": "unused"}}))
+        self._take("ResourceClaimTemplate", typed(template("t")))
+        self._take("Workload", *workloads)
+
+    def _take(self, kind: str, *objects: ApiObject) -> None:
+        self.checker.objects.take(Replaced(kind, objects, ()))
+
+    async def run(self, seconds: float) -> None:
+        """Check for so long."""
+        task = asyncio.create_task(self.checker.run())
+        await asyncio.sleep(seconds)
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_an_internal_error_about_one_workload_is_counted_and_tried_again_later():
+    checking = Checking(2, workload("bad", 1), workload("good", 1))
+    await checking.run(SOONER + 10)
+    tried = [when for name, when in checking.writes.tried if name == "bad"]
+    assert len(tried) == checking.failures.count == 2
+    assert tried[1] - tried[0] >= SOONER
+    assert {one.workload.name for one in checking.told if isinstance(one, WorkloadChecked)} == {"good"}
+
+
+async def test_a_large_workload_is_built_in_a_thread_and_its_room_is_held_node_by_node():
+    count = QUICK_PODS + 1
+    checking = Checking(count, workload("large", count))
+    await checking.run(1)
+    (nominated,) = [one for one in checking.told if isinstance(one, Nominated)]
+    assert len(nominated.devices) == count
+    (held,) = checking.intake.store.nominations
+    assert [(place.node, dict(place.room)) for place in held.places] == [("n", {"pods": count})]
