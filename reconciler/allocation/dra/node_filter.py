@@ -161,10 +161,7 @@ def _selected(current: Available, topology: Topology) -> Amounts | None:
     """(N,) how many devices nodes reach by node selectors; None if no device for the request has one."""
     if current.local or not (_selectors_of(current, topology) >= 0).any():
         return None
-    found = np.zeros(len(topology.order), dtype=np.int64)
-    nodes, selectors = topology.selected()
-    np.add.at(found, nodes, current.per_selector[selectors])
-    return found
+    return topology.selected_sums(current.per_selector)
 
 
 def _selectors_of(current: Available, topology: Topology) -> Codes:
