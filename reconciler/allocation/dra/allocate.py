@@ -95,8 +95,16 @@ def allocate(
         budget.spend()
         better_than = best[0] + (place < best[1]) if best is not None else None
         outcome: Found | NotFound | None = None
-        if plain is not None and plain.count <= steps:
-            outcome = plain.attempt(claims[0], name, snapshot, budget)
+        if plain is not None:
+            outcome = plain.attempt(
+                claims[0],
+                name,
+                snapshot,
+                steps=steps,
+                least=least,
+                better_than=better_than,
+                budget=budget,
+            )
         if outcome is None:
             outcome = attempt(
                 parsed,

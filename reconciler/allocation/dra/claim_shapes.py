@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import is_not
 
 from reconciler.allocation.dra.availability import Available
 from reconciler.allocation.dra.match_attribute import MatchGroup, match_groups
@@ -33,7 +34,7 @@ class ClaimShape:
     _match_groups: tuple[MatchGroup, ...] | None = None
     _overspent: bool | None = None
     _plain: PlainRequest | None = None
-    _plain_of: Available | None = None
+    _plain_of: tuple[Available, ...] = ()
     """For what `_plain` was computed"""
 
     def quick(self, snapshot: Snapshot) -> bool:
@@ -49,10 +50,10 @@ class ClaimShape:
 
     def plain(self, snapshot: Snapshot) -> PlainRequest | None:
         """Its only request, if that is plain. The node filter must have followed the snapshot."""
-        available = self.node_filter.only
-        if available is not self._plain_of:
+        available = self.node_filter.of_only_slot
+        if len(available) != len(self._plain_of) or any(map(is_not, available, self._plain_of)):
             self._plain_of = available
-            self._plain = None if available is None else plain_request(self.parsed, available, snapshot)
+            self._plain = plain_request(self.parsed, available, snapshot)
         return self._plain
 
     def match_groups(self, snapshot: Snapshot) -> tuple[MatchGroup, ...]:

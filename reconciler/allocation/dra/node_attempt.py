@@ -40,6 +40,8 @@ class NotFound:
     steps: int
 
 
+NO_BETTER = "another node has the same rank or a better one"
+
 Only = Mapping[tuple[int, str], frozenset[int]]
 """(position of the claim, name of the request) -> rows of the fleet that the request may use"""
 
@@ -106,7 +108,7 @@ def attempt(
         if chosen is not None:
             rank = _rank(parsed, chosen)
             if better_than is not None and rank >= better_than:
-                return NotFound(None, "another node has the same rank or a better one", spent)
+                return NotFound(None, NO_BETTER, spent)
             if choose_set is not None and len(chosen) > 1:
                 chosen, tried = choose_set(problem or set_up(parsed, view, snapshot), chosen, reach)
                 spent += tried

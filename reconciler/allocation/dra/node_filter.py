@@ -69,11 +69,9 @@ class NodeFilter:
             self.least = np.zeros(size, dtype=np.int64)
 
     @property
-    def only(self) -> Available | None:
-        """What is available for the only option, as of the last `follow`; None if there are several."""
-        if len(self._counts) == 1 and len(self._counts[0]) == 1:
-            return self._counts[0][0].current
-        return None
+    def of_only_slot(self) -> tuple[Available, ...]:
+        """What is available for each option, as of the last `follow`; empty if there are several slots."""
+        return tuple([_current(counts) for counts in self._counts[0]]) if len(self._counts) == 1 else ()
 
     def follow(self, snapshot: Snapshot) -> None:
         """Update all masks to a snapshot."""
@@ -120,12 +118,16 @@ class NodeFilter:
 
         among (N,)  a part of `open`
         """
-        if self.least is not None and self.least[among].any():
+        if self.least is not None:
             found = np.flatnonzero(among)
             ranks = self.least[found]
-            for at in np.argsort(ranks, kind="stable").tolist():
-                yield int(ranks[at]), int(found[at])
-            return
+            if ranks.any():
+                first = int(ranks.argmin())
+                yield ranks.item(first), found.item(first)
+                for at in np.argsort(ranks, kind="stable").tolist():
+                    if at != first:
+                        yield ranks.item(at), found.item(at)
+                return
         at, size = 0, len(among)
         while at < size:  # lazy: mostly only the first is used
             at += int(among[at:].argmax())
@@ -159,10 +161,7 @@ def _selected(current: Available, topology: Topology) -> Amounts | None:
     """(N,) how many devices nodes reach by node selectors; None if no device for the request has one."""
     if current.local or not (_selectors_of(current, topology) >= 0).any():
         return None
-    found = np.zeros(len(topology.order), dtype=np.int64)
-    nodes, selectors = topology.selected()
-    np.add.at(found, nodes, current.per_selector[selectors])
-    return found
+    return topology.selected_sums(current.per_selector)
 
 
 def _selectors_of(current: Available, topology: Topology) -> Codes:

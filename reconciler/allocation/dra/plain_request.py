@@ -1,17 +1,19 @@
-"""Claims of one plain request, the most frequent ones: their devices on a node are read from a mask.
+"""Claims of one plain request, the most frequent ones: their devices on a node are read from masks.
 
 The answer is that of `node_attempt: attempt`, without its candidates, choices and state.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kernels.types import Codes, Rows
 from reconciler.allocation.dra.availability import Available
-from reconciler.allocation.dra.budget import Budget
+from reconciler.allocation.dra.budget import UNLIMITED, Budget
 from reconciler.allocation.dra.constraints import shared_codes
 from reconciler.allocation.dra.fast_path import entangled
-from reconciler.allocation.dra.node_attempt import Found
-from reconciler.allocation.dra.request_options import MAX_RESULTS, ParsedClaims
+from reconciler.allocation.dra.node_attempt import NO_BETTER, Found, NotFound
+from reconciler.allocation.dra.refusal import Fatal
+from reconciler.allocation.dra.request_options import MAX_RESULTS, ParsedClaims, RequestOption
 from reconciler.allocation.dra.result import PlainPlans, has_special_fields
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.errors import Rejected
@@ -19,8 +21,8 @@ from reconciler.state.devices.snapshot.snapshot import Snapshot, View
 
 
 @dataclass(frozen=True, slots=True)
-class PlainRequest:
-    """A number of devices of one node, which may have to share an attribute. Valid for one fleet."""
+class PlainOption:
+    """A number of devices, which may have to share an attribute. Valid for one fleet."""
 
     count: int
     available: Available
@@ -29,29 +31,19 @@ class PlainRequest:
     """(D,) the attribute that all devices must share; None without a constraint"""
     plans: PlainPlans
 
-    def attempt(self, claim: ResourceClaim, node: str, snapshot: Snapshot, budget: Budget) -> Found | None:
-        """What a node gives a claim; None if `attempt` must be asked for it. Raises what `budget` raises."""
-        try:
-            view = snapshot.topology.view(node)
-        except Rejected:
-            return None
-        rows = self._rows(view)
-        if len(rows) < self.count or has_special_fields(view.fleet, rows):
-            return None
-        budget.spend()
-        return Found((self.plans.plan(claim, view, [rows]),), 0, self.count)
-
-    def _rows(self, view: View) -> list[int]:
-        """The rows that first fit takes; too few if it takes others, or none."""
+    def rows(self, view: View) -> list[int] | None:
+        """The rows that first fit takes; empty if a node has too few; None if that needs a search."""
         mask = view.of(self.available.mask)
         if not view.whole:
             mask = mask & view.here
         if self.count == 1 and self.codes is None:
             at = int(mask.argmax()) if len(mask) else 0
             return [view.row(at)] if len(mask) and mask.item(at) else []
-        if entangled(view) is not None:  # taking a device may change what else can be taken
-            return []
         rows = view.rows[mask.nonzero()[0]]
+        if len(rows) < self.count:
+            return []
+        if entangled(view) is not None:  # taking a device may change what else can be taken
+            return None
         if self.codes is not None:
             return self._alike(rows, self.codes)
         first: list[int] = rows[: self.count].tolist()
@@ -67,19 +59,73 @@ class PlainRequest:
         return []
 
 
-def plain_request(parsed: ParsedClaims, available: Available, snapshot: Snapshot) -> PlainRequest | None:
-    """The only request of the only claim, if it is plain; None for all others.
+@dataclass(frozen=True, slots=True)
+class PlainRequest:
+    """The only request of the only claim, with its alternatives in order."""
 
-    Plain: a number of devices of one node each, no alternatives, no error, no result with special fields
-    by the node, and no constraint but that all share an attribute with one value a device.
+    options: tuple[PlainOption, ...]
+
+    def attempt(
+        self,
+        claim: ResourceClaim,
+        node: str,
+        snapshot: Snapshot,
+        *,
+        steps: int,
+        least: int = 0,
+        better_than: int | None = None,
+        budget: Budget = UNLIMITED,
+    ) -> Found | NotFound | None:
+        """What a node gives a claim; None if `attempt` must be asked for it. Raises what `budget` raises.
+
+        `least` is the first option for which the node may have enough devices. The rest is as for `attempt`.
+        """
+        try:
+            view = snapshot.topology.view(node)
+            for rank in range(least, len(self.options)):
+                option = self.options[rank]
+                rows = option.rows(view)
+                if rows is None:
+                    return None
+                if rows:
+                    if option.count > steps or has_special_fields(view.fleet, rows):
+                        return None
+                    budget.spend()
+                    if better_than is not None and rank >= better_than:
+                        return NotFound(None, NO_BETTER, option.count)
+                    return Found((option.plans.plan(claim, view, [rows]),), rank, option.count)
+        except (Rejected, Fatal):
+            return None
+        return None
+
+
+def plain_request(
+    parsed: ParsedClaims, available: Sequence[Available], snapshot: Snapshot
+) -> PlainRequest | None:
+    """The only request of the only claim, if all its options are plain; None for all others.
+
+    Plain: a number of devices, no error, no result with special fields by the node, and no constraint but
+    that all share an attribute with one value a device.
+
+    available  of each option
     """
-    if len(parsed.claims) != 1 or len(parsed.slots) != 1 or len(parsed.slots[0].options) != 1:
+    if len(parsed.claims) != 1 or len(parsed.slots) != 1:
         return None
-    (claim,), (option,) = parsed.claims, parsed.slots[0].options
+    (claim,), (slot,) = parsed.claims, parsed.slots
+    options: list[PlainOption] = []
+    for option, of_option in zip(slot.options, available, strict=True):
+        plain = _plain_option(claim, option, of_option, snapshot)
+        if plain is None:
+            return None
+        options.append(plain)
+    return PlainRequest(tuple(options))
+
+
+def _plain_option(
+    claim: ResourceClaim, option: RequestOption, available: Available, snapshot: Snapshot
+) -> PlainOption | None:
     static, count = available.static, option.source.wanted
-    if option.all or option.admin or count > MAX_RESULTS:
-        return None
-    if static.fails or static.skips or not available.local:
+    if option.all or option.admin or not 0 < count <= MAX_RESULTS or static.fails or static.skips:
         return None
     codes = None
     if option.constraints:
@@ -89,4 +135,4 @@ def plain_request(parsed: ParsedClaims, available: Available, snapshot: Snapshot
         codes = shared_codes(attribute, snapshot.fleet)
         if codes is None:
             return None
-    return PlainRequest(count, available, codes, PlainPlans(claim, [option], snapshot))
+    return PlainOption(count, available, codes, PlainPlans(claim, [option], snapshot))

@@ -11,7 +11,7 @@ from reconciler.api.objects.claims import (
     Allocation,
     ResourceClaim,
 )
-from reconciler.api.objects.node_selector import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from reconciler.api.objects.node_selector import NodeSelector, NodeSelectorRequirement
 from reconciler.api.objects.plan import Plan, Reason
 from reconciler.state.caches import Cache, share
 from reconciler.state.devices.pools.fleet import Fleet
@@ -46,7 +46,7 @@ def plans(
                 allocation=_allocation(
                     _devices(view, snapshot, choices, new_share),
                     _configs(claim, [one.candidates.option for one in choices], old=old),
-                    _node_selector(view, snapshot, choices),
+                    _node_selector(view, [view.row(choice.at) for choice in choices]),
                 ),
             )
             for claim, choices in zip(parsed.claims, of_claim, strict=True)
@@ -55,7 +55,7 @@ def plans(
 
 
 class PlainPlans:
-    """Plans for claims of equal specs, of devices that belong to one node and have no special fields."""
+    """Plans for claims of equal specs, of devices that have no special fields."""
 
     def __init__(self, claim: ResourceClaim, options: Sequence[RequestOption], snapshot: Snapshot) -> None:
         """`options` are what the results are for, in order."""
@@ -64,7 +64,7 @@ class PlainPlans:
         self._configs = tuple(_configs(claim, options, old=snapshot.rules.old))
 
     def plan(self, claim: ResourceClaim, view: View, rows: Sequence[Sequence[int]]) -> Plan:
-        """The plan of one claim.
+        """The plan of one claim. Raises Fatal for a device that a result cannot express (RES-13).
 
         rows  of each option: the rows of the fleet that it gets
         """
@@ -75,7 +75,8 @@ class PlainPlans:
             for row in of_option
         ]
         metadata = claim.metadata
-        allocation = _allocation(results, self._configs, _PINNED.of(view))
+        selector = _node_selector(view, [row for of_option in rows for row in of_option])
+        allocation = _allocation(results, self._configs, selector)
         return Plan(claim.key, metadata.uid, metadata.resource_version, view.node.name, allocation)
 
 
@@ -202,13 +203,12 @@ def _configs(claim: ResourceClaim, used: Sequence[RequestOption], *, old: bool) 
     return configs
 
 
-def _node_selector(view: View, snapshot: Snapshot, choices: Sequence[Choice]) -> NodeSelector | None:
+def _node_selector(view: View, rows: Sequence[int]) -> NodeSelector | None:
     """The nodes that reach all the devices (RES-12)."""
-    fleet = snapshot.fleet
+    fleet = view.fleet
     fields: list[NodeSelectorRequirement] = []
     expressions: list[NodeSelectorRequirement] = []
-    for choice in choices:
-        row = view.row(choice.at)
+    for row in rows:
         if fleet.codes["node"].item(row) >= 0 or fleet.binds.item(row):
             return _PINNED.of(view)
         code = fleet.codes["selector"].item(row)
@@ -230,7 +230,7 @@ def _node_selector(view: View, snapshot: Snapshot, choices: Sequence[Choice]) ->
         parts["match_fields"] = tuple(fields)
     if expressions:
         parts["match_expressions"] = tuple(expressions)
-    return NodeSelector(node_selector_terms=(NodeSelectorTerm(**parts),))
+    return _to_selector({"node_selector_terms": (parts,)})
 
 
 def _merge(into: list[NodeSelectorRequirement], new: Sequence[NodeSelectorRequirement]) -> None:

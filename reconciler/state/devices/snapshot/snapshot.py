@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from kernels.index import Inverse
-from kernels.types import Codes, Mask, Rows
+from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.api.objects.claims import DeviceClass
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.value import value
@@ -156,6 +156,13 @@ class Topology:
     def selected_by(self) -> Inverse:
         """Code of a selector -> positions in `selected`."""
         return self._selected.by_selector
+
+    def selected_sums(self, per_selector: Amounts) -> Amounts:
+        """(nodes,) for each node in `order`, the sum over the selectors that match it.
+
+        per_selector (Q,)  by code of the selector
+        """
+        return self._selected.sums(per_selector)
 
     def view(self, name: str) -> View:
         """The view of a node. Raises Rejected if a needed selector cannot be parsed (NM-1)."""

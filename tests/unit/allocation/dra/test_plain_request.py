@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.allocation.dra.budget import UNLIMITED
 from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
 from reconciler.allocation.dra.node_attempt import Found, attempt
 from reconciler.allocation.dra.refusal import Fatal
@@ -26,8 +25,10 @@ from tests.tools.builders import (
     first_of,
     held,
     hold,
+    labelled,
     match,
     node,
+    node_selector,
     request,
     resource_slice,
     selectors,
@@ -59,14 +60,21 @@ def compare(one: ResourceClaim, seen: Snapshot) -> int:
     if shape is None or (plain := shape.plain(seen)) is None:
         return 0
     parsed, answered = ParsedClaims((one,), shape.parsed.slots), 0
-    for name in seen.topology.order:
-        found = plain.attempt(one, name, seen, UNLIMITED)
+    least = shape.node_filter.least
+    for place, name in enumerate(seen.topology.order):
+        first = 0 if least is None or not shape.node_filter.open[place] else least.item(place)
+        found = plain.attempt(one, name, seen, steps=STEPS, least=first)
         if found is not None:
+            assert isinstance(found, Found)
             answered += 1
             assert attempt(parsed, name, seen, steps=STEPS) == found
             searched = attempt(parsed, name, seen, steps=STEPS, pruned=False)
             assert isinstance(searched, Found)
-            assert searched.plans == found.plans
+            assert (searched.plans, searched.rank) == (found.plans, found.rank)
+            limits: Any
+            for limits in ({"steps": 1}, {"steps": STEPS, "better_than": 1}):
+                limited = plain.attempt(one, name, seen, **limits)
+                assert limited is None or limited == attempt(parsed, name, seen, **limits)
     return answered
 
 
@@ -142,10 +150,20 @@ def on_both(*content: Object, **fields: Any) -> list[Object]:
 
 
 def world_of(slices: list[Object], *requests: Object, **fields: Any) -> World:
-    return World(slices, [claim("c", *requests, **fields)], nodes=[*map(node, NODES)])
+    nodes = [node("n1", zone="a"), node("n2", zone="x")]
+    return World(slices, [claim("c", *requests, **fields)], nodes=nodes)
 
 
 ALIKE = [match("d/numa", "r")]
+NETWORK = resource_slice(
+    "s",
+    [
+        device("A", {"numa": 0}, nodeSelector=node_selector(labelled("zone", "a"))),
+        device("B", {"numa": 0}, nodeSelector=node_selector(labelled("zone", "a", "b"))),
+        device("C", {"numa": 0}, nodeSelector=node_selector(labelled("zone", "a"), labelled("zone", "c"))),
+    ],
+    perDeviceNodeSelection=True,
+)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +178,21 @@ ALIKE = [match("d/numa", "r")]
         pytest.param(
             world_of(on_both(*GPUS), request("r", 2), constraints=[distinct("d/numa", "r")]), 0, id="distinct"
         ),
-        pytest.param(world_of(on_both(*GPUS), first_of("r", a=wants(), b=wants())), 0, id="alternatives"),
+        pytest.param(world_of(on_both(*GPUS), first_of("r", a=wants(), b=wants())), 2, id="alternatives"),
+        pytest.param(
+            world_of(
+                on_both(*GPUS),
+                first_of("r", a=wants(count=4), b=wants(count=3), c=wants()),
+                constraints=ALIKE,
+            ),
+            2,
+            id="the second of three alternatives",
+        ),
+        pytest.param(
+            world_of(on_both(*GPUS), first_of("r", a=wants(9), b=wants(None))),
+            0,
+            id="an alternative for all",
+        ),
         pytest.param(world_of(on_both(device("A", **SHARED)), request("r")), 0, id="shared"),
         pytest.param(
             world_of(on_both(device("A", **SHARED), device("B", **SHARED)), request("r", 2)),
@@ -168,8 +200,11 @@ ALIKE = [match("d/numa", "r")]
             id="entangled",
         ),
         pytest.param(
-            world_of([resource_slice("s", GPUS, allNodes=True)], request("r")), 0, id="devices of all nodes"
+            world_of([resource_slice("s", GPUS, allNodes=True)], request("r")), 2, id="devices of all nodes"
         ),
+        pytest.param(world_of([NETWORK], request("r")), 1, id="a device that selects its nodes"),
+        pytest.param(world_of([NETWORK], request("r", 2)), 1, id="two devices that select their nodes"),
+        pytest.param(world_of([NETWORK], request("r", 3)), 0, id="a device that selects by two terms"),
         pytest.param(
             world_of(on_both(*GPUS), request("r", selectors=selectors('device.attributes["d"].x == 1'))),
             0,
