@@ -68,7 +68,8 @@ def _remove(
     if pool is not None:
         found, what = without_devices(of_pool(pool), world), f"in pool {pool}"
     elif driver_version is not None:
-        found, what = without_devices(of_driver_version(driver_version), world), f"with driverVersion {driver_version}"
+        found = without_devices(of_driver_version(driver_version), world)
+        what = f"with driverVersion {driver_version}"
     else:
         assert taint is not None
         found, what = without_devices(of_taint(taint, world), world), f"with taint {taint}"
