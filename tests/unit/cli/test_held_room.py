@@ -88,6 +88,12 @@ async def test_another_config_map_can_be_named_and_must_exist():
     assert "note: held room is not considered" in result.stderr
 
 
+async def test_a_name_without_a_namespace_is_a_wrong_use():
+    result = await ask(cluster(), "explain", "two", "-n", "default", "--held-room", "room")
+    assert result.exit_code == 2
+    assert "--held-room room: write NAMESPACE/NAME of a ConfigMap" in result.stderr
+
+
 async def test_whatif_places_nothing_on_held_devices(tmp_path: Path):
     question = tmp_path / "asked.yaml"
     question.write_text(yaml.safe_dump(claim("asked", 2)))
