@@ -159,11 +159,39 @@ class Settings(BaseSettings):
     preempting_classes: Names = frozenset()
     """PriorityClasses whose pods may have others evicted. None: nobody may."""
 
+    rebalance: Literal["off", "advise", "evict"] = "advise"
+    """Whether pods are moved so that more of the large devices fit. `advise` shows which moves would help, as
+    `dra-reconciler defragment` does; `evict` moves pods that are opted in. Advice costs less than 1 % of a
+    core, and nothing while nothing changes. See docs/rebalancing.md."""
+
+    rebalance_goals: str = Field(default="90%", min_length=1)
+    """What is to fit, separated by commas; the first goal that some moves reach comes first. `90%`: of the
+    most that any moves could reach, for the largest profile of each driver; `7g.40gb=90%`: of this profile;
+    `7g.40gb=4` or `node=2`: at least so many, `node` for nodes of which no device is held."""
+
+    rebalance_namespaces: Names = frozenset()
+    """Namespaces whose pods may be moved, but for pods with the label `dra-reconciler.io/movable: "false"`.
+    In all other namespaces only pods with the label `dra-reconciler.io/movable: "true"` are moved."""
+
+    rebalance_max_priority: int = 0
+    """Pods of a higher priority are never moved."""
+
+    rebalance_most_moves: int = Field(default=10, ge=1, le=1000)
+    """Most moves of one plan."""
+
+    rebalance_moves_per_gain: int = Field(default=3, ge=1)
+    """Most moves for one more of what is to fit. More is not worth the restarts."""
+
+    rebalance_calm_seconds: float = Field(default=60.0, gt=0)
+    """How long nothing must have changed before moves are planned. In a fleet that never rests, advice is
+    renewed after ten times as long, and no pod is moved."""
+
     evictions_per_minute: int = Field(default=6, ge=1)
-    """Most evictions in a minute. A mistake in a PriorityClass should not empty a cluster."""
+    """Most evictions in a minute, for pending pods and to move pods. A mistake in a PriorityClass should not
+    empty a cluster."""
 
     evictions_per_hour: int = Field(default=60, ge=1)
-    """Most evictions in an hour."""
+    """Most evictions in an hour, for both."""
 
     eviction_cooldown_seconds: float = Field(default=600.0, ge=0)
     """How long a pod is left alone after it has started. What replaces an evicted pod is not evicted at once
@@ -174,7 +202,7 @@ class Settings(BaseSettings):
 
     nomination_seconds: float = Field(default=300.0, gt=0)
     """How long room is held for a pod after the latest eviction for it. Must exceed the time in which pods
-    terminate."""
+    terminate. What replaces a moved pod may then take as long again until it runs."""
 
     held_room_config_map: Annotated[str, StringConstraints(pattern=_KEY)] | None = None
     """`NAMESPACE/NAME` of an existing ConfigMap in which the leader writes which room is held for what.
@@ -304,7 +332,9 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Minimum level of log lines. Decisions are `info`, requests to the server are `debug`."""
 
-    @field_validator("own_drivers", "own_classes", "preempting_classes", mode="before")
+    @field_validator(
+        "own_drivers", "own_classes", "preempting_classes", "rebalance_namespaces", mode="before"
+    )
     @classmethod
     def _split(cls, value: Any) -> Any:
         return (

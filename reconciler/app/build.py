@@ -8,6 +8,7 @@ from reconciler.aio.tasks import unless
 from reconciler.app.coexistence import shadow_of, switches
 from reconciler.app.control import build_control, recording
 from reconciler.app.discovery import Found, discovered, log_lacks
+from reconciler.app.evicting import check_rights, evicting
 from reconciler.app.foundation import Foundation, foundation
 from reconciler.app.from_settings import check, ownership, rules
 from reconciler.app.held_room import keeper_of
@@ -18,12 +19,11 @@ from reconciler.app.leadership import Alone, Candidate, recalls_for
 from reconciler.app.observing import inboxes_of, listeners, observe
 from reconciler.app.parts import Parts
 from reconciler.app.placing import learner_of, placing
-from reconciler.app.preempting import check_rights, preempting
 from reconciler.app.provisioning import check_provisioning, provisioning_jobs
 from reconciler.app.templates import template_maker_of
 from reconciler.cluster.kueue import KueueKinds
 from reconciler.cluster.transport import Transport
-from reconciler.control.decisions.decisions import Report
+from reconciler.control.decisions.decision import Report
 from reconciler.control.decisions.ids import Numbering
 from reconciler.control.reporter import Reporter
 from reconciler.operations.observer import OperationsObserver
@@ -81,7 +81,7 @@ def _rest(base: Foundation, found: Found, kueue: KueueKinds | None, on_decision:
     sink = sink if shadow is None else shadow.take
     task_health = TaskHealth(base.stop)
     keeper = None if core.held_room is None else keeper_of(intake, core.held_room, leadership.leads)
-    room = preempting(base, core, ours, inboxes.pending, recorder, reporter.report, leadership.leads, keeper)
+    leaving = evicting(base, core, ours, inboxes.pending, recorder, reporter.report, leadership.leads, keeper)
     return Parts(
         settings=settings,
         stop=base.stop,
@@ -96,8 +96,8 @@ def _rest(base: Foundation, found: Found, kueue: KueueKinds | None, on_decision:
             *([] if learner is None else [Job("learn the demand", learner.run)]),
             *([] if maker is None else [Job("make templates", maker.run)]),
             *switches(settings, client, intake.pause),
-            *observe(base, found, core, leadership, inboxes, task_health, choosing, room.signals),
-            *room.jobs,
+            *observe(base, found, core, leadership, inboxes, task_health, choosing, leaving.signals),
+            *leaving.jobs,
             *provisioning_jobs(base, core, ours, reporter.report),
             *kueue_jobs(base, core, served, kueue, ours, reporter.report, keeper),
             *([] if keeper is None else [Job("write down held room", keeper.run)]),

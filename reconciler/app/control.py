@@ -96,7 +96,7 @@ def build_control(
     """Build the parts that decide and write. `recorder` is the journal of `store`, if there is one."""
     settings, served, withdrawals, reasons = base.settings, found.served, Withdrawals(), PauseReasons()
     intake = _intake(base, found, ours, store, reporter, withdrawals, reasons)
-    echoes = Echoes(holds=intake.holds, add=intake.catch_up, shown=intake.shown)
+    echoes = Echoes(holds=intake.holds, add=intake.catch_up, shown=intake.lag.shown)
     connection = base.connection(guarded(base, reasons), watched=served)
     writer = Writer(connection.client, served, echoes=echoes, withdrawals=withdrawals, now=now)
     held_room = held_room_config_map(settings, connection.client)

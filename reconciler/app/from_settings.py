@@ -6,6 +6,7 @@ from dataclasses import replace
 from reconciler.allocation.policies.demand import NO_DEMAND, ReadDemand
 from reconciler.allocation.policies.selection import Policies
 from reconciler.allocation.policies.weighing import Weighing
+from reconciler.analysis.defragment.target import Target, parse_goal
 from reconciler.api.objects.semantics import Semantics, with_gates
 from reconciler.control.demand.file import read_demand_file
 from reconciler.control.ownership import Ownership
@@ -22,6 +23,15 @@ def check(settings: Settings) -> None:
     shard_of(settings)
     terms_of(settings)
     policies(settings)
+    goals(settings)
+
+
+def goals(settings: Settings) -> tuple[Target, ...]:
+    """The standing goals of rebalancing. Raises Rejected for one that cannot be read."""
+    try:
+        return tuple(parse_goal(text.strip()) for text in settings.rebalance_goals.split(","))
+    except Rejected as exc:
+        raise Rejected(f"setting rebalance_goals: {exc}") from exc
 
 
 def ownership(settings: Settings) -> Ownership:

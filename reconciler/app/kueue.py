@@ -16,7 +16,7 @@ from reconciler.cluster.kinds import Resource, Served
 from reconciler.cluster.kueue import KueueKinds, KueueWriter, kueue_kinds
 from reconciler.cluster.rights import Right, missing
 from reconciler.cluster.watch import Sink, follow
-from reconciler.control.decisions.decisions import Report
+from reconciler.control.decisions.decision import Report
 from reconciler.control.held_room.keeper import HeldRoomKeeper
 from reconciler.control.kueue.checker import AdmissionChecker, Terms
 from reconciler.control.ownership import Ownership

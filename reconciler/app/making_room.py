@@ -8,18 +8,15 @@ from reconciler.analysis.making_room.planner import make_room
 from reconciler.analysis.making_room.units import Occupant, Occupants
 from reconciler.analysis.making_room.wanted import Place, Wanted, WantedGang, WantedPod
 from reconciler.analysis.making_room.world import World
-from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.control.audit.losing_claim import written_by_us
+from reconciler.control.evicting.ours import allocated_by_us
 from reconciler.control.evicting.victims import Victim
 from reconciler.control.making_room.plan import RoomPlan, RoomQuestion
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Decide
-from reconciler.ha.shards.membership import Side
 from reconciler.state.nodes.demand import demand
 from reconciler.state.nominations.nomination import HeldPlace, devices_of
-from reconciler.state.store import Store
 
 TRIES = 500
 """Sets of pods that are tried for one plan"""
@@ -44,7 +41,7 @@ class RoomPlanner:
 
         def may_leave(one: Occupant) -> bool:
             return (
-                self._is_ours(one, store)
+                allocated_by_us(one.claims, store, self._ours)
                 and len(one.budgets) <= 1  # the server evicts no pod that several budgets cover
                 and one.gang not in whole
                 and not question.spared(one.pod)
@@ -69,17 +66,6 @@ class RoomPlanner:
             for member in need.question.members
         )
         return WantedGang(replace(need.question, members=tuple(members)))
-
-    def _is_ours(self, one: Occupant, store: Store) -> bool:
-        """Whether we allocated everything that a pod holds. A pod without devices is nobody's to evict."""
-        held = [store.claims[key] for key in one.claims]
-        return bool(held) and all(self._is_our_claim(claim, store) for claim in held)
-
-    def _is_our_claim(self, claim: ResourceClaim, store: Store) -> bool:
-        """Another shard may have written the claim: the mark is the same."""
-        side = self._ours.side(claim, lambda: store.snapshot().classes).side
-        owned = side is Side.OURS and self._ours.trespass(claim, claim.allocation) is None
-        return owned and written_by_us(claim)
 
     def _read(self, advice: Advice, asked: Wanted, world: World) -> RoomPlan:
         if advice.refusal is not None:

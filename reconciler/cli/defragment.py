@@ -8,6 +8,7 @@ import click
 from reconciler.analysis.defragment import Target
 from reconciler.analysis.defragment import defragment as answer_of
 from reconciler.analysis.defragment.report import as_json, evictions
+from reconciler.analysis.defragment.target import parse_percent
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.commands.defragment import DEFAULT_PERCENT
 from reconciler.cli.common.cluster_listing import list_objects
@@ -18,6 +19,7 @@ from reconciler.cli.common.output import echo_value
 from reconciler.cli.common.progress import track_progress
 from reconciler.cli.common.room_source import KINDS, of_cluster, of_manifests
 from reconciler.cli.views.defragment import print_plan
+from reconciler.errors import Rejected
 
 
 def defragment(
@@ -61,8 +63,7 @@ def _gain(text: str) -> Target:
 
 
 def _percent(text: str) -> Target:
-    name, _, number = text.rpartition("=")
-    number = number.removesuffix("%")
-    if not number.isdecimal() or not 0 < int(number) <= 100:
-        raise click.UsageError(f"--target {text}: write a percentage from 1% to 100%, such as 7g.40gb=90%.")
-    return Target(name, percent=int(number))
+    try:
+        return parse_percent(text)
+    except Rejected as exc:
+        raise click.UsageError(f"--target {exc}.") from exc

@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.pods import claims_of
-from reconciler.control.decisions.decisions import (
+from reconciler.control.decisions.decision import Report
+from reconciler.control.decisions.nominations import (
     Nominated,
     NominationDropped,
     NominationExpired,
     NominationUsed,
-    Report,
 )
 from reconciler.control.gangs.roster import GangRoster
 from reconciler.state.delta import Delta

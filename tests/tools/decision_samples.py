@@ -5,39 +5,29 @@ from typing import Any, NamedTuple
 from reconciler.api.objects.gangs import GangKey, GangSource
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.plan import Gate, RequestCount
-from reconciler.control.decisions.decisions import (
-    Allocated,
-    Compared,
-    Decision,
-    DevicesGiven,
-    Evicted,
+from reconciler.control.decisions.allocating import Allocated, DevicesGiven, Freed, Reclaimed, Ungated, Waits
+from reconciler.control.decisions.comparing import Compared, Outcome
+from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.findings import (
     ExclusionViolated,
-    Freed,
-    GangGivenBack,
-    GangPlaced,
     GroupModeChanged,
-    HeldBack,
     HeldTwice,
-    NodesNotRequested,
-    NodesRequested,
     NoLongerOverCommitted,
+    OverCommitted,
+    Overdrawn,
+    Uncharged,
+)
+from reconciler.control.decisions.gangs import GangGivenBack, GangPlaced
+from reconciler.control.decisions.making_room import Evicted, RoomPlanAborted, RoomPlanned
+from reconciler.control.decisions.moving import MoveEvicted, MovesAborted, MovesPlanned, PodMoved
+from reconciler.control.decisions.nominations import (
     Nominated,
     NominationDropped,
     NominationExpired,
     NominationUsed,
-    Outcome,
-    OverCommitted,
-    Overdrawn,
-    Reclaimed,
-    RoomPlanAborted,
-    RoomPlanned,
-    Uncharged,
-    Ungated,
-    Waits,
-    WorkloadChecked,
-    WritesPaused,
-    WritesResumed,
 )
+from reconciler.control.decisions.pausing import HeldBack, WritesPaused, WritesResumed
+from reconciler.control.decisions.workloads import NodesNotRequested, NodesRequested, WorkloadChecked
 from reconciler.state.nominations.nomination import of_pod
 
 CLAIM, POD, DEVICE = ObjectKey("ns", "c"), ObjectKey("ns", "p"), DeviceID("d", "p", "x")
@@ -91,7 +81,53 @@ SAMPLES = (
         "making room aborted",
         {"nominee": "pod ns/p", "why": "pod ns/p changed"},
     ),
-    Sample(Evicted(POD, NOMINEE), "warning", "pod evicted", {"pod": "ns/p", "nominee": "pod ns/p"}),
+    Sample(
+        Evicted(POD, "u", NOMINEE),
+        "warning",
+        "pod evicted",
+        {"pod": "ns/p", "uid": "u", "nominee": "pod ns/p"},
+    ),
+    Sample(
+        MovesPlanned("whole=2", "device of whole", 1, 2, (POD,), ("n",), acts=False, why="evictions are off"),
+        "info",
+        "moves can be made",
+        {
+            "goal": "whole=2",
+            "counted": "device of whole",
+            "before": 1,
+            "after": 2,
+            "pods": ["ns/p"],
+            "nodes": ["n"],
+            "acts": False,
+            "why": "evictions are off",
+        },
+    ),
+    Sample(
+        MovesAborted("whole=2", POD, "u", (POD,), "it is gone"),
+        "warning",
+        "moves aborted",
+        {"goal": "whole=2", "pod": "ns/p", "uid": "u", "pods": ["ns/p"], "why": "it is gone"},
+    ),
+    Sample(
+        MoveEvicted(POD, "u", "n", "m", (DEVICE,), "device of whole", "n/gpu-0"),
+        "warning",
+        "pod evicted to move it",
+        {
+            "pod": "ns/p",
+            "uid": "u",
+            "node": "n",
+            "to": "m",
+            "devices": [str(DEVICE)],
+            "counted": "device of whole",
+            "place": "n/gpu-0",
+        },
+    ),
+    Sample(
+        PodMoved(POD, POD, "m", (DEVICE,)),
+        "info",
+        "pod moved",
+        {"pod": "ns/p", "replacement": "ns/p", "node": "m", "devices": [str(DEVICE)]},
+    ),
     Sample(
         WorkloadChecked(ObjectKey("ns", "w"), "Pending", "GangUnplaced", "no room"),
         "info",

@@ -109,7 +109,7 @@ def of_component(mode: str) -> list[Any]:
 def modes_of(settings: Settings) -> tuple[str, ...]:
     """Modes whose rights a process has, by its settings."""
     wanted = {
-        "evict": settings.preemption != "off",
+        "evict": settings.preemption != "off" or settings.rebalance == "evict",
         "make templates": settings.make_templates,
         "answer Kueue": bool(settings.kueue_check),
         "request nodes": bool(settings.provisioning_requests),

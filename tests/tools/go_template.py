@@ -146,7 +146,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "replace": lambda old, new, text: text.replace(old, new),
     "join": lambda between, values: between.join(map(_shown, values)),
     "printf": _printed,
-    "eq": lambda one, other: one == other,
+    "eq": lambda one, *others: one in others,
     "ne": lambda one, other: one != other,
     "ge": lambda one, other: one >= other,
     "not": lambda value: not _truth(value),

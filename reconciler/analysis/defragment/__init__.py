@@ -2,11 +2,13 @@
 
 from reconciler.analysis.defragment.answer import Answer, Move, Picture, ProfileChange, Step
 from reconciler.analysis.defragment.defragmenting import defragment
+from reconciler.analysis.defragment.planner import Limit
 from reconciler.analysis.defragment.target import NODE, Target
 
 __all__ = [
     "NODE",
     "Answer",
+    "Limit",
     "Move",
     "Picture",
     "ProfileChange",

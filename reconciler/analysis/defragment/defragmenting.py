@@ -9,9 +9,9 @@ from reconciler.analysis.capacity import Solver, fleet_layout, lines, measure
 from reconciler.analysis.capacity.layout import FleetLayout
 from reconciler.analysis.defragment.answer import Answer, Move, Picture, ProfileChange, Step
 from reconciler.analysis.defragment.goals import Goal
-from reconciler.analysis.defragment.movers import movers_of
+from reconciler.analysis.defragment.movers import MayMove, anyone, movers_of
 from reconciler.analysis.defragment.picture import cells_of
-from reconciler.analysis.defragment.planner import Plan, PlannedMove, Planner
+from reconciler.analysis.defragment.planner import Limit, Plan, PlannedMove, Planner
 from reconciler.analysis.defragment.target import Target, goal_of
 from reconciler.analysis.making_room.world import World
 from reconciler.api.objects.meta import DeviceID
@@ -28,19 +28,22 @@ def defragment(
     world: World,
     *,
     steps: int = STEPS,
+    may_move: MayMove = anyone,
+    limit: Limit | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Answer:
     """The moves that reach a target. Raises Rejected if the fleet has nothing of its name.
 
-    The world changes for the time of the call only.
+    `may_move` asks more of pods than MOVE-1 does; `limit` says when to give up. The world changes for the
+    time of the call only.
     """
     before = world.store.snapshot()
     layout = fleet_layout(before.fleet, before.rules)
     goal = goal_of(target, layout)
     progress("looking for pods that can move")
-    movers = movers_of(world)
+    movers = movers_of(world, may_move)
     with world.trial() as trial:
-        planner = Planner(goal, movers, world, trial, steps)
+        planner = Planner(goal, movers, world, trial, steps, limit)
         progress("planning moves")
         wanted = target.wanted(planner.before, planner.most)
         plan = planner.run(wanted)

@@ -45,11 +45,15 @@ class Holds:
 
 
 def holds_of(world: World) -> Holds:
-    """What the claims of a world hold."""
+    """What the claims of a world hold, and what is nominated for something else."""
     snapshot = world.store.snapshot()
     rows = [np.zeros(0, dtype=np.intp), *rows_of_claims(world).values()]
     holders = np.bincount(np.concatenate(rows), minlength=snapshot.fleet.size).astype(np.int32)
-    return Holds(snapshot.fleet, snapshot.occupancy.left.copy(), holders)
+    found = Holds(snapshot.fleet, snapshot.occupancy.left.copy(), holders)
+    for one in world.store.nominations.besides(world.own):
+        nominated = [row for device in one.devices for row in snapshot.fleet.rows_of(device)]
+        found.take(np.array([row for row in nominated if not holders[row]], dtype=np.intp))
+    return found
 
 
 def size_of(mover: Mover, fleet: Fleet) -> int:

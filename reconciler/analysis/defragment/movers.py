@@ -4,7 +4,7 @@ A pod may be moved if a controller replaces it on any node, if nobody else uses 
 its gang can spare one pod, and if all its devices are known.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,11 +38,20 @@ class Mover:
         return self.pod.key
 
 
-def movers_of(world: World) -> tuple[Mover, ...]:
+MayMove = Callable[[Occupant], bool]
+"""What is asked of a pod besides MOVE-1"""
+
+
+def anyone(_: Occupant) -> bool:
+    """Nothing more."""
+    return True
+
+
+def movers_of(world: World, may_move: MayMove = anyone) -> tuple[Mover, ...]:
     """All pods that may be moved, by name."""
     occupants = Occupants(world.store, world.nodes, world.groups, world.budgets)
     rows = rows_of_claims(world)
-    return tuple(_movers(world, occupants, rows))
+    return tuple(_movers(world, occupants, rows, may_move))
 
 
 def rows_of_claims(world: World) -> dict[ObjectKey, Rows]:
@@ -62,9 +71,11 @@ def rows_of_claims(world: World) -> dict[ObjectKey, Rows]:
     return found
 
 
-def _movers(world: World, occupants: Occupants, rows: Mapping[ObjectKey, Rows]) -> Iterator[Mover]:
+def _movers(
+    world: World, occupants: Occupants, rows: Mapping[ObjectKey, Rows], may_move: MayMove
+) -> Iterator[Mover]:
     for key, occupant in sorted(occupants.pods.items()):
-        if not occupant.claims or not _replaceable(occupant, occupants):
+        if not occupant.claims or not _replaceable(occupant, occupants) or not may_move(occupant):
             continue
         mine = frozenset([key])
         if any(occupants.users[claim] != mine for claim in occupant.claims):

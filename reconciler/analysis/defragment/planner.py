@@ -4,7 +4,7 @@ The pods of a field move one after another, each to devices that are free at tha
 No other field may lose what it holds of the goal (MOVE-2).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +29,15 @@ MOST_DECISIONS = 5_000
 """Decisions of one plan, after which it is given up"""
 EXTRA_DECISIONS = 60
 """Decisions after the first plan, to look for a better one without one of its steps"""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """When the search gives up. What was found until then is the plan."""
+
+    decisions: int = MOST_DECISIONS
+    more: Callable[[], bool] = lambda: True
+    """Whether somebody still wants the plan"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +82,17 @@ class Plan:
 class Planner:
     """Plans on a trial. The caller undoes it."""
 
-    def __init__(self, goal: Goal, movers: Sequence[Mover], world: World, trial: Trial, steps: int) -> None:
+    def __init__(
+        self,
+        goal: Goal,
+        movers: Sequence[Mover],
+        world: World,
+        trial: Trial,
+        steps: int,
+        limit: Limit | None = None,
+    ) -> None:
+        """`steps` limits each decision, `limit` the whole plan."""
+        self._limit = Limit() if limit is None else limit
         self._goal = goal
         self._movers = movers
         self._trial = trial
@@ -110,7 +129,7 @@ class Planner:
         """Gain so much, or as much as is found. The trial then has the state after all moves."""
         best = self._greedy(wanted, None)
         limit, banned = self._places.tried + EXTRA_DECISIONS, set[Option]()
-        while self._places.tried < limit and not self._is_best(best, wanted):
+        while self._places.tried < limit and self._limit.more() and not self._is_best(best, wanted):
             without = next((step.option for step in best if step.option not in banned), None)
             if without is None:
                 break
@@ -139,7 +158,7 @@ class Planner:
         left = [option for one in self._fields for option in one.options if option != without]
         done: list[Step] = []
         moved = set[int]()
-        while (missing := wanted - _gain(done)) > 0 and left and self._places.tried < MOST_DECISIONS:
+        while (missing := wanted - _gain(done)) > 0 and left and self._may_go_on():
             option = min(left, key=lambda one: self._rank(one, missing))
             left.remove(option)
             step = self._try(option) if moved.isdisjoint(option.movers) else None
@@ -150,6 +169,9 @@ class Planner:
                 left = [one for one in left if one.field not in changed]
                 left += [one for at in sorted(changed) for one in self._again(at, moved) if one != without]
         return tuple(done)
+
+    def _may_go_on(self) -> bool:
+        return self._places.tried < self._limit.decisions and self._limit.more()
 
     def _changed(self, step: Step) -> set[int]:
         """The fields that pods of a step left or entered."""

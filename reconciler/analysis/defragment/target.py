@@ -1,6 +1,7 @@
 """What a user wants to gain: by the name of a profile, of an attribute, or whole nodes."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from math import ceil
 
 from reconciler.analysis.capacity.layout import FleetLayout
@@ -20,20 +21,59 @@ NODE = "node"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """How much of what. Exactly one of `gain` and `percent` is set."""
+    """How much of what. Exactly one of `gain`, `percent` and `least` is set."""
 
     name: str = ""
     """A profile, also as `driver/profile`, a qualified attribute, or `node`; empty for the largest profile"""
     gain: int | None = None
     percent: int | None = None
     """Of what fits at most after any moves"""
+    least: int | None = None
+    """How many are to fit"""
+
+    def __str__(self) -> str:
+        name = f"{self.name}=" if self.name else ""
+        return f"{name}{self.percent}%" if self.percent is not None else f"{name}{self.least or self.gain}"
 
     def wanted(self, before: int, most: int) -> int:
         """How much to gain."""
         if self.gain is not None:
             return self.gain
+        if self.least is not None:
+            return max(self.least - before, 0)
         assert self.percent is not None
         return max(ceil((before + most) * self.percent / 100) - before, 0)
+
+
+def parse_goal(text: str) -> Target:
+    """A standing goal: `90%`, `NAME=90%`, or `NAME=N` for how many are to fit. Raises Rejected."""
+    name, _, number = text.rpartition("=")
+    if number.endswith("%"):
+        return parse_percent(text)
+    if not name or not number.isdecimal() or not int(number):
+        raise Rejected(f"goal {text}: write NAME=N with a positive number, or a percentage such as 90%")
+    return Target(name, least=int(number))
+
+
+def parse_percent(text: str) -> Target:
+    """`90%` or `NAME=90%`. Raises Rejected."""
+    name, _, number = text.rpartition("=")
+    number = number.removesuffix("%")
+    if not number.isdecimal() or not 0 < int(number) <= 100:
+        raise Rejected(f"{text}: write a percentage from 1% to 100%, such as 7g.40gb=90%")
+    return Target(name, percent=int(number))
+
+
+def for_each_driver(target: Target, layout: FleetLayout) -> tuple[Target, ...]:
+    """The same target; without a name, one for the largest profile of each driver that has partitions."""
+    if target.name:
+        return (target,)
+    profiles = _partitions(layout)
+    found: dict[str, list[str]] = {}
+    for name in profiles:
+        found.setdefault(name.partition("/")[0], []).append(name)
+    largest = (min(names, key=lambda name: _by_size(name, profiles, layout)) for names in found.values())
+    return tuple(replace(target, name=name) for name in largest)
 
 
 def goal_of(target: Target, layout: FleetLayout) -> Goal:
@@ -74,5 +114,10 @@ def _largest(layout: FleetLayout, profiles: dict[str, int]) -> ProfileGoal:
         raise Rejected(f"no devices share counters; name what to gain, such as --gain {NODE}=1")
     if len(drivers) > 1:
         raise Rejected(f"several drivers have partitions: {', '.join(drivers)}; name what to gain")
-    largest = min(profiles, key=lambda name: (tuple(-part for part in layout.sizes[profiles[name]]), name))
+    largest = min(profiles, key=lambda name: _by_size(name, profiles, layout))
     return profile_goal(layout, profiles[largest], Solver())
+
+
+def _by_size(name: str, profiles: Mapping[str, int], layout: FleetLayout) -> tuple[tuple[float, ...], str]:
+    """The largest first."""
+    return tuple(-part for part in layout.sizes[profiles[name]]), name

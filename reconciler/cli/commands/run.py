@@ -107,10 +107,16 @@ from reconciler.cli.common.running import runs
     help="A PriorityClass whose pods may have others evicted.",
 )
 @click.option(
+    "--rebalance",
+    type=click.Choice(["off", "advise", "evict"]),
+    help="Whether pods are moved so that more fits.  [default: advise]",
+)
+@click.option("--rebalance-goals", metavar="GOAL,...", help="What is to fit: 90%, NAME=90%, NAME=N.")
+@click.option(
     "--eviction-dry-run",
     is_flag=True,
     default=None,
-    help="With --preemption evict: record the plans and evict nothing.",
+    help="With evict: record the plans and evict nothing.",
 )
 @click.option(
     "--steps",

@@ -59,8 +59,14 @@ CounterSet = Annotated[str, Logged("name of a counter set in the pool")]
 Node = Annotated[str, Logged("name of a node")]
 Nominee = Annotated[
     state.Nominee,
-    Logged("`claim`, `pod`, `gang` or `workload`, and NAMESPACE/NAME", write=str),
+    Logged(
+        "`claim`, `pod`, `gang` or `workload`, and NAMESPACE/NAME; or `the next pod of` a controller",
+        write=str,
+    ),
 ]
+Uid = Annotated[str, Logged("uid of the pod")]
+Goal = Annotated[str, Logged("as in the setting `rebalance_goals`")]
+CountedThing = Annotated[str, Logged("what is to fit, in the singular")]
 
 Message = Annotated[str, Logged("the reason in words")]
 Policy = Annotated[

@@ -1,7 +1,9 @@
 """The PodDisruptionBudgets of the cluster, as the watch shows them."""
 
+import asyncio
+
 from reconciler.api.objects.budgets import PodDisruptionBudget
-from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
+from reconciler.api.objects.changes import Changed, Notice, Refused, Removed, Replaced
 from reconciler.api.objects.meta import ObjectKey
 
 
@@ -10,6 +12,12 @@ class KnownBudgets:
 
     def __init__(self) -> None:
         self.listed = False
+        self.serial = 0
+        """Number of changes so far"""
+        self.asked = asyncio.Event()
+        """Set by the first plan: until then nobody needs the watch"""
+        self.unknown = False
+        """Whether this account may not read budgets, so that none is known"""
         self.unreadable: set[ObjectKey] = set()
         """Budgets that cannot be parsed: nobody knows which pods they cover, so nothing is evicted"""
         self._known: dict[ObjectKey, PodDisruptionBudget] = {}
@@ -19,8 +27,9 @@ class KnownBudgets:
         """The newest version of each."""
         return tuple(self._known.values())
 
-    def take(self, change: Change) -> None:
+    def take(self, change: Notice) -> None:
         """Apply a change."""
+        self.serial += 1
         match change:
             case Changed(object=PodDisruptionBudget() as budget):
                 self._known[budget.key] = budget
@@ -35,3 +44,7 @@ class KnownBudgets:
                 self._known = {one.key: one for one in budgets}
                 self.unreadable = {one.key for one in refused}
                 self.listed = True
+
+    def go_without(self) -> None:
+        """Plan without budgets: they cannot be read. For advice only."""
+        self.listed = self.unknown = True

@@ -15,7 +15,8 @@ import structlog
 
 from reconciler.aio.worker_thread import Closed, WorkerThread
 from reconciler.cluster.evictions import Evictions
-from reconciler.control.decisions.decisions import Evicted, Report, RoomPlanAborted, RoomPlanned
+from reconciler.control.decisions.decision import Report
+from reconciler.control.decisions.making_room import Evicted, RoomPlanAborted, RoomPlanned
 from reconciler.control.evicting.budgets import KnownBudgets
 from reconciler.control.evicting.evictor import AGAIN, LONGEST_AGAIN, Evictor
 from reconciler.control.evicting.turns import Purpose, Turns
@@ -235,7 +236,7 @@ class Preemptor:
         if self._intake.queue.is_due(campaign.unit):
             return  # something was freed that may be enough: it is decided first
         try:
-            delay = await self._evictor.evict(victim, Evicted(victim.key, campaign.nominee))
+            delay = await self._evictor.evict(victim, Evicted(victim.key, victim.uid, campaign.nominee))
         except Rejected as exc:
             await self._abort(campaign, str(exc))
             return
@@ -291,7 +292,7 @@ class Preemptor:
         assert self._ground is not None  # a plan was made
         pods, intake = self._candidates.pods(unit), self._intake
         now = Ground.of(self._store, intake.nodes, intake.groups, self._budgets.known)
-        wanted = intake.claims(unit)
+        wanted = intake.units.claims(unit)
         return changed(self._ground, now, plan, waiting=pods, wanted=wanted, own=own_of_all(pods))
 
     def _hold(self, campaign: Campaign, *, more: float = 0.0) -> None:

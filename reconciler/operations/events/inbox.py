@@ -2,21 +2,17 @@
 
 import asyncio
 
-from reconciler.control.decisions.decisions import (
-    Allocated,
-    Decision,
-    DevicesGiven,
-    ExclusionViolated,
-    HeldTwice,
-    Ungated,
-    Waits,
-)
+from reconciler.control.decisions.allocating import Allocated, DevicesGiven, Ungated, Waits
+from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.findings import ExclusionViolated, HeldTwice
+from reconciler.control.decisions.making_room import Evicted
+from reconciler.control.decisions.moving import MoveEvicted, MovesAborted
 from reconciler.operations.events.lasting import LastingRefusals
 
 BACKLOG = 256
 """Queued decisions of each sort; further ones have no Event"""
 
-Outcome = Allocated | DevicesGiven | Ungated
+Outcome = Allocated | DevicesGiven | Ungated | Evicted | MoveEvicted | MovesAborted
 Finding = HeldTwice | ExclusionViolated
 
 
@@ -36,7 +32,7 @@ class EventInbox:
         match decision:
             case Waits():
                 self.lasting.add(decision)
-            case Allocated() | DevicesGiven() | Ungated():
+            case Allocated() | DevicesGiven() | Ungated() | Evicted() | MoveEvicted() | MovesAborted():
                 if not self.outcomes.full():
                     self.outcomes.put_nowait(decision)
             case HeldTwice() | ExclusionViolated():

@@ -6,7 +6,10 @@ from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.allocation.reasons.reasons import remedy
 from reconciler.api.objects.core import GATE
 from reconciler.api.objects.meta import DeviceID
-from reconciler.control.decisions.decisions import ExclusionViolated, HeldTwice, Waits
+from reconciler.control.decisions.allocating import Waits
+from reconciler.control.decisions.findings import ExclusionViolated, HeldTwice
+from reconciler.control.decisions.moving import MoveEvicted
+from reconciler.state.nominations.nomination import Nominee
 
 MOST_NAMED = 8
 """Devices that a note names: those of a whole node, as a rule"""
@@ -27,6 +30,24 @@ def allocated(devices: Iterable[DeviceID], node: str) -> str:
     devices = tuple(devices)
     where = f" on node {node}" if node else ""
     return f"Allocated {len(devices)} device{'' if len(devices) == 1 else 's'}{where}: {named(devices)}."
+
+
+def preempted(nominee: Nominee) -> str:
+    """`Preempted by pod research/train-0, ...`"""
+    return f"Preempted by {nominee}, which has a higher priority and needs the devices of this pod."
+
+
+def moved(move: MoveEvicted) -> str:
+    """Why a pod was evicted, and what becomes of it."""
+    return (
+        f"Evicted to move it to node {move.to}, so that one more {move.counted} fits in {move.place}. "
+        f"Held there for what replaces it: {named(move.devices)}."
+    )
+
+
+def not_moved(why: str) -> str:
+    """Why a plan to move pods ended."""
+    return f"A plan to move pods so that more fits was aborted at this pod: {why.rstrip('.')}."
 
 
 def named(devices: tuple[DeviceID, ...]) -> str:

@@ -10,7 +10,10 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.pods import claims_of
 from reconciler.cluster.kinds import Served
-from reconciler.control.decisions.decisions import Allocated, DevicesGiven, HeldTwice, Ungated, Waits
+from reconciler.control.decisions.allocating import Allocated, DevicesGiven, Ungated, Waits
+from reconciler.control.decisions.findings import HeldTwice
+from reconciler.control.decisions.making_room import Evicted
+from reconciler.control.decisions.moving import MoveEvicted, MovesAborted
 from reconciler.control.explainer import Explainer, RefusalQueue
 from reconciler.control.planner import Step
 from reconciler.control.queueing.units import Unit
@@ -21,7 +24,9 @@ from reconciler.state.store import Store
 
 ALLOCATED, UNGATED = "Allocated", "Ungated"
 HELD_TWICE, INCOMPATIBLE = "DeviceHeldTwice", "IncompatibleDevices"
-UNGATING, AUDITING = "Ungating", "Auditing"
+PREEMPTED, MOVED, MOVES_DROPPED = "Preempted", "Moved", "MovesDropped"
+"""Of preemption, kube-scheduler has the same reason and action"""
+UNGATING, AUDITING, PREEMPTING, MOVING = "Ungating", "Auditing", "Preempting", "Moving"
 
 
 class EventRecorder:
@@ -94,6 +99,9 @@ class EventRecorder:
             yield Notice(pod, waits.reason, text, waits.decision_id)
 
     def _of_outcome(self, outcome: Outcome) -> Iterator[Notice]:
+        if isinstance(outcome, Evicted | MoveEvicted | MovesAborted):
+            yield self._of_leaving(outcome)
+            return
         name, pod = outcome.decision_id, self._pod(outcome.pod)
         match outcome:
             case Allocated(devices=devices, node=node):
@@ -104,6 +112,20 @@ class EventRecorder:
                 yield Notice(pod, ALLOCATED, notes.allocated(devices, node), name, "Normal")
             case Ungated() if pod is not None:
                 yield Notice(pod, UNGATED, notes.UNGATED, name, "Normal", UNGATING)
+
+    def _of_leaving(self, outcome: Evicted | MoveEvicted | MovesAborted) -> Notice:
+        """On a pod that was evicted, which may be gone by now, or on one that was to be."""
+        pod, name = (
+            Regarding(self._served["Pod"].api_version, "Pod", outcome.pod, outcome.uid),
+            outcome.decision_id,
+        )
+        match outcome:
+            case Evicted(nominee=nominee):
+                return Notice(pod, PREEMPTED, notes.preempted(nominee), name, "Normal", PREEMPTING)
+            case MoveEvicted():
+                return Notice(pod, MOVED, notes.moved(outcome), name, "Normal", MOVING)
+            case MovesAborted(why=why):
+                return Notice(pod, MOVES_DROPPED, notes.not_moved(why), name, "Normal", MOVING)
 
     def _of_finding(self, finding: Finding) -> Iterator[Notice]:
         """On the claims that still hold devices, and on the pods that they are reserved for."""

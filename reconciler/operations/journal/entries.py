@@ -12,7 +12,8 @@ from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import MODELS
 from reconciler.control.decider import Refusal
-from reconciler.control.decisions.decisions import RoomPlanned
+from reconciler.control.decisions.making_room import RoomPlanned
+from reconciler.control.decisions.moving import MovesPlanned
 from reconciler.control.ownership import Ownership
 from reconciler.errors import Rejected
 from reconciler.ha.shards.shard import parse
@@ -29,7 +30,7 @@ RECORDED_SETTINGS = ("mode", "pause", "feature_gates", "koordinator", "koordinat
 NOMINATED, NOMINATION_ENDED = "nominated", "nomination ended"
 """Entries about room that is held for something"""
 
-ROOM_PLAN = "room plan"
+ROOM_PLAN, MOVES_PLAN = "room plan", "moves plan"
 """An entry about pods that are, or would be, evicted"""
 
 BEGUN = "begun"
@@ -234,6 +235,20 @@ def write_room_plan(plan: RoomPlanned) -> Json:
         "victims": [list(key) for key in plan.victims],
         "nodes": list(plan.nodes),
         "devices": [list(device) for device in plan.devices],
+        "acts": plan.acts,
+        "why": plan.why,
+    }
+
+
+def write_moves_plan(plan: MovesPlanned) -> Json:
+    """The entry of a plan to move pods."""
+    return {
+        "t": MOVES_PLAN,
+        "goal": plan.goal,
+        "before": plan.before,
+        "after": plan.after,
+        "pods": [list(key) for key in plan.pods],
+        "nodes": list(plan.nodes),
         "acts": plan.acts,
         "why": plan.why,
     }

@@ -20,7 +20,9 @@ from reconciler.api.objects.meta import ApiObject, DeviceID
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control.decider import Refusal
-from reconciler.control.decisions.decisions import Report, RoomPlanned
+from reconciler.control.decisions.decision import Report
+from reconciler.control.decisions.making_room import RoomPlanned
+from reconciler.control.decisions.moving import MovesPlanned
 from reconciler.control.gangs.planner import Solve
 from reconciler.control.koordinator.state import Grant
 from reconciler.control.planner import Decide
@@ -33,6 +35,7 @@ from reconciler.operations.journal.entries import (
     answered,
     write_change,
     write_decided,
+    write_moves_plan,
     write_nomination,
     write_nomination_end,
     write_plan,
@@ -111,7 +114,8 @@ class Recorder:
         if isinstance(asked.together, Together):
             decided = replace(decided, together=tuple(asked.together.refused_nodes()))
         if self.store.nominations:
-            decided = replace(decided, own=tuple(sorted(asked.own)), expected=asked.expected)
+            decided = replace(decided, own=tuple(sorted(asked.own)))
+        decided = replace(decided, expected=asked.expected)
         if not asked.policies.first_fit:
             decided = replace(decided, policy=_policy_of(asked, answer))
             if asked.policies.looks_at_pods:
@@ -134,6 +138,12 @@ class Recorder:
     def planned(self, plan: RoomPlanned) -> None:
         """Record a plan to evict pods. It changes nothing by itself."""
         self.note(write_room_plan(plan), in_snapshot=False)
+        if self._files is not None:
+            self._files.flush()
+
+    def moves_planned(self, plan: MovesPlanned) -> None:
+        """Record a plan to move pods. It changes nothing by itself."""
+        self.note(write_moves_plan(plan), in_snapshot=False)
         if self._files is not None:
             self._files.flush()
 

@@ -158,7 +158,14 @@ def _snapshots_needed(files: Iterable[Path]) -> dict[Moment, Counter[Own]]:
                     if raw["behind"] > 0:
                         of_moment = wanted.setdefault((process, inputs - raw["behind"]), Counter())
                         of_moment[own_of_entry(raw)] += 1
-                case "koordinator" | "gang" | policies.POLICIES | policies.ROOM | entries_of.ROOM_PLAN:
+                case (
+                    "koordinator"
+                    | "gang"
+                    | policies.POLICIES
+                    | policies.ROOM
+                    | entries_of.ROOM_PLAN
+                    | entries_of.MOVES_PLAN
+                ):
                     pass  # no inputs of the store
                 case _:
                     inputs += 1
@@ -202,7 +209,7 @@ class _Run:
             case policies.ROOM:
                 self._room.take(raw)
                 return None
-            case entries_of.ROOM_PLAN:
+            case entries_of.ROOM_PLAN | entries_of.MOVES_PLAN:
                 return None
             case "begun":
                 self._inputs, self._begun = raw.get("inputs", 0) - 1, True

@@ -7,9 +7,9 @@ the code.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from reconciler.control.decisions.decisions import DECISIONS as KINDS
-from reconciler.control.decisions.decisions import Decision
+from reconciler.control.decisions.decision import Decision
 from reconciler.control.decisions.declaration import Level
+from reconciler.control.decisions.every import DECISIONS as KINDS
 
 DEBUG, INFO, WARNING, ERROR = Level
 
@@ -74,6 +74,12 @@ RECONCILES = (
     Event("making room failed", ERROR,
           "Internal error (please report). Room that is held expires; allocation is not affected.",
           ("exception",)),
+    Event("rebalancing failed", ERROR,
+          "Internal error (please report). A place that is held expires; allocation is not affected.",
+          ("exception",)),
+    Event("budgets not considered", INFO,
+          "Advice which pods to move is made without PodDisruptionBudgets: this account may not read them.",
+          ("error",)),
     Event("hint not written", DEBUG, "status.nominatedNodeName could not be written. Nothing depends on it.",
           ("pod", "error")),
 )  # fmt: skip

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from reconciler.control.decisions.decisions import DECISIONS, Decision
+from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.every import DECISIONS
 
 COMMON = ("timestamp", "level", "logger", "event")
 """The fields of every line"""

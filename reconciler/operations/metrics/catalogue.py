@@ -7,7 +7,8 @@ a device: the number of series must not grow with the cluster.
 from collections.abc import Iterable
 
 from reconciler.analysis.capacity.profiles import MAX_PROFILES
-from reconciler.control.decisions.decisions import DECISIONS, Decision
+from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.every import DECISIONS
 from reconciler.control.decisions.metric import COARSE, FINE, MetricSpec
 
 MAX_DRIVERS = 64
@@ -49,7 +50,7 @@ HELD_ROOM = MetricSpec(
     "held_room_devices",
     "gauge",
     "Devices that are held for something until a deadline, by what they are held for.",
-    (("nominee", "claim, pod, gang or workload"),),
+    (("nominee", "claim, pod, gang, workload or replacement"),),
     by_leader=True,
 )
 ROOM_ADVICE = MetricSpec(
@@ -57,6 +58,20 @@ ROOM_ADVICE = MetricSpec(
     "gauge",
     "Pending pods and gangs that may preempt, by what the latest plan says. Only with --preemption.",
     (("result", "possible; advice_only if only a person may evict; none"),),
+    by_leader=True,
+)
+MOVES_GAIN = MetricSpec(
+    "moves_gain",
+    "gauge",
+    "How much more fits after the moves that are advised. Only with --rebalance.",
+    (("goal", "as in the setting rebalance_goals"),),
+    by_leader=True,
+)
+MOVES_ADVISED = MetricSpec(
+    "moves_advised",
+    "gauge",
+    "Pods that are advised to be moved. Only with --rebalance.",
+    (("goal", "as in the setting rebalance_goals"),),
     by_leader=True,
 )
 DOCTOR = MetricSpec(
@@ -262,6 +277,7 @@ BUILD = MetricSpec(
 
 CATALOGUE = (
     DECISION, *metrics_of(DECISIONS), REFUSALS, PENDING, HELD_ROOM, ROOM_ADVICE,
+    MOVES_GAIN, MOVES_ADVISED,
     DOCTOR, DOCTOR_ROUNDS, POLICY_CHOICES,
     POLICY_PLACES_LOST, DEMAND_SHAPES, TURNS,
     FAILURES, QUEUE, QUEUE_AGE, RETRIES, REQUESTS, REQUEST_SECONDS, WATCH_RESTARTS, LISTINGS, CACHE_AGE,

@@ -10,9 +10,9 @@ from reconciler.api.objects.core import GATE
 from reconciler.api.objects.gangs import GANG, SIZE
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.validation.served_kinds import BUDGET, CLAIM, POD
-from reconciler.control.decisions.decisions import (
-    Allocated,
-    Decision,
+from reconciler.control.decisions.allocating import Allocated
+from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.nominations import (
     Nominated,
     NominationDropped,
     NominationExpired,

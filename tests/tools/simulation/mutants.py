@@ -8,11 +8,14 @@ from unittest import mock
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import FINALIZER
 from reconciler.api.objects.gang_patches import release
-from reconciler.app.making_room import RoomPlanner
+from reconciler.app import making_room
 from reconciler.cluster import answers, client, cursor
 from reconciler.cluster.watch import Recall
 from reconciler.cluster.writer import Writer
 from reconciler.control.audit.reclaimed import ReclaimedByScheduler
+from reconciler.control.decided_ahead import DecidedAhead
+from reconciler.control.dispatching import Dispatcher
+from reconciler.control.early_names import EarlyNames
 from reconciler.control.fence import Fence
 from reconciler.control.gangs import planner as gang_planner
 from reconciler.control.gangs.planner import GangPlanner, Seats
@@ -108,7 +111,7 @@ def _keeps_what_is_gone(self: Any, listing: Any) -> Any:
 
 
 def _observes_anything(self: Any, claim: Any) -> None:
-    self.dispatch(self.store.apply(Changed("ResourceClaim", claim)))
+    self._dispatcher.dispatch(self.store.apply(Changed("ResourceClaim", claim)))
 
 
 def _forgets_in_silence(self: Any, plan: Any) -> None:
@@ -186,6 +189,7 @@ MUTANTS: dict[str, Mutant] = {
     "refusals slow writes down": _swap(Reconciler, "_stop_waiting", _old_wins),
     "a claim is its name": _swap(Store, "_put_claim", _puts_by_name),
     "gated pods are left to kube-scheduler": _swap(ReclaimedByScheduler, "_pod", _whoever_names_it),
+    "gates go before pods name their claims": _swap(EarlyNames, "supposes", lambda *_: False),
 }
 
 PAIRED: dict[str, Mutant] = {
@@ -224,19 +228,31 @@ GANGED: dict[str, Mutant] = {
     "unanswered patches of pods may arrive": _swap(GangWriter, "resolve", _not_resolved),
     "the members that run choose no domain": _swap(gang_planner, "placed", lambda *_: Placed((), ())),
     "give-backs of a predecessor are not fenced": _swap(Fence, "_is_seat", lambda *_: False),
-    "changes of claims do not wake gangs": _swap(Intake, "_gangs", lambda *_: None),
+    "changes of claims do not wake gangs": _swap(Dispatcher, "_gangs", lambda *_: None),
 }
 """The same, of what keeps gangs whole"""
 
 EVICTING: dict[str, Mutant] = {
     "held room is for everybody": _swap(Store, "snapshot_for", lambda self, _: self.snapshot()),
     "everybody may preempt": _swap(Candidates, "_may_preempt", lambda _, pods: bool(list(pods))),
-    "pods of others are evicted": _swap(RoomPlanner, "_is_ours", lambda *_: True),
+    "pods of others are evicted": _swap(making_room, "allocated_by_us", lambda *_: True),
     "whole gangs are evicted": _swap(RoomPlan, "acts", property(lambda self: not self.refused)),
     "plans outlive what they rest on": _swap(ground, "_different", lambda *_: iter(())),
     "a new leader holds nothing": _swap(HeldRoomTakeover, "_read", _nothing_read),
 }
 """The same, of what keeps evictions from doing harm"""
+
+
+def _whatever_changed(self: Any, unit: Any, *_: Any) -> Any:
+    """What was decided ahead is written even if it is no longer what would be decided."""
+    return self._units.pop(unit, None)
+
+
+BURSTING: dict[str, Mutant] = {
+    "units decided ahead are written whatever changed": _swap(DecidedAhead, "next", _whatever_changed),
+    "units decided ahead are taken for unanswered writes": _swap(Settler, "expect", lambda *_: None),
+}
+"""The same, of what keeps bursts as if each were decided alone"""
 
 SEEDS = {
     "writes without resourceVersion": 24,
@@ -258,6 +274,8 @@ TESTS: dict[str, str] = {
     "everybody may preempt": "tests/unit/control/making_room/test_candidates.py::test_no_class_means_nobody",
     "pods of others are evicted": _ROOM + "test_only_pods_whose_devices_we_allocated_leave",
     "whole gangs are evicted": _ROOM + "test_a_gang_keeps_its_minimum_and_leaves_whole_only_as_advice",
+    "gates go before pods name their claims": "tests/whole/end_to_end/test_pods.py::"
+    "test_a_claim_is_allocated_before_its_pod_names_it_and_the_gate_waits_for_the_name",
     "plans outlive what they rest on": "tests/unit/control/making_room/test_ground.py::"
     "test_only_the_budgets_of_those_who_leave_count[fewer]",
     "a new leader holds nothing": "tests/unit/control/held_room/test_keeper.py::"

@@ -18,7 +18,8 @@ import structlog
 from reconciler.api.validation.served_kinds import CLAIM, DEVICE_CLASS, NODE, POD, SLICE
 from reconciler.cluster.http import connect
 from reconciler.cluster.transport import Response, Transport
-from reconciler.control.decisions.decisions import Decision, HeldTwice
+from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.findings import HeldTwice
 from reconciler.embedded import run_controllers, serve
 from reconciler.settings import Settings
 from tests.tools.simulation import fleet
@@ -96,17 +97,20 @@ def run(
     pair: bool = False,
     gangs: bool = False,
     evictions: bool = False,
+    bursts: bool = False,
     say: Say | None = None,
 ) -> Outcome:
     """Play a schedule, with one replica or with a pair of them, of which one leads; with gangs or without,
-    and with preemption or without.
+    with preemption or without, and with bursts of one template or without.
 
     The same seed gives the same schedule; over sockets, nearly the same.
     """
     loop = SimulationLoop(sockets=sockets)
     count: Counter[str] = Counter()
     with tidy(), quiet(seed, count, say) as errors, asyncio.Runner(loop_factory=lambda: loop) as runner:
-        schedule = Schedule(seed, loop, count, say, pair=pair, gangs=gangs, evictions=evictions)
+        schedule = Schedule(
+            seed, loop, count, say, pair=pair, gangs=gangs, evictions=evictions, bursts=bursts
+        )
         try:
             runner.run(schedule.play(sockets=sockets))
         except RuntimeError as exc:
@@ -127,13 +131,16 @@ class Schedule:
         pair: bool = False,
         gangs: bool = False,
         evictions: bool = False,
+        bursts: bool = False,
     ) -> None:
         self.random = Random(seed)
         self.loop = loop
         self.count = count
         self.say = say
         self.auditor = Auditor(fleet.NODES, fleet.CLASSES, fleet.OURS, lambda: loop.true_time)
-        self.world = World(self.random, lambda: loop.true_time, count, gangs=gangs, teams=evictions)
+        self.world = World(
+            self.random, lambda: loop.true_time, count, gangs=gangs, teams=evictions, bursts=bursts
+        )
         self.auditor.given_away, self.auditor.cleared = self.world.given_away, self.world.cleared
         self.evictions: Evictions | None = None
         if evictions:

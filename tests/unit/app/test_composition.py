@@ -11,7 +11,8 @@ import pytest
 from reconciler.app.build import build
 from reconciler.app.parts import Parts
 from reconciler.cluster.http import connect
-from reconciler.control.decisions.decisions import Decision, WritesPaused
+from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.pausing import WritesPaused
 from reconciler.embedded import serve
 from reconciler.operations.serving.access import Local
 from reconciler.operations.serving.port import StatusPort
@@ -23,6 +24,7 @@ from tests.tools.small_fleet import claim, device_class, devices, node
 
 APP = sorted((ROOT / "reconciler" / "app").glob("*.py"))
 MOST_LINES = 60
+MOVING = ("watch poddisruptionbudgets", "rebalance")
 WATCHES = [
     "watch nodes", "watch pods", "watch resourceslices", "watch resourceclaims", "watch deviceclasses",
     "watch devicetaintrules", "watch namespaces on demand", "watch podgroups.scheduling.k8s.io on demand",
@@ -98,12 +100,12 @@ async def test_building_starts_no_task_and_writes_nothing():
     [
         pytest.param(
             {},
-            ["audit", "notices", "unmanaged claims", "expire nominations", "spare the collector"],
+            ["audit", "notices", "unmanaged claims", *MOVING, "expire nominations", "spare the collector"],
             id="no port",
         ),
         pytest.param(
             {"events": False},
-            ["audit", "unmanaged claims", "expire nominations", "spare the collector"],
+            ["audit", "unmanaged claims", *MOVING, "expire nominations", "spare the collector"],
             id="no Events",
         ),
         pytest.param(
@@ -114,6 +116,7 @@ async def test_building_starts_no_task_and_writes_nothing():
                 "notices",
                 "unmanaged claims",
                 "rounds of the doctor",
+                *MOVING,
                 "expire nominations",
                 "spare the collector",
             ],
@@ -126,6 +129,7 @@ async def test_building_starts_no_task_and_writes_nothing():
                 "heartbeat",
                 "notices",
                 "unmanaged claims",
+                *MOVING,
                 "expire nominations",
                 "spare the collector",
             ],
@@ -138,6 +142,7 @@ async def test_building_starts_no_task_and_writes_nothing():
                 "watch the switch",
                 "notices",
                 "unmanaged claims",
+                *MOVING,
                 "expire nominations",
                 "spare the collector",
             ],
@@ -148,6 +153,7 @@ async def test_building_starts_no_task_and_writes_nothing():
             [
                 "audit",
                 "unmanaged claims",
+                *MOVING,
                 "watch provisioning requests",
                 "provisioning",
                 "watch workloads.kueue.x-k8s.io for Kueue",

@@ -81,6 +81,7 @@ def test_in_shadow_mode_no_value_grants_a_right_to_write():
     acting: dict[str, Any] = {
         "preemption": "evict",
         "preemptingClasses": ["a"],
+        "rebalance": "evict",
         "kueueCheck": "room",
         "makeTemplates": True,
         "provisioningRequests": "x",
@@ -150,8 +151,20 @@ def test_requests_for_nodes_are_those_of_the_component():
 
 
 def test_advice_needs_to_read_budgets_and_nothing_more():
-    role = rendered(preemption="advise")["ClusterRole", "dra-reconciler-rebalance"]
-    assert [rule["resources"] for rule in role["rules"]] == [["poddisruptionbudgets"]]
+    assert rendered(preemption="advise").keys() == rendered().keys()
+    rules = rendered()["ClusterRole", "dra-reconciler"]["rules"]
+    assert ["poddisruptionbudgets"] in [rule["resources"] for rule in rules]
+
+
+def test_moving_pods_needs_to_evict_them_and_nothing_more():
+    made = rendered(rebalance="evict", rebalanceGoals=["a=2", "90%"], rebalanceNamespaces=["x"])
+    role = made["ClusterRole", "dra-reconciler-rebalance"]
+    assert [rule["resources"] for rule in role["rules"]] == [["pods/eviction"]]
+    (container,) = made["Deployment", "dra-reconciler"]["spec"]["template"]["spec"]["containers"]
+    told = {one["name"]: one.get("value") for one in container["env"]}
+    assert told["DRA_RECONCILER_REBALANCE"] == "evict"
+    assert told["DRA_RECONCILER_REBALANCE_GOALS"] == "a=2,90%"
+    assert told["DRA_RECONCILER_REBALANCE_NAMESPACES"] == "x"
 
 
 def test_observability_is_that_of_kustomize():

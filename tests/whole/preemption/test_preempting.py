@@ -13,18 +13,12 @@ from reconciler.api.objects.changes import Refused
 from reconciler.api.objects.claims import ALLOCATED_AT
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.validation.served_kinds import BUDGET, POD
-from reconciler.app import preempting
+from reconciler.app import evicting as evicting_parts
 from reconciler.app.making_room import RoomPlanner
-from reconciler.control.decisions.decisions import (
-    Evicted,
-    GangPlaced,
-    Nominated,
-    NominationUsed,
-    RoomPlanAborted,
-    RoomPlanned,
-    Ungated,
-    Waits,
-)
+from reconciler.control.decisions.allocating import Ungated, Waits
+from reconciler.control.decisions.gangs import GangPlaced
+from reconciler.control.decisions.making_room import Evicted, RoomPlanAborted, RoomPlanned
+from reconciler.control.decisions.nominations import Nominated, NominationUsed
 from reconciler.control.evicting.budgets import KnownBudgets
 from reconciler.control.making_room import preemptor
 from reconciler.control.making_room.plan import RoomPlan, RoomQuestion
@@ -157,7 +151,7 @@ async def test_nobody_else_leaves_once_a_budget_cannot_be_read(monkeypatch: pyte
             super().__init__()
             known.append(self)
 
-    monkeypatch.setattr(preempting, "KnownBudgets", Seen)
+    monkeypatch.setattr(evicting_parts, "KnownBudgets", Seen)
     cluster = small()
     async with evicting(cluster) as running:
         await fleet(running, cluster)
@@ -190,7 +184,7 @@ async def test_a_plan_is_dropped_if_what_it_rests_on_changes_while_it_is_checked
                 changed.wait(PATIENCE)
             return found
 
-    monkeypatch.setattr(preempting, "RoomPlanner", Slow)
+    monkeypatch.setattr(evicting_parts, "RoomPlanner", Slow)
     cluster = small()
     async with evicting(cluster) as running:
         await fleet(running, cluster)

@@ -11,8 +11,8 @@ from reconciler.api.objects.slices import ResourceSlice
 from reconciler.errors import Inconsistent
 from reconciler.state.delta import Delta
 from reconciler.state.devices.inventory import Inventory
+from reconciler.state.devices.occupancy.columns import Columns
 from reconciler.state.devices.occupancy.ledger import Ledger
-from reconciler.state.devices.occupancy.occupancy import Columns
 from reconciler.state.devices.occupancy.retained_draws import RetainedDraws
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.nominations.reserved import Reserved

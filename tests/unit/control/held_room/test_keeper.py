@@ -13,7 +13,8 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.cluster.client import Client
 from reconciler.cluster.http import connect
 from reconciler.cluster.kinds import config_map
-from reconciler.control.decisions.decisions import Decision, Nominated, NominationDropped
+from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.nominations import Nominated, NominationDropped
 from reconciler.control.held_room.keeper import HeldRoomKeeper
 from reconciler.control.held_room.record import HELD_ROOM
 from reconciler.control.held_room.takeover import HeldRoomTakeover

@@ -19,7 +19,7 @@ from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli import main
 from reconciler.control.decider import Decider
-from reconciler.control.decisions.decisions import Allocated, Ungated, Waits
+from reconciler.control.decisions.allocating import Allocated, Ungated, Waits
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Decide
 from reconciler.control.queueing.units import Kind, Unit
@@ -100,7 +100,8 @@ def play(folder: Path, seed: int, *, full: int) -> int:
             continue
         store.apply(Changed("ResourceClaim", asked))
         own = frozenset([of_claim(asked.key)])
-        question = Decide((asked,), None, own=own)
+        held = nomination(random, store).places if random.random() < 0.3 else ()
+        question = Decide((asked,), None, own=own, expected=held[0] if held else None)
         if random.random() < 0.3:
             store.nominate(nomination(random, store))
         elif random.random() < 0.3:

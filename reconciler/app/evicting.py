@@ -1,0 +1,206 @@
+"""Parts that evict pods: to make room for pending ones, and to move them so that more fits."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from random import random
+from typing import NamedTuple
+
+import structlog
+
+from reconciler.aio.tasks import forever
+from reconciler.app.control import Control
+from reconciler.app.foundation import Foundation, now
+from reconciler.app.from_settings import goals
+from reconciler.app.job import Job
+from reconciler.app.making_room import RoomPlanner
+from reconciler.app.moving import MovePlanner
+from reconciler.cluster.client import Client
+from reconciler.cluster.evictions import Evictions
+from reconciler.cluster.kinds import BUDGET
+from reconciler.cluster.rights import Right, missing
+from reconciler.cluster.watch import follow
+from reconciler.control.decisions.decision import Report
+from reconciler.control.evicting.budgets import KnownBudgets
+from reconciler.control.evicting.evictor import Evictor
+from reconciler.control.evicting.rates import Rates
+from reconciler.control.evicting.turns import Turns
+from reconciler.control.held_room.keeper import HeldRoomKeeper
+from reconciler.control.making_room.candidates import Candidates
+from reconciler.control.making_room.preemptor import Preemptor
+from reconciler.control.making_room.preemptor import Terms as RoomTerms
+from reconciler.control.ownership import Ownership
+from reconciler.control.queueing.pending import Pending
+from reconciler.control.rebalancing.allowed import Allowed
+from reconciler.control.rebalancing.rebalancer import Rebalancer, Terms
+from reconciler.errors import Rejected
+from reconciler.operations.journal.recording import Recorder
+from reconciler.operations.telemetry.moves import moves_signals
+from reconciler.operations.telemetry.room import room_signals
+from reconciler.operations.telemetry.signals import Signals
+from reconciler.settings import Settings
+
+log = structlog.get_logger()
+
+TO_PLAN = (Right("list", BUDGET.plural, BUDGET.group), Right("watch", BUDGET.plural, BUDGET.group))
+TO_EVICT = (Right("create", "pods/eviction"),)
+TO_HINT = (Right("patch", "pods/status"),)
+
+
+async def check_rights(settings: Settings, client: Client) -> None:
+    """Raise Rejected if the settings need rights that this account does not have.
+
+    Advice which pods to move needs none: it is on by default, and then made without budgets.
+    """
+    if settings.mode == "shadow":
+        return
+    acts = not settings.eviction_dry_run
+    room: list[Right] = [] if settings.preemption == "off" else [*TO_PLAN]
+    room += [*TO_EVICT, *TO_HINT] if settings.preemption == "evict" and acts else []
+    moves: list[Right] = [*TO_PLAN] if settings.rebalance == "evict" else []
+    moves += TO_EVICT if settings.rebalance == "evict" and acts else []
+    for name, value, needed in (
+        ("preemption", settings.preemption, room),
+        ("rebalance", settings.rebalance, moves),
+    ):
+        if lacking := await missing(client, needed):
+            raise Rejected(
+                f"setting {name}: {value} needs rights that this account does not have: "
+                f"{', '.join(map(str, lacking))}. Add deploy/components/rebalance, or set the value {name} "
+                f"of the chart; or set {name} to {'off' if name == 'preemption' else 'advise'}"
+            )
+
+
+class Evicting(NamedTuple):
+    """What runs, and what operators see of it."""
+
+    jobs: list[Job]
+    signals: list[Signals]
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """What all plans have in common."""
+
+    base: Foundation
+    core: Control
+    ours: Ownership
+    recorder: Recorder | None
+    report: Report
+    leads: Callable[[], bool]
+    budgets: KnownBudgets
+    evictions: Evictions
+    evictor: Evictor
+    turns: Turns
+    keeper: HeldRoomKeeper | None
+
+
+def evicting(
+    base: Foundation,
+    core: Control,
+    ours: Ownership,
+    pending: Pending,
+    recorder: Recorder | None,
+    report: Report,
+    leads: Callable[[], bool],
+    keeper: HeldRoomKeeper | None = None,
+) -> Evicting:
+    """The jobs and signals; none if the settings turn all of it off. `leads` says whether this process may
+    write; `keeper` writes down what is held.
+    """
+    settings, client = base.settings, core.connection.client
+    jobs: list[Job] = []
+    signals: list[Signals] = []
+    if settings.mode == "shadow" or settings.preemption == settings.rebalance == "off":
+        return Evicting(jobs, signals)
+    budgets, evictions = KnownBudgets(), Evictions(client)
+    rates = Rates(settings.evictions_per_minute, settings.evictions_per_hour)
+    evictor = Evictor(evictions, rates, core.intake.pause, clock=base.clock, report=report)
+
+    def may_write() -> bool:
+        return leads() and core.fence.up.is_set()
+
+    shared = _Shared(
+        base, core, ours, recorder, report, may_write, budgets, evictions, evictor, Turns(), keeper
+    )
+    needed = settings.preemption != "off" or settings.rebalance == "evict"
+    jobs.append(Job(f"watch {BUDGET.plural}", partial(_watch, client, budgets, needed=needed)))
+    if settings.preemption != "off":
+        budgets.asked.set()
+        preemptor = _preemptor(shared, pending)
+        jobs.append(Job("make room", preemptor.run))
+        signals.append(room_signals(preemptor.standing))
+    if settings.rebalance != "off":
+        rebalancer = _rebalancer(shared)
+        jobs.append(Job("rebalance", rebalancer.run))
+        signals.append(moves_signals(rebalancer.standing))
+    return Evicting(jobs, signals)
+
+
+def _preemptor(shared: _Shared, pending: Pending) -> Preemptor:
+    core, settings = shared.core, shared.base.settings
+    return Preemptor(
+        core.intake,
+        Candidates(core.intake, pending, core.planner, core.gang_planner, settings.preempting_classes),
+        shared.budgets,
+        shared.evictor,
+        shared.turns,
+        shared.evictions,
+        RoomPlanner(shared.ours).plan,
+        RoomTerms(
+            settings.preemption == "evict",
+            settings.eviction_dry_run,
+            settings.nomination_seconds,
+            settings.eviction_cooldown_seconds,
+        ),
+        leads=shared.leads,
+        clock=shared.base.clock,
+        now=now,
+        report=shared.report,
+        journal=None if shared.recorder is None else shared.recorder.planned,
+        written=None if shared.keeper is None else shared.keeper.written,
+    )
+
+
+def _rebalancer(shared: _Shared) -> Rebalancer:
+    settings, acts = shared.base.settings, shared.base.settings.rebalance == "evict"
+    allowed = Allowed(settings.rebalance_namespaces, settings.rebalance_max_priority)
+    planner = MovePlanner(
+        shared.ours,
+        goals(settings),
+        allowed if acts else None,
+        most_moves=settings.rebalance_most_moves,
+        moves_per_gain=settings.rebalance_moves_per_gain,
+    )
+    return Rebalancer(
+        shared.core.intake,
+        shared.budgets,
+        shared.evictor,
+        shared.turns,
+        planner.plan,
+        planner.problem,
+        Terms(
+            acts,
+            settings.eviction_dry_run,
+            settings.rebalance_calm_seconds,
+            settings.nomination_seconds,
+            settings.eviction_cooldown_seconds,
+        ),
+        leads=shared.leads,
+        clock=shared.base.clock,
+        now=now,
+        report=shared.report,
+        journal=None if shared.recorder is None else shared.recorder.moves_planned,
+        written=None if shared.keeper is None else shared.keeper.written,
+    )
+
+
+async def _watch(client: Client, budgets: KnownBudgets, *, needed: bool) -> None:
+    """Follow the budgets from the first plan on. If advice alone wants them, they may be missing."""
+    await budgets.asked.wait()
+    if not needed and (lacking := await missing(client, TO_PLAN)):
+        log.info("budgets not considered", error=f"no right to {', '.join(map(str, lacking))}")
+        budgets.go_without()
+        await asyncio.Event().wait()
+    await forever(BUDGET.plural, follow(client, BUDGET, sink=budgets.take, random=random))

@@ -1,0 +1,166 @@
+"""Connects `analysis`, which plans moves, with `control`, which carries them out."""
+
+from collections.abc import Sequence
+
+from reconciler.aio.worker_thread import ShouldContinue
+from reconciler.analysis.capacity import fleet_layout
+from reconciler.analysis.defragment import Answer, Limit, Move, Step, Target, defragment
+from reconciler.analysis.defragment.movers import MayMove, anyone
+from reconciler.analysis.defragment.target import for_each_driver
+from reconciler.analysis.defragment.verifying import problem
+from reconciler.analysis.making_room.units import Occupant
+from reconciler.analysis.making_room.world import World
+from reconciler.api.objects.pods import controller_of
+from reconciler.control.evicting.ours import allocated_by_us
+from reconciler.control.evicting.victims import Victim
+from reconciler.control.ownership import Ownership
+from reconciler.control.planner import is_made_for
+from reconciler.control.rebalancing.advice import Advice, MovesQuestion, Relocation
+from reconciler.control.rebalancing.allowed import Allowed
+from reconciler.errors import Rejected
+from reconciler.state.nodes.demand import demand
+from reconciler.state.nominations.nomination import HeldPlace
+from reconciler.state.store import Store
+
+DECISIONS = 1_000
+"""Decisions of one plan for one goal, after which it is given up"""
+
+
+class MovePlanner:
+    """Plans for all goals. With `allowed`, only moves that this controller may carry out."""
+
+    def __init__(
+        self,
+        ours: Ownership,
+        goals: Sequence[Target],
+        allowed: Allowed | None,
+        *,
+        most_moves: int,
+        moves_per_gain: int,
+    ) -> None:
+        """`most_moves` is that of a plan, `moves_per_gain` that of each of its steps."""
+        self._ours = ours
+        self._goals = goals
+        self._allowed = allowed
+        self._most_moves = most_moves
+        self._moves_per_gain = moves_per_gain
+
+    def plan(self, question: MovesQuestion, wanted: ShouldContinue) -> tuple[Advice, ...]:
+        """Advice for each goal, in any thread. None for a goal without a name if nothing is partitioned."""
+        world, may_move = self._asked(question)
+        found = []
+        for target in self._targets(world):
+            try:
+                answer = defragment(target, world, may_move=may_move, limit=Limit(DECISIONS, wanted))
+            except Rejected as exc:
+                found.append(Advice(str(target), why=str(exc)))
+            else:
+                found.append(self._read(target, answer, world))
+        return tuple(found)
+
+    def problem(self, question: MovesQuestion, advice: Advice, _wanted: ShouldContinue, /) -> str:
+        """Why what is left of some advice cannot be carried out any more, in any thread."""
+        world, may_move = self._asked(question)
+        target = next((one for one in self._targets(world) if str(one) == advice.goal), None)
+        if target is None:
+            return f"nothing of {advice.goal} is there any more"
+        changed = [move for move in advice.moves if not _is_the_same(move.victim, world.store)]
+        if changed:
+            return f"pod {changed[0].victim.key} is another one now, or gone"
+        moves = [_move(move) for move in advice.moves]
+        return problem(moves, target, advice.after, world, may_move=may_move)
+
+    def _targets(self, world: World) -> list[Target]:
+        snapshot = world.store.snapshot()
+        layout = fleet_layout(snapshot.fleet, snapshot.rules)
+        return [one for goal in self._goals for one in for_each_driver(goal, layout)]
+
+    def _asked(self, question: MovesQuestion) -> tuple[World, MayMove]:
+        store = question.fork.store()
+        world = World(store, question.nodes, question.groups, question.budgets, own=question.own)
+        return world, anyone if self._allowed is None else self._may_move(self._allowed, question, store)
+
+    def _may_move(self, allowed: Allowed, question: MovesQuestion, store: Store) -> MayMove:
+        """What replaces a pod must be gated, so that its place can be held, and get claims of its own.
+
+        A claim that we allocated without being told to by a label belongs to a gated pod.
+        """
+        short = {
+            controller.uid
+            for pod in store.pods.values()
+            if pod.gated and (controller := controller_of(pod)) is not None
+        }
+
+        def may_move(one: Occupant) -> bool:
+            claims = [store.claims[key] for key in one.claims]
+            return (
+                one.gang is None
+                and one.controller is not None
+                and one.controller.uid not in short  # another one of its pods would take the place
+                and allowed.permits(one.pod)
+                and len(one.budgets) <= 1  # the server evicts no pod that several budgets cover
+                and not question.spared(one.pod)
+                and allocated_by_us(one.claims, store, self._ours)
+                and not any(map(self._ours.claims, claims))
+                and all(is_made_for(claim, one.pod) for claim in claims)
+            )
+
+        return may_move
+
+    def _read(self, target: Target, answer: Answer, world: World) -> Advice:
+        steps = self._worthwhile(answer.steps)
+        after = answer.before + sum(step.gain for step in steps)
+        why = ""
+        if not steps and answer.wanted:
+            why = "no moves within the limits help" if answer.steps else "no moves were found"
+        return Advice(
+            str(target),
+            answer.title,
+            answer.before,
+            after,
+            answer.before + answer.wanted,
+            tuple(_relocation(move, step.place, world) for step in steps for move in step.moves),
+            why,
+        )
+
+    def _worthwhile(self, steps: Sequence[Step]) -> tuple[Step, ...]:
+        """The first steps within the limits: those after them depend on all before."""
+        found, moves = [], 0
+        for step in steps:
+            moves += len(step.moves)
+            if moves > self._most_moves or len(step.moves) > self._moves_per_gain * step.gain:
+                break
+            found.append(step)
+        return tuple(found)
+
+
+def _relocation(move: Move, gains: str, world: World) -> Relocation:
+    store = world.store
+    pod = store.pods[move.pod]
+    frees = tuple((key, store.claims[key].metadata.uid) for key in move.claims)
+    return Relocation(
+        Victim(move.pod, pod.metadata.uid, frees),
+        move.controller,
+        pod.spec.priority or 0,
+        move.node,
+        move.devices,
+        HeldPlace(move.to_node, move.to_devices, tuple(sorted(demand(pod).items()))),
+        gains,
+    )
+
+
+def _move(one: Relocation) -> Move:
+    return Move(
+        one.victim.key,
+        one.controller,
+        tuple(key for key, _ in one.victim.frees),
+        one.node,
+        one.devices,
+        one.to.node,
+        one.to.devices,
+    )
+
+
+def _is_the_same(victim: Victim, store: Store) -> bool:
+    pod = store.pods.get(victim.key)
+    return pod is not None and pod.metadata.uid == victim.uid

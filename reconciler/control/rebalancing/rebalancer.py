@@ -1,0 +1,330 @@
+"""Keeps standing advice which pods to move, and moves them if that is allowed. Source: MOVE-5, MOVE-6.
+
+One pod moves at a time. Before each move, what is left of the plan is tried on the present state. The place
+of what replaces the pod is held, the pod is evicted, and the next one follows only when the replacement runs
+there. If anything differs, the rest of the plan is dropped: a later plan starts from what is there.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+import structlog
+
+from reconciler.aio.worker_thread import Closed, WorkerThread
+from reconciler.control.decisions.decision import Report
+from reconciler.control.decisions.moving import MoveEvicted, MovesAborted, MovesPlanned, PodMoved
+from reconciler.control.evicting.budgets import KnownBudgets
+from reconciler.control.evicting.evictor import Evictor
+from reconciler.control.evicting.turns import Purpose, Turns
+from reconciler.control.evicting.victims import has_left, is_leaving, started_after
+from reconciler.control.intake import Intake
+from reconciler.control.rebalancing.advice import Advice, MovesQuestion, PlanMoves, Relocation, TryMoves
+from reconciler.control.rebalancing.calm import Calm
+from reconciler.control.rebalancing.campaign import Campaign, astray, replacement, siblings
+from reconciler.control.rebalancing.standing import StandingAdvice
+from reconciler.errors import Inconsistent, Rejected
+from reconciler.state.devices.snapshot.fork import Forked
+from reconciler.state.nominations.nomination import NOBODY, Nomination
+
+log = structlog.get_logger()
+
+SHARE = 0.01
+"""Maximum part of the time that is spent on plans"""
+LOOK, STEP = 5.0, 1.0
+"""Seconds between two looks at rest, and while pods are moved"""
+LONGEST_WAIT = 60.0
+"""Seconds: a plan that would have to wait longer for its next eviction is dropped"""
+LONGEST_REST = 3600.0
+"""Seconds until the next plan after several in a row were dropped"""
+TRIES = 3
+"""How often a move is tried again because devices changed meanwhile"""
+RUNNING = "Running"
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the settings allow."""
+
+    evict: bool
+    """False: plans are shown as advice"""
+    dry_run: bool
+    """Plans are made and recorded as if they were carried out, and nothing is"""
+    calm_seconds: float
+    """How long nothing must have changed before a plan is made"""
+    hold_seconds: float
+    """How long a place is held, and how long its pod may take to run there"""
+    cooldown_seconds: float
+    """How long a pod that has started is left alone"""
+
+
+class Rebalancer:
+    """Its plan is lost with the process: a new one starts from what is. Held places may be written down."""
+
+    def __init__(
+        self,
+        intake: Intake,
+        budgets: KnownBudgets,
+        evictor: Evictor,
+        turns: Turns,
+        plan: PlanMoves,
+        trial: TryMoves,
+        terms: Terms,
+        *,
+        leads: Callable[[], bool],
+        clock: Callable[[], float],
+        now: Callable[[], datetime],
+        report: Report,
+        journal: Callable[[MovesPlanned], None] | None = None,
+        written: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`leads` says whether this process may write; `clock` is that of the loop; `journal` gets every new
+        plan; `written` waits until held room is written down, where it is.
+        """
+        self._intake = intake
+        self._store = intake.store
+        self._budgets = budgets
+        self._evictor = evictor
+        self._turns = turns
+        self._plan = plan
+        self._trial = trial
+        self._terms = terms
+        self._leads = leads
+        self._clock = clock
+        self._now = now
+        self._report = report
+        self._journal = journal
+        self._written = written
+        self._thread = WorkerThread("rebalance")
+        self._calm = Calm(terms.calm_seconds)
+        self._campaign: Campaign | None = None
+        self._rests_until = 0.0
+        self._rest = terms.calm_seconds
+        """How long to rest after the next plan that is dropped"""
+        self.standing = StandingAdvice()
+
+    async def run(self) -> None:
+        """Advise, and move, until cancelled. Cancelled during an eviction: it may have been granted."""
+        try:
+            while True:
+                try:
+                    await self._step()
+                except Closed:
+                    return
+                except Inconsistent:
+                    raise
+                except Exception:
+                    # Allocation must go on without it. A place that is held expires.
+                    log.exception("rebalancing failed")
+                    self._end()
+                    self._back_off()
+                await asyncio.sleep(LOOK if self._campaign is None else STEP)
+        finally:
+            self._thread.close()
+
+    async def _step(self) -> None:
+        if not self._intake.listed.is_set() or not self._leads():
+            self._end()
+            self.standing.forget()
+            self._calm.again()
+            return
+        if self._campaign is not None:
+            await self._advance(self._campaign)
+        elif self._clock() >= self._rests_until and self._calm.due(self._state(), self._clock()):
+            await self._consider()
+
+    def _state(self) -> Hashable:
+        """Equal while a plan would say the same."""
+        return self._store.snapshot().version, self._intake.nodes.serial, self._budgets.serial
+
+    async def _consider(self) -> None:
+        """Make new advice, and start to carry out the first of it if that is allowed."""
+        self._budgets.asked.set()
+        if not self._budgets.listed:
+            return
+        state, began = self._state(), self._clock()
+        found = await self._thread.run(partial(self._plan, self._question()))
+        spent = self._clock() - began
+        self._calm.planned(state, self._clock())
+        self._rests_until = self._clock() + spent / SHARE
+        self.standing.without_budgets = self._budgets.unknown
+        chosen = next((one for one in found if one.moves), None)
+        acts = self._terms.evict and not self._terms.dry_run and self._calm.rests(began)
+        for one in self.standing.note(found):
+            self._say(one, acts=acts and one is chosen)
+        if acts and chosen is not None and not self._intake.pause.paused:
+            self._campaign = Campaign(chosen)
+
+    def _question(self, campaign: Campaign | None = None) -> MovesQuestion:
+        asked = campaign is not None and campaign.asked
+        since = self._now() - timedelta(seconds=self._terms.cooldown_seconds)
+        return MovesQuestion(
+            Forked.fork_of(self._store),
+            self._intake.nodes.fork(),
+            self._intake.groups.fork(),
+            self._budgets.known,
+            partial(started_after, since),
+            frozenset([campaign.advice.moves[0].nominee]) if campaign is not None and asked else NOBODY,
+        )
+
+    def _say(self, advice: Advice, *, acts: bool) -> None:
+        why = "" if acts else self._why_not()
+        said = MovesPlanned(
+            advice.goal,
+            advice.counted,
+            advice.before,
+            advice.after,
+            tuple(move.victim.key for move in advice.moves),
+            tuple(move.to.node for move in advice.moves),
+            acts,
+            why,
+        )
+        self._report(said)
+        if self._journal is not None:
+            self._journal(said)
+
+    def _why_not(self) -> str:
+        if not self._terms.evict:
+            return "evictions are off"
+        if self._terms.dry_run:
+            return "dry run"
+        return "another goal comes first, or the fleet does not rest"
+
+    # -- carrying out
+
+    async def _advance(self, campaign: Campaign) -> None:
+        """Follow the pod that moves, or move the next one."""
+        if campaign.moving is not None:
+            self._follow(campaign, campaign.moving)
+            return
+        if not campaign.advice.moves:
+            self._end()
+            return
+        move = campaign.advice.moves[0]
+        if campaign.asked and is_leaving(move.victim, self._store):
+            self._begun(campaign, move)  # an eviction without an answer was granted
+            return
+        if self._clock() < campaign.not_before:
+            return
+        if campaign.asked and self._store.nominations.get(move.nominee) is None:
+            self._abort(campaign, f"pod {move.victim.key} could not be evicted in time")
+            return
+        if self._turns.yields(Purpose.REBALANCING):
+            self._abort(campaign, "room is made for a pending pod first")
+            return
+        if (wait := self._evictor.wait()) > 0:
+            campaign.not_before = self._clock() + wait
+            return
+        await self._move(campaign, move)
+
+    async def _move(self, campaign: Campaign, move: Relocation) -> None:
+        """Hold the place of what replaces a pod, and evict it."""
+        if not self._turns.take(Purpose.REBALANCING):
+            self._abort(campaign, "room is made for a pending pod first")
+            return
+        if self._budgets.unreadable:
+            self._abort(campaign, f"PodDisruptionBudget {min(self._budgets.unreadable)} cannot be read")
+            return
+        version = self._store.snapshot().version
+        question = self._question(campaign)
+        why = await self._thread.run(partial(self._trial, question, campaign.advice))
+        if why:
+            self._abort(campaign, why)
+            return
+        if version != self._store.snapshot().version:
+            campaign.tries += 1
+            if campaign.tries > TRIES:
+                self._abort(campaign, "the fleet changes too fast")
+            return
+        campaign.tries = 0
+        if not self._leads() or is_leaving(move.victim, self._store):
+            self._abort(campaign, f"pod {move.victim.key} is gone, or another replica leads")
+            return
+        if not campaign.asked:
+            campaign.asked = True
+            campaign.before = frozenset(pod.metadata.uid for pod in siblings(move, self._store))
+            self._hold(move)
+            if self._written is not None:
+                await self._written()  # a next leader holds it, too: no pod leaves its place in vain
+                return  # something may have changed meanwhile
+        counted = campaign.advice.counted
+        granted = MoveEvicted(
+            move.victim.key, move.victim.uid, move.node, move.to.node, move.to.devices, counted, move.gains
+        )
+        try:
+            delay = await self._evictor.evict(move.victim, granted)
+        except Rejected as exc:
+            self._abort(campaign, str(exc))
+            return
+        if delay is None:
+            self._begun(campaign, move)
+        elif delay > LONGEST_WAIT:
+            self._abort(campaign, f"pod {move.victim.key} cannot be evicted now")
+        else:
+            campaign.not_before = self._clock() + delay
+
+    def _hold(self, move: Relocation) -> None:
+        seconds = self._terms.hold_seconds
+        deadline = (self._now() + timedelta(seconds=seconds)).astimezone(UTC)
+        self._intake.nominating.hold(
+            Nomination(
+                move.nominee,
+                (move.to,),
+                move.priority,
+                self._clock() + seconds,
+                deadline.replace(tzinfo=None).isoformat(timespec="seconds") + "Z",
+                move.victim.uid,
+            ),
+            f"it replaces pod {move.victim.key}, which moves",
+        )
+
+    def _begun(self, campaign: Campaign, move: Relocation) -> None:
+        """The pod leaves. Its place is held afresh from now on."""
+        if replacement(move, self._store) is None:
+            self._hold(move)
+        campaign.moving, campaign.asked, campaign.deadline = move, False, None
+        campaign.advice = replace(campaign.advice, moves=campaign.advice.moves[1:])
+
+    def _follow(self, campaign: Campaign, move: Relocation) -> None:
+        """See whether what replaces a pod has come, and runs."""
+        pod = replacement(move, self._store)
+        if pod is None:
+            if why := astray(move, campaign.before, self._store):
+                self._abort(campaign, why)
+            elif self._store.nominations.get(move.nominee) is None:
+                self._abort(campaign, f"nothing replaced pod {move.victim.key} in time")
+            return
+        if campaign.deadline is None:
+            campaign.deadline = self._clock() + self._terms.hold_seconds
+        if pod.spec.node_name and pod.status.phase == RUNNING and has_left(move.victim, self._store):
+            self._report(PodMoved(move.victim.key, pod.key, pod.spec.node_name, move.to.devices))
+            self._turns.end(Purpose.REBALANCING)
+            self._rest = self._terms.calm_seconds
+            campaign.moving = None
+            if not campaign.advice.moves:
+                self._end()
+        elif self._clock() >= campaign.deadline:
+            self._abort(campaign, f"pod {pod.key}, which replaces pod {move.victim.key}, does not run")
+
+    def _abort(self, campaign: Campaign, why: str) -> None:
+        """Drop the rest of a plan."""
+        left = campaign.advice.moves
+        concerned = campaign.moving or left[0]
+        pods = tuple(one.victim.key for one in left)
+        victim = concerned.victim
+        self._report(MovesAborted(campaign.advice.goal, victim.key, victim.uid, pods, why))
+        self._intake.nominating.drop(concerned.nominee, f"the plan was aborted: {why}")
+        self._end()
+        self._back_off()
+
+    def _back_off(self) -> None:
+        self._rests_until = max(self._rests_until, self._clock() + self._rest)
+        self._rest = min(2 * self._rest, max(LONGEST_REST, self._terms.calm_seconds))
+        self._calm.again()
+
+    def _end(self) -> None:
+        """Carry out no plan any more."""
+        self._campaign = None
+        self._turns.end(Purpose.REBALANCING)

@@ -1,0 +1,239 @@
+"""Pods are moved, one at a time, so that more of the large devices fit."""
+
+import asyncio
+import gzip
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.api.objects.core import GATE
+from reconciler.api.validation.served_kinds import CLAIM, NODE, POD
+from reconciler.control.decisions.moving import MoveEvicted, MovesAborted, MovesPlanned, PodMoved
+from reconciler.control.decisions.nominations import Nominated, NominationUsed
+from reconciler.control.rebalancing import rebalancer
+from reconciler.control.rebalancing.allowed import MOVABLE
+from tests.tools.machines import device_class, halves, objects_of, spec_of
+from tests.tools.running_reconciler import Cluster, Running, reconciling
+from tests.tools.small_fleet import pod
+
+pytestmark = pytest.mark.loopback
+
+
+@pytest.fixture(autouse=True)
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rebalancer, "LOOK", 0.01)
+    monkeypatch.setattr(rebalancer, "STEP", 0.01)
+
+
+class ReplicaSet:
+    """Keeps as many pods as it has, as the controller of Kubernetes does: a pod that leaves is replaced."""
+
+    def __init__(self, cluster: Cluster, *, movable: bool = True) -> None:
+        self._cluster = cluster
+        self._labels = {MOVABLE: "true"} if movable else {}
+        self.gates: tuple[str, ...] = (GATE,)
+        self.made = 0
+        self.names: list[str] = []
+
+    def grow(self) -> str:
+        """One pod more, whose claim for a quarter of a GPU is made from a template."""
+        name = f"web-{self.made}"
+        self.made += 1
+        made = pod(name, templates=("quarter",), gates=self.gates)
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "w", "controller": True}
+        made["metadata"] |= {"ownerReferences": [owner], "labels": self._labels}
+        self._cluster.load(made)
+        self.names.append(name)
+        return name
+
+    async def run(self) -> None:
+        """Replace pods until cancelled."""
+        shelf = self._cluster.api.store[POD]
+        while True:
+            end = shelf.end
+            for name in list(self.names):
+                found = self._cluster.pod(name)
+                if found is None or "deletionTimestamp" in found["metadata"]:
+                    self.names.remove(name)
+                    self.grow()
+            await shelf.wait(end)
+
+
+def quarter_template() -> dict[str, Any]:
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "quarter", "namespace": "default"},
+        "spec": {"spec": spec_of("quarter", 1)},
+    }
+
+
+def fleet() -> Cluster:
+    """Three nodes with one GPU each, which is a whole, halves or quarters."""
+    machines = [raw for at in range(3) for raw in objects_of(f"n{at}", halves())]
+    return Cluster([device_class(), *machines, quarter_template()])
+
+
+def place(cluster: Cluster, name: str) -> str:
+    """`NODE/DEVICE` of a pod; empty if it has none."""
+    for record in cluster.api.store[CLAIM].scan(""):
+        owners = record.object["metadata"].get("ownerReferences", ())
+        if any(owner["name"] == name for owner in owners):
+            return "".join(cluster.devices(record.object["metadata"]["name"]))
+    return ""
+
+
+@asynccontextmanager
+async def moving(cluster: Cluster, **flags: Any) -> AsyncIterator[Running]:
+    """No cool-down, hardly a calm time."""
+    options = {
+        "rebalance": "evict",
+        "rebalance_goals": "whole=2",
+        "rebalance_calm_seconds": 0.05,
+        "eviction_cooldown_seconds": 0.0,
+        "backoff_cap_seconds": 0.2,
+    }
+    async with reconciling(cluster, controllers=True, **{**options, **flags}) as running:
+        yield running
+
+
+@asynccontextmanager
+async def replaced(web: ReplicaSet) -> AsyncIterator[None]:
+    task = asyncio.create_task(web.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+async def scattered(running: Running, cluster: Cluster, web: ReplicaSet) -> None:
+    """One quarter is held on each of three nodes: each pod came when the other nodes were cordoned."""
+    for at in range(3):
+        others = [f"n{other}" for other in range(3) if other != at]
+        for name in others:
+            cordon(cluster, name, on=True)
+        name = web.grow()
+        await cluster.until(partial(runs, cluster, name))
+        for other in others:
+            cordon(cluster, other, on=False)
+    assert sorted(place(cluster, name)[:2] for name in web.names) == ["n0", "n1", "n2"]
+
+
+def runs(cluster: Cluster, name: str) -> bool:
+    return cluster.pod(name) is not None and cluster.phase(name) == "Running"
+
+
+def cordon(cluster: Cluster, name: str, *, on: bool) -> None:
+    def changed(shown: dict[str, Any]) -> dict[str, Any]:
+        return {**shown, "spec": {**shown.get("spec", {}), "unschedulable": on}}
+
+    cluster.api.update(NODE, "", name, changed)
+
+
+async def test_two_pods_move_one_after_the_other_to_the_places_that_are_held():
+    cluster = fleet()
+    web = ReplicaSet(cluster)
+    async with moving(cluster) as running, replaced(web):
+        await scattered(running, cluster, web)
+        await running.heard(PodMoved, 2)
+        moved, evicted = running.of(PodMoved), running.of(MoveEvicted)
+        (planned, *_) = running.of(MovesPlanned)
+        await cluster.until(lambda: cluster.events(evicted[0].pod.name)[-1:])
+    assert (planned.before, planned.after, planned.acts) == (0, 2, True)
+    assert [one.pod for one in evicted] == list(planned.pods)
+    assert [one.devices for one in moved] == [one.devices for one in evicted]
+    assert len({place(cluster, name)[:2] for name in web.names}) == 1
+    assert running.of(MovesAborted) == []
+    order = [type(one) for one in running.decisions if isinstance(one, MoveEvicted | PodMoved)]
+    assert order == [MoveEvicted, PodMoved] * 2
+    assert len(running.of(NominationUsed)) == 2
+    (event,) = [one for one in cluster.events(evicted[0].pod.name) if one["reason"] == "Moved"]
+    assert event["message"].startswith(f"Evicted to move it to node {evicted[0].to}, so that one more device")
+
+
+@pytest.mark.parametrize("flags", [{"rebalance": "advise"}, {"eviction_dry_run": True}])
+async def test_advice_and_dry_runs_evict_nothing_and_hold_no_place(flags: dict[str, Any], tmp_path: Path):
+    cluster = fleet()
+    web = ReplicaSet(cluster)
+    async with moving(cluster, **flags, journal=str(tmp_path)) as running, replaced(web):
+        await scattered(running, cluster, web)
+        await running.heard(MovesPlanned)
+    (*_, planned) = running.of(MovesPlanned)
+    assert not planned.acts
+    assert planned.why
+    assert not running.of(MoveEvicted)
+    assert not running.of(Nominated)
+    assert '"moves plan"' in journal(tmp_path)
+
+
+def journal(folder: Path) -> str:
+    """The text of all its files."""
+    return b"".join(gzip.decompress(path.read_bytes()) for path in folder.iterdir()).decode()
+
+
+async def test_nobody_is_moved_who_is_not_opted_in():
+    cluster = fleet()
+    web = ReplicaSet(cluster, movable=False)
+    async with moving(cluster, rebalance_goals="whole=2,node=2") as running, replaced(web):
+        await scattered(running, cluster, web)
+        await asyncio.sleep(0.3)
+    assert not running.of(MovesPlanned)
+    assert not running.of(MoveEvicted)
+
+
+async def test_the_place_is_held_until_its_deadline_and_the_rest_is_dropped():
+    """Nothing replaces the pod. Somebody else does not get the place, and no other pod leaves."""
+    cluster = fleet()
+    web = ReplicaSet(cluster)
+    async with moving(cluster, nomination_seconds=0.5) as running:
+        await scattered(running, cluster, web)
+        (evicted,) = await running.heard(MoveEvicted)
+        cluster.load(pod("other", templates=("quarter",)))
+        await cluster.until(partial(runs, cluster, "other"))
+        assert place(cluster, "other") != f"{evicted.to}/{evicted.devices[0].device}"
+        (aborted,) = await running.heard(MovesAborted)
+    assert aborted.why == f"nothing replaced pod {evicted.pod} in time"
+    assert len(running.of(MoveEvicted)) == 1
+    assert len(aborted.pods) == 1
+
+
+async def test_the_rest_is_dropped_if_the_replacement_gets_other_devices():
+    """It may not use the node where its place is held."""
+    cluster = fleet()
+    web = ReplicaSet(cluster)
+    async with moving(cluster) as running:
+        await scattered(running, cluster, web)
+        (evicted,) = await running.heard(MoveEvicted)
+        cordon(cluster, evicted.to, on=True)
+        async with replaced(web):
+            (aborted,) = await running.heard(MovesAborted)
+    assert aborted.why.endswith("got other devices")
+    assert len(running.of(MoveEvicted)) == 1
+
+
+async def test_the_rest_is_dropped_if_the_replacement_is_not_gated():
+    cluster = fleet()
+    web = ReplicaSet(cluster)
+    async with moving(cluster) as running:
+        await scattered(running, cluster, web)
+        await running.heard(MoveEvicted)
+        web.gates = ()
+        async with replaced(web):
+            (aborted,) = await running.heard(MovesAborted)
+    assert aborted.why.endswith("does not have our scheduling gate")
+
+
+async def test_nobody_moves_while_writes_are_paused():
+    cluster = fleet()
+    web = ReplicaSet(cluster)
+    async with moving(cluster, rebalance="off") as running:
+        await scattered(running, cluster, web)
+    async with moving(cluster, pause=True) as running:
+        await running.heard(MovesPlanned)
+        await asyncio.sleep(0.1)
+    assert not running.of(MoveEvicted)
+    assert not running.of(Nominated)
