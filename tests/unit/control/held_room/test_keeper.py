@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from reconciler.api.objects.meta import DeviceID, ObjectKey
+from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference
 from reconciler.cluster.client import Client
 from reconciler.cluster.http import connect
 from reconciler.cluster.kinds import config_map
@@ -21,7 +22,7 @@ from reconciler.control.held_room.takeover import HeldRoomTakeover
 from reconciler.control.intake import Intake
 from reconciler.control.kept_config_map import KeptConfigMap
 from reconciler.embedded import ApiServer, serve
-from reconciler.state.nominations.nomination import HeldPlace, Nomination, of_claim
+from reconciler.state.nominations.nomination import HeldPlace, Nomination, of_claim, of_replacement
 from reconciler.state.nominations.record import read_record
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node
 from tests.tools.unit_pictures import intake, key
@@ -141,6 +142,21 @@ async def test_room_that_nobody_waits_for_is_not_taken_over(ended: Nomination):
             await keeper.written()
         await takeover(second, over).take_over()
     assert not second.store.nominations
+
+
+async def test_the_place_of_a_pod_that_moves_is_taken_over_until_what_replaces_it_has_it():
+    owner = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="web", uid="u", controller=True)
+    moving = replace(held_for("x"), nominee=of_replacement("default", owner), uid="uid of old")
+    first, waiting = fleet(), fleet()
+    arrived = fleet({**claim("new"), "status": held(DRIVER, "a", "d0", on="a")})
+    async with server() as over:
+        async with keeping(first, over) as keeper:
+            first.nominating.hold(moving, "a test")
+            await keeper.written()
+        await takeover(waiting, over).take_over()
+        await takeover(arrived, over).take_over()
+    assert [one.nominee for one in waiting.store.nominations] == [moving.nominee]
+    assert not arrived.store.nominations
 
 
 async def test_nothing_is_held_for_longer_than_the_settings_allow():
