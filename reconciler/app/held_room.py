@@ -20,7 +20,7 @@ def held_room_config_map(settings: Settings, client: Client) -> KeptConfigMap | 
     """Where held room is written down."""
     if settings.held_room_config_map is None or settings.mode == "shadow":
         return None
-    if settings.preemption != "evict" and not settings.kueue_check:
+    if "evict" not in (settings.preemption, settings.rebalance) and not settings.kueue_check:
         return None
     namespace, _, name = settings.held_room_config_map.partition("/")
     key = ObjectKey(namespace, name)

@@ -21,7 +21,6 @@ from reconciler.cli.common.cluster_listing import list_objects
 from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
 from reconciler.cli.common.fleet_source import read_files
-from reconciler.cli.common.held_room import held_room
 from reconciler.cli.common.output import echo_value
 from reconciler.cli.common.progress import track_progress
 from reconciler.cli.common.room_source import KINDS, of_cluster, of_manifests
@@ -49,7 +48,7 @@ def command(
         else:
             progress.stage("reading the cluster")
             raws = asyncio.run(list_objects(KINDS, connection, volumes=True, budgets=True))
-            world = of_cluster(raws, rules, asyncio.run(held_room(connection)))
+            world = of_cluster(raws, rules)
         progress.stage("placing")
         answer = drain(world, _remove(world, frozenset(nodes), pool, driver_version, taint))
     if output == "table":
@@ -68,7 +67,8 @@ def _remove(
     if pool is not None:
         found, what = without_devices(of_pool(pool), world), f"in pool {pool}"
     elif driver_version is not None:
-        found, what = without_devices(of_driver_version(driver_version), world), f"with {driver_version}"
+        found = without_devices(of_driver_version(driver_version), world)
+        what = f"with driverVersion {driver_version}"
     else:
         assert taint is not None
         found, what = without_devices(of_taint(taint, world), world), f"with taint {taint}"

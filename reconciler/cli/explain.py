@@ -28,7 +28,7 @@ from reconciler.cli.common.contexts import (
 )
 from reconciler.cli.common.contexts import as_json as contexts_as_json
 from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
-from reconciler.cli.common.held_room import held_room
+from reconciler.cli.common.held_room import split
 from reconciler.cli.common.input import read_manifests, report_refused, report_warnings
 from reconciler.cli.common.options import (
     namespace_of,
@@ -172,19 +172,18 @@ async def _live(
     policies: Policies,
 ) -> Situation:
     if not of_pod:
-        raws, held = await list_objects(KINDS, connection, volumes=True), await held_room(connection)
+        raws, held = split(await list_objects(KINDS, connection, volumes=True))
         return await on_cluster(raws, rules, key, of_pod=False, policies=policies, held=held)
     refused: Rejected | None = None
     try:
-        raws = await list_objects(KINDS, connection, volumes=True)
+        raws, held = split(await list_objects(KINDS, connection, volumes=True))
     except Rejected as exc:  # a server without claims may have Koordinator's devices
-        refused, raws = exc, await list_objects(("Node", "Pod"), connection)
+        refused, (raws, held) = exc, split(await list_objects(("Node", "Pod"), connection))
     if requests_devices(_named(raws, key), key, machines):
-        raws += await list_objects(("Device",), connection)
+        raws += await list_objects(("Device",), connection._replace(held_room=()))
         return explain_devices.on_cluster(raws, rules, machines, key)
     if refused is not None:
         raise refused
-    held = await held_room(connection)
     return await on_cluster(raws, rules, key, of_pod=True, policies=policies, held=held)
 
 

@@ -14,7 +14,6 @@ from reconciler.cli.common.cluster_listing import list_objects
 from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
 from reconciler.cli.common.fleet_source import read_files
-from reconciler.cli.common.held_room import held_room
 from reconciler.cli.common.options import (
     namespace_of,
 )
@@ -52,7 +51,7 @@ def command(
         else:
             progress.stage("reading the cluster")
             raws = asyncio.run(list_objects(KINDS, connection, volumes=True, budgets=True))
-            world = of_cluster(raws, rules, asyncio.run(held_room(connection)))
+            world = of_cluster(raws, rules)
         asking = Asking(world)
         if of_gang:
             waiting = asking.gang(key, priority)

@@ -4,7 +4,7 @@ import asyncio
 import sys
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import click
 
@@ -24,8 +24,8 @@ from reconciler.api.objects.storage import STORAGE
 from reconciler.cli.common.cluster_listing import list_objects
 from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
-from reconciler.cli.common.fleet_source import bundle_objects, list_cluster, read_devices, read_files
-from reconciler.cli.common.held_room import held_room
+from reconciler.cli.common.fleet_source import bundle_objects, read_devices, read_files, read_valid
+from reconciler.cli.common.held_room import split
 from reconciler.cli.common.options import (
     namespace_of,
 )
@@ -36,9 +36,21 @@ from reconciler.errors import Rejected
 from reconciler.state.koordinator.rules import Rules
 from reconciler.state.koordinator.rules import Semantics as DeviceSemantics
 from reconciler.state.loading import store_of
+from reconciler.state.nominations.nomination import Nomination
 
 T = TypeVar("T", Node, Device)
 KINDS = ("Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaim", "Pod")
+
+
+class Fleet(NamedTuple):
+    """What is read of manifests or a cluster."""
+
+    nodes: InferredNodes
+    objects: list[ApiObject]
+    devices: tuple[Device, ...]
+    """Koordinator's"""
+    held: tuple[Nomination, ...] = ()
+    """Room that the leader of the cluster holds"""
 
 
 def whatif(
@@ -68,11 +80,10 @@ def whatif(
         more = read_files(added, progress)
         if first.refused or more.refused:
             raise NoAnswer("some objects of the first -f or of --add are invalid; fix them")
-        nodes, objects, devices = _fleet(first, units, more, files, connection, progress)
+        nodes, objects, devices, held = _fleet(first, units, more, files, connection, progress)
         store = store_of(progress.each("loading objects", objects), rules)
-        if connection.named:
-            for one in asyncio.run(held_room(connection)):
-                store.nominate(one)  # the simulation holds their room on the nodes
+        for one in held:
+            store.nominate(one)  # the simulation holds their room on the nodes
         namespaces = tuple(one for one in objects if isinstance(one, Namespace))
         storage = tuple(one for one in objects if type(one).__name__ in STORAGE)
         baseline = Baseline(
@@ -106,8 +117,8 @@ def _fleet(
     files: tuple[str, ...],
     connection: Connection,
     progress: ProgressTracker,
-) -> tuple[InferredNodes, list[ApiObject], tuple[Device, ...]]:
-    """Return the nodes, all objects, and Koordinator's Device objects of the fleet."""
+) -> Fleet:
+    """Read the fleet."""
     extra = [*more.of(ResourceSlice), *more.of(DeviceClass)]
     if not connection.named:
         rest = read_files(files[1:], progress)
@@ -126,14 +137,14 @@ def _fleet(
             )
         described = _last_of([*first.of(Node), *rest.of(Node), *more.of(Node)])
         found = infer_nodes(described, slices, [one.key.name for one in devices])
-        return (
+        return Fleet(
             found,
             [*found.nodes, *(one for one in objects if not isinstance(one, Node))],
             _last_of(devices),
         )
     progress.stage("reading the cluster")
-    listed, machines = _listed(units, first, connection)
-    listed = [*listed, *storage_of(first)]  # the last of a name counts
+    objects, machines, held = _listed(units, first, connection)
+    listed = [*objects, *storage_of(first)]  # the last of a name counts
     extra += [*first.of(ResourceSlice), *first.of(DeviceClass)]
     added = [one for one in extra if isinstance(one, ResourceSlice)]
     known = [one for one in listed if isinstance(one, Node)]
@@ -141,28 +152,30 @@ def _fleet(
     if found.assumed is not None:  # a cluster lists all its nodes
         found = replace(found, nodes=found.nodes[:-1], assumed=None)
     devices = _last_of([*machines, *first.of(Device), *more.of(Device)])
-    return found, [*found.nodes, *(one for one in listed if not isinstance(one, Node)), *extra], devices
+    others = (one for one in listed if not isinstance(one, Node))
+    return Fleet(found, [*found.nodes, *others, *extra], devices, held)
 
 
 def _listed(
     units: tuple[Unit | Gang, ...], first: Bundle, connection: Connection
-) -> tuple[list[ApiObject], list[Device]]:
+) -> tuple[list[ApiObject], list[Device], tuple[Nomination, ...]]:
     """Read a cluster. Only pods without claims can be placed on one that does not serve claims."""
     claims = any(unit.claims for unit in _single(units))
     try:
         pods = [entry.raw for entry in first.entries.get(Pod.__name__, {}).values()]
-        listed = list(list_cluster(KINDS, connection, volumes=True, asked=pods))
+        raws = asyncio.run(list_objects(KINDS, connection, volumes=True, asked=pods))
     except Rejected:
         if claims or not units:
             raise
-        listed = list(list_cluster(("Node", "Pod"), connection))
+        raws = asyncio.run(list_objects(("Node", "Pod"), connection))
+    listed, held = split(raws)
     try:
-        raws = asyncio.run(list_objects(("Device",), connection))
+        machines = asyncio.run(list_objects(("Device",), connection._replace(held_room=())))
     except Rejected:  # it does not serve them
         if units and not claims:
             raise
-        raws = []
-    return listed, list(read_devices(raws))
+        machines = []
+    return list(read_valid(listed)), list(read_devices(machines)), held
 
 
 def _single(units: Iterable[Unit | Gang]) -> Iterator[Unit]:

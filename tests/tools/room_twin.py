@@ -61,7 +61,7 @@ def _all_move(pods: tuple[Pod, ...], world: RoomWorld) -> bool:
 
 def fits_without(pods: tuple[Pod, ...], world: RoomWorld) -> bool:
     """Whether it fits on a state that never had these pods."""
-    changed = RoomWorld(list(_without(pods, world)), world.wanted).world()
+    changed = RoomWorld(list(_without(pods, world)), world.wanted, world.held).world()
     with changed.trial() as trial:
         return not isinstance(world.wanted.place(changed, trial), NoFit)
 

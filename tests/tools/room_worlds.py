@@ -1,7 +1,8 @@
 """Small fleets with pods of several priorities, and something that may not fit, drawn from a seed."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from math import inf
 from random import Random
 from typing import Any
 
@@ -12,9 +13,10 @@ from reconciler.analysis.making_room.world import World, world_of
 from reconciler.api.objects.claims import ConsumerReference, ResourceClaim, ResourceClaimStatus
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GANG, SIZE, GangKey, GangSource
-from reconciler.api.objects.meta import ApiObject
+from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
+from reconciler.state.nominations.nomination import HeldPlace, Nomination, of_claim
 from tests.tools.builders import Object, counter_slice, device, device_class, request, resource_slice, wants
 
 PARTS = {"whole": range(4), "half-0": range(2), "half-1": range(2, 4), **{f"q-{n}": [n] for n in range(4)}}
@@ -27,12 +29,18 @@ class RoomWorld:
 
     objects: list[ApiObject]
     wanted: Wanted
+    held: tuple[Nomination, ...] = ()
+    """Room that is held for others"""
 
     def world(self, without: Iterable[ApiObject] = ()) -> World:
         """The state, without some objects."""
         left_out = {(type(one).__name__, one.key) for one in without}
         kept = [one for one in self.objects if (type(one).__name__, one.key) not in left_out]
-        return world_of(kept, Semantics())
+        found = world_of(kept, Semantics())
+        for one in self.held:
+            found.store.nominate(one)
+            found.nodes.nominate(one)
+        return found
 
 
 def room_world(seed: int) -> RoomWorld:
@@ -55,7 +63,7 @@ class _Draw:
         for app in ("a", "b"):
             if self.random.random() < 0.4:
                 self.objects.append(read(_budget(app, self.random.randint(0, 1))))
-        return RoomWorld(self.objects, self._wanted())
+        return RoomWorld(self.objects, self._wanted(), tuple(self._held()))
 
     def _fleet(self) -> Iterable[Object]:
         yield device_class("any")
@@ -183,6 +191,14 @@ class _Draw:
         for one in users:
             copied = self._pod(one, [claim.key.name for claim in claims], node=node, **fields)
             self.objects.append(copied)
+
+    def _held(self) -> Iterator[Nomination]:
+        """Sometimes a device, which may be in use, and a CPU are held for somebody else."""
+        for name in self.nodes:
+            if self.random.random() < 0.15:
+                device = DeviceID("d", name, self.random.choice(("g0", "g0-half-0", "g0-q-3", "g1")))
+                place = HeldPlace(name, (device,), (("cpu", 1000),) if self.random.random() < 0.5 else ())
+                yield Nomination(of_claim(ObjectKey("default", f"other-{name}")), (place,), 0, inf, "")
 
     def _wanted(self) -> Wanted:
         random, priority = self.random, self.random.choice([3, 5, 9, 9])

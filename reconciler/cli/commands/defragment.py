@@ -6,6 +6,7 @@ from reconciler.allocation.defaults import STEPS
 from reconciler.cli.common.options import (
     cluster_options,
     files_option,
+    held_room_option,
     output_option,
     release_and_rules_options,
     steps_option,
@@ -31,6 +32,7 @@ DEFAULT_PERCENT = 90
 )
 @files_option(required=False)
 @cluster_options
+@held_room_option
 @output_option("table", "json", "yaml", "commands", explained="commands prints the evictions for kubectl.")
 @release_and_rules_options
 @steps_option(STEPS)

@@ -3,11 +3,11 @@
 import click
 
 from reconciler.allocation.defaults import STEPS
-from reconciler.cli.common.held_room import held_room_option
 from reconciler.cli.common.options import (
     cluster_options,
     contexts_option,
     files_option,
+    held_room_option,
     koordinator_semantics_option,
     namespace_option,
     output_option,

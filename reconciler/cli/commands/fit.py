@@ -3,10 +3,10 @@
 import click
 
 from reconciler.analysis.fitting.defaults import STEPS
-from reconciler.cli.common.held_room import held_room_option
 from reconciler.cli.common.options import (
     cluster_options,
     files_option,
+    held_room_option,
     output_option,
     release_and_rules_options,
     steps_option,

@@ -26,8 +26,8 @@ async def list_objects(
 
     With `volumes`, also the storage objects, if a pod without a node names a claim of a volume. Pods are
     returned without volumes if these cannot be listed. `asked` are pods that are not on the cluster; what
-    they need is listed, too. `budgets` adds PodDisruptionBudgets. Raises ReconcilerError or OSError if the
-    server cannot be read.
+    they need is listed, too. `budgets` adds PodDisruptionBudgets, and `connection.held_room` the ConfigMaps
+    that say which room is held. Raises ReconcilerError or OSError if the server cannot be read.
     """
     # Late imports: the client library takes longer to import than these commands take for files.
     from reconciler.cluster.client import Client  # noqa: PLC0415
@@ -77,6 +77,10 @@ async def list_objects(
                 for raw in found:
                     if raw["kind"] == POD.kind:
                         raw["spec"] = {**raw["spec"], "volumes": None}
+        if connection.held_room:
+            from reconciler.cli.common.held_room import listed as listed_held_room  # noqa: PLC0415
+
+            found += await listed_held_room(client, connection)
         return found
 
 

@@ -1,7 +1,7 @@
 """All objects of manifests or of a cluster, for commands that read them once."""
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from reconciler.api.koordinator.device import Device
@@ -33,17 +33,13 @@ def read_files(files: Sequence[str], progress: ProgressTracker = SILENT) -> Bund
 
 
 def list_cluster(
-    kinds: Collection[str],
-    connection: Connection,
-    *,
-    volumes: bool = False,
-    asked: Iterable[Mapping[str, Any]] = (),
+    kinds: Collection[str], connection: Connection, *, volumes: bool = False
 ) -> Iterator[ApiObject]:
-    """List a cluster; `volumes` and `asked` as in `list_objects`. Prints invalid objects to standard error.
+    """List a cluster; `volumes` as in `list_objects`. Prints invalid objects to standard error.
 
     Raises ReconcilerError or OSError.
     """
-    return read_valid(asyncio.run(list_objects(kinds, connection, volumes=volumes, asked=asked)))
+    return read_valid(asyncio.run(list_objects(kinds, connection, volumes=volumes)))
 
 
 def read_devices(raws: Iterable[dict[str, Any]]) -> Iterator[Device]:

@@ -2,78 +2,78 @@
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from reconciler.api.objects.core import ConfigMap
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.validating import validated
 from reconciler.cli.common.connection import Connection
-from reconciler.cli.common.options import Decorator, F
+from reconciler.cli.common.options import HELD_ROOM
+from reconciler.cli.common.output import remark
+from reconciler.errors import Gone, Malformed, Rejected
 
 if TYPE_CHECKING:
+    from reconciler.cluster.client import Client
     from reconciler.state.nodes.table import Nodes
     from reconciler.state.nominations.nomination import Nomination
     from reconciler.state.store import Store
 
-DEFAULT = "dra-reconciler/dra-reconciler-held-room"
-"""That of deploy/"""
+CONFIG_MAP = "ConfigMap"
 
 
-def held_room_option(func: F) -> F:
-    """`--held-room`; below `cluster_options`, whose `connection` gets it."""
+async def listed(client: "Client", connection: Connection) -> list[dict[str, Any]]:
+    """The ConfigMaps that exist, in the form of `list_objects`. A note says which cannot be read.
 
-    @wraps(func)
-    def command(*, connection: Connection, held_room: tuple[str, ...], **rest: Any) -> Any:
-        return func(connection=connection._replace(held_room=held_room), **rest)
-
-    option: Decorator = click.option(
-        "--held-room",
-        multiple=True,
-        metavar="NAMESPACE/NAME",
-        default=(DEFAULT,),
-        show_default=True,
-        help="ConfigMap in which the reconciler writes which room it holds. Can be repeated, for shards.",
-    )
-    return option(command)
-
-
-async def held_room(connection: Connection) -> tuple["Nomination", ...]:
-    """What is held now. Notes on standard error say what cannot be read.
-
-    Raises OSError or ReconcilerError if the server cannot be reached.
+    Raises OSError or Retry if the server cannot be reached.
     """
-    # Late imports: the client library takes longer to import than these commands take for files.
-    from reconciler.api.objects.core import ConfigMap  # noqa: PLC0415
-    from reconciler.api.objects.meta import ObjectKey  # noqa: PLC0415
-    from reconciler.api.objects.validating import validated  # noqa: PLC0415
-    from reconciler.cli.common.output import remark  # noqa: PLC0415
-    from reconciler.cluster.client import Client  # noqa: PLC0415
-    from reconciler.cluster.http import connect  # noqa: PLC0415
     from reconciler.cluster.kinds import config_map  # noqa: PLC0415
-    from reconciler.control.held_room.record import read_held_room, still_held  # noqa: PLC0415
-    from reconciler.errors import Gone, Malformed, Rejected  # noqa: PLC0415
 
-    found: list[Nomination] = []
-    async with connect(**connection.arguments()) as transport:
-        for name in connection.held_room:
-            namespace, slash, last = name.partition("/")
-            if not slash or not namespace or not last:
-                raise click.UsageError(f"--held-room {name}: write NAMESPACE/NAME of a ConfigMap.")
-            key = ObjectKey(namespace, last)
-            try:
-                data = validated(ConfigMap, await Client(transport).get(config_map(key), key)).data
-                record = read_held_room(data, f"ConfigMap {key}")
-            except Gone as exc:
-                if name != DEFAULT:  # without a ConfigMap by this name, nothing is said of it
-                    remark(f"note: held room is not considered: {exc}")
-                continue
-            except (Malformed, Rejected) as exc:
+    found = []
+    for name in connection.held_room:
+        key = _key(name)
+        try:
+            found.append({**await client.get(config_map(key), key), "kind": CONFIG_MAP, "apiVersion": "v1"})
+        except Gone as exc:
+            if name != HELD_ROOM:  # without a ConfigMap by this name, nothing is said of it
                 remark(f"note: held room is not considered: {exc}")
-                continue
-            for problem in record.refused:
-                remark(f"note: {problem}")
-            found += [one for one, _ in still_held(record.nominations, datetime.now(UTC))]
-    return tuple(found)
+        except Rejected as exc:
+            remark(f"note: held room is not considered: {exc}")
+    return found
+
+
+def _key(name: str) -> ObjectKey:
+    namespace, slash, last = name.partition("/")
+    if not slash or not namespace or not last:
+        raise click.UsageError(f"--held-room {name}: write NAMESPACE/NAME of a ConfigMap.")
+    return ObjectKey(namespace, last)
+
+
+def split(raws: Iterable[dict[str, Any]]) -> tuple[list[dict[str, Any]], tuple["Nomination", ...]]:
+    """What `list_objects` returned without those ConfigMaps, and the room that is held now by them.
+
+    Notes say what cannot be read.
+    """
+    rest: list[dict[str, Any]] = []
+    found: list[Nomination] = []
+    for raw in raws:
+        if raw["kind"] != CONFIG_MAP:
+            rest.append(raw)
+            continue
+        # Late import: most commands need none of it.
+        from reconciler.control.held_room.record import read_held_room, still_held  # noqa: PLC0415
+
+        try:
+            one = validated(ConfigMap, raw)
+            record = read_held_room(one.data, f"ConfigMap {one.key}")
+        except Malformed as exc:
+            remark(f"note: held room is not considered: {exc}")
+            continue
+        for problem in record.refused:
+            remark(f"note: {problem}")
+        found += [one for one, _ in still_held(record.nominations, datetime.now(UTC))]
+    return rest, tuple(found)
 
 
 def hold(found: Iterable["Nomination"], store: "Store", nodes: "Nodes") -> None:

@@ -25,6 +25,8 @@ Decorator = Callable[[F], F]
 
 FOR_PEOPLE = ("table", "wide")
 """Values of `-o` that are not for programs"""
+HELD_ROOM = "dra-reconciler/dra-reconciler-held-room"
+"""The ConfigMap of deploy/ that says which room is held"""
 
 
 def files_option(*, required: bool) -> Decorator:
@@ -107,6 +109,23 @@ def cluster_options(func: F) -> F:
             help="Read a cluster: from KUBECONFIG or ~/.kube/config, or the one this runs in.",
         ),
         connection_options(),
+    )(command)
+
+
+def held_room_option(func: F) -> F:
+    """`--held-room`; below `cluster_options`, whose `connection` gets it."""
+
+    @wraps(func)
+    def command(*, connection: Connection, held_room: tuple[str, ...], **rest: Any) -> Any:
+        return func(connection=connection._replace(held_room=held_room), **rest)
+
+    return click.option(
+        "--held-room",
+        multiple=True,
+        metavar="NAMESPACE/NAME",
+        default=(HELD_ROOM,),
+        show_default=True,
+        help="ConfigMap in which the reconciler writes which room it holds. Can be repeated, for shards.",
     )(command)
 
 

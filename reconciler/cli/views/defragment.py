@@ -42,7 +42,7 @@ def _verdict(answer: Answer) -> Iterator[str]:
     if answer.gain:
         each = answer.gain / moves
         yield (
-            f"{counted(moves, 'move')} gain {_of(answer.gain, answer.title)}: "
+            f"{counted(moves, 'move')} {'gains' if moves == 1 else 'gain'} {_of(answer.gain, answer.title)}: "
             f"{answer.before} now, {after} after; {each:.2g} a move"
         )
     if not answer.reached:

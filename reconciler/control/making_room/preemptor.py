@@ -19,11 +19,11 @@ from reconciler.control.decisions.decision import Report
 from reconciler.control.decisions.making_room import Evicted, RoomPlanAborted, RoomPlanned
 from reconciler.control.evicting.budgets import KnownBudgets
 from reconciler.control.evicting.evictor import AGAIN, LONGEST_AGAIN, Evictor
+from reconciler.control.evicting.ground import Ground, changed
 from reconciler.control.evicting.turns import Purpose, Turns
 from reconciler.control.evicting.victims import Victim, has_left, is_leaving, started_after
 from reconciler.control.intake import Intake
 from reconciler.control.making_room.candidates import Candidates
-from reconciler.control.making_room.ground import Ground, changed
 from reconciler.control.making_room.plan import PlanRoom, RoomPlan, RoomQuestion
 from reconciler.control.making_room.standing import Standing
 from reconciler.control.queueing.units import Kind, Unit
@@ -293,7 +293,8 @@ class Preemptor:
         pods, intake = self._candidates.pods(unit), self._intake
         now = Ground.of(self._store, intake.nodes, intake.groups, self._budgets.known)
         wanted = intake.units.claims(unit)
-        return changed(self._ground, now, plan, waiting=pods, wanted=wanted, own=own_of_all(pods))
+        own = own_of_all(pods)
+        return changed(self._ground, now, plan.victims, plan.places, waiting=pods, wanted=wanted, own=own)
 
     def _hold(self, campaign: Campaign, *, more: float = 0.0) -> None:
         """Hold the room of a plan from now on."""

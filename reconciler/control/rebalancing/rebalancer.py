@@ -18,6 +18,7 @@ from reconciler.control.decisions.decision import Report
 from reconciler.control.decisions.moving import MoveEvicted, MovesAborted, MovesPlanned, PodMoved
 from reconciler.control.evicting.budgets import KnownBudgets
 from reconciler.control.evicting.evictor import Evictor
+from reconciler.control.evicting.ground import Ground, changed
 from reconciler.control.evicting.turns import Purpose, Turns
 from reconciler.control.evicting.victims import has_left, is_leaving, started_after
 from reconciler.control.intake import Intake
@@ -229,6 +230,7 @@ class Rebalancer:
             return
         version = self._store.snapshot().version
         question = self._question(campaign)
+        ground = Ground.of(self._store, question.nodes, question.groups, question.budgets)
         why = await self._thread.run(partial(self._trial, question, campaign.advice))
         if why:
             self._abort(campaign, why)
@@ -239,6 +241,9 @@ class Rebalancer:
                 self._abort(campaign, "the fleet changes too fast")
             return
         campaign.tries = 0
+        if why := self._changed(ground, move):
+            self._abort(campaign, f"{why} while the move was checked")
+            return
         if not self._leads() or is_leaving(move.victim, self._store):
             self._abort(campaign, f"pod {move.victim.key} is gone, or another replica leads")
             return
@@ -264,6 +269,13 @@ class Rebalancer:
             self._abort(campaign, f"pod {move.victim.key} cannot be evicted now")
         else:
             campaign.not_before = self._clock() + delay
+
+    def _changed(self, before: Ground, move: Relocation) -> str:
+        """What of a move has changed; empty if nothing has."""
+        if self._budgets.unreadable:
+            return f"PodDisruptionBudget {min(self._budgets.unreadable)} became unreadable"
+        now = Ground.of(self._store, self._intake.nodes, self._intake.groups, self._budgets.known)
+        return changed(before, now, [move.victim], [move.to], own=frozenset([move.nominee]))
 
     def _hold(self, move: Relocation) -> None:
         seconds = self._terms.hold_seconds

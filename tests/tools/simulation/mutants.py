@@ -16,6 +16,7 @@ from reconciler.control.audit.reclaimed import ReclaimedByScheduler
 from reconciler.control.decided_ahead import DecidedAhead
 from reconciler.control.dispatching import Dispatcher
 from reconciler.control.early_names import EarlyNames
+from reconciler.control.evicting import ground
 from reconciler.control.fence import Fence
 from reconciler.control.gangs import planner as gang_planner
 from reconciler.control.gangs.planner import GangPlanner, Seats
@@ -23,7 +24,6 @@ from reconciler.control.gangs.writing import GangWriter
 from reconciler.control.held_room.takeover import HeldRoomTakeover
 from reconciler.control.intake import Intake
 from reconciler.control.loop import Reconciler
-from reconciler.control.making_room import ground
 from reconciler.control.making_room.candidates import Candidates
 from reconciler.control.making_room.plan import RoomPlan
 from reconciler.control.ownership import Ownership
@@ -281,7 +281,7 @@ TESTS: dict[str, str] = {
     "whole gangs are evicted": _ROOM + "test_a_gang_keeps_its_minimum_and_leaves_whole_only_as_advice",
     "gates go before pods name their claims": "tests/whole/end_to_end/test_pods.py::"
     "test_a_claim_is_allocated_before_its_pod_names_it_and_the_gate_waits_for_the_name",
-    "plans outlive what they rest on": "tests/unit/control/making_room/test_ground.py::"
+    "plans outlive what they rest on": "tests/unit/control/evicting/test_ground.py::"
     "test_only_the_budgets_of_those_who_leave_count[fewer]",
     "a new leader holds nothing": "tests/unit/control/held_room/test_keeper.py::"
     "test_the_next_leader_holds_the_same_room_until_the_same_deadline",

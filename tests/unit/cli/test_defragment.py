@@ -41,7 +41,7 @@ def test_moves_the_map_and_the_profiles_are_printed(say):
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     assert lines[:3] == [
-        "1 move gain 1 device of whole: 0 now, 1 after; 1 a move",
+        "1 move gains 1 device of whole: 0 now, 1 after; 1 a move",
         "no plan gains more than 1",
         "proven: no plan with this gain has fewer moves",
     ]
@@ -86,7 +86,7 @@ async def test_a_cluster_is_only_read():
     async with serve(api) as url:
         arguments = ["defragment", "--gain", "whole=1", "--server", url]
         result = await asyncio.to_thread(CliRunner().invoke, main, arguments)
-    assert result.stdout.startswith("1 move gain 1 device of whole: 0 now, 1 after"), result.output
+    assert result.stdout.startswith("1 move gains 1 device of whole: 0 now, 1 after"), result.output
     assert set(api.methods) == {"GET"}
 
 

@@ -15,6 +15,7 @@ from reconciler.embedded import ApiServer, serve
 from reconciler.state.nominations.nomination import HeldPlace, Nomination, of_pod
 from reconciler.state.nominations.record import text_of
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, node, pod, template
+from tests.tools.small_fleet import held as allocated
 from tests.tools.unit_pictures import key
 
 pytestmark = pytest.mark.loopback
@@ -88,6 +89,12 @@ async def test_another_config_map_can_be_named_and_must_exist():
     assert "note: held room is not considered" in result.stderr
 
 
+async def test_a_name_without_a_namespace_is_a_wrong_use():
+    result = await ask(cluster(), "explain", "two", "-n", "default", "--held-room", "room")
+    assert result.exit_code == 2
+    assert "--held-room room: write NAMESPACE/NAME of a ConfigMap" in result.stderr
+
+
 async def test_whatif_places_nothing_on_held_devices(tmp_path: Path):
     question = tmp_path / "asked.yaml"
     question.write_text(yaml.safe_dump(claim("asked", 2)))
@@ -123,3 +130,20 @@ async def test_fit_counts_no_held_device(tmp_path: Path):
     result = await ask(cluster(record(held())), "fit", "-f", str(asked), "-o", "json")
     fitting = [json.loads(one.stdout)["podSets"][0]["fits"] for one in (free, result)]
     assert fitting == [2, 1]
+
+
+async def test_defragment_moves_nothing_to_held_devices():
+    """Pods of two nodes could share one; the other devices of both are held."""
+    api = ApiServer()
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}
+    api.load([device_class(), node("a"), node("b"), devices("a", "d0", "d1"), devices("b", "d0", "d1")])
+    for on in "ab":
+        made = pod(on, on, gates=(), nodeName=on)
+        made["metadata"]["ownerReferences"] = [owner]
+        api.load([{**claim(on), "status": allocated(DRIVER, on, "d0", on=on)}, made])
+    free = await ask(api, "defragment", "--gain", "node=1", "-o", "json")
+    places = tuple(HeldPlace(on, (DeviceID(DRIVER, on, "d1"),), ()) for on in "ab")
+    api.load([pod("urgent", "two"), claim("two", 2)])
+    api.load([record(text_of([Nomination(of_pod(key("urgent")), places, 0, 0.0, SOON)]))])
+    result = await ask(api, "defragment", "--gain", "node=1", "-o", "json")
+    assert [json.loads(one.stdout)["gain"] for one in (free, result)] == [1, 0]

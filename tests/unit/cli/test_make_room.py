@@ -114,7 +114,7 @@ def test_a_gang_by_its_name_or_by_one_of_its_pods(say):
         (["n2"], 0, "empty: nothing that has to go elsewhere\n"),
         (["--pool", "n1"], 0, "n2, gpu.example.com/n2/gpu-0"),
         (["--pool", "x"], 2, "there is no device in pool x"),
-        (["--driver-version", "1.2"], 2, "there is no device with 1.2"),
+        (["--driver-version", "1.2"], 2, "there is no device with driverVersion 1.2"),
         (["--taint", "broken"], 2, "there is no device with taint broken"),
         (["n3"], 2, "there is no node n3; known nodes (2): n1, n2"),
         ([], 2, "Name nodes, or one of --pool, --driver-version and --taint"),

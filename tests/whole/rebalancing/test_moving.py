@@ -142,7 +142,8 @@ async def test_two_pods_move_one_after_the_other_to_the_places_that_are_held():
         await running.heard(PodMoved, 2)
         moved, evicted = running.of(PodMoved), running.of(MoveEvicted)
         (planned, *_) = running.of(MovesPlanned)
-        await cluster.until(lambda: cluster.events(evicted[0].pod.name)[-1:])
+        about = evicted[0].pod.name
+        await cluster.until(lambda: any(one["reason"] == "Moved" for one in cluster.events(about)))
     assert (planned.before, planned.after, planned.acts) == (0, 2, True)
     assert [one.pod for one in evicted] == list(planned.pods)
     assert [one.devices for one in moved] == [one.devices for one in evicted]

@@ -3,26 +3,31 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from reconciler.api.objects.meta import DeviceID, ObjectKey
+from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference
 from reconciler.cluster.client import Client
 from reconciler.cluster.http import connect
 from reconciler.cluster.kinds import config_map
+from reconciler.cluster.transport import Transport
 from reconciler.control.decisions.decision import Decision
 from reconciler.control.decisions.nominations import Nominated, NominationDropped
+from reconciler.control.held_room import keeper as keeper_module
+from reconciler.control.held_room import takeover as takeover_module
 from reconciler.control.held_room.keeper import HeldRoomKeeper
 from reconciler.control.held_room.record import HELD_ROOM
 from reconciler.control.held_room.takeover import HeldRoomTakeover
 from reconciler.control.intake import Intake
 from reconciler.control.kept_config_map import KeptConfigMap
 from reconciler.embedded import ApiServer, serve
-from reconciler.state.nominations.nomination import HeldPlace, Nomination, of_claim
+from reconciler.state.nominations.nomination import HeldPlace, Nomination, of_claim, of_replacement
 from reconciler.state.nominations.record import read_record
+from tests.tools.faulty_transport import Fault, Faulty, answer, lost_answer
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node
 from tests.tools.unit_pictures import intake, key
 
@@ -32,13 +37,21 @@ KEY = ObjectKey("default", "held-room")
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
+class Known(Client):
+    """A client whose transport tests may wrap."""
+
+    def __init__(self, transport: Transport) -> None:
+        super().__init__(transport)
+        self.transport = transport
+
+
 @asynccontextmanager
-async def server(**data: str) -> AsyncIterator[Client]:
+async def server(**data: str) -> AsyncIterator[Known]:
     api = ApiServer()
     metadata = {"name": KEY.name, "namespace": KEY.namespace}
     api.load([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}])
     async with serve(api) as url, connect(server=url) as transport:
-        yield Client(transport)
+        yield Known(transport)
 
 
 def kept(over: Client, name: ObjectKey = KEY) -> KeptConfigMap:
@@ -114,6 +127,46 @@ async def test_a_record_that_cannot_be_written_is_not_waited_for():
             task.cancel()
 
 
+@pytest.mark.parametrize("fault", [answer(503), answer(409), lost_answer], ids=["busy", "conflict", "lost"])
+async def test_a_write_that_fails_is_not_waited_for_and_made_good_later(
+    fault: Fault, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(keeper_module, "RETRY", 0.01)
+    picture = fleet()
+    async with server() as over:
+        faulty = Faulty(over.transport)
+        faulty.on("PATCH", KEY.name, fault)
+        async with keeping(picture, Client(faulty)) as keeper:
+            picture.nominating.hold(held_for("x"), "a test")
+            await keeper.written()
+            await keeper.written()
+        assert [one.nominee for one in await written(over)] == [of_claim(key("x"))]
+
+
+async def test_a_new_leader_waits_a_little_for_a_busy_server():
+    first, second = fleet(), fleet()
+    async with server() as over:
+        async with keeping(first, over) as keeper:
+            first.nominating.hold(held_for("x"), "a test")
+            await keeper.written()
+        faulty = Faulty(over.transport)
+        faulty.on("GET", KEY.name, answer(503))
+        await takeover(second, Client(faulty)).take_over()
+    assert [one.nominee for one in second.store.nominations] == [of_claim(key("x"))]
+
+
+async def test_a_new_leader_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(takeover_module, "PATIENCE", 0.05)
+    picture = fleet()
+    async with server() as over:
+        faulty = Faulty(over.transport)
+        faulty.on("GET", KEY.name, answer(503), answer(503))
+        with capture_logs() as logs:
+            await takeover(picture, Client(faulty)).take_over()
+    (line,) = logs
+    assert (line["event"], line["error"]) == ("held room not taken over", "no answer of the server")
+
+
 async def test_the_next_leader_holds_the_same_room_until_the_same_deadline():
     first, said = fleet(), list[Decision]()
     second = fleet(said=said)
@@ -141,6 +194,21 @@ async def test_room_that_nobody_waits_for_is_not_taken_over(ended: Nomination):
             await keeper.written()
         await takeover(second, over).take_over()
     assert not second.store.nominations
+
+
+async def test_the_place_of_a_pod_that_moves_is_taken_over_until_what_replaces_it_has_it():
+    owner = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="web", uid="u", controller=True)
+    moving = replace(held_for("x"), nominee=of_replacement("default", owner), uid="uid of old")
+    first, waiting = fleet(), fleet()
+    arrived = fleet({**claim("new"), "status": held(DRIVER, "a", "d0", on="a")})
+    async with server() as over:
+        async with keeping(first, over) as keeper:
+            first.nominating.hold(moving, "a test")
+            await keeper.written()
+        await takeover(waiting, over).take_over()
+        await takeover(arrived, over).take_over()
+    assert [one.nominee for one in waiting.store.nominations] == [moving.nominee]
+    assert not arrived.store.nominations
 
 
 async def test_nothing_is_held_for_longer_than_the_settings_allow():

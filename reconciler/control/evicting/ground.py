@@ -1,4 +1,4 @@
-"""Whether anything that a plan to make room rests on has changed while it was made. Source: MAKE-9.
+"""Whether anything that a plan to evict pods rests on has changed while it was made. Source: MAKE-9.
 
 A plan is made in a thread, on a copy of the state. Pods, devices and budgets may change meanwhile, so that it
 would evict for nothing, or too many. What is compared is what the plan names: the pods that leave and their
@@ -16,12 +16,12 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GangKey, gang_of
 from reconciler.api.objects.meta import ObjectKey, PoolID
 from reconciler.api.objects.taint_rules import DeviceTaintRule
-from reconciler.control.making_room.plan import RoomPlan
+from reconciler.control.evicting.victims import Victim
 from reconciler.errors import Rejected
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.fork import with_plans
 from reconciler.state.nodes.table import Nodes, relevant
-from reconciler.state.nominations.nomination import Nomination, Nominee
+from reconciler.state.nominations.nomination import NOBODY, HeldPlace, Nomination, Nominee
 from reconciler.state.pods.groups import PodGroups
 from reconciler.state.store import Store
 
@@ -67,24 +67,25 @@ class Ground(NamedTuple):
 def changed(
     before: Ground,
     now: Ground,
-    plan: RoomPlan,
+    leaving: Sequence[Victim],
+    places: Sequence[HeldPlace],
     *,
-    waiting: Sequence[Pod],
-    wanted: Iterable[ObjectKey],
-    own: frozenset[Nominee],
+    waiting: Sequence[Pod] = (),
+    wanted: Iterable[ObjectKey] = (),
+    own: frozenset[Nominee] = NOBODY,
 ) -> str:
-    """What of the plan has changed, for people; empty if nothing has.
+    """What of a plan has changed, for people; empty if nothing has.
 
-    `waiting` are the pods that it is made for, `wanted` their claims, `own` those for whom room may be held
-    that they use.
+    `leaving` are the pods to evict, `places` where something goes then. `waiting` are the pods that it is
+    made for, `wanted` their claims, `own` those for whom room may be held that they use.
     """
-    victims = [victim.key for victim in plan.victims]
-    freed = [key for victim in plan.victims for key, _ in victim.frees]
+    victims = [victim.key for victim in leaving]
+    freed = [key for victim in leaving for key, _ in victim.frees]
     pods = [*victims, *(pod.key for pod in waiting)]
     gangs = {gang for key in pods if (pod := before.pods.get(key)) and (gang := gang_of(pod))}
-    nodes = {place.node for place in plan.places}
+    nodes = {place.node for place in places}
     nodes |= {before.pods[key].spec.node_name for key in victims if key in before.pods}
-    pools = {device.pool_id for place in plan.places for device in place.devices}
+    pools = {device.pool_id for place in places for device in place.devices}
     pools |= {pool for key in freed for pool in _pools(before.claims.get(key))}
     found = chain(
         _different("pod", pods, lambda ground, key: _pod(ground.pods.get(key)), before, now),

@@ -11,19 +11,16 @@ from reconciler.api.objects.gangs import GANG, SIZE
 from reconciler.api.objects.meta import DeviceID
 from reconciler.api.objects.plan import Plan
 from reconciler.api.versions.reading import read
+from reconciler.control.evicting.ground import Ground, changed
 from reconciler.control.evicting.victims import Victim
 from reconciler.control.intake import Intake
-from reconciler.control.making_room.ground import Ground, changed
-from reconciler.control.making_room.plan import RoomPlan
 from reconciler.state.nominations.nomination import HeldPlace, Nomination, of_claim, of_pod, own_of
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, held, node, pod
 from tests.tools.unit_pictures import intake, key, put, remove
 
 DEVICE = DeviceID(DRIVER, "a", "d0")
-PLAN = RoomPlan(
-    (Victim(key("x"), "uid of x", ((key("x"), "uid of x"),)),),
-    (HeldPlace("a", (DEVICE,), (("pods", 1),)),),
-)
+LEAVING = (Victim(key("x"), "uid of x", ((key("x"), "uid of x"),)),)
+PLACES = (HeldPlace("a", (DEVICE,), (("pods", 1),)),)
 """Pod `x` leaves node `a`; pod `p` gets its device."""
 
 
@@ -86,7 +83,8 @@ def told(
     waiting = picture.store.pods[key("p")]
     change(picture)
     now = Ground.of(picture.store, picture.nodes, picture.groups, before if after is None else after)
-    return changed(ground, now, PLAN, waiting=[waiting], wanted=[key("wanted")], own=own_of(waiting))
+    wanted, own = [key("wanted")], own_of(waiting)
+    return changed(ground, now, LEAVING, PLACES, waiting=[waiting], wanted=wanted, own=own)
 
 
 def nominate(name: str, on: str = "a", device: str = "d0", deadline: str = "2026-01-01T12:00:00Z") -> Change:
@@ -170,7 +168,7 @@ async def test_a_later_deadline_of_the_same_room_changes_nothing():
     nominate("other", deadline="2026-01-01T13:00:00Z")(picture)
     now = Ground.of(picture.store, picture.nodes, picture.groups, ())
     own = frozenset([of_pod(key("p"))])
-    assert changed(ground, now, PLAN, waiting=[], wanted=[], own=own) == ""
+    assert changed(ground, now, LEAVING, PLACES, own=own) == ""
 
 
 async def test_the_answer_to_a_write_is_no_change():
@@ -183,4 +181,4 @@ async def test_the_answer_to_a_write_is_no_change():
     ground = Ground.of(picture.store, picture.nodes.fork(), picture.groups.fork(), ())
     put(picture, {**claim("other"), "status": {"allocation": status["allocation"]}})
     now = Ground.of(picture.store, picture.nodes, picture.groups, ())
-    assert changed(ground, now, PLAN, waiting=[], wanted=[], own=frozenset()) == ""
+    assert changed(ground, now, LEAVING, PLACES) == ""
