@@ -80,7 +80,9 @@ class PatternDevices(Sequence["Device"]):
     def __eq__(self, other: object) -> bool:
         if isinstance(other, PatternDevices) and other.pattern is self.pattern:
             return self.strings == other.strings
-        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+        if not isinstance(other, Sequence) or len(other) != len(self):
+            return False
+        return all(own == theirs for own, theirs in zip(self, other, strict=True))
 
     __hash__ = None  # type: ignore[assignment]  # devices have dicts
 

@@ -58,8 +58,11 @@ class SpecPatterns:
         """Texts by number of pieces, the newest first"""
         self._in_vain = 0
 
-    def read(self, text: bytes) -> ResourceSliceSpec:
-        """The spec. Raises what the reader raises."""
+    def read(self, text: bytes, *, learn: bool) -> ResourceSliceSpec:
+        """The spec. Raises what the reader raises.
+
+        To learn takes several times as long as to read. It pays for a listing, of which many texts are alike.
+        """
         if len(text) > LONGEST or b"\\" in text or not text.isascii():
             return self._read(text)
         pieces = text.split(b'"')
@@ -68,6 +71,8 @@ class SpecPatterns:
             self._in_vain = 0
             return found
         spec = self._read(text)
+        if not learn:
+            return spec
         self._in_vain += 1
         if self._in_vain < IN_VAIN or not self._in_vain % IN_VAIN:
             self._learn(text, pieces, spec)
