@@ -18,12 +18,14 @@ from reconciler.errors import Malformed, Relist, Retry
 Decode = Callable[[Mapping[str, Any]], ApiObject]
 """Raises Malformed for an unreadable object. Current slices, claims and nodes are read without it."""
 
-_FROM_TEXT: Mapping[str, Callable[[bytes, str], ApiObject | None]] = {
+_FromText = Callable[[bytes, str], ApiObject | None]
+
+_FROM_TEXT: Mapping[str, _FromText] = {
     "ResourceSlice": read_slice,
     "ResourceClaim": read_claim,
     "Node": read_node,
 }
-_LISTED_FROM_TEXT = {**_FROM_TEXT, "ResourceSlice": partial(read_slice, listed=True)}
+_LISTED_FROM_TEXT: Mapping[str, _FromText] = {**_FROM_TEXT, "ResourceSlice": partial(read_slice, listed=True)}
 
 
 @dataclass(slots=True)

@@ -3,9 +3,9 @@
 A fleet of one machine type publishes the same slice again and again. Only what differs is stored for each.
 """
 
-from collections.abc import Iterator, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, TypeVar, overload
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 if TYPE_CHECKING:
     from reconciler.api.objects.slices import Device, ResourceSliceSpec
@@ -111,7 +111,15 @@ def differing(before: "Sequence[Device]", now: "Sequence[Device]") -> list[int]:
 
 def _changed(thing: T, field: str, value: object) -> T:
     """A copy of a part of a slice with another value of one field. Not validated: its pattern was."""
-    made = object.__new__(type(thing))
-    for name in type(thing).__slots__:  # type: ignore[attr-defined]
-        object.__setattr__(made, name, value if name == field else getattr(thing, name))
+    kind: type[Any] = type(thing)
+    made: T = object.__new__(kind)
+    for name, read, write in _slots(kind):
+        write(made, value if name == field else read(thing))
     return made
+
+
+@lru_cache
+def _slots(kind: type[Any]) -> tuple[tuple[str, Callable[[Any], Any], Callable[[Any, Any], None]], ...]:
+    """The fields of a part of a slice, with how each is read and written."""
+    slots = ((name, kind.__dict__[name]) for name in kind.__slots__)
+    return tuple([(name, slot.__get__, slot.__set__) for name, slot in slots])
