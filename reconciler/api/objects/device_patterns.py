@@ -111,15 +111,15 @@ def differing(before: "Sequence[Device]", now: "Sequence[Device]") -> list[int]:
 
 def _changed(thing: T, field: str, value: object) -> T:
     """A copy of a part of a slice with another value of one field. Not validated: its pattern was."""
-    kind: type[Any] = type(thing)
-    made: T = object.__new__(kind)
-    for name, read, write in _slots(kind):
+    made = object.__new__(type(thing))
+    for name, read, write in _slots(type(thing)):  # type: ignore[arg-type]  # types are hashable
         write(made, value if name == field else read(thing))
     return made
 
 
 @lru_cache
-def _slots(kind: type[Any]) -> tuple[tuple[str, Callable[[Any], Any], Callable[[Any, Any], None]], ...]:
+def _slots(kind: type[object]) -> tuple[tuple[str, Callable[[Any], Any], Callable[[Any, Any], None]], ...]:
     """The fields of a part of a slice, with how each is read and written."""
-    slots = ((name, kind.__dict__[name]) for name in kind.__slots__)
+    fields = vars(kind)
+    slots = ((name, fields[name]) for name in fields["__slots__"])
     return tuple([(name, slot.__get__, slot.__set__) for name, slot in slots])
