@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from reconciler.api.objects.changes import Changed, Refused, Removed
@@ -17,11 +18,14 @@ from reconciler.errors import Malformed, Relist, Retry
 Decode = Callable[[Mapping[str, Any]], ApiObject]
 """Raises Malformed for an unreadable object. Current slices, claims and nodes are read without it."""
 
-_FROM_TEXT: Mapping[str, Callable[[bytes, str], ApiObject | None]] = {
+_FromText = Callable[[bytes, str], ApiObject | None]
+
+_FROM_TEXT: Mapping[str, _FromText] = {
     "ResourceSlice": read_slice,
     "ResourceClaim": read_claim,
     "Node": read_node,
 }
+_LISTED_FROM_TEXT: Mapping[str, _FromText] = {**_FROM_TEXT, "ResourceSlice": partial(read_slice, listed=True)}
 
 
 @dataclass(slots=True)
@@ -92,8 +96,8 @@ def precedes(version: str, other: str) -> bool:
 
 def listed(text: bytes, mark: str | None, resource: Resource, read: Decode) -> ApiObject | Refused:
     """The typed object of an item of a listing, or why it cannot be read. Raises Retry for invalid JSON."""
-    if resource.kind in _FROM_TEXT and mark is None and len(text) <= LONGEST_OBJECT:
-        found = _FROM_TEXT[resource.kind](text, resource.api_version)
+    if resource.kind in _LISTED_FROM_TEXT and mark is None and len(text) <= LONGEST_OBJECT:
+        found = _LISTED_FROM_TEXT[resource.kind](text, resource.api_version)
         if found is not None:
             return found
     try:

@@ -3,9 +3,9 @@
 A fleet of one machine type publishes the same slice again and again. Only what differs is stored for each.
 """
 
-from collections.abc import Iterator, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, TypeVar, overload
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 if TYPE_CHECKING:
     from reconciler.api.objects.slices import Device, ResourceSliceSpec
@@ -80,7 +80,9 @@ class PatternDevices(Sequence["Device"]):
     def __eq__(self, other: object) -> bool:
         if isinstance(other, PatternDevices) and other.pattern is self.pattern:
             return self.strings == other.strings
-        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+        if not isinstance(other, Sequence) or len(other) != len(self):
+            return False
+        return all(own == theirs for own, theirs in zip(self, other, strict=True))
 
     __hash__ = None  # type: ignore[assignment]  # devices have dicts
 
@@ -110,6 +112,14 @@ def differing(before: "Sequence[Device]", now: "Sequence[Device]") -> list[int]:
 def _changed(thing: T, field: str, value: object) -> T:
     """A copy of a part of a slice with another value of one field. Not validated: its pattern was."""
     made = object.__new__(type(thing))
-    for name in type(thing).__slots__:  # type: ignore[attr-defined]
-        object.__setattr__(made, name, value if name == field else getattr(thing, name))
+    for name, read, write in _slots(type(thing)):  # type: ignore[arg-type]  # types are hashable
+        write(made, value if name == field else read(thing))
     return made
+
+
+@lru_cache
+def _slots(kind: type[object]) -> tuple[tuple[str, Callable[[Any], Any], Callable[[Any, Any], None]], ...]:
+    """The fields of a part of a slice, with how each is read and written."""
+    fields = vars(kind)
+    slots = ((name, fields[name]) for name in fields["__slots__"])
+    return tuple([(name, slot.__get__, slot.__set__) for name, slot in slots])

@@ -24,7 +24,7 @@ def typed(raw: Mapping[str, Any]) -> ApiObject:
     """As `reading.typed`, for a result of `reading.to_v1`."""
     if raw["kind"] == "ResourceSlice":
         with suppress(ValueError, RecursionError):  # what has no JSON is invalid, and told below
-            found = read_slice(to_json(raw, inf_nan_mode="constants"), raw["apiVersion"])
+            found = read_slice(to_json(raw, inf_nan_mode="constants"), raw["apiVersion"], listed=True)
             if found is not None:
                 return found
     return reading.typed(raw)

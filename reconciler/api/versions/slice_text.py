@@ -104,10 +104,10 @@ _INCLUDING = ("consumes_counters", "shared_counters")
 """Lists whose entries have `includes` in an older shape."""
 
 
-def read_slice(text: bytes, api_version: str) -> ResourceSlice | None:
+def read_slice(text: bytes, api_version: str, *, listed: bool = False) -> ResourceSlice | None:
     """The slice; None if `reading.read` has to read it, which returns an equal slice or rejects it.
 
-    `api_version` is for a slice without one, as in a list.
+    `api_version` is for a slice without one, as in a list. `listed` slices are compared with one another.
     """
     if api_version not in API_VERSIONS:
         return None
@@ -117,7 +117,7 @@ def read_slice(text: bytes, api_version: str) -> ResourceSlice | None:
         cut = _split(text)
         if cut.kind not in (UNSET, "ResourceSlice") or cut.api_version not in (UNSET, *API_VERSIONS):
             return None
-        return _slice(cut)
+        return _slice(cut, listed=listed)
     except (
         _UseFullReader,
         ValueError,
@@ -127,11 +127,12 @@ def read_slice(text: bytes, api_version: str) -> ResourceSlice | None:
         return None
 
 
-def _slice(cut: _SliceText) -> ResourceSlice:
+def _slice(cut: _SliceText, *, listed: bool) -> ResourceSlice:
     metadata = read_metadata(cut.metadata)
     if ANNOTATION in metadata.annotations:
         raise _UseFullReader
-    return built(ResourceSlice, {"metadata": metadata, "spec": _specs.read(bytes(cut.spec))})
+    spec = _specs.read(bytes(cut.spec), learn=listed)
+    return built(ResourceSlice, {"metadata": metadata, "spec": spec})
 
 
 def _spec(text: bytes) -> ResourceSliceSpec:

@@ -26,6 +26,8 @@ ALIKE = 4
 """Most patterns, and most texts to make patterns of, with one number of quotation marks"""
 BLANKS_OF_A_DEVICE = 6
 """Most blanks for each device, on average. What differs more is another machine type"""
+SAMPLES = 32
+"""Pieces of a text that are compared before all are"""
 IN_VAIN = 256
 """Texts in a row that fit no pattern, after which only every IN_VAIN-th is compared with others"""
 
@@ -42,6 +44,9 @@ class _Pattern(NamedTuple):
     """Positions of the blanks: first those of devices, then that of the node and that of the pool, if any"""
     taken: Callable[[_Pieces], Sequence[bytes]]
     """The pieces at the places, or the one piece"""
+    sampled: Callable[[_Pieces], Any]
+    """Some of the other pieces"""
+    sample: Any
     meaning: SpecPattern
     others: tuple[str, ...]
     """What the places after those of devices mean"""
@@ -58,8 +63,11 @@ class SpecPatterns:
         """Texts by number of pieces, the newest first"""
         self._in_vain = 0
 
-    def read(self, text: bytes) -> ResourceSliceSpec:
-        """The spec. Raises what the reader raises."""
+    def read(self, text: bytes, *, learn: bool) -> ResourceSliceSpec:
+        """The spec. Raises what the reader raises.
+
+        To learn takes several times as long as to read. It pays for a listing, of which many texts are alike.
+        """
         if len(text) > LONGEST or b"\\" in text or not text.isascii():
             return self._read(text)
         pieces = text.split(b'"')
@@ -68,6 +76,8 @@ class SpecPatterns:
             self._in_vain = 0
             return found
         spec = self._read(text)
+        if not learn:
+            return spec
         self._in_vain += 1
         if self._in_vain < IN_VAIN or not self._in_vain % IN_VAIN:
             self._learn(text, pieces, spec)
@@ -76,6 +86,8 @@ class SpecPatterns:
     def _fitting(self, pieces: _Pieces) -> ResourceSliceSpec | None:
         patterns = self._patterns.get(len(pieces), ())
         for number, pattern in enumerate(patterns):
+            if pattern.sampled(pieces) != pattern.sample:
+                continue  # most others differ here
             strings = pattern.taken(pieces)
             rest = pieces.copy()
             for place in pattern.places:
@@ -153,10 +165,14 @@ class SpecPatterns:
         rest = [shared.setdefault(piece, piece) for piece in pieces]
         for at in order:
             rest[at] = b""
+        fixed = sorted(set(range(len(pieces))).difference(order))
+        sampled = itemgetter(*fixed[1 :: len(fixed) // SAMPLES + 1])
         return _Pattern(
             rest,
             order,
             itemgetter(*order) if len(order) > 1 else itemgetter(slice(order[0], order[0] + 1)),
+            sampled,
+            sampled(pieces),
             SpecPattern(spec, [blank for _, blank in of_devices if isinstance(blank, Blank)]),
             tuple([str(meaning) for _, meaning in others]),
         )

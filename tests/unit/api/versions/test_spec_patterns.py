@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -32,7 +33,7 @@ def patterns() -> SpecPatterns:
 
 def test_machines_of_one_type_share_what_they_have_in_common():
     known = patterns()
-    specs = [known.read(spec_of(f"n-{n}", f"u-{n}-0", f"u-{n}-1")) for n in range(4)]
+    specs = [known.read(spec_of(f"n-{n}", f"u-{n}-0", f"u-{n}-1"), learn=True) for n in range(4)]
     third, fourth = specs[2].devices, specs[3].devices
     assert isinstance(third, PatternDevices)
     assert isinstance(fourth, PatternDevices)
@@ -45,35 +46,47 @@ def test_machines_of_one_type_share_what_they_have_in_common():
 
 def test_slices_that_differ_in_no_device_share_all_of_them():
     known = patterns()
-    specs = [known.read(spec_of(f"n-{n}", "u")) for n in range(3)]
+    specs = [known.read(spec_of(f"n-{n}", "u"), learn=True) for n in range(3)]
     assert specs[1].devices == specs[2].devices
-    assert specs[2].devices[0] is known.read(spec_of("n-4", "u")).devices[0]
+    assert specs[2].devices[0] is known.read(spec_of("n-4", "u"), learn=True).devices[0]
 
 
 def test_a_pattern_widens_when_something_else_differs():
     known = patterns()
     for n in range(3):
-        known.read(spec_of(f"n-{n}", f"u-{n}"))
-    known.read(spec_of("n-3", "u-3", model="y"))
-    found = known.read(spec_of("n-4", "u-4", model="z")).devices
+        known.read(spec_of(f"n-{n}", f"u-{n}"), learn=True)
+    known.read(spec_of("n-3", "u-3", model="y"), learn=True)
+    found = known.read(spec_of("n-4", "u-4", model="z"), learn=True).devices
     assert isinstance(found, PatternDevices)
     assert found.strings == ("z", "u-4")
+
+
+def test_an_event_is_read_by_patterns_but_makes_none():
+    known = patterns()
+    for n in range(3):
+        known.read(spec_of(f"n-{n}", f"u-{n}"), learn=False)
+    assert not isinstance(known.read(spec_of("n-3", "u-3"), learn=False).devices, PatternDevices)
+    for n in range(3):
+        known.read(spec_of(f"n-{n}", f"u-{n}"), learn=True)
+    assert isinstance(known.read(spec_of("n-3", "u-3"), learn=False).devices, PatternDevices)
 
 
 @pytest.mark.parametrize("odd", ["", "ü", "\\u00fc", '"', "\\", "\n", "\x7f", "blank 7"])
 def test_odd_strings_are_read_as_they_are(odd):
     known = patterns()
     texts = [spec_of(f"n-{n}", f"u-{n}") for n in range(3)] + [spec_of("n-3", odd), spec_of("n-4", "u")]
-    assert [str(known.read(text)) for text in texts] == [str(slice_text._spec(text)) for text in texts]
+    assert [str(known.read(text, learn=True)) for text in texts] == [
+        str(slice_text._spec(text)) for text in texts
+    ]
 
 
 @pytest.mark.parametrize("odd", [b"\x01", b"\n", b"\x7f\x00"])
 def test_what_is_no_json_is_not_read(odd):
     known = patterns()
     for n in range(3):
-        known.read(spec_of(f"n-{n}", f"u-{n}"))
+        known.read(spec_of(f"n-{n}", f"u-{n}"), learn=True)
     with pytest.raises(msgspec.MsgspecError):
-        known.read(spec_of("n-3", "?").replace(b"?", odd))
+        known.read(spec_of("n-3", "?").replace(b"?", odd), learn=True)
 
 
 def test_what_a_place_means_is_not_taken_from_a_string_that_looks_like_a_mark():
@@ -82,7 +95,7 @@ def test_what_a_place_means_is_not_taken_from_a_string_that_looks_like_a_mark():
     for driver in ("a", "b", "c"):
         for mark in ("blank 3", "blank. 3"):
             text = spec_of("n", mark).replace(b'"driver": "d"', b'"driver": "%b"' % driver.encode())
-            assert str(known.read(text)) == str(slice_text._spec(text))
+            assert str(known.read(text, learn=True)) == str(slice_text._spec(text))
 
 
 def test_drivers_that_have_nothing_in_common_cost_little():
@@ -95,7 +108,7 @@ def test_drivers_that_have_nothing_in_common_cost_little():
 
     known = SpecPatterns(counted)
     for n in range(4 * spec_patterns.IN_VAIN):
-        known.read(spec_of("n", "u").replace(b'{"int": 0}', b'{"int": %d}' % n))
+        known.read(spec_of("n", "u").replace(b'{"int": 0}', b'{"int": %d}' % n), learn=True)
     assert read == 4 * spec_patterns.IN_VAIN
     assert sum(map(len, known._unmatched.values())) <= spec_patterns.ALIKE
 
@@ -128,7 +141,7 @@ def test_texts_that_differ_in_any_strings_are_read_as_one_by_one(text, changes):
     for replaced in changes:
         literals = iter(range(1000))
         changed = LITERAL.sub(lambda found: _changed(found, replaced.get(next(literals))), text)  # noqa: B023
-        assert _told(known.read, changed) == _told(slice_text._spec, changed)
+        assert _told(partial(known.read, learn=True), changed) == _told(slice_text._spec, changed)
 
 
 def _changed(found: re.Match[bytes], string: str | None) -> bytes:

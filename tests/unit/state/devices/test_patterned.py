@@ -37,7 +37,7 @@ def slices(values: list[tuple[str, ...]], **more: Any) -> list[ResourceSlice]:
             device("c", {"e/uuid": strings[3]}),
         ]
         raw = resource_slice("s", devices, **{"nodeName": node, **more})
-        spec = patterns.read(json.dumps(raw["spec"]).encode())
+        spec = patterns.read(json.dumps(raw["spec"]).encode(), learn=True)
         whole = ResourceSlice.model_validate({"metadata": {"name": f"s-{number}"}, "spec": raw["spec"]})
         found.append(whole.model_copy(update={"spec": spec}))
     return found
