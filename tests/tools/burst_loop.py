@@ -51,6 +51,7 @@ class SlowWriter(Writer):
         self._happens = happens
         self._store = store
         self._versions = count(1_000_000)
+        self.withdrawn: list[ObjectKey] = []
 
     async def write(self, plan: Plan, claim: ResourceClaim) -> ResourceClaim:
         await self._wait(claim.key)
@@ -65,6 +66,7 @@ class SlowWriter(Writer):
         return self._store.claims.get(key)
 
     async def withdraw(self, claim: ResourceClaim) -> ResourceClaim:
+        self.withdrawn.append(claim.key)
         return self._allocated(claim, None)
 
     async def _wait(self, key: ObjectKey) -> None:
@@ -104,7 +106,7 @@ class BurstStage:
         """Of these, how many were decided ahead of their turn"""
         self.intake: Intake = intake(report=self.told.append, ours=OURS, store=store)
         self.intake.listed.set()
-        writer = SlowWriter(happens, self.intake.store)
+        self.writer = writer = SlowWriter(happens, self.intake.store)
         reporter = Reporter(Numbering(lambda: 0.0), self)
         planner = Planner(
             self.intake.store, self.intake.roster, self.intake.placement, OURS, self.intake.reclaimed

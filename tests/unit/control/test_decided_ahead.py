@@ -161,6 +161,7 @@ async def test_another_turn_about_a_claim_leaves_what_was_decided_ahead_alone():
             stage.intake.put(claim_unit(f"c{n}"))
         await asyncio.sleep(30)
     assert [unit for unit, _ in stage.written] == [pod_unit(f"p{n}") for n in range(4)]
+    assert stage.writer.withdrawn == []
 
 
 async def test_the_journal_decides_each_unit_again_in_the_same_way(tmp_path: Path):
