@@ -1,6 +1,6 @@
 """Which nodes may fit claims of one shape, judged by counts. Updated node by node as counts change."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,9 @@ from reconciler.allocation.dra.availability import Available, available
 from reconciler.allocation.dra.count_log import START, Position, Selected
 from reconciler.allocation.dra.request_options import RequestOption, Slot
 from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
+
+FEW = 32
+"""Changed counts up to which nodes are judged one by one; most are of one node"""
 
 
 @dataclass(slots=True)
@@ -30,23 +33,34 @@ class _OptionCounts:
 
     def follow(self, snapshot: Snapshot) -> list[Rows] | None:
         """Update the counts; return the places of nodes where they changed; None if any may have."""
-        current = self.current
+        current, topology = self.current, snapshot.topology
         if current is None or not current.reaches(snapshot):
             current = self.current = available(self.option, snapshot)
             changes = None
         else:
             current.follow(snapshot)
+            if self.position is current.log.end:
+                return []
             changes = current.log.since(self.position)
         self.position = current.log.end
-        topology = snapshot.topology
         if changes is None:
             self.selected = _selected(current, topology)
             return None
         nodes, selected = changes
-        places = [topology.place_of[nodes]] if len(nodes) else []
+        places = [topology.place_of[nodes]]
         if self.selected is not None:
             places += [_apply(change, self.selected, topology) for change in selected]
         return places
+
+    def suffices(self, code: int, place: int) -> bool:
+        """Whether a node has enough devices, given by the fleet's code and its position in the order."""
+        current = _current(self)
+        have: int = current.per_node.item(code)
+        if not current.local:
+            have += current.spanning
+            if self.selected is not None:
+                have += self.selected.item(place)
+        return have >= self.wanted
 
 
 class NodeFilter:
@@ -54,6 +68,7 @@ class NodeFilter:
 
     def __init__(self, slots: Sequence[Slot], topology: Topology) -> None:
         self._counts = [[_OptionCounts.of(option) for option in slot.options] for slot in slots]
+        self._options = [counts for of_slot in self._counts for counts in of_slot]
         self._codes = np.maximum(topology.order_codes, -1)
         self._all_placed = bool((topology.place_of[:-1] >= 0).all())
         size = len(self._codes)
@@ -71,24 +86,35 @@ class NodeFilter:
     @property
     def only(self) -> Available | None:
         """What is available for the only option, as of the last `follow`; None if there are several."""
-        if len(self._counts) == 1 and len(self._counts[0]) == 1:
-            return self._counts[0][0].current
-        return None
+        return self._options[0].current if len(self._options) == 1 else None
 
     def follow(self, snapshot: Snapshot) -> None:
         """Update all masks to a snapshot."""
-        changed: list[Rows] | None = []
-        for of_slot in self._counts:
-            for counts in of_slot:
-                places = counts.follow(snapshot)
-                changed = None if changed is None or places is None else changed + places
-        if changed is None:
-            without_error = not any(_current(counts).fails for slot in self._counts for counts in slot)
+        changed: list[Rows] = []
+        everywhere = False
+        for counts in self._options:
+            places = counts.follow(snapshot)
+            if places is None:
+                everywhere = True
+            else:
+                changed += places
+        if everywhere:
+            without_error = not any(_current(counts).fails for counts in self._options)
             self._plain = bool(self._counts) and self.least is None and without_error
             self._judge(slice(None))
         elif changed:
             rows = changed[0] if len(changed) == 1 else np.concatenate(changed)
-            self._judge(rows if self._all_placed else rows[rows >= 0])
+            if self._plain and len(rows) <= FEW:
+                self._judge_few({*rows.tolist()})
+            else:
+                self._judge(rows if self._all_placed else rows[rows >= 0])
+
+    def _judge_few(self, places: Collection[int]) -> None:
+        """`_judge` for a few places, without alternatives and errors; -1 is none. Faster than array calls."""
+        for place in places:
+            if place >= 0:
+                code = self._codes.item(place)
+                self.open[place] = all(counts.suffices(code, place) for counts in self._options)
 
     def _judge(self, places: Rows | slice) -> None:
         codes = self._codes[places]

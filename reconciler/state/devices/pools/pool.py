@@ -6,7 +6,7 @@ from enum import Enum
 
 import numpy as np
 
-from kernels.index import row_range
+from kernels.index import constant_mask, row_range
 from kernels.types import Mask, Rows
 from reconciler.api.objects.meta import PoolID
 from reconciler.api.objects.semantics import PARTITIONABLE_DEVICES, GroupMode, Semantics
@@ -133,11 +133,16 @@ class Pool:
 
     def _on(self, node: Reach, rules: Semantics) -> PoolOnNode | None:
         """The same, computed."""
-        relevant = [at for at in self._near(node) if node.concerns(self.blocks[at], rules)]
+        if self.nodes == (node.node.name,) and rules.has(PARTITIONABLE_DEVICES):
+            relevant: Sequence[int] = range(len(self.blocks))
+        else:
+            relevant = [at for at in self._near(node) if node.concerns(self.blocks[at], rules)]
         if not relevant:
             return None
-        generation = max(self.blocks[at].generation for at in relevant)
-        current = [at for at in relevant if self.blocks[at].generation == generation]
+        current, generation = relevant, max(self._generations)
+        if len(self._generations) > 1:
+            generation = max(self.blocks[at].generation for at in relevant)
+            current = [at for at in relevant if self.blocks[at].generation == generation]
         first = next((at for at in current if self.blocks[at].slice.spec.node_name), current[0])
         wanted = self.blocks[first].slice.spec.pool.resource_slice_count
         if len(current) != wanted:
@@ -208,19 +213,27 @@ class Pool:
         return ""
 
     def _usable(self, current: Sequence[int], node: Reach) -> PoolOnNode:
-        pieces = [row_range(int(self.offsets[at]), int(self.offsets[at + 1])) for at in current]
-        here = [node.devices(self.blocks[at]) for at in current]
+        whole = all(node.is_named_by(self.blocks[at]) for at in current)
         span = None
         if current[-1] - current[0] + 1 == len(current):
             span = slice(self.offsets.item(current[0]), self.offsets.item(current[-1] + 1))
+            rows = row_range(span.start, span.stop)
+        else:
+            rows = np.concatenate(
+                [row_range(self.offsets.item(at), self.offsets.item(at + 1)) for at in current]
+            )
+        if whole:
+            here = constant_mask(len(rows), yes=True)
+        else:
+            here = np.concatenate([node.devices(self.blocks[at]) for at in current])
         return PoolOnNode(
             pool=self.id,
             usable=Usable.YES,
             problem="",
-            rows=np.concatenate(pieces) if len(pieces) > 1 else pieces[0],
+            rows=rows,
             span=span,
-            here=np.concatenate(here) if len(here) > 1 else here[0],
-            whole=all(node.is_named_by(self.blocks[at]) for at in current),
+            here=here,
+            whole=whole,
             has_binding_conditions=any(self.blocks[at].has_binding_conditions for at in current),
         )
 
