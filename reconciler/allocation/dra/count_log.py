@@ -1,5 +1,6 @@
 """Which nodes' counts changed, in order of the changes. Readers follow it, each at its own pace."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -42,7 +43,7 @@ class CountLog:
         self.end = Position(0, 0, 0)
         """The position of a reader that has read everything"""
 
-    def add(self, nodes: Codes, selected: Selected | None = None) -> None:
+    def add(self, nodes: Codes | Sequence[int], selected: Selected | None = None) -> None:
         """Note a change on some nodes, by the fleet's code, and on those that selectors match."""
         generation, start, _ = self.end
         end = start + len(nodes)

@@ -1,6 +1,6 @@
 """Which nodes may fit claims of one shape, judged by counts. Updated node by node as counts change."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,17 +11,14 @@ from reconciler.allocation.dra.count_log import START, Position, Selected
 from reconciler.allocation.dra.request_options import RequestOption, Slot
 from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
 
-FEW = 32
-"""Changed counts up to which nodes are judged one by one; most are of one node"""
-
 
 @dataclass(slots=True)
 class _OptionCounts:
     """The counts for one request option, and which of their changes were applied."""
 
     option: RequestOption
-    wanted: int
-    """Devices that a node must have; 0 for mode All, which has no minimum"""
+    wanted: Amounts
+    """() devices that a node must have; 0 for mode All, which has no minimum. An int compares slower"""
     current: Available | None = None
     position: Position = START
     selected: Amounts | None = None
@@ -29,7 +26,7 @@ class _OptionCounts:
 
     @classmethod
     def of(cls, option: RequestOption) -> "_OptionCounts":
-        return cls(option, 0 if option.all else option.source.wanted)
+        return cls(option, np.array(0 if option.all else option.source.wanted))
 
     def follow(self, snapshot: Snapshot) -> list[Rows] | None:
         """Update the counts; return the places of nodes where they changed; None if any may have."""
@@ -52,16 +49,6 @@ class _OptionCounts:
             places += [_apply(change, self.selected, topology) for change in selected]
         return places
 
-    def suffices(self, code: int, place: int) -> bool:
-        """Whether a node has enough devices, given by the fleet's code and its position in the order."""
-        current = _current(self)
-        have: int = current.per_node.item(code)
-        if not current.local:
-            have += current.spanning
-            if self.selected is not None:
-                have += self.selected.item(place)
-        return have >= self.wanted
-
 
 class NodeFilter:
     """N nodes, in the order in which they are tried. Valid for one topology."""
@@ -69,7 +56,7 @@ class NodeFilter:
     def __init__(self, slots: Sequence[Slot], topology: Topology) -> None:
         self._counts = [[_OptionCounts.of(option) for option in slot.options] for slot in slots]
         self._options = [counts for of_slot in self._counts for counts in of_slot]
-        self._codes = np.maximum(topology.order_codes, -1)
+        self._codes: Rows = np.maximum(topology.order_codes, -1).astype(np.intp)
         self._all_placed = bool((topology.place_of[:-1] >= 0).all())
         size = len(self._codes)
         self.open: Mask = np.ones(size, dtype=np.bool_)
@@ -93,28 +80,18 @@ class NodeFilter:
         changed: list[Rows] = []
         everywhere = False
         for counts in self._options:
-            places = counts.follow(snapshot)
-            if places is None:
+            found = counts.follow(snapshot)
+            if found is None:
                 everywhere = True
             else:
-                changed += places
+                changed += found
         if everywhere:
             without_error = not any(_current(counts).fails for counts in self._options)
             self._plain = bool(self._counts) and self.least is None and without_error
             self._judge(slice(None))
         elif changed:
-            rows = changed[0] if len(changed) == 1 else np.concatenate(changed)
-            if self._plain and len(rows) <= FEW:
-                self._judge_few({*rows.tolist()})
-            else:
-                self._judge(rows if self._all_placed else rows[rows >= 0])
-
-    def _judge_few(self, places: Collection[int]) -> None:
-        """`_judge` for a few places, without alternatives and errors; -1 is none. Faster than array calls."""
-        for place in places:
-            if place >= 0:
-                code = self._codes.item(place)
-                self.open[place] = all(counts.suffices(code, place) for counts in self._options)
+            places = changed[0] if len(changed) == 1 else np.concatenate(changed)
+            self._judge(places if self._all_placed else places[places >= 0])
 
     def _judge(self, places: Rows | slice) -> None:
         codes = self._codes[places]
@@ -161,7 +138,7 @@ class NodeFilter:
             at += 1
 
 
-def _suffices(counts: _OptionCounts, codes: Codes, places: Rows | slice) -> Mask:
+def _suffices(counts: _OptionCounts, codes: Rows, places: Rows | slice) -> Mask:
     """(n,) nodes with enough devices for a request option.
 
     codes (n,), places (n,)  of the same nodes: the fleet's code, and the position in the order

@@ -172,9 +172,8 @@ class Columns:
         if relieved or (changed_rows and (self._scopes is not None or self._fleet.sets.shape[1])):
             again = self._evaluate_affected(changed_rows, relieved)
             seen = set(again.tolist())
-            if any(row not in seen for row in rows):
-                again = np.concatenate([again, [row for row in rows if row not in seen]])
-            self._record(again)
+            apart = [row for row in rows if row not in seen]
+            self._record(np.concatenate([again, apart]) if apart else again)
         else:
             self._record(rows)
 
