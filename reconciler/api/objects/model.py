@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, StrictBool, StrictInt, StrictStr
 from pydantic.alias_generators import to_camel
@@ -32,6 +32,42 @@ class Model(BaseModel):
     def to_json(self) -> dict[str, Any]:
         """The object as the API spells it, without what is unset."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
+
+
+M = TypeVar("M", bound=Model)
+
+
+class Maker(Generic[M]):
+    """Makes objects of a model from fields that are known to be valid: nothing is checked or converted.
+
+    For what is made for every claim: half the time of pydantic. All objects share the values of fields that
+    are not given, which nobody may change.
+    """
+
+    def __init__(self, model: type[M]) -> None:
+        self._model = model
+        self._defaults: dict[str, Any] = {
+            name: None if field.is_required() else field.get_default(call_default_factory=True)
+            for name, field in model.model_fields.items()
+        }
+
+    def __call__(self, fields: Mapping[str, Any]) -> M:
+        """The object with these fields, by their names in Python. The required ones must be among them."""
+        made = object.__new__(self._model)
+        values = self._defaults.copy()
+        values.update(fields)
+        _set_values(made, values)
+        _set_names(made, set(fields))
+        _set_extra(made, None)
+        _set_private(made, None)
+        return made
+
+
+# What `model_construct` sets, without the attribute look-ups of `object.__setattr__`.
+_set_values = BaseModel.__dict__["__dict__"].__set__
+_set_names = BaseModel.__dict__["__pydantic_fields_set__"].__set__
+_set_extra = BaseModel.__dict__["__pydantic_extra__"].__set__
+_set_private = BaseModel.__dict__["__pydantic_private__"].__set__
 
 
 def fields_of(model: type) -> Mapping[str, FieldInfo]:
