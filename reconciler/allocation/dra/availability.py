@@ -4,6 +4,7 @@ A count may be too high, but never too low: what depends on a single node is not
 """
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +23,9 @@ from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 KEPT = 512
 """Counts of at most so many request options are cached for one fleet."""
+
+FEW = 16
+"""Changed devices up to which they are counted one by one; most claims change fewer"""
 
 
 @dataclass(slots=True)
@@ -74,6 +78,10 @@ class Available:
         several = occupancy.serial - self.serial > 1
         rows = self.trail.between(self.serial, occupancy.serial)
         self.serial = occupancy.serial
+        if self.local and len(rows) <= FEW:
+            now = judge(self.static, snapshot, rows, admin=self.admin)
+            self._follow_few(rows.tolist(), now.tolist(), snapshot.fleet)
+            return
         rows = rows[self.concerned[rows]]
         now = judge(self.static, snapshot, rows, admin=self.admin)
         turned = now != self.mask[rows]
@@ -84,6 +92,24 @@ class Available:
                 rows, now = np.array([*once], dtype=np.intp), np.array([*once.values()], dtype=np.bool_)
         if len(rows):
             self._turn(rows, now, snapshot.fleet)
+
+    def _follow_few(self, rows: Sequence[int], now: Sequence[bool], fleet: Fleet) -> None:
+        """The same for a few devices that belong to one node each: half the time of a dozen array calls."""
+        codes, nodes = fleet.codes["node"], []
+        for row, could in zip(rows, now, strict=True):
+            if could == self.mask.item(row) or not self.concerned.item(row):
+                continue
+            change = 1 if could else -1
+            node = codes.item(row)
+            self.mask[row] = could
+            self.per_node[node] += change
+            nodes.append(node)
+            for name, counts in self.values.items():
+                code = fleet.cel.attributes[name].codes.item(row)
+                if code >= 0:
+                    counts[code] += change
+        if nodes:
+            self.log.add(nodes)
 
     def _turn(self, rows: Rows, now: Mask, fleet: Fleet) -> None:
         """Make devices available or not available, in mask and counts. Each was the opposite before."""

@@ -68,7 +68,7 @@ class _ClaimShapes:
     """Shapes by the JSON of the specs. Valid for one state of the classes."""
 
     classes: Mapping[str, DeviceClass] | None = None
-    by_spec: OrderedDict[tuple[bytes, ...], ClaimShape] = field(default_factory=OrderedDict)
+    by_spec: OrderedDict[tuple[bytes | None, ...], ClaimShape] = field(default_factory=OrderedDict)
 
 
 _SHAPES: Cache[Topology, _ClaimShapes] = Cache(lambda _: _ClaimShapes())
@@ -80,15 +80,17 @@ def claim_shape(claims: Sequence[ResourceClaim], snapshot: Snapshot) -> ClaimSha
     if shapes.classes is not snapshot.classes:
         shapes.classes = snapshot.classes
         shapes.by_spec.clear()
-    specs = tuple([key for claim in claims if (key := spec_key(claim)) is not None])
-    if len(specs) < len(claims):
+    keys = [spec_key(claim) for claim in claims]
+    if None in keys:
         return _read(claims, snapshot)
+    specs = tuple(keys)
     shape = shapes.by_spec.get(specs)
     if shape is None:
         shape = shapes.by_spec[specs] = _read(claims, snapshot)
         if len(shapes.by_spec) > KEPT:
             shapes.by_spec.popitem(last=False)
-    shapes.by_spec.move_to_end(specs)
+    else:
+        shapes.by_spec.move_to_end(specs)
     return shape
 
 

@@ -1,10 +1,11 @@
 """Which nodes' counts changed, in order of the changes. Readers follow it, each at its own pace."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from kernels.types import Amounts, Codes
+from kernels.types import Amounts, Codes, Rows
 
 LONGEST_LOG = 1 << 12
 """Nodes that the log keeps. A reader that is further behind judges all nodes again, which costs as much."""
@@ -37,39 +38,34 @@ class CountLog:
     """The nodes whose counts changed."""
 
     def __init__(self) -> None:
-        self._generation = 0
-        self._nodes: Codes = np.empty(LONGEST_LOG, dtype=np.int32)
-        self._count = 0
+        self._nodes: Rows = np.empty(LONGEST_LOG, dtype=np.intp)
         self._selected: list[Selected] = []
+        self.end = Position(0, 0, 0)
+        """The position of a reader that has read everything"""
 
-    @property
-    def end(self) -> Position:
-        """The position of a reader that has read everything."""
-        return Position(self._generation, self._count, len(self._selected))
-
-    def add(self, nodes: Codes, selected: Selected | None = None) -> None:
+    def add(self, nodes: Codes | Sequence[int], selected: Selected | None = None) -> None:
         """Note a change on some nodes, by the fleet's code, and on those that selectors match."""
-        end = self._count + len(nodes)
+        generation, start, _ = self.end
+        end = start + len(nodes)
         if end > LONGEST_LOG or len(self._selected) >= MOST_SELECTED:
             self.clear()
             return
-        self._nodes[self._count : end] = nodes
-        self._count = end
+        self._nodes[start:end] = nodes
         if selected is not None:
             self._selected.append(selected)
+        self.end = Position(generation, end, len(self._selected))
 
     def clear(self) -> None:
         """Note a change that may concern any node."""
-        self._generation += 1
-        self._count = 0
         self._selected.clear()
+        self.end = Position(self.end.generation + 1, 0, 0)
 
-    def since(self, position: Position) -> tuple[Codes, list[Selected]] | None:
+    def since(self, position: Position) -> tuple[Rows, list[Selected]] | None:
         """The changes from a position on: (n,) nodes by the fleet's code, and changes by selectors.
 
         None if any node may have changed. To be used before the next change.
         """
         generation, nodes, selected = position
-        if generation != self._generation:
+        if generation != self.end.generation:
             return None
-        return self._nodes[nodes : self._count], self._selected[selected:]
+        return self._nodes[nodes : self.end.nodes], self._selected[selected:]

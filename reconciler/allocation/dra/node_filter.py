@@ -17,8 +17,8 @@ class _OptionCounts:
     """The counts for one request option, and which of their changes were applied."""
 
     option: RequestOption
-    wanted: int
-    """Devices that a node must have; 0 for mode All, which has no minimum"""
+    wanted: Amounts
+    """() devices that a node must have; 0 for mode All, which has no minimum. An int compares slower"""
     current: Available | None = None
     position: Position = START
     selected: Amounts | None = None
@@ -26,24 +26,25 @@ class _OptionCounts:
 
     @classmethod
     def of(cls, option: RequestOption) -> "_OptionCounts":
-        return cls(option, 0 if option.all else option.source.wanted)
+        return cls(option, np.array(0 if option.all else option.source.wanted))
 
     def follow(self, snapshot: Snapshot) -> list[Rows] | None:
         """Update the counts; return the places of nodes where they changed; None if any may have."""
-        current = self.current
+        current, topology = self.current, snapshot.topology
         if current is None or not current.reaches(snapshot):
             current = self.current = available(self.option, snapshot)
             changes = None
         else:
             current.follow(snapshot)
+            if self.position is current.log.end:
+                return []
             changes = current.log.since(self.position)
         self.position = current.log.end
-        topology = snapshot.topology
         if changes is None:
             self.selected = _selected(current, topology)
             return None
         nodes, selected = changes
-        places = [topology.place_of[nodes]] if len(nodes) else []
+        places = [topology.place_of[nodes]]
         if self.selected is not None:
             places += [_apply(change, self.selected, topology) for change in selected]
         return places
@@ -54,7 +55,8 @@ class NodeFilter:
 
     def __init__(self, slots: Sequence[Slot], topology: Topology) -> None:
         self._counts = [[_OptionCounts.of(option) for option in slot.options] for slot in slots]
-        self._codes = np.maximum(topology.order_codes, -1)
+        self._options = [counts for of_slot in self._counts for counts in of_slot]
+        self._codes: Rows = np.maximum(topology.order_codes, -1).astype(np.intp)
         self._all_placed = bool((topology.place_of[:-1] >= 0).all())
         size = len(self._codes)
         self.open: Mask = np.ones(size, dtype=np.bool_)
@@ -71,22 +73,25 @@ class NodeFilter:
     @property
     def of_only_slot(self) -> tuple[Available, ...]:
         """What is available for each option, as of the last `follow`; empty if there are several slots."""
-        return tuple([_current(counts) for counts in self._counts[0]]) if len(self._counts) == 1 else ()
+        return tuple([_current(counts) for counts in self._options]) if len(self._counts) == 1 else ()
 
     def follow(self, snapshot: Snapshot) -> None:
         """Update all masks to a snapshot."""
-        changed: list[Rows] | None = []
-        for of_slot in self._counts:
-            for counts in of_slot:
-                places = counts.follow(snapshot)
-                changed = None if changed is None or places is None else changed + places
-        if changed is None:
-            without_error = not any(_current(counts).fails for slot in self._counts for counts in slot)
+        changed: list[Rows] = []
+        everywhere = False
+        for counts in self._options:
+            found = counts.follow(snapshot)
+            if found is None:
+                everywhere = True
+            else:
+                changed += found
+        if everywhere:
+            without_error = not any(_current(counts).fails for counts in self._options)
             self._plain = bool(self._counts) and self.least is None and without_error
             self._judge(slice(None))
         elif changed:
-            rows = changed[0] if len(changed) == 1 else np.concatenate(changed)
-            self._judge(rows if self._all_placed else rows[rows >= 0])
+            places = changed[0] if len(changed) == 1 else np.concatenate(changed)
+            self._judge(places if self._all_placed else places[places >= 0])
 
     def _judge(self, places: Rows | slice) -> None:
         codes = self._codes[places]
@@ -137,7 +142,7 @@ class NodeFilter:
             at += 1
 
 
-def _suffices(counts: _OptionCounts, codes: Codes, places: Rows | slice) -> Mask:
+def _suffices(counts: _OptionCounts, codes: Rows, places: Rows | slice) -> Mask:
     """(n,) nodes with enough devices for a request option.
 
     codes (n,), places (n,)  of the same nodes: the fleet's code, and the position in the order

@@ -8,17 +8,22 @@ from reconciler.allocation.dra.request_options import ParsedClaims, RequestOptio
 from reconciler.allocation.dra.state import Choice
 from reconciler.api.objects.claims import (
     AllocatedConfig,
+    AllocatedDevice,
     Allocation,
+    DeviceAllocation,
     ResourceClaim,
 )
-from reconciler.api.objects.node_selector import NodeSelector, NodeSelectorRequirement
+from reconciler.api.objects.model import Maker
+from reconciler.api.objects.node_selector import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from reconciler.api.objects.plan import Plan, Reason
 from reconciler.state.caches import Cache, share
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot, View
 
-_to_allocation = Allocation.__pydantic_validator__.validate_python
-_to_selector = NodeSelector.__pydantic_validator__.validate_python
+_allocation_of, _devices_of, _device_of = Maker(Allocation), Maker(DeviceAllocation), Maker(AllocatedDevice)
+_selector_of, _term_of = Maker(NodeSelector), Maker(NodeSelectorTerm)
+_requirement_of = Maker(NodeSelectorRequirement)
+_checked_device = AllocatedDevice.__pydantic_validator__.validate_python
 
 
 def plans(
@@ -70,7 +75,7 @@ class PlainPlans:
         """
         fleet = self._fleet
         results = [
-            {**fields, **_names(row, fleet)}
+            _device_of({**fields, **_names(row, fleet)})
             for fields, of_option in zip(self._options, rows, strict=True)
             for row in of_option
         ]
@@ -87,22 +92,22 @@ def has_special_fields(fleet: Fleet, rows: Rows | Sequence[int]) -> bool:
 
 
 def _allocation(
-    results: list[dict[str, object]], configs: Sequence[AllocatedConfig], selector: NodeSelector | None
+    results: Sequence[AllocatedDevice], configs: Sequence[AllocatedConfig], selector: NodeSelector | None
 ) -> Allocation:
     """The allocation with the fields that are set: unset fields are not written."""
-    devices: dict[str, object] = {"results": results}
+    devices: dict[str, object] = {"results": tuple(results)}
     if configs:
-        devices["config"] = configs
-    fields: dict[str, object] = {"devices": devices}
+        devices["config"] = tuple(configs)
+    fields: dict[str, object] = {"devices": _devices_of(devices)}
     if selector is not None:
         fields["node_selector"] = selector
-    return _to_allocation(fields)  # validates all parts once
+    return _allocation_of(fields)
 
 
 def _devices(
     view: View, snapshot: Snapshot, choices: Sequence[Choice], new_share: Callable[[], str]
-) -> list[dict[str, object]]:
-    """The fields of the results."""
+) -> list[AllocatedDevice]:
+    """The results."""
     fleet, found = snapshot.fleet, []
     marked = _SPECIAL.of(fleet)
     candidates, common = None, dict[str, object]()
@@ -112,9 +117,11 @@ def _devices(
             common = _fields_of(candidates.option)
         row = view.row(choice.at)
         fields = {**common, **_names(row, fleet)}
-        if marked is not None and marked[row]:
+        if marked is not None and marked.item(row):
             fields |= _special_fields(choice, row, snapshot, new_share)
-        found.append(fields)
+            found.append(_checked_device(fields))
+        else:
+            found.append(_device_of(fields))
     return found
 
 
@@ -230,7 +237,7 @@ def _node_selector(view: View, rows: Sequence[int]) -> NodeSelector | None:
         parts["match_fields"] = tuple(fields)
     if expressions:
         parts["match_expressions"] = tuple(expressions)
-    return _to_selector({"node_selector_terms": (parts,)})
+    return _selector_of({"node_selector_terms": (_term_of(parts),)})
 
 
 def _merge(into: list[NodeSelectorRequirement], new: Sequence[NodeSelectorRequirement]) -> None:
@@ -246,8 +253,8 @@ def _merge(into: list[NodeSelectorRequirement], new: Sequence[NodeSelectorRequir
 
 def _pinned(view: View) -> NodeSelector:
     """Selects the node by its name. Cached: most allocations on a node share it."""
-    requirement = {"key": "metadata.name", "operator": "In", "values": (view.node.name,)}
-    return _to_selector({"node_selector_terms": ({"match_fields": (requirement,)},)})
+    requirement = _requirement_of({"key": "metadata.name", "operator": "In", "values": (view.node.name,)})
+    return _selector_of({"node_selector_terms": (_term_of({"match_fields": (requirement,)}),)})
 
 
 _PINNED = Cache(_pinned)

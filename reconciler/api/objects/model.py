@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, StrictBool, StrictInt, StrictStr
 from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 
 T = TypeVar("T")
-M = TypeVar("M", bound="Model")
 
 LEAN = ConfigDict(extra="ignore", alias_generator=to_camel, populate_by_name=True)
 """For parts of objects that exist in millions: pydantic dataclasses with slots, parsed like a `Model`."""
@@ -35,33 +34,58 @@ class Model(BaseModel):
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
 
 
-def built(model: type[M], fields: dict[str, Any]) -> M:
-    """An object of fields that are validated already; others have their defaults. Nothing is checked.
+M = TypeVar("M", bound=Model)
 
-    Several times as fast and half as large as what pydantic makes.
+
+class Maker(Generic[M]):
+    """Makes objects of a model from fields that are known to be valid: nothing is checked or converted.
+
+    For what is made for every claim: half the time of pydantic. All objects share the values of fields that
+    are not given, and the names of those that are; nobody may change them.
     """
-    defaults, given = _frame(model, tuple(fields))
-    made = _new(model)
-    _set(made, "__dict__", {**defaults, **fields})
-    _set(made, "__pydantic_fields_set__", given)
-    _set(made, "__pydantic_extra__", None)
-    _set(made, "__pydantic_private__", None)
+
+    def __init__(self, model: type[M], common: Mapping[str, Any] | None = None) -> None:
+        """`common` are fields that all objects have."""
+        self._model = model
+        self._common = frozenset(common or ())
+        self._names: dict[tuple[str, ...], set[str]] = {}
+        """Fields -> these and the common ones: one set for all objects with the same fields"""
+        self._values: dict[str, Any] = {
+            name: None if field.is_required() else field.get_default(call_default_factory=True)
+            for name, field in model.model_fields.items()
+        } | dict(common or {})
+
+    def __call__(self, fields: Mapping[str, Any]) -> M:
+        """The object with these fields, by their names in Python. The required ones must be among them."""
+        made = object.__new__(self._model)
+        values = self._values.copy()
+        values.update(fields)
+        names = self._names.get(given := tuple(fields))
+        if names is None:
+            names = self._names[given] = {*self._common, *given}
+        _set_values(made, values)
+        _set_names(made, names)
+        _set_extra(made, None)
+        _set_private(made, None)
+        return made
+
+
+def built(model: type[M], fields: Mapping[str, Any]) -> M:
+    """One object as a `Maker` makes it."""
+    made: M = _maker(model)(fields)
     return made
 
 
 @lru_cache
-def _frame(model: type[Model], fields: tuple[str, ...]) -> tuple[Mapping[str, Any], set[str]]:
-    """The fields of a model in order, with their defaults, and the names of those that are given. Both are
-    shared.
-    """
-    defaults = {
-        name: field.get_default(call_default_factory=True) for name, field in model.model_fields.items()
-    }
-    return defaults, set(fields)
+def _maker(model: type[Any]) -> Maker[Any]:
+    return Maker(model)
 
 
-_new: Any = object.__new__
-_set: Any = object.__setattr__
+# What `model_construct` sets, without the attribute look-ups of `object.__setattr__`.
+_set_values = BaseModel.__dict__["__dict__"].__set__
+_set_names = BaseModel.__dict__["__pydantic_fields_set__"].__set__
+_set_extra = BaseModel.__dict__["__pydantic_extra__"].__set__
+_set_private = BaseModel.__dict__["__pydantic_private__"].__set__
 
 
 def fields_of(model: type) -> Mapping[str, FieldInfo]:

@@ -11,7 +11,7 @@ from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.api.objects.meta import DeviceID
 from reconciler.state.devices.exclusion.occupancy import NO_ROWS, ScopeOccupancy
 from reconciler.state.devices.occupancy.ledger import Ledger
-from reconciler.state.devices.occupancy.occupancy import Consumptions, Occupancy
+from reconciler.state.devices.occupancy.occupancy import NOBODY, Consumptions, Occupancy
 from reconciler.state.devices.occupancy.remaining import Remaining
 from reconciler.state.devices.occupancy.retained_draws import RetainedDraws
 from reconciler.state.devices.occupancy.trail import LONGEST_TRAIL, Trail
@@ -132,7 +132,7 @@ class Columns:
 
     def freeze(self) -> Occupancy:
         """The current columns, frozen."""
-        alive = self._alive()
+        alive = self._alive() if self._frozen else []
         for known in alive:
             if known.trail is self._trail and known.serial == len(self._trail):
                 return known
@@ -146,6 +146,7 @@ class Columns:
             claims_of=self._ledger.claims,
             trail=self._trail,
             serial=len(self._trail),
+            held_for=NOBODY,
         )
         self._frozen = [ref(one) for one in (*alive, occupancy)]
         return occupancy
@@ -168,16 +169,13 @@ class Columns:
                 rows.append(row)
                 if self._read(row, device):
                     changed_rows.append(row)
-        again = NO_ROWS
         if relieved or (changed_rows and (self._scopes is not None or self._fleet.sets.shape[1])):
             again = self._evaluate_affected(changed_rows, relieved)
             seen = set(again.tolist())
-            rows = [row for row in rows if row not in seen]
-        if rows:
-            apart = np.array(rows, dtype=np.intp)
-            again = np.concatenate([again, apart]) if len(again) else apart
-        if len(again):
-            self._record(again)
+            apart = [row for row in rows if row not in seen]
+            self._record(np.concatenate([again, apart]) if apart else again)
+        else:
+            self._record(rows)
 
     def _drop_overcharge(self, device: DeviceID) -> set[int]:
         """Drop the overcharge of a device that no claim holds any more; return its counter sets."""
@@ -188,7 +186,9 @@ class Columns:
             self._trail = Trail()  # no row represents this change
         return relieved
 
-    def _record(self, rows: Rows) -> None:
+    def _record(self, rows: Rows | Sequence[int]) -> None:
+        if not len(rows):
+            return
         if len(self._trail) >= LONGEST_TRAIL:
             self._trail = Trail()
         self._trail.add(rows)

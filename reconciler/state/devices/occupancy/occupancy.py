@@ -1,7 +1,7 @@
 """The holds as columns over one fleet, frozen. Decisions read them; `columns` keeps them current."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from types import MappingProxyType
 
 from kernels.types import Amounts, Bits, Codes, Mask
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
@@ -9,6 +9,9 @@ from reconciler.api.objects.value import value
 from reconciler.state.devices.occupancy.ledger import NOTHING
 from reconciler.state.devices.occupancy.overcharge import Overcharge
 from reconciler.state.devices.occupancy.trail import Trail
+
+NOBODY: Mapping[int, str] = MappingProxyType({})
+"""No device is nominated"""
 
 
 @value(eq=False, weakref_slot=True)
@@ -41,7 +44,7 @@ class Occupancy:
     trail: Trail
     serial: int
     """Position in the trail"""
-    held_for: Mapping[int, str] = field(default_factory=dict)
+    held_for: Mapping[int, str]
     """row of a nominated device -> for whom it is held, and until when; see `state.nominations`"""
     base: "Occupancy | None" = None
     """Without the nominations. Referenced so that arrays that both have stay frozen"""

@@ -43,15 +43,15 @@ class Remaining:
         """What held devices are charged beyond their current slices"""
         self._overcommitted: Mask = np.any(self.left < 0, axis=1)
         self._any_overcommitted = bool(self._overcommitted.any())
-        self._fitting_of_set: dict[int, Fitting | None] = {}
-        self._fitting_of_draws: dict[bytes, Fitting] = {}
+        self._of_set: dict[int, tuple[Rows, Fitting | None]] = {}
+        self._of_draws: dict[bytes, Fitting] = {}
 
     def fork(self, fleet: Fleet, retained: RetainedDraws) -> "Remaining":
         """The same over forks of fleet and retained draws; both change independently."""
         other = copy(self)
         other.fleet, other._retained = fleet, retained
         other._overcommitted = self._overcommitted.copy()
-        other._fitting_of_set, other._fitting_of_draws = {}, {}  # they learn as they are used
+        other._of_set, other._of_draws = {}, {}  # they learn as they are used
         other.detach()
         return other
 
@@ -128,13 +128,14 @@ class Remaining:
         """
         found: list[tuple[Rows, Mask]] = []
         for number in sets:
-            rows = self.fleet.by_set.of(number)
-            if not len(rows):
-                continue
-            fitting = self._fitting(number, rows)
-            if fitting is None:
+            known = self._of_set.get(number)
+            if known is None:
+                known = self._of_set[number] = self._drawing(number)
+            rows, fitting = known
+            if fitting is not None:
+                found.append((rows, fitting.of(self.left[number])))
+            elif len(rows):
                 return None
-            found.append((rows, fitting.of(self.left[number])))
         if not found:
             return self.fleet.by_set.rows[:0], np.zeros(0, dtype=np.bool_)
         rows, mask = found[0]
@@ -150,19 +151,19 @@ class Remaining:
         sets, over = fleet.sets[rows], fleet.set_group[self._overcommitted]
         return fitting & ~((sets >= 0) & np.isin(fleet.set_group[sets], over)).any(axis=1)
 
-    def _fitting(self, number: int, rows: Rows) -> Fitting | None:
-        """Which devices of a set fit, by what is left; None if a device draws from another set too.
+    def _drawing(self, number: int) -> tuple[Rows, Fitting | None]:
+        """The devices that draw from a set, and which of them fit by what is left.
 
-        Cached. Sets of identical machines share one.
+        None if there are none or if one draws from another set too. Sets of identical machines share one.
         """
-        if number not in self._fitting_of_set:
-            sets, draws = self.fleet.sets[rows], self.fleet.draws[rows]
-            alone = bool((sets[:, 0] == number).all() and (sets[:, 1:] < 0).all())
-            key = draws[:, 0].tobytes() if alone else None
-            if key is not None and key not in self._fitting_of_draws:
-                self._fitting_of_draws[key] = Fitting(required(self.fleet.table, draws[:, 0]))
-            self._fitting_of_set[number] = self._fitting_of_draws[key] if key is not None else None
-        return self._fitting_of_set[number]
+        rows = self.fleet.by_set.of(number)
+        sets, draws = self.fleet.sets[rows], self.fleet.draws[rows]
+        if not len(rows) or not bool((sets[:, 0] == number).all() and (sets[:, 1:] < 0).all()):
+            return rows, None
+        key = draws[:, 0].tobytes()
+        if key not in self._of_draws:
+            self._of_draws[key] = Fitting(required(self.fleet.table, draws[:, 0]))
+        return rows, self._of_draws[key]
 
     def _charge_retained(
         self, layout: Layout | None, previous: "Remaining | None"

@@ -1,5 +1,7 @@
 """Which rows changed, change by change, so that derived values follow without looking at the others."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from kernels.types import Rows
@@ -25,8 +27,8 @@ class Trail:
     def __len__(self) -> int:
         return len(self._ends) - 1
 
-    def add(self, rows: Rows) -> None:
-        """Add a change."""
+    def add(self, rows: Rows | Sequence[int]) -> None:
+        """Add a change: the rows (n,) that it affects."""
         start = self._ends[-1]
         end = start + len(rows)
         if end > len(self._rows):

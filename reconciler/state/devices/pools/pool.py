@@ -6,7 +6,7 @@ from enum import Enum
 
 import numpy as np
 
-from kernels.index import row_range
+from kernels.index import constant_mask, row_range
 from kernels.types import Mask, Rows
 from reconciler.api.objects.meta import PoolID
 from reconciler.api.objects.semantics import PARTITIONABLE_DEVICES, GroupMode, Semantics
@@ -52,7 +52,7 @@ class PoolOnNode:
     here: Mask
     """(n,) whether the node reaches the device itself"""
     whole: bool
-    """Whether it reaches all of them because their slices name it"""
+    """Whether it reaches all of them because all slices of the pool name it alone"""
     has_binding_conditions: bool
     """Whether a device has binding conditions. Such pools are tried last (POOL-14)."""
 
@@ -62,9 +62,12 @@ class Pool:
 
     __slots__ = (
         "_asked",
+        "_binding",
         "_generations",
         "_named",
         "_on_only",
+        "_per_device",
+        "_wanted",
         "blocks",
         "counters",
         "exclusion",
@@ -90,11 +93,16 @@ class Pool:
         self.offsets = offsets
         """(slices + 1,) first device of each slice"""
         self.size = int(offsets[-1])
-        nodes = tuple(dict.fromkeys([block.slice.spec.node_name or "" for block in blocks]))
+        specs = [block.slice.spec for block in blocks]
+        nodes = tuple(dict.fromkeys([spec.node_name or "" for spec in specs]))
         self.nodes = nodes if all(nodes) else None
         """The nodes that can see this pool; None if selectors decide"""
         self._named = named
         self._generations = Counter([block.generation for block in blocks])
+        self._per_device = any(spec.per_device_node_selection for spec in specs)
+        self._binding = any(block.has_binding_conditions for block in blocks)
+        self._wanted = specs[0].pool.resource_slice_count
+        """Slices of the first generation"""
         self._asked: tuple[Semantics, AskedBlocks] | None = None
         """The rules, and an index of the slices by these"""
         self._on_only: tuple[Semantics, PoolOnNode | None] | None = None
@@ -123,24 +131,29 @@ class Pool:
 
         Raises Rejected if a needed node selector cannot be parsed (NM-1).
         """
-        if self._on_only is not None and self._on_only[0] is rules and self.nodes == (node.node.name,):
+        only = self.nodes is not None and self.nodes == (node.node.name,)
+        if only and self._on_only is not None and self._on_only[0] is rules:
             return self._on_only[1]
-        found = self._on(node, rules)
-        if self.nodes == (node.node.name,) and not any(
-            block.slice.spec.per_device_node_selection for block in self.blocks
-        ):
+        found = self._on(node, rules, only=only)
+        if only and not self._per_device:
             self._on_only = rules, found  # nothing else of the node matters
         return found
 
-    def _on(self, node: Reach, rules: Semantics) -> PoolOnNode | None:
-        """The same, computed."""
-        relevant, reached = self._reached(node, rules)
+    def _on(self, node: Reach, rules: Semantics, *, only: bool) -> PoolOnNode | None:
+        """The same, computed. `only` is whether all slices name this node."""
+        if only and rules.has(PARTITIONABLE_DEVICES):
+            relevant: Sequence[int] = range(len(self.blocks))
+            reached = None
+        else:
+            relevant, reached = self._reached(node, rules)
         if not relevant:
             return None
-        generation = max(self.blocks[at].generation for at in relevant)
-        current = [at for at in relevant if self.blocks[at].generation == generation]
-        first = next((at for at in current if self.blocks[at].slice.spec.node_name), current[0])
-        wanted = self.blocks[first].slice.spec.pool.resource_slice_count
+        current, generation, wanted = relevant, max(self._generations), self._wanted
+        if len(self._generations) > 1 or not only:
+            generation = max(self.blocks[at].generation for at in relevant)
+            current = [at for at in relevant if self.blocks[at].generation == generation]
+            first = next((at for at in current if self.blocks[at].slice.spec.node_name), current[0])
+            wanted = self.blocks[first].slice.spec.pool.resource_slice_count
         if len(current) != wanted:
             if max(self._generations) > generation:
                 return None
@@ -151,7 +164,7 @@ class Pool:
         problem = self._invalid(current, generation, rules)
         if problem:
             return self._unusable(Usable.INVALID, problem)
-        return self._usable(current, node, reached)
+        return self._usable(current, node, reached, whole=only and not self._per_device)
 
     def _reached(self, node: Reach, rules: Semantics) -> tuple[Sequence[int], Mask | None]:
         """Positions of the slices that concern a node, rising; and (n,) its devices, if they are known."""
@@ -208,24 +221,33 @@ class Pool:
             return self.counters.problems.get(generation, "")
         return ""
 
-    def _usable(self, current: Sequence[int], node: Reach, reached: Mask | None) -> PoolOnNode:
-        pieces = [row_range(int(self.offsets[at]), int(self.offsets[at + 1])) for at in current]
-        if reached is not None:
-            here = [reached[rows] for rows in pieces]
-        else:
-            here = [node.devices(self.blocks[at]) for at in current]
+    def _usable(
+        self, current: Sequence[int], node: Reach, reached: Mask | None, *, whole: bool
+    ) -> PoolOnNode:
         span = None
         if current[-1] - current[0] + 1 == len(current):
             span = slice(self.offsets.item(current[0]), self.offsets.item(current[-1] + 1))
+            rows = row_range(span.start, span.stop)
+        else:
+            rows = np.concatenate(
+                [row_range(self.offsets.item(at), self.offsets.item(at + 1)) for at in current]
+            )
+        if whole:
+            here = constant_mask(len(rows), yes=True)
+        elif reached is not None:
+            here = reached[rows]
+        else:
+            here = np.concatenate([node.devices(self.blocks[at]) for at in current])
         return PoolOnNode(
             pool=self.id,
             usable=Usable.YES,
             problem="",
-            rows=np.concatenate(pieces) if len(pieces) > 1 else pieces[0],
+            rows=rows,
             span=span,
-            here=np.concatenate(here) if len(here) > 1 else here[0],
-            whole=all(node.is_named_by(self.blocks[at]) for at in current),
-            has_binding_conditions=any(self.blocks[at].has_binding_conditions for at in current),
+            here=here,
+            whole=whole,
+            has_binding_conditions=self._binding
+            and any(self.blocks[at].has_binding_conditions for at in current),
         )
 
 

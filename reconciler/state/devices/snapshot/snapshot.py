@@ -41,7 +41,7 @@ class View:
     span: slice | None
     """The same rows as a range, if they are contiguous"""
     whole: bool
-    """Whether the node reaches all devices because their slices name it"""
+    """Whether the node reaches all devices because their pools are its alone; else `here` says"""
     caches: Caches = field(default_factory=Caches, repr=False)
     """Values derived from this view; they do not depend on the holds"""
 

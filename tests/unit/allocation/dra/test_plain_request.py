@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.allocation.dra import availability
 from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
 from reconciler.allocation.dra.node_attempt import Found, attempt
 from reconciler.allocation.dra.refusal import Fatal
@@ -86,10 +87,19 @@ def test_the_answers_are_those_of_the_search_in_any_world(world: World):
         compare(one, seen)
 
 
-@given(st.data())
-@examples(60)
-def test_the_answers_stay_those_of_the_search_while_devices_are_taken_and_released(data: st.DataObject):
-    """The counts follow the changes; nothing is derived anew between them."""
+@given(st.data(), st.sampled_from([0, 16]))
+@examples(80)
+def test_the_answers_stay_those_of_the_search_while_devices_are_taken_and_released(
+    data: st.DataObject, few: int
+):
+    """The counts follow the changes, one by one or all at once; nothing is derived anew between them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(availability, "FEW", few)
+        take_and_release(data)
+
+
+def take_and_release(data: st.DataObject) -> None:
+    """Compare the answers while claims come and go."""
     picture, pending = machines(data), list[ResourceClaim]()
     kinds = st.tuples(st.sampled_from(["gpu", "small", "nic"]), st.integers(1, 3), st.booleans())
     specs = data.draw(st.lists(kinds, min_size=1, max_size=3))
@@ -104,6 +114,11 @@ def test_the_answers_stay_those_of_the_search_while_devices_are_taken_and_releas
         seen = picture.snapshot()
         compare(one, seen)
         shape = shape_of(one, seen)
+        if shape is not None:
+            ((counted,), (slot,)) = shape.node_filter.of_only_slot, shape.parsed.slots
+            expected = availability._count(slot.options[0], seen)
+            assert (counted.mask == expected.mask).all()
+            assert counted.per_node.tolist() == expected.per_node.tolist()
         name = data.draw(st.sampled_from(NODES))
         outcome = attempt(shape.parsed, name, seen, steps=STEPS) if shape is not None else None
         if isinstance(outcome, Found):

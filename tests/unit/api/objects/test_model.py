@@ -1,0 +1,53 @@
+"""Objects that are made of valid fields without validation are the objects that pydantic makes."""
+
+import pickle
+from copy import copy, deepcopy
+from typing import Any
+
+import pytest
+
+from reconciler.api.objects.claims import AllocatedDevice, Allocation, DeviceAllocation
+from reconciler.api.objects.core import Node
+from reconciler.api.objects.meta import ObjectMeta
+from reconciler.api.objects.model import Maker, Model
+from reconciler.api.objects.node_selector import NodeSelectorRequirement
+
+DEVICE: dict[str, Any] = {"request": "r", "driver": "d", "pool": "p", "device": "gpu-0"}
+
+
+@pytest.mark.parametrize(
+    ("model", "fields"),
+    [
+        (AllocatedDevice, DEVICE),
+        (AllocatedDevice, {**DEVICE, "admin_access": True, "share_id": "s"}),
+        (DeviceAllocation, {"results": (AllocatedDevice(**DEVICE),)}),
+        (Allocation, {}),
+        (NodeSelectorRequirement, {"key": "metadata.name", "operator": "In", "values": ("n",)}),
+    ],
+)
+def test_a_made_object_is_the_validated_one(model: type[Model], fields: dict[str, Any]):
+    made, validated = Maker(model)(fields), model(**fields)
+    assert made == validated
+    assert repr(made) == repr(validated)
+    assert made.model_fields_set == validated.model_fields_set == set(fields)
+    assert made.model_dump_json(by_alias=True) == validated.model_dump_json(by_alias=True)
+    assert made.to_json() == validated.to_json()
+    for copied in (copy(made), deepcopy(made), pickle.loads(pickle.dumps(made)), made.model_copy()):
+        assert copied == validated
+        assert copied.model_fields_set == set(fields)
+
+
+def test_changing_a_copy_changes_neither_the_object_nor_the_next_one():
+    make = Maker(AllocatedDevice)
+    made = make(DEVICE)
+    changed = made.model_copy(update={"share_id": "s"})
+    assert changed.model_fields_set == {*DEVICE, "share_id"}
+    assert made == make(DEVICE) == AllocatedDevice(**DEVICE)
+    assert made.model_fields_set == set(DEVICE)
+
+
+def test_a_key_is_computed_once_and_does_not_count_as_a_field():
+    one, other = (Node(metadata=ObjectMeta(name="n")) for _ in range(2))
+    assert one.key is one.key
+    assert one == other
+    assert one.to_json() == other.to_json()
