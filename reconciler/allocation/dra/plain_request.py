@@ -9,7 +9,7 @@ from kernels.types import Codes, Rows
 from reconciler.allocation.dra.availability import Available
 from reconciler.allocation.dra.budget import Budget
 from reconciler.allocation.dra.constraints import shared_codes
-from reconciler.allocation.dra.fast_path import entangled
+from reconciler.allocation.dra.fast_path import entangled, entangled_anywhere
 from reconciler.allocation.dra.node_attempt import Found
 from reconciler.allocation.dra.request_options import MAX_RESULTS, ParsedClaims
 from reconciler.allocation.dra.result import PlainPlans, has_special_fields
@@ -28,6 +28,10 @@ class PlainRequest:
     codes: Codes | None
     """(D,) the attribute that all devices must share; None without a constraint"""
     plans: PlainPlans
+    entangled: bool
+    """Whether taking some device of the fleet may change what else can be taken"""
+    special: bool
+    """Whether some result of the fleet has special fields"""
 
     def attempt(self, claim: ResourceClaim, node: str, snapshot: Snapshot, budget: Budget) -> Found | None:
         """What a node gives a claim; None if `attempt` must be asked for it. Raises what `budget` raises."""
@@ -36,7 +40,7 @@ class PlainRequest:
         except Rejected:
             return None
         rows = self._rows(view)
-        if len(rows) < self.count or has_special_fields(view.fleet, rows):
+        if len(rows) < self.count or (self.special and has_special_fields(view.fleet, rows)):
             return None
         budget.spend()
         return Found((self.plans.plan(claim, view, [rows]),), 0, self.count)
@@ -49,7 +53,9 @@ class PlainRequest:
         if self.count == 1 and self.codes is None:
             at = int(mask.argmax()) if len(mask) else 0
             return [view.row(at)] if len(mask) and mask.item(at) else []
-        if entangled(view) is not None:  # taking a device may change what else can be taken
+        if (
+            self.entangled and entangled(view) is not None
+        ):  # taking a device may change what else can be taken
             return []
         rows = view.rows[mask.nonzero()[0]]
         if self.codes is not None:
@@ -89,4 +95,8 @@ def plain_request(parsed: ParsedClaims, available: Available, snapshot: Snapshot
         codes = shared_codes(attribute, snapshot.fleet)
         if codes is None:
             return None
-    return PlainRequest(count, available, codes, PlainPlans(claim, [option], snapshot))
+    fleet = snapshot.fleet
+    plans = PlainPlans(claim, [option], snapshot)
+    return PlainRequest(
+        count, available, codes, plans, entangled_anywhere(fleet), has_special_fields(fleet, slice(None))
+    )

@@ -44,20 +44,22 @@ class Maker(Generic[M]):
     are not given, which nobody may change.
     """
 
-    def __init__(self, model: type[M]) -> None:
+    def __init__(self, model: type[M], common: Mapping[str, Any] | None = None) -> None:
+        """`common` are fields that all objects have."""
         self._model = model
-        self._defaults: dict[str, Any] = {
+        self._names = frozenset(common or ())
+        self._values: dict[str, Any] = {
             name: None if field.is_required() else field.get_default(call_default_factory=True)
             for name, field in model.model_fields.items()
-        }
+        } | dict(common or {})
 
     def __call__(self, fields: Mapping[str, Any]) -> M:
         """The object with these fields, by their names in Python. The required ones must be among them."""
         made = object.__new__(self._model)
-        values = self._defaults.copy()
+        values = self._values.copy()
         values.update(fields)
         _set_values(made, values)
-        _set_names(made, set(fields))
+        _set_names(made, {*self._names, *fields})
         _set_extra(made, None)
         _set_private(made, None)
         return made
