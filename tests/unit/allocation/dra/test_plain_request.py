@@ -160,6 +160,9 @@ def world_of(slices: list[Object], *requests: Object, **fields: Any) -> World:
     return World(slices, [claim("c", *requests, **fields)], nodes=[*map(node, NODES)])
 
 
+OF_EITHER = [
+    resource_slice("s", [device("A", nodeName="n1"), device("B", nodeName="n2")], perDeviceNodeSelection=True)
+]
 ALIKE = [match("d/numa", "r")]
 
 
@@ -171,6 +174,7 @@ ALIKE = [match("d/numa", "r")]
         pytest.param(world_of(on_both(*GPUS), request("r", 3), constraints=ALIKE), 2, id="three alike"),
         pytest.param(world_of(on_both(*GPUS), request("r", 4), constraints=ALIKE), 0, id="too few alike"),
         pytest.param(world_of(on_both(*GPUS[:1]), request("r", 2)), 0, id="too few"),
+        pytest.param(world_of(OF_EITHER, request("r")), 2, id="a slice with devices of both nodes"),
         pytest.param(world_of(on_both(*GPUS), request("r"), request("s")), 0, id="two requests"),
         pytest.param(
             world_of(on_both(*GPUS), request("r", 2), constraints=[distinct("d/numa", "r")]), 0, id="distinct"
