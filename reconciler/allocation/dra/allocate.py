@@ -12,6 +12,7 @@ from reconciler.allocation.dra.companions import Companions
 from reconciler.allocation.dra.match_attribute import nodes_with_a_value
 from reconciler.allocation.dra.node_attempt import Found, NotFound, Only, attempt, random_share
 from reconciler.allocation.dra.node_order import prefers
+from reconciler.allocation.dra.plain_request import PlainRequest
 from reconciler.allocation.dra.preferred import PreferredSearch
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.refusal_counts import unsatisfied
@@ -66,12 +67,16 @@ def allocate(
         raise SelectorsNotRun("the selectors must run on the fleet first")
     if shape.overspent(snapshot):
         return Unsatisfied(tuple(claim.key for claim in claims), Reason.GAVE_UP, OVERSPENT)
+    considered, among = plausible(shape, nodes, snapshot)
+    plain = shape.plain(snapshot, steps) if only is None and companions is None else None
+    by_name = policy is None and not prefers(pod)
+    if by_name and (first := _on_first(among, plain, claims[0], snapshot, budget)) is not None:
+        return first
     parsed = ParsedClaims(tuple(claims), shape.parsed.slots)
     best: tuple[int, int, Found] | None = None
     refused: list[tuple[str, NotFound]] = []
     tried = 0
-    considered, among = plausible(shape, nodes, snapshot)
-    if (policy is not None or prefers(pod)) and among.any():
+    if not by_name and among.any():
         search = PreferredSearch(
             Question(parsed, snapshot, pod),
             policy,
@@ -84,7 +89,6 @@ def allocate(
         granted = search.run(among, shape.node_filter.least)
         if granted is not None:
             return granted
-    plain = shape.plain(snapshot) if only is None and companions is None else None
     for least, place in shape.node_filter.in_order(among):
         name = snapshot.topology.order[place]
         if best is not None and (least, place) >= best[:2]:
@@ -94,29 +98,22 @@ def allocate(
             break
         budget.spend()
         better_than = best[0] + (place < best[1]) if best is not None else None
-        outcome: Found | NotFound | None = None
+        outcome = None
         if plain is not None:
             outcome = plain.attempt(
-                claims[0],
-                name,
-                snapshot,
-                steps=steps,
-                least=least,
-                better_than=better_than,
-                budget=budget,
+                claims[0], name, snapshot, least=least, better_than=better_than, budget=budget
             )
-        if outcome is None:
-            outcome = attempt(
-                parsed,
-                name,
-                snapshot,
-                steps=steps,
-                new_share=new_share,
-                better_than=better_than,
-                budget=budget,
-                only=only,
-                companions=companions,
-            )
+        outcome = outcome or attempt(
+            parsed,
+            name,
+            snapshot,
+            steps=steps,
+            new_share=new_share,
+            better_than=better_than,
+            budget=budget,
+            only=only,
+            companions=companions,
+        )
         tried += outcome.steps
         if isinstance(outcome, NotFound):
             refused.append((name, outcome))
@@ -129,6 +126,21 @@ def allocate(
     everywhere = considered == len(snapshot.topology.order)
     names = None if everywhere else sorted(set(nodes or ()).intersection(snapshot.topology.nodes))
     return unsatisfied(parsed, snapshot, names, refused, tried)
+
+
+def _on_first(
+    among: Mask, plain: PlainRequest | None, claim: ResourceClaim, snapshot: Snapshot, budget: Budget
+) -> Granted | None:
+    """The answer of the first node of a mask (N,), which most claims without alternatives get; else None."""
+    if plain is None or len(plain.options) > 1 or not len(among):
+        return None
+    first = int(among.argmax())
+    if not among.item(first):
+        return None
+    budget.spend()
+    name = snapshot.topology.order[first]
+    found = plain.attempt(claim, name, snapshot, budget=budget)
+    return Granted(name, found.plans, found.steps) if isinstance(found, Found) else None
 
 
 def plausible(shape: ClaimShape, nodes: Iterable[str] | None, snapshot: Snapshot) -> tuple[int, Mask]:

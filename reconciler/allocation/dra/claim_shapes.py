@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import is_not
 
+from reconciler.allocation.defaults import STEPS
 from reconciler.allocation.dra.availability import Available
 from reconciler.allocation.dra.match_attribute import MatchGroup, match_groups
 from reconciler.allocation.dra.node_filter import NodeFilter
@@ -48,13 +49,16 @@ class ClaimShape:
             self._overspent = is_overspent(self.parsed.slots, snapshot.fleet)
         return self._overspent
 
-    def plain(self, snapshot: Snapshot) -> PlainRequest | None:
-        """Its only request, if that is plain. The node filter must have followed the snapshot."""
+    def plain(self, snapshot: Snapshot, steps: int = STEPS) -> PlainRequest | None:
+        """Its only request, if that is plain and no alternative takes more than so many devices.
+
+        The node filter must have followed the snapshot.
+        """
         available = self.node_filter.of_only_slot
         if len(available) != len(self._plain_of) or any(map(is_not, available, self._plain_of)):
             self._plain_of = available
             self._plain = plain_request(self.parsed, available, snapshot)
-        return self._plain
+        return self._plain if self._plain is not None and self._plain.most <= steps else None
 
     def match_groups(self, snapshot: Snapshot) -> tuple[MatchGroup, ...]:
         """The groups of its `matchAttribute` constraints that can exclude nodes."""

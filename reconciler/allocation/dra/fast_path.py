@@ -98,7 +98,12 @@ def entangled(view: View) -> Mask | None:
 
     None if there are none.
     """
-    return None if _ENTANGLED_OF_FLEET.of(view.fleet) is None else _ENTANGLED.of(view)
+    return _ENTANGLED.of(view) if entangled_anywhere(view.fleet) else None
+
+
+def entangled_anywhere(fleet: Fleet) -> bool:
+    """Whether a fleet has such devices."""
+    return _ENTANGLED_OF_FLEET.of(fleet) is not None
 
 
 def _entangled(view: View) -> Mask | None:

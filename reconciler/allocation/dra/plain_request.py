@@ -10,7 +10,7 @@ from kernels.types import Codes, Rows
 from reconciler.allocation.dra.availability import Available
 from reconciler.allocation.dra.budget import UNLIMITED, Budget
 from reconciler.allocation.dra.constraints import shared_codes
-from reconciler.allocation.dra.fast_path import entangled
+from reconciler.allocation.dra.fast_path import entangled, entangled_anywhere
 from reconciler.allocation.dra.node_attempt import NO_BETTER, Found, NotFound
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import MAX_RESULTS, ParsedClaims, RequestOption
@@ -30,6 +30,10 @@ class PlainOption:
     codes: Codes | None
     """(D,) the attribute that all devices must share; None without a constraint"""
     plans: PlainPlans
+    entangled: bool
+    """Whether taking some device of the fleet may change what else can be taken"""
+    special: bool
+    """Whether some result of the fleet has special fields"""
 
     def rows(self, view: View) -> list[int] | None:
         """The rows that first fit takes; empty if a node has too few; None if that needs a search."""
@@ -42,7 +46,7 @@ class PlainOption:
         rows = view.rows[mask.nonzero()[0]]
         if len(rows) < self.count:
             return []
-        if entangled(view) is not None:  # taking a device may change what else can be taken
+        if self.entangled and entangled(view) is not None:
             return None
         if self.codes is not None:
             return self._alike(rows, self.codes)
@@ -64,6 +68,8 @@ class PlainRequest:
     """The only request of the only claim, with its alternatives in order."""
 
     options: tuple[PlainOption, ...]
+    most: int
+    """The largest number of devices of an option"""
 
     def attempt(
         self,
@@ -71,7 +77,6 @@ class PlainRequest:
         node: str,
         snapshot: Snapshot,
         *,
-        steps: int,
         least: int = 0,
         better_than: int | None = None,
         budget: Budget = UNLIMITED,
@@ -88,7 +93,7 @@ class PlainRequest:
                 if rows is None:
                     return None
                 if rows:
-                    if option.count > steps or has_special_fields(view.fleet, rows):
+                    if option.special and has_special_fields(view.fleet, rows):
                         return None
                     budget.spend()
                     if better_than is not None and rank >= better_than:
@@ -118,7 +123,7 @@ def plain_request(
         if plain is None:
             return None
         options.append(plain)
-    return PlainRequest(tuple(options))
+    return PlainRequest(tuple(options), max((option.count for option in options), default=0))
 
 
 def _plain_option(
@@ -135,4 +140,8 @@ def _plain_option(
         codes = shared_codes(attribute, snapshot.fleet)
         if codes is None:
             return None
-    return PlainOption(count, available, codes, PlainPlans(claim, [option], snapshot))
+    fleet = snapshot.fleet
+    plans = PlainPlans(claim, [option], snapshot)
+    return PlainOption(
+        count, available, codes, plans, entangled_anywhere(fleet), has_special_fields(fleet, slice(None))
+    )

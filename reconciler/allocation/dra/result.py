@@ -65,7 +65,7 @@ class PlainPlans:
     def __init__(self, claim: ResourceClaim, options: Sequence[RequestOption], snapshot: Snapshot) -> None:
         """`options` are what the results are for, in order."""
         self._fleet = snapshot.fleet
-        self._options = [_fields_of(option) for option in options]
+        self._devices = [Maker(AllocatedDevice, _fields_of(option)) for option in options]
         self._configs = tuple(_configs(claim, options, old=snapshot.rules.old))
 
     def plan(self, claim: ResourceClaim, view: View, rows: Sequence[Sequence[int]]) -> Plan:
@@ -75,8 +75,8 @@ class PlainPlans:
         """
         fleet = self._fleet
         results = [
-            _device_of({**fields, **_names(row, fleet)})
-            for fields, of_option in zip(self._options, rows, strict=True)
+            make(_names(row, fleet))
+            for make, of_option in zip(self._devices, rows, strict=True)
             for row in of_option
         ]
         metadata = claim.metadata
@@ -85,7 +85,7 @@ class PlainPlans:
         return Plan(claim.key, metadata.uid, metadata.resource_version, view.node.name, allocation)
 
 
-def has_special_fields(fleet: Fleet, rows: Rows | Sequence[int]) -> bool:
+def has_special_fields(fleet: Fleet, rows: Rows | Sequence[int] | slice) -> bool:
     """Whether the result of some device has more fields than names."""
     marked = _SPECIAL.of(fleet)
     return marked is not None and bool(marked[rows].any())

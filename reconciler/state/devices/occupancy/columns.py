@@ -216,15 +216,17 @@ class Columns:
     def _read(self, row: int, device: DeviceID) -> bool:
         """Read the state of a device; return whether it was taken or released."""
         state = self._ledger.state(device)
-        before = self._held.item(row) or self._sharing.item(row)
-        self._held[row] = held = bool(state.alone)
-        self._sharing[row] = sharing = bool(state.shares)
-        self._free[row] = (sharing or self._fits.item(row)) and not held
+        was_held, was_sharing = self._held.item(row), self._sharing.item(row)
+        held, sharing = bool(state.alone), bool(state.shares)
+        self._held[row] = held
         if sharing:
+            self._sharing[row] = True
             self._consume(row, state.consumed)
-        elif self._consumed.pop(row, None) is not None:
-            self._consumption[row] = 0
-        return before != (held or sharing)
+        elif was_sharing:
+            self._sharing[row], self._consumption[row] = False, 0
+            del self._consumed[row]
+        self._free[row] = (sharing or self._fits.item(row)) and not held
+        return (was_held or was_sharing) != (held or sharing)
 
     def _consume(self, row: int, consumed: Mapping[str, int]) -> None:
         """Set what shares consume of a device."""

@@ -5,7 +5,7 @@ from copy import copy
 from types import MappingProxyType
 from typing import NamedTuple
 
-from reconciler.api.objects.claims import Allocation
+from reconciler.api.objects.claims import AllocatedDevice, Allocation
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.semantics import CONSUMABLE_CAPACITY, Semantics
 from reconciler.api.objects.value import value
@@ -168,14 +168,15 @@ class Ledger:
 
     def _holds(self, allocation: Allocation) -> tuple[Hold, ...]:
         """Admin access holds nothing (AS-1). A share id marks a shared device (AS-2)."""
-        found = []
-        for result in allocation.devices.results:
-            if result.admin_access:
-                continue
-            device = DeviceID(result.driver, result.pool, result.device)
-            if self._sharing and result.share_id:
-                consumed = {key: amount.nanos for key, amount in result.consumed_capacity.items()}
-                found.append(Hold(device, result.share_id, consumed))
-            else:
-                found.append(Hold(device, None, NOTHING))
-        return tuple(found)
+        return tuple([
+            _share(result)
+            if result.share_id and self._sharing
+            else Hold(DeviceID(result.driver, result.pool, result.device), None, NOTHING)
+            for result in allocation.devices.results
+            if not result.admin_access
+        ])  # fmt: skip
+
+
+def _share(result: AllocatedDevice) -> Hold:
+    consumed = {key: amount.nanos for key, amount in result.consumed_capacity.items()}
+    return Hold(result.id, result.share_id, consumed)

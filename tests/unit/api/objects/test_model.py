@@ -46,6 +46,12 @@ def test_changing_a_copy_changes_neither_the_object_nor_the_next_one():
     assert made.model_fields_set == set(DEVICE)
 
 
+def test_fields_that_all_objects_have_count_as_set():
+    make = Maker(AllocatedDevice, {"request": "r", "driver": "d"})
+    assert make({"pool": "p", "device": "gpu-0"}) == AllocatedDevice(**DEVICE)
+    assert make({"pool": "p", "device": "gpu-0"}).model_fields_set == set(DEVICE)
+
+
 def test_a_key_is_computed_once_and_does_not_count_as_a_field():
     one, other = (Node(metadata=ObjectMeta(name="n")) for _ in range(2))
     assert one.key is one.key
