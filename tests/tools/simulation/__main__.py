@@ -10,7 +10,7 @@ from time import perf_counter
 
 import click
 
-from tests.tools.simulation.mutants import EVICTING, GANGED, MUTANTS, PAIRED
+from tests.tools.simulation.mutants import EVICTING, GANGED, MOVING, MUTANTS, PAIRED
 from tests.tools.simulation.schedule import Outcome, Say, run
 
 
@@ -22,10 +22,11 @@ from tests.tools.simulation.schedule import Outcome, Say, run
 @click.option("--pair", is_flag=True, help="Two replicas, of which one leads.")
 @click.option("--gangs", is_flag=True, help="With gangs.")
 @click.option("--evictions", is_flag=True, help="With preemption and budgets.")
+@click.option("--moves", is_flag=True, help="With preemption, and moves of pods that controllers replace.")
 @click.option("--processes", type=int, default=2, show_default=True)
 @click.option(
     "--mutant",
-    type=click.Choice([*MUTANTS, *PAIRED, *GANGED, *EVICTING]),
+    type=click.Choice([*MUTANTS, *PAIRED, *GANGED, *EVICTING, *MOVING]),
     help="Break this until it is noticed.",
 )
 @click.option("--awaits", is_flag=True, help="Tell at which awaits the reconciler was killed.")
@@ -38,6 +39,7 @@ def main(
     pair: bool,
     gangs: bool,
     evictions: bool,
+    moves: bool,
     processes: int,
     mutant: str | None,
     awaits: bool,
@@ -46,8 +48,10 @@ def main(
     """Play schedules. Exit code 1 if anything was found."""
     began = perf_counter()
     pair, gangs = pair or mutant in PAIRED, gangs or mutant in GANGED
-    evictions = evictions or mutant in EVICTING
-    play = partial(_play, sockets=sockets, pair=pair, gangs=gangs, evictions=evictions, mutant=mutant)
+    evictions, moves = evictions or mutant in EVICTING, moves or mutant in MOVING
+    play = partial(
+        _play, sockets=sockets, pair=pair, gangs=gangs, evictions=evictions, moves=moves, mutant=mutant
+    )
     if seed is not None:
         outcomes = [play(seed, say=print if verbose else None)]
     else:
@@ -77,11 +81,12 @@ def _play(
     pair: bool,
     gangs: bool,
     evictions: bool,
+    moves: bool,
     mutant: str | None,
     say: Say | None = None,
 ) -> Outcome:
-    with (MUTANTS | PAIRED | GANGED | EVICTING)[mutant]() if mutant is not None else nullcontext():
-        return run(seed, sockets=sockets, pair=pair, gangs=gangs, evictions=evictions, say=say)
+    with (MUTANTS | PAIRED | GANGED | EVICTING | MOVING)[mutant]() if mutant is not None else nullcontext():
+        return run(seed, sockets=sockets, pair=pair, gangs=gangs, evictions=evictions, moves=moves, say=say)
 
 
 def _in_turn(outcomes: Iterable[Outcome], mutant: str | None) -> Iterator[Outcome]:

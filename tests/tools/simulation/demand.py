@@ -23,6 +23,12 @@ def plain_spec(drivers: frozenset[str], random: Random) -> Object:
     return {"devices": {"requests": [{"name": "r", "exactly": wish}]}}
 
 
+def small_spec(_: frozenset[str], random: Random) -> Object:
+    """A small part of a card, or half of one."""
+    wish = {"deviceClassName": random.choice(("part-small", "part-small", "part-half")), "count": 1}
+    return {"devices": {"requests": [{"name": "r", "exactly": wish}]}}
+
+
 def _request(name: str, classes: list[str], random: Random) -> Object:
     if random.random() < 0.15:
         ways = [_wish(classes, random) for _ in range(2)]

@@ -25,6 +25,8 @@ from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner
 from reconciler.control.queueing.units import Kind
 from reconciler.control.queueing.waiting import Waiting
+from reconciler.control.rebalancing.allowed import Allowed
+from reconciler.control.rebalancing.rebalancer import Rebalancer
 from reconciler.control.settler import Settler
 from reconciler.errors import Retry, Undecided
 from reconciler.ha.elector import Elector
@@ -229,6 +231,19 @@ EVICTING: dict[str, Mutant] = {
     "whole gangs are evicted": _swap(RoomPlan, "acts", property(lambda self: not self.refused)),
 }
 """The same, of what keeps evictions from doing harm"""
+
+
+def _in_haste(self: Any, campaign: Any, _: Any) -> None:
+    """The next pod moves before what replaces the one before runs."""
+    campaign.moving = None
+
+
+MOVING: dict[str, Mutant] = {
+    "everybody may be moved": _swap(Allowed, "permits", lambda *_: True),
+    "several pods move at once": _swap(Rebalancer, "_follow", _in_haste),
+    "no place is held for moved pods": _swap(Rebalancer, "_hold", lambda *_: None),
+}
+"""The same, of what keeps moves from doing harm"""
 
 SEEDS = {
     "writes without resourceVersion": 24,
