@@ -252,6 +252,7 @@ SEEDS = {
     "claims in use are freed": 33,
     "refusals slow writes down": 36,
     "everybody leads": 5,
+    "several pods move at once": 10,
 }
 """Schedules that have noticed a mutant, to be tried first: any of the others will do, but takes longer"""
 

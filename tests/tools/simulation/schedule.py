@@ -83,6 +83,7 @@ OVER_SOCKETS = 20
 PAIRS = 20
 GANGS = 30
 EVICTIONS = 8
+MOVING = 4
 """Enough on each change: what takes more schedules to be noticed has a test of its own (`mutants.TESTS`,
 `test_by_hand`). `make soak` plays thousands"""
 

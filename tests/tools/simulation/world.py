@@ -79,8 +79,7 @@ class World:
     def templates_made(self) -> None:
         """Publish the templates from which pods have claims made."""
         made = demand.plain_spec if self._teams else demand.claim_spec
-        if self.replicas is not None:
-            made = demand.small_spec
+        made = made if self.replicas is None else demand.small_spec
         specs = ((name, made(self.drivers, self.random)) for name in self.templates)
         self.api.load(demand.template(name, spec) for name, spec in specs)
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.tools.checkout import ROOT
-from tests.tools.simulation.mutants import BY_HAND, EVICTING, GANGED, MUTANTS, PAIRED, SEEDS, TESTS
+from tests.tools.simulation.mutants import BY_HAND, EVICTING, GANGED, MOVING, MUTANTS, PAIRED, SEEDS, TESTS
 from tests.tools.simulation.schedule import IN_MEMORY, PAIRS, run
 
 OTHERWISE = {*TESTS, *BY_HAND}
@@ -33,8 +33,15 @@ def test_so_it_is_where_there_are_gangs(name: str):
         assert any(run(seed, gangs=True).findings for seed in (SEEDS.get(name, 0), *range(IN_MEMORY)))
 
 
+@pytest.mark.parametrize("name", sorted(MOVING))
+def test_so_it_is_where_pods_move(name: str):
+    with MOVING[name]():
+        assert any(run(seed, moves=True).findings for seed in (SEEDS.get(name, 0), *range(IN_MEMORY)))
+
+
 def test_what_has_a_test_of_its_own_is_a_mutant():
-    assert MUTANTS.keys() | PAIRED.keys() | GANGED.keys() | EVICTING.keys() >= OTHERWISE | SEEDS.keys()
+    known = MUTANTS.keys() | PAIRED.keys() | GANGED.keys() | EVICTING.keys() | MOVING.keys()
+    assert known >= OTHERWISE | SEEDS.keys()
 
 
 def test_what_schedules_seldom_meet_is_noticed_by_tests():
