@@ -56,8 +56,8 @@ docs: $(STAMP)  ## the pages and pictures that are made from the code
 	$(BIN)/python -m docs.pictures
 	$(BIN)/python -m docs.chart_values
 
-tables: $(STAMP)  ## the tables of the parser of selectors, after an upgrade of cel-python or lark
-	$(BIN)/python -m reconciler.cel.parser > .venv/parser_tables.json
+tables: $(STAMP)  ## the tables of the parser of selectors, after an upgrade of cel-python
+	$(BIN)/python -m reconciler.cel.parser_tables > .venv/parser_tables.json
 	mv .venv/parser_tables.json reconciler/cel/parser_tables.json
 
 lock:  ## write requirements.lock and, for the image, deploy/requirements.lock afresh from pyproject.toml (needs uv)

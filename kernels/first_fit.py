@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-from kernels.fit import fits_gathered
 from kernels.index import Inverse
 from kernels.types import Amounts, Codes, Mask, Rows
 
@@ -51,14 +50,17 @@ def take_in_order(shelf: Shelf, rows: Rows, most: int) -> list[int]:
 def _take(shelf: Shelf, row: int) -> None:
     """Take one device; devices of its sets that do not fit any more are closed."""
     shelf.open[row] = False
-    for number, draw in zip(shelf.sets[row].tolist(), shelf.draws[row].tolist(), strict=True):
-        if number >= 0:
-            shelf.left[number] -= shelf.table[draw]
-    for number in shelf.sets[row].tolist():
-        if number < 0:
-            continue
+    drawn = [
+        pair for pair in zip(shelf.sets[row].tolist(), shelf.draws[row].tolist(), strict=True) if pair[0] >= 0
+    ]
+    for number, draw in drawn:
+        shelf.left[number] -= shelf.table[draw]
+    for number, _ in drawn:
         near = shelf.by_set.of(number)
         near = near[shelf.open[near]]
         if len(near):
-            fit = fits_gathered(shelf.left, shelf.table, shelf.sets[near], shelf.draws[near])
-            shelf.open[near[~fit]] = False
+            # All that is open fits into its other sets, of which nothing was taken.
+            wanted = shelf.table[shelf.draws[near]]
+            short = (wanted > shelf.left[number]) & (wanted != 0)
+            short &= (shelf.sets[near] == number)[:, :, None]
+            shelf.open[near[short.any(axis=(1, 2))]] = False

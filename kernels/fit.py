@@ -8,6 +8,9 @@ NOTHING_REQUIRED = np.iinfo(np.int64).min
 GRID = 2
 """Pairs of draw and set, per device entry, up to which testing every pair is faster"""
 
+MOST_ANSWERS = 1 << 12
+"""Answers that are remembered for one set; an A100 can leave 2,319 different amounts"""
+
 
 def fits(free: Amounts, table: Amounts, sets: Codes, draws: Codes) -> Mask:
     """Devices that could be allocated next. Each is tested on its own.
@@ -86,6 +89,29 @@ def fits_required(free: Amounts, needed: Amounts) -> Mask:
     """
     found: Mask = np.logical_and.reduce(needed <= free, axis=1)
     return found
+
+
+class Fitting:
+    """Which devices of one counter set fit, by what is free in it.
+
+    Remembers its answers: partitions of one parent leave few different amounts. Not for several threads.
+    """
+
+    def __init__(self, needed: Amounts) -> None:
+        """Of devices that draw `needed` (n, C): see `required`."""
+        self._needed = needed
+        self._answers: dict[bytes, Mask] = {}
+
+    def of(self, free: Amounts) -> Mask:
+        """(n,) `fits_required` for what is free (C,). Read-only."""
+        key = free.tobytes()
+        known = self._answers.get(key)
+        if known is None:
+            if len(self._answers) >= MOST_ANSWERS:
+                self._answers.clear()
+            known = self._answers[key] = fits_required(free, self._needed)
+            known.setflags(write=False)
+        return known
 
 
 def total_draw(size: int, table: Amounts, sets: Codes, draws: Codes) -> Amounts:

@@ -2,7 +2,24 @@
 
 import numpy as np
 
-from kernels.types import Amounts, Codes, Rows
+from kernels.types import Amounts, Codes, Mask, Rows
+
+FEW = 16
+"""Rows up to which counting one by one is faster than a call of `np.add.at`"""
+
+
+def count_changes(counts: Amounts, groups: Codes | Rows, gained: Mask) -> None:
+    """Add one to a row's group for each row that it gained, and subtract one for each that it lost.
+
+    counts (size,)  written
+    groups (n,)     below `size`; may repeat
+    gained (n,)
+    """
+    if len(groups) > FEW:
+        np.add.at(counts, groups, np.where(gained, 1, -1))
+        return
+    for group, more in zip(groups.tolist(), gained.tolist(), strict=True):
+        counts[group] += 1 if more else -1
 
 
 def group_min(values: Amounts, groups: Rows, size: int) -> Amounts:

@@ -34,8 +34,8 @@ class Inverse(NamedTuple):
         """
         first = self.start[codes]
         sizes = self.start[codes + 1] - first
-        of = np.repeat(np.arange(len(codes)), sizes)
-        skipped = first - np.concatenate([[0], np.cumsum(sizes)[:-1]]) if len(codes) else first
+        of = np.arange(len(codes)).repeat(sizes)
+        skipped = first + sizes - sizes.cumsum()
         return self.rows[np.arange(len(of)) + skipped[of]], of
 
 

@@ -31,6 +31,19 @@ def shortages(total: Amounts, used: Amounts, wanted: Amounts, waived: Mask) -> M
     return found
 
 
+def copies(free: Amounts, wanted: Amounts) -> Amounts:
+    """How many times each place has room for the wanted amounts.
+
+    free   (R, N)  what is left; negative where a resource is over-used
+    wanted (R,)    a resource that is not wanted is not checked
+    ->     (N,)    at least 0; the largest integer if nothing is wanted
+    """
+    found = np.full(free.shape[1], np.iinfo(np.int64).max, dtype=np.int64)
+    for r in np.flatnonzero(wanted).tolist():
+        np.minimum(found, free[r] // wanted[r], out=found)
+    return np.maximum(found, 0, out=found)
+
+
 def _short(total: Amounts, used: Amounts, wanted: int, waived: bool) -> Mask:
     # The difference of two non-negative amounts cannot overflow; their sum could.
     short: Mask = total - used < wanted

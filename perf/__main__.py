@@ -87,6 +87,8 @@ def run(
             if not as_json:
                 console.print(f"\n[bold]{printing.headline(done)}", highlight=False, soft_wrap=True)
                 console.print(printing.run_table(done), highlight=False)
+                if (phases := printing.phases_table(done)) is not None:
+                    console.print(phases, highlight=False)
             if out is not None:  # after every run: a long session that is cut short keeps what it has
                 save(report, out)
     if as_json:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from time import thread_time
 
 import numpy as np
 
@@ -18,11 +19,14 @@ class Lag:
 
     def __init__(self) -> None:
         self._late: list[float] = []
+        self._held = 0.0
+        self._spent = 0.0
 
     @asynccontextmanager
     async def measured(self) -> AsyncIterator[None]:
         """Look as long as the block runs."""
-        beats = asyncio.create_task(Heartbeat(self._late.append, every=EVERY).run(), name="lag")
+        self._spent = thread_time()
+        beats = asyncio.create_task(Heartbeat(self._beat, every=EVERY).run(), name="lag")
         await asyncio.sleep(0)
         try:
             yield
@@ -30,6 +34,18 @@ class Lag:
         finally:
             beats.cancel()
             await asyncio.wait([beats])
+
+    def _beat(self, late: float) -> None:
+        spent = thread_time()
+        self._held = max(self._held, spent - self._spent)
+        self._spent = spent
+        self._late.append(late)
+
+    def longest_hold(self, during: str) -> Figure:
+        """Most processor time of the loop between two looks: that of its longest step, and at most EVERY
+        more. Other processes do not count.
+        """
+        return Figure(f"{during}, longest hold", self._held * 1e3, "ms")
 
     def figures(self, during: str) -> list[Figure]:
         """The 99th percentile and the longest, in milliseconds."""

@@ -17,7 +17,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.client import Client
 from reconciler.cluster.discovery import discover
 from reconciler.cluster.http import connect
-from reconciler.cluster.kinds import NODE, POD, Resource, Served
+from reconciler.cluster.kinds import NODE, POD, TEMPLATE, Resource, Served
 from reconciler.cluster.transport import Request, Transport
 from reconciler.errors import Gone
 
@@ -79,7 +79,7 @@ class Cluster:
 
     async def create(self, raw: Json) -> Json:
         """Create one object."""
-        resource = self.served[raw["kind"]]
+        resource = TEMPLATE if raw["kind"] == TEMPLATE.kind else self.served[raw["kind"]]
         made = await self.client.create(resource, raw)
         self._created.append(
             (resource, ObjectKey(raw["metadata"].get("namespace", ""), raw["metadata"]["name"]))

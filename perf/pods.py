@@ -1,21 +1,19 @@
 """Gated pods with a claim each, one by one: how long our gate stays, and how long until they are bound."""
 
-import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from random import random
-from statistics import median
-from time import perf_counter
+from collections.abc import Mapping, Sequence
 
+import numpy as np
+
+from perf import phases
 from perf.fleets import mig
 from perf.fleets.objects import Json, claim
 from perf.live import KUBECONFIG, Cluster
+from perf.phases import Moments
+from perf.sightings import Sightings
 from perf.workload import Figure, latencies
-from reconciler.api.objects.changes import Change, Changed, Replaced
-from reconciler.api.objects.core import GATE, Pod
-from reconciler.cluster.kinds import POD
-from reconciler.cluster.watch import follow
+from reconciler.api.objects.core import GATE
+from reconciler.cluster.kinds import TEMPLATE
 
 CLAIM = "of-pod-"
 """How names of their claims start"""
@@ -25,97 +23,87 @@ PATIENCE = 300.0
 """Seconds after which a pod that still has our gate fails the run"""
 
 
-class PodWatch:
-    """When a watch first showed each pod, when without our gate, and when bound."""
-
-    def __init__(self) -> None:
-        self.known: dict[str, float] = {}
-        self.ungated: dict[str, float] = {}
-        self.bound: dict[str, float] = {}
-        self._news = asyncio.Event()
-
-    def take(self, change: Change) -> None:
-        """Take note of a change that the watch tells."""
-        changed = change.objects if isinstance(change, Replaced) else ()
-        for pod in (change.object,) if isinstance(change, Changed) else changed:
-            if isinstance(pod, Pod):
-                name, now = pod.key.name, perf_counter()
-                self.known.setdefault(name, now)
-                if not pod.gated:
-                    self.ungated.setdefault(name, now)
-                if pod.spec.node_name:
-                    self.bound.setdefault(name, now)
-        self._news.set()
-
-    async def wait(self, times: dict[str, float], name: str, seconds: float) -> float:
-        """When it happened to this pod. Raises TimeoutError."""
-        async with asyncio.timeout(seconds):
-            while name not in times:
-                self._news.clear()
-                await self._news.wait()
-        return times[name]
+async def with_claims(made: Cluster, seen: Sightings, profiles: Sequence[str]) -> list[Figure]:
+    """Pods that name a claim that exists."""
+    pods = []
+    for number, profile in enumerate(profiles):
+        raw = claim(f"{CLAIM}{number}", [mig.partition("partition", profile)])
+        del raw["metadata"]["uid"]
+        await made.create(raw)
+        pods.append(await _one(made, seen, f"pod-{number}", {"resourceClaimName": f"{CLAIM}{number}"}))
+    return _figures(pods, "gate to ungate", "pod to bound", "our share of the time to bound pods")
 
 
-@asynccontextmanager
-async def watching(made: Cluster) -> AsyncIterator[PodWatch]:
-    """A watch of all pods, by the client of the cluster."""
-    seen = PodWatch()
-    task = asyncio.create_task(follow(made.client, POD, sink=seen.take, random=random), name="pod watch")
-    try:
-        yield seen
-    finally:
-        task.cancel()
+async def from_templates(made: Cluster, seen: Sightings, profiles: Sequence[str]) -> list[Figure]:
+    """Pods whose claims kube-controller-manager makes. None where nobody binds pods."""
+    if not seen.binds:
+        return []
+    for profile in dict.fromkeys(profiles):
+        await made.create(_template(profile))
+    pods = [
+        await _one(made, seen, f"made-{number}", {"resourceClaimTemplateName": _template_name(profile)})
+        for number, profile in enumerate(profiles)
+    ]
+    figures = _figures(
+        pods,
+        "claim from a template to ungate",
+        "pod with a template to bound",
+        "our share of that time",
+    )
+    return figures + phases.figures(pods)
 
 
-async def one_by_one(made: Cluster, profiles: Sequence[str]) -> list[Figure]:
-    """Create a claim and a gated pod for each profile, and wait until the pod is bound, if somebody binds.
+async def _one(made: Cluster, seen: Sightings, name: str, source: Mapping[str, str]) -> Moments:
+    """Create a pod and wait until it is bound, or only for its gate if nobody binds pods here."""
+    first = len(seen.of) == 0
+    seen.sends(name)
+    await made.create(gated_pod(name, source))
+    await seen.wait(name, "ungated", PATIENCE)
+    if os.environ.get(KUBECONFIG) and (first or seen.binds):  # the embedded server has no scheduler here
+        try:
+            await seen.wait(name, "bound", BINDS_WITHIN if first else PATIENCE)
+        except TimeoutError:
+            if not first:
+                raise
+    return seen.of[name]
 
-    Our time begins when a watch shows the pod, that of bound pods when its creation is sent.
-    """
-    gate: list[float] = []
-    bound: list[float] = []
-    binds = bool(os.environ.get(KUBECONFIG))  # the embedded server has no scheduler here
-    async with watching(made) as seen:
-        for number, profile in enumerate(profiles):
-            await made.create(_claim(number, profile))
-            sent = perf_counter()
-            await made.create(gated_pod(number))
-            name = f"pod-{number}"
-            ungated = await seen.wait(seen.ungated, name, PATIENCE)
-            gate.append(ungated - seen.known[name])
-            try:
-                if binds:
-                    bound.append(
-                        await seen.wait(seen.bound, name, PATIENCE if bound else BINDS_WITHIN) - sent
-                    )
-            except TimeoutError:
-                if bound:
-                    raise
-                binds = False
-    figures = latencies(gate, "gate to ungate")
-    if bound:
-        share = [ours / whole * 100 for ours, whole in zip(gate, bound, strict=True)]
-        figures += latencies(bound, "pod to bound")
-        figures.append(Figure("our share of the time to bound pods", median(share), "%"))
+
+def _figures(pods: Sequence[Moments], gate: str, bound: str, share: str) -> list[Figure]:
+    """Our time begins when a watch shows the pod and its claim, that of bound pods when the pod is sent."""
+    figures = latencies([max(pod["ungated"] - pod["named"], 0.0) for pod in pods], gate)
+    whole = [pod for pod in pods if "bound" in pod]
+    if whole:
+        ours = float(np.median(phases.shares(whole))) * 100
+        figures += latencies([pod["bound"] - pod["sent"] for pod in whole], bound)
+        figures.append(Figure(share, ours, "%"))
     return figures
 
 
-def gated_pod(number: int) -> Json:
-    """A pod with our gate that uses a claim of its own. It tolerates nodes without a kubelet."""
+def gated_pod(name: str, source: Mapping[str, str]) -> Json:
+    """A pod with our gate that uses one claim. It tolerates nodes without a kubelet."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": f"pod-{number}", "namespace": "default"},
+        "metadata": {"name": name, "namespace": "default"},
         "spec": {
             "schedulingGates": [{"name": GATE}],
             "tolerations": [{"operator": "Exists"}],
-            "resourceClaims": [{"name": "gpu", "resourceClaimName": f"{CLAIM}{number}"}],
+            "resourceClaims": [{"name": "gpu", **source}],
             "containers": [{"name": "main", "image": "none", "resources": {"claims": [{"name": "gpu"}]}}],
         },
     }
 
 
-def _claim(number: int, profile: str) -> Json:
-    raw = claim(f"{CLAIM}{number}", [mig.partition("partition", profile)])
-    del raw["metadata"]["uid"]
-    return raw
+def _template_name(profile: str) -> str:
+    return f"one-{profile.replace('.', '-').replace('+', '-')}"
+
+
+def _template(profile: str) -> Json:
+    """A template of claims of one partition."""
+    spec = claim("", [mig.partition("partition", profile)])["spec"]
+    return {
+        "apiVersion": TEMPLATE.api_version,
+        "kind": TEMPLATE.kind,
+        "metadata": {"name": _template_name(profile), "namespace": "default"},
+        "spec": {"spec": spec},
+    }

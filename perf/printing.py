@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 from rich.table import Table
 
+from perf.phases import PREFIX
 from perf.results import Report, Run, Summary, gain
 from perf.versus import Versus
 from perf.workload import Workload
@@ -34,9 +35,27 @@ def run_table(run: Run) -> Table:
     for heading in ("median", f"p99 of {len(run.peak_mib)}", "worst", "", "Kubernetes", "factor"):
         table.add_column(heading, justify="right" if heading else "left")
     for figure in run.figures:
+        if figure.name.startswith(PREFIX):
+            continue
         theirs, factor = _beside(run, figure)
         ours = [_number(value) for value in (figure.median, figure.p99, figure.worst)]
         table.add_row(figure.name, *ours, figure.unit, theirs, factor)
+    return table
+
+
+def phases_table(run: Run) -> Table | None:
+    """The phases of what was created, in their order; None if the run has none."""
+    found = {one.name.removeprefix(PREFIX): one for one in run.figures if one.name.startswith(PREFIX)}
+    if not found:
+        return None
+    table = Table(box=None, pad_edge=False)
+    table.add_column("phase", min_width=28)
+    for heading in ("p50", "p99", ""):
+        table.add_column(heading, justify="right" if heading else "left")
+    for name, p50 in found.items():
+        if name.endswith(" p50"):
+            p99 = found[name.removesuffix("p50") + "p99"]
+            table.add_row(name.removesuffix(" p50"), _number(p50.median), _number(p99.median), p50.unit)
     return table
 
 

@@ -204,6 +204,11 @@ class Settings(BaseSettings):
     """How long room is held for a pod after the latest eviction for it. Must exceed the time in which pods
     terminate. What replaces a moved pod may then take as long again until it runs."""
 
+    held_room_config_map: Annotated[str, StringConstraints(pattern=_KEY)] | None = None
+    """`NAMESPACE/NAME` of an existing ConfigMap in which the leader writes which room is held for what.
+    Commands such as `explain` read it, and the next leader takes the room over. With shards, each needs its
+    own. None: held room is known to the leader only, and ends with it."""
+
     writers: int = Field(default=32, ge=1)
     """Maximum number of parallel writes. A server needs about two milliseconds for a write, mostly for its
     disk; more parallel writes only queue up there."""

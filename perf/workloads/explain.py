@@ -11,7 +11,7 @@ from reconciler.analysis.explain import explain
 from reconciler.analysis.explain.briefly import STEPS
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Unsatisfied
-from reconciler.control.decisions.decisions import Waits
+from reconciler.control.decisions.allocating import Waits
 from reconciler.control.explainer import RefusalQueue
 
 

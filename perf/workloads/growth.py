@@ -14,6 +14,7 @@ from perf.workload import Curve, Figure, Outcome, Progress, Size, Workload, late
 from perf.workloads.gpus import drawn_counts, gpu_claim
 from perf.workloads.mig import partition_claim
 from reconciler.allocation.dra import allocate
+from reconciler.allocation.dra.selector_masks import warm_up
 from reconciler.api.objects.changes import Changed, Refused, Replaced
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.plan import Granted
@@ -117,7 +118,7 @@ def scale(size: Size, progress: Progress) -> Outcome:
     """A fleet of whole GPUs is loaded item by item from JSON bytes, then claims are decided."""
     nodes = size["devices"] // gpus.GPUS_A_NODE
     store = Store(Semantics())
-    compile_selector("true")
+    warm_up()
     watch = Stopwatch()
     things = nodes * 2 + 1
     for number, thing in enumerate(gpus.fleet(nodes)):

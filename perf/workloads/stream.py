@@ -18,7 +18,7 @@ from perf.workload import Figure, Outcome, Progress, Size, Workload
 from perf.workloads.live import labelled_claim
 from perf.workloads.mig import drawn_profiles
 from reconciler.aio.queue import Queue
-from reconciler.api.objects.changes import Change
+from reconciler.api.objects.changes import Notice
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cluster.client import Client
 from reconciler.cluster.kinds import NODE, Resource
@@ -98,7 +98,7 @@ async def _events(resource: Resource, objects: Sequence[Json], count: int) -> li
     left = count
     done = asyncio.Event()
 
-    def take(change: Change) -> None:
+    def take(change: Notice) -> None:
         nonlocal left
         intake.take(change)
         left -= transport.began > 0

@@ -3,7 +3,7 @@
 import asyncio
 import heapq
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Hashable, Iterable
+from collections.abc import AsyncIterator, Callable, Generator, Hashable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -67,6 +67,18 @@ class Queue(Generic[K]):
         now = asyncio.get_running_loop().time()
         return sum(waiting.due <= now for waiting in self._waiting.values())
 
+    def is_due(self, key: K) -> bool:
+        """Whether a key can be taken now, or is owned."""
+        if key in self._owned:
+            return True
+        waiting = self._waiting.get(key)
+        return waiting is not None and waiting.due <= asyncio.get_running_loop().time()
+
+    @property
+    def busy(self) -> bool:
+        """Whether keys are owned, or could be taken now."""
+        return bool(self._owned) or any(self._current(entry[-1]) for entry in self._ready)
+
     @property
     def oldest_age(self) -> float:
         """Seconds since the oldest due key became due; 0 if no key is due."""
@@ -129,6 +141,23 @@ class Queue(Generic[K]):
             if key in self._again:
                 priority, due = self._again.pop(key)
                 self._wait(key, priority, due)
+
+    def ahead(self) -> Generator[K, None, None]:
+        """The keys that can be taken now, in their order. They stay queued.
+
+        Close the iterator before the next `await`: while it is open, keys that it has returned cannot be
+        taken.
+        """
+        shown: list[tuple[Priority, int, int, _Waiting[K]]] = []
+        try:
+            while self._ready:
+                entry = heapq.heappop(self._ready)
+                if self._current(entry[-1]):
+                    shown.append(entry)
+                    yield entry[-1].key
+        finally:
+            for entry in shown:
+                heapq.heappush(self._ready, entry)
 
     def close(self) -> None:
         """Accept no more puts. Due keys can still be taken; keys that back off are dropped.

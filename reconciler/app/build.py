@@ -11,6 +11,7 @@ from reconciler.app.discovery import Found, discovered, log_lacks
 from reconciler.app.evicting import check_rights, evicting
 from reconciler.app.foundation import Foundation, foundation
 from reconciler.app.from_settings import check, ownership, rules
+from reconciler.app.held_room import keeper_of
 from reconciler.app.job import Job
 from reconciler.app.jobs import audit, sparing_the_collector, watches, watches_on_demand
 from reconciler.app.kueue import kinds_for_check, kueue_jobs
@@ -22,7 +23,7 @@ from reconciler.app.provisioning import check_provisioning, provisioning_jobs
 from reconciler.app.templates import template_maker_of
 from reconciler.cluster.kueue import KueueKinds
 from reconciler.cluster.transport import Transport
-from reconciler.control.decisions.decisions import Report
+from reconciler.control.decisions.decision import Report
 from reconciler.control.decisions.ids import Numbering
 from reconciler.control.reporter import Reporter
 from reconciler.operations.observer import OperationsObserver
@@ -79,7 +80,8 @@ def _rest(base: Foundation, found: Found, kueue: KueueKinds | None, on_decision:
     shadow = shadow_of(settings, intake, ours, sink, choosing.in_use, clock=clock, report=reporter.report)
     sink = sink if shadow is None else shadow.take
     task_health = TaskHealth(base.stop)
-    leaving = evicting(base, core, ours, inboxes.pending, recorder, reporter.report, leadership.leads)
+    keeper = None if core.held_room is None else keeper_of(intake, core.held_room, leadership.leads)
+    leaving = evicting(base, core, ours, inboxes.pending, recorder, reporter.report, leadership.leads, keeper)
     return Parts(
         settings=settings,
         stop=base.stop,
@@ -97,7 +99,8 @@ def _rest(base: Foundation, found: Found, kueue: KueueKinds | None, on_decision:
             *observe(base, found, core, leadership, inboxes, task_health, choosing, leaving.signals),
             *leaving.jobs,
             *provisioning_jobs(base, core, ours, reporter.report),
-            *kueue_jobs(base, core, served, kueue, ours, reporter.report),
+            *kueue_jobs(base, core, served, kueue, ours, reporter.report, keeper),
+            *([] if keeper is None else [Job("write down held room", keeper.run)]),
             Job("expire nominations", partial(intake.nominating.run, clock)),
             sparing_the_collector(intake),
         ),

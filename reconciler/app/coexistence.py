@@ -17,7 +17,7 @@ from reconciler.cluster.pause_reasons import PauseReasons
 from reconciler.cluster.transport import Transport
 from reconciler.cluster.watch import Sink, follow
 from reconciler.control.decider import Decider
-from reconciler.control.decisions.decisions import Report
+from reconciler.control.decisions.decision import Report
 from reconciler.control.demand.in_use import PoliciesInUse
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership

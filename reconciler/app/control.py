@@ -14,6 +14,7 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.app.coexistence import guarded
 from reconciler.app.discovery import Found
 from reconciler.app.foundation import Connection, Foundation, now
+from reconciler.app.held_room import held_room_config_map, takeover_of
 from reconciler.app.placing import Placing
 from reconciler.cluster.cursor import Decode
 from reconciler.cluster.echoes import Echoes
@@ -30,6 +31,7 @@ from reconciler.control.gangs.planner import GangPlanner
 from reconciler.control.gangs.writing import GangWriter
 from reconciler.control.handler import Handler
 from reconciler.control.intake import Intake
+from reconciler.control.kept_config_map import KeptConfigMap
 from reconciler.control.koordinator.handler import KoordinatorHandler
 from reconciler.control.koordinator.intake import DeviceIntake
 from reconciler.control.koordinator.state import KoordinatorState
@@ -69,6 +71,8 @@ class Control:
     """By kind, for kinds with a decoder of their own"""
     wake_ups: KueueWakeUps | None
     """What wakes the admission check, if there is one"""
+    held_room: KeptConfigMap | None
+    """Where held room is written down, if it is"""
 
 
 class Koordinator(NamedTuple):
@@ -92,10 +96,18 @@ def build_control(
     """Build the parts that decide and write. `recorder` is the journal of `store`, if there is one."""
     settings, served, withdrawals, reasons = base.settings, found.served, Withdrawals(), PauseReasons()
     intake = _intake(base, found, ours, store, reporter, withdrawals, reasons)
-    echoes = Echoes(holds=intake.holds, add=intake.catch_up, shown=intake.shown)
+    echoes = Echoes(holds=intake.holds, add=intake.catch_up, shown=intake.lag.shown)
     connection = base.connection(guarded(base, reasons), watched=served)
     writer = Writer(connection.client, served, echoes=echoes, withdrawals=withdrawals, now=now)
-    fence = Fence(intake, writer, ours, clock=base.clock, patience=settings.write_seconds)
+    held_room = held_room_config_map(settings, connection.client)
+    fence = Fence(
+        intake,
+        writer,
+        ours,
+        clock=base.clock,
+        patience=settings.write_seconds,
+        take_over=None if held_room is None else takeover_of(base, intake, held_room).take_over,
+    )
     planner = Planner(intake.store, intake.roster, intake.placement, ours, intake.reclaimed, placing.in_use)
     settler = Settler(intake, writer, reporter.report)
     pod_writer = PodWriter(connection.client, served)
@@ -129,6 +141,7 @@ def build_control(
         machines=machines,
         decoders={} if koordinator is None else {"Device": read_device},
         wake_ups=wake_ups,
+        held_room=held_room,
     )
 
 

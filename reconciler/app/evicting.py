@@ -21,11 +21,12 @@ from reconciler.cluster.evictions import Evictions
 from reconciler.cluster.kinds import BUDGET
 from reconciler.cluster.rights import Right, missing
 from reconciler.cluster.watch import follow
-from reconciler.control.decisions.decisions import Report
+from reconciler.control.decisions.decision import Report
 from reconciler.control.evicting.budgets import KnownBudgets
 from reconciler.control.evicting.evictor import Evictor
 from reconciler.control.evicting.rates import Rates
 from reconciler.control.evicting.turns import Turns
+from reconciler.control.held_room.keeper import HeldRoomKeeper
 from reconciler.control.making_room.candidates import Candidates
 from reconciler.control.making_room.preemptor import Preemptor
 from reconciler.control.making_room.preemptor import Terms as RoomTerms
@@ -92,6 +93,7 @@ class _Shared:
     evictions: Evictions
     evictor: Evictor
     turns: Turns
+    keeper: HeldRoomKeeper | None
 
 
 def evicting(
@@ -102,9 +104,10 @@ def evicting(
     recorder: Recorder | None,
     report: Report,
     leads: Callable[[], bool],
+    keeper: HeldRoomKeeper | None = None,
 ) -> Evicting:
     """The jobs and signals; none if the settings turn all of it off. `leads` says whether this process may
-    write.
+    write; `keeper` writes down what is held.
     """
     settings, client = base.settings, core.connection.client
     jobs: list[Job] = []
@@ -118,7 +121,9 @@ def evicting(
     def may_write() -> bool:
         return leads() and core.fence.up.is_set()
 
-    shared = _Shared(base, core, ours, recorder, report, may_write, budgets, evictions, evictor, Turns())
+    shared = _Shared(
+        base, core, ours, recorder, report, may_write, budgets, evictions, evictor, Turns(), keeper
+    )
     needed = settings.preemption != "off" or settings.rebalance == "evict"
     jobs.append(Job(f"watch {BUDGET.plural}", partial(_watch, client, budgets, needed=needed)))
     if settings.preemption != "off":
@@ -154,6 +159,7 @@ def _preemptor(shared: _Shared, pending: Pending) -> Preemptor:
         now=now,
         report=shared.report,
         journal=None if shared.recorder is None else shared.recorder.planned,
+        written=None if shared.keeper is None else shared.keeper.written,
     )
 
 
@@ -186,6 +192,7 @@ def _rebalancer(shared: _Shared) -> Rebalancer:
         now=now,
         report=shared.report,
         journal=None if shared.recorder is None else shared.recorder.moves_planned,
+        written=None if shared.keeper is None else shared.keeper.written,
     )
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import gc
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from functools import partial
 from random import random
 
@@ -17,7 +16,7 @@ from reconciler.cluster.echoes import Echoes
 from reconciler.cluster.kinds import ON_DEMAND, Resource, Served
 from reconciler.cluster.watch import Recall, Sink, follow
 from reconciler.control.audit.auditor import Auditor
-from reconciler.control.decisions.decisions import Report
+from reconciler.control.decisions.decision import Report
 from reconciler.control.intake import Intake
 from reconciler.errors import Gone, ReconcilerError
 
@@ -80,18 +79,19 @@ async def _watch_on_demand(client: Client, resource: Resource, intake: Intake, s
 
 
 async def _spare_the_collector(intake: Intake) -> None:
-    """Listed objects stay; to traverse them at every collection would block the loop for tens of
-    milliseconds with ten thousand devices. That holds during a long listing, too. Next to no garbage of ours
-    is circular.
+    """Listed objects stay, as do the pools that are built of them; to traverse them at every collection would
+    block the loop for tens of milliseconds with ten thousand devices. That holds during a long listing, too.
+    Next to no garbage of ours is circular.
     """
     before = gc.get_threshold()
     gc.set_threshold(*COLLECTIONS)
+    gc.freeze()  # modules and classes
     try:
-        while not intake.listed.is_set():
-            with suppress(TimeoutError):  # not wait_for: before Python 3.12 it may lose a cancellation
-                async with asyncio.timeout(FREEZE_SECONDS):
-                    await intake.listed.wait()
-            if intake.listed.is_set() or gc.get_count()[1] >= GROWN:
+        starting = True
+        while starting:
+            await asyncio.sleep(FREEZE_SECONDS)
+            starting = not intake.listed.is_set() or intake.store.unbuilt
+            if not starting or gc.get_count()[1] >= GROWN:
                 gc.freeze()  # without a collection, which would walk it once more
         await asyncio.Event().wait()
     finally:

@@ -16,7 +16,8 @@ from reconciler.cluster.kinds import Resource, Served
 from reconciler.cluster.kueue import KueueKinds, KueueWriter, kueue_kinds
 from reconciler.cluster.rights import Right, missing
 from reconciler.cluster.watch import Sink, follow
-from reconciler.control.decisions.decisions import Report
+from reconciler.control.decisions.decision import Report
+from reconciler.control.held_room.keeper import HeldRoomKeeper
 from reconciler.control.kueue.checker import AdmissionChecker, Terms
 from reconciler.control.ownership import Ownership
 from reconciler.errors import Rejected
@@ -60,8 +61,9 @@ def kueue_jobs(
     kinds: KueueKinds | None,
     ours: Ownership,
     report: Report,
+    keeper: HeldRoomKeeper | None = None,
 ) -> list[Job]:
-    """The check and its watches; none without one."""
+    """The check and its watches; none without one. `keeper` writes down what is held."""
     if kinds is None or core.wake_ups is None:
         return []
     settings, client = base.settings, core.connection.client
@@ -81,6 +83,7 @@ def kueue_jobs(
         clock=base.clock,
         now=now,
         report=report,
+        written=None if keeper is None else keeper.written,
     )
     templates = Resource(
         "ResourceClaimTemplate",

@@ -10,7 +10,7 @@ from reconciler.app.build import build
 from reconciler.app.parts import Parts
 from reconciler.app.tasks import tasks
 from reconciler.cluster.transport import Transport
-from reconciler.control.decisions.decisions import Report
+from reconciler.control.decisions.decision import Report
 from reconciler.operations.serving.port import StatusPort
 from reconciler.settings import Settings
 

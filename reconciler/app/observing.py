@@ -13,7 +13,7 @@ from reconciler.app.leadership import Candidate, Leadership
 from reconciler.app.lease_signals import lease_signals
 from reconciler.app.placing import Placing
 from reconciler.cluster.events import EventWriter
-from reconciler.control.decisions.decisions import Report
+from reconciler.control.decisions.decision import Report
 from reconciler.control.intake import Intake
 from reconciler.control.queueing.pending import Pending
 from reconciler.operations.doctor_schedule import DoctorSchedule
@@ -111,7 +111,13 @@ def observe(
         signals.append(lease_signals(leadership, clock))
     if base.port is not None:  # else nobody asks, and a simulated day would be full of beats
         jobs.append(Job("heartbeat", base.telemetry.heart.run))
-    events = Events(EventWriter(core.connection.client), instance=socket.gethostname(), clock=clock, now=now)
+    events = Events(
+        EventWriter(core.connection.client),
+        instance=socket.gethostname(),
+        clock=clock,
+        now=now,
+        busy=lambda: intake.queue.busy,
+    )
     if writes_events(base.settings):
         jobs.append(_recorder(base, found, core, inboxes, events))
     jobs += _unmanaged(base, found, core, events)

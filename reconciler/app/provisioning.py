@@ -17,7 +17,7 @@ from reconciler.cluster.client import Client
 from reconciler.cluster.kinds import PROVISIONING_REQUEST
 from reconciler.cluster.rights import Right, missing
 from reconciler.cluster.watch import Sink, follow
-from reconciler.control.decisions.decisions import Report
+from reconciler.control.decisions.decision import Report
 from reconciler.control.ownership import Ownership
 from reconciler.control.provisioning.provisioner import Needed, NodesQuestion, Provisioner
 from reconciler.errors import Gone, Rejected

@@ -45,13 +45,20 @@ class Emitter:
     def __init__(self, checked: Checked) -> None:
         self._overloads = checked.overloads
         self._constants: dict[int, tuple[Run, Value]] = {}
+        self._outermost: dict[int, Run] = {}
+        """By id of the node, where no names are bound: such nodes are often asked for again"""
         self.names = 0
         """Number of slots that a frame needs."""
 
     def emit(self, node: Node, slots: Slots) -> Run:
         """The closure of a node; `slots` maps bound names to slots."""
-        handler = cast("Callable[[Emitter, Any, Slots], Run]", _HANDLERS[type(node)])
-        return handler(self, node, slots)
+        run = None if slots else self._outermost.get(id(node))
+        if run is None:
+            handler = cast("Callable[[Emitter, Any, Slots], Run]", _HANDLERS[type(node)])
+            run = handler(self, node, slots)
+            if not slots:
+                self._outermost[id(node)] = run
+        return run
 
     def slot(self) -> int:
         """Allocate a slot for one more bound name."""

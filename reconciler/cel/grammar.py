@@ -4,8 +4,10 @@ The package itself is never imported: its environment changes the recursion limi
 """
 
 import re
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from string import ascii_letters, digits
 
 from reconciler.errors import Inconsistent
 
@@ -23,6 +25,7 @@ _REPLACED = {
     "exprlist": 'exprlist : element ("," element)* [","]\nelement : expr | "?" expr',
     "mapinits": 'mapinits : mapinit ("," mapinit)* [","]\nmapinit : expr ":" expr | "?" expr ":" expr',
     "fieldinits": 'fieldinits : IDENT ":" expr ("," IDENT ":" expr)* [","]',
+    "relation_in": "relation_in : relation IN\nIN : /in(?![_a-zA-Z0-9])/",
     "STRING_LIT": f"STRING_LIT.2 : /{_ONE_LINE}|{_RAW_ONE_LINE}/",
     "MLSTRING_LIT": f"MLSTRING_LIT.3 : /{_MULTI_LINE}|{_RAW_MULTI_LINE}/",
     "BYTES_LIT": f"BYTES_LIT.4 : /[bB](?:{_MULTI_LINE}|{_RAW_MULTI_LINE}|{_ONE_LINE}|{_RAW_ONE_LINE})/",
@@ -30,13 +33,28 @@ _REPLACED = {
     "NULL_LIT": "NULL_LIT.2 : /null(?![_a-zA-Z0-9])/",
 }
 
+_QUOTES = ('"', "'")
+_DIGITS = tuple(digits)
+BEGINNINGS: Mapping[str, Sequence[str]] = {
+    "IN": ("in",),
+    "IDENT": ("_", *ascii_letters),
+    "INT_LIT": ("-", *_DIGITS),
+    "UINT_LIT": ("-", *_DIGITS),
+    "FLOAT_LIT": ("-", ".", *_DIGITS),
+    "STRING_LIT": (*_QUOTES, *(raw + quote for raw in "rR" for quote in _QUOTES)),
+    "MLSTRING_LIT": tuple(raw + quote * 3 for raw in ("", "r", "R") for quote in _QUOTES),
+    "BYTES_LIT": tuple(byte + other for byte in "bB" for other in (*_QUOTES, "r", "R")),
+    "BOOL_LIT": ("true", "false"),
+    "NULL_LIT": ("null",),
+    "WHITESPACE": tuple("\t\n\f\r "),
+    "COMMENT": ("//",),
+}
+"""The texts that the terminals with a pattern begin with: others need not be looked for."""
+
 
 def grammar_text() -> str:
     """The packaged grammar with some definitions replaced by ours."""
-    found = find_spec("celpy")
-    if found is None or found.origin is None:
-        raise Inconsistent("the grammar of cel-python is not installed")
-    text = Path(found.origin).with_name("cel.lark").read_text(encoding="utf-8")
+    text = _packaged()
     for name, definition in _REPLACED.items():
         parts = re.split(rf"^{name}[ ]*:.*\n(?:[ \t]+\|.*\n)*", text, flags=re.M)
         if len(parts) != 2:
@@ -45,3 +63,15 @@ def grammar_text() -> str:
             )
         text = f"{parts[0]}{definition}\n{parts[1]}"
     return text
+
+
+def grammar_source() -> str:
+    """All that `grammar_text` and the beginnings follow from. Cheap, unlike the text itself."""
+    return f"{_packaged()}\n{_REPLACED}\n{BEGINNINGS}"
+
+
+def _packaged() -> str:
+    found = find_spec("celpy")
+    if found is None or found.origin is None:
+        raise Inconsistent("the grammar of cel-python is not installed")
+    return Path(found.origin).with_name("cel.lark").read_text(encoding="utf-8")

@@ -69,6 +69,10 @@ class Leaf:
         self._by_value = np.empty(0, dtype=np.int8)
         self._by_combination: dict[bytes, int] = {}
 
+    def evaluate(self, device: DeviceView) -> Value:
+        """The value on one device. Raises CelError and Exhausted."""
+        return self._run(Frame(device, self._names))
+
     def run(self, rows: Rows, budget: Budget) -> Codes:
         """(D,) the answer on each device."""
         # A column that is read in full replaces its presence column.

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Hashable
+from functools import cached_property
 from threading import Lock
 from typing import NamedTuple
 
@@ -14,13 +15,12 @@ from reconciler.cel.device import DeviceView
 from reconciler.cel.environment import DEVICE_SELECTOR, Environment
 from reconciler.cel.errors import CelError, CelRefused, Exhausted
 from reconciler.cel.evaluate import Emitter
-from reconciler.cel.frames import Frame
 from reconciler.cel.inlining import inline
 from reconciler.cel.leaves import ERROR, YES, Budget, Leaf
 from reconciler.cel.limits import MASK_COST_LIMIT
 from reconciler.cel.masks import Choice, Junction, Negation, Presence, Program
 from reconciler.cel.reading import read
-from reconciler.cel.reads import Part, reads
+from reconciler.cel.reads import Part, Read, reads
 from reconciler.cel.refusal import Refusal
 from reconciler.cel.rows import Masks, Rows, Where
 from reconciler.cel.tree import Call, Conditional, Ident, Literal, Logic, Node, Select
@@ -39,20 +39,28 @@ class Selector:
 
     def __init__(self, expression: str, environment: Environment) -> None:
         self.expression = expression
+        tree = read(expression)
         try:
-            checked = check(inline(read(expression)), environment)
+            self._checked = check(inline(tree) if "bind" in expression else tree, environment)
         except Refusal as refusal:
             raise refusal.with_text(expression) from None
-        emitter = Emitter(checked)
-        self._run = emitter.emit(checked.root, {})
-        self._names = emitter.names
-        self._reads = reads(checked.root)
-        self._whole = Leaf(self._run, self._names, self._reads, None)
-        self._program: Program = _program(checked.root, checked)
+        self._program: Program = _program(self._checked.root, self._checked)
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
         self._lock = Lock()
         self.spent = -1
         """Steps of the last pass over all devices; the limit during a pass; -1 before the first"""
+
+    @cached_property
+    def _whole(self) -> Leaf:
+        """The plain evaluator. Most selectors never need it."""
+        emitter = Emitter(self._checked)
+        run = emitter.emit(self._checked.root, {})
+        return Leaf(run, emitter.names, self._reads, None)
+
+    @cached_property
+    def _reads(self) -> frozenset[Read]:
+        """The columns that it reads."""
+        return reads(self._checked.root)
 
     def masks(self, rows: Rows, limit: int = MASK_COST_LIMIT) -> Masks:
         """The answers on all devices, cached per version of the rows. Devices beyond `limit` are errors."""
@@ -113,7 +121,7 @@ class Selector:
         if device.unreadable:
             raise CelError(device.unreadable)
         try:
-            return truth(self._run(Frame(device, self._names)))
+            return truth(self._whole.evaluate(device))
         except Exhausted as exc:
             raise CelError(str(exc)) from None
 

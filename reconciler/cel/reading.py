@@ -6,13 +6,11 @@ from functools import cache
 from threading import Lock
 from typing import Any, cast
 
-from lark import Lark, Token
-from lark.exceptions import UnexpectedInput, UnexpectedToken
-
 from reconciler.cel import literals, macros
 from reconciler.cel.errors import CelRefused
 from reconciler.cel.limits import MAX_DEPTH, MAX_LENGTH, MAX_NESTING
-from reconciler.cel.parser import make_parser
+from reconciler.cel.parser import Parser, Token, Unexpected
+from reconciler.cel.parser_tables import parser_tables
 from reconciler.cel.refusal import Refusal
 from reconciler.cel.tree import (
     Call,
@@ -65,18 +63,18 @@ def read(expression: str) -> Node:
         return cast("Node", _parser().parse(expression))
     except Refusal as refusal:
         raise refusal.with_text(expression) from None
-    except UnexpectedInput as exc:
-        raise _syntax_error(expression, exc) from None
+    except Unexpected as unexpected:
+        raise _syntax_error(expression, unexpected) from None
 
 
-def _parser() -> Lark:
+def _parser() -> Parser:
     with _building:
         return _built_parser()
 
 
 @cache
-def _built_parser() -> Lark:
-    return make_parser(_Builder())
+def _built_parser() -> Parser:
+    return Parser(parser_tables(), _Builder(), _PASSED_ON)
 
 
 def _bound(expression: str) -> None:
@@ -95,16 +93,13 @@ def _bound(expression: str) -> None:
             raise Refusal(match.start(), "too many nested brackets", f"nest at most {MAX_NESTING} levels")
 
 
-def _syntax_error(expression: str, error: UnexpectedInput) -> CelRefused:
-    at = error.pos_in_stream
-    token = error.token if isinstance(error, UnexpectedToken) else None
-    if at is None or (token is not None and token.type == "$END"):
-        return CelRefused(
-            expression, len(expression), "syntax error: it ends too early", "complete the expression"
-        )
+def _syntax_error(expression: str, unexpected: Unexpected) -> CelRefused:
+    at, token = unexpected.at, unexpected.token
+    if at == len(expression):
+        return CelRefused(expression, at, "syntax error: it ends too early", "complete the expression")
     if token is None and expression[at] in "\"'":
         return CelRefused(expression, at, "syntax error: unterminated string", "close its quotes")
-    reason = f"syntax error: unexpected {str(token or expression[at])!r}"
+    reason = f"syntax error: unexpected {token or expression[at]!r}"
     return CelRefused(expression, at, reason, "see the CEL grammar")
 
 
@@ -116,26 +111,22 @@ def _level(at: int, *nodes: Node) -> int:
 
 
 def _call(function: str, token: Token, arguments: Sequence[Node], member: bool = False) -> Node:
-    at = token.start_pos or 0
+    at = token.at
     return Call(at, _level(at, *arguments), function, tuple(arguments), member)
 
 
 def _binary(children: list[Any]) -> Node:
     """`a op b`; the grammar pairs `a` with `op` in a separate rule."""
-    if len(children) == 1:
-        return children[0]
     (left, operator), right = children
     return _call(f"_{operator}_", operator, (left, right))
 
 
 def _logic(children: list[Any], ends_on: bool) -> Node:
-    if len(children) == 1:
-        return children[0]
     left, operator, right = children
     # One node for a chain of any length: a || b || c ... must not become a deep tree.
     same = isinstance(left, Logic) and left.ends_on is ends_on
     terms = (*left.terms, right) if same else (left, right)
-    at = operator.start_pos
+    at = operator.at
     return Logic(at, max(left.depth if same else 0, _level(at, *terms[-2:])), terms, ends_on)
 
 
@@ -154,24 +145,38 @@ def _arguments(children: Sequence[Any]) -> tuple[Node, ...]:
 
 def _identifier(token: Token) -> str:
     if token in _RESERVED or token in _KEYWORDS:
-        raise Refusal(token.start_pos or 0, f"{token!s} is a reserved word", "use another name")
+        raise Refusal(token.at, f"{token!s} is a reserved word", "use another name")
     return str(token)
 
 
 def _field(token: Token) -> str:
     if token in _KEYWORDS:
-        raise Refusal(token.start_pos or 0, f"{token!s} is a keyword", f'write ["{token!s}"]')
+        raise Refusal(token.at, f"{token!s} is a keyword", f'write ["{token!s}"]')
     return str(token)
+
+
+_PASSED_ON = frozenset(
+    {
+        "expr",
+        "conditionalor",
+        "conditionaland",
+        "relation",
+        "addition",
+        "multiplication",
+        "unary",
+        "member",
+        "primary",
+    }
+)
+"""Rules that stand for their only part, if they have one only: most operands are nothing but that."""
 
 
 class _Builder:
     """Turns each reduction of the parser into a node, so that no deep parse tree is built first."""
 
     def expr(self, children: list[Any]) -> Node:
-        if len(children) == 1:
-            return children[0]
         test, mark, yes, _, no = children
-        return Conditional(mark.start_pos, _level(mark.start_pos, test, yes, no), test, yes, no)
+        return Conditional(mark.at, _level(mark.at, test, yes, no), test, yes, no)
 
     def conditionalor(self, children: list[Any]) -> Node:
         return _logic(children, True)
@@ -189,48 +194,41 @@ class _Builder:
     unary_not = unary_neg = staticmethod(lambda children: children[0])
 
     def unary(self, children: list[Any]) -> Node:
-        if len(children) == 1:
-            return children[0]
         operator, operand = children
         return _call(f"{operator}_", operator, (operand,))
 
-    def member(self, children: list[Any]) -> Node:
-        return children[0]
-
-    primary = member
-
     def member_dot(self, children: list[Any]) -> Node:
         operand, dot, field = children
-        return Select(field.start_pos, _level(field.start_pos, operand), operand, _field(field), dot == ".?")
+        return Select(field.at, _level(field.at, operand), operand, _field(field), dot == ".?")
 
     member_dot_optional = member_dot
 
     def member_dot_arg(self, children: list[Any]) -> Node:
         target, _, name, *rest = children
-        return macros.member_call(_field(name), name.start_pos, target, _arguments(rest), _level)
+        return macros.member_call(_field(name), name.at, target, _arguments(rest), _level)
 
     def member_index(self, children: list[Any]) -> Node:
         operand, bracket = children[:2]
         key = _nodes(children)[1]
         optional = isinstance(children[2], Token)
-        return Index(bracket.start_pos, _level(bracket.start_pos, operand, key), operand, key, optional)
+        return Index(bracket.at, _level(bracket.at, operand, key), operand, key, optional)
 
     member_index_optional = member_index
 
     def member_object(self, children: list[Any]) -> Node:
-        raise Refusal(children[1].start_pos, "message types are not supported", "use a map: {'key': value}")
+        raise Refusal(children[1].at, "message types are not supported", "use a map: {'key': value}")
 
     def fieldinits(self, children: list[Any]) -> list[Any]:
         return children
 
     def ident(self, children: list[Any]) -> Node:
-        return Ident(children[-1].start_pos, 1, _identifier(children[-1]))
+        return Ident(children[-1].at, 1, _identifier(children[-1]))
 
     dot_ident = ident
 
     def ident_arg(self, children: list[Any]) -> Node:
         name = next(child for child in children if isinstance(child, Token) and child != ".")
-        return macros.global_call(_identifier(name), name.start_pos or 0, _arguments(children), _level)
+        return macros.global_call(_identifier(name), name.at, _arguments(children), _level)
 
     dot_ident_arg = ident_arg
 
@@ -239,12 +237,12 @@ class _Builder:
 
     def list_lit(self, children: list[Any]) -> Node:
         elements: list[Element] = next((child for child in children if isinstance(child, list)), [])
-        at = children[0].start_pos
+        at = children[0].at
         return ListOf(at, _level(at, *elements), tuple(elements))
 
     def map_lit(self, children: list[Any]) -> Node:
         entries: list[Entry] = next((child for child in children if isinstance(child, list)), [])
-        at = children[0].start_pos
+        at = children[0].at
         return MapOf(at, _level(at, *entries), tuple(entries))
 
     exprlist = mapinits = staticmethod(_nodes)
@@ -260,7 +258,7 @@ class _Builder:
     def literal(self, children: list[Any]) -> Node:
         (token,) = children
         try:
-            value = literals.literal(token.type, str(token))
+            value = literals.literal(token.kind, str(token))
         except ValueError as exc:
-            raise Refusal(token.start_pos, str(exc), "fix the literal") from None
-        return Literal(token.start_pos, 1, value)
+            raise Refusal(token.at, str(exc), "fix the literal") from None
+        return Literal(token.at, 1, value)

@@ -21,6 +21,7 @@ from reconciler.cli.common.cluster_listing import list_objects
 from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
 from reconciler.cli.common.fleet_source import read_files
+from reconciler.cli.common.held_room import held_room
 from reconciler.cli.common.output import echo_value
 from reconciler.cli.common.progress import track_progress
 from reconciler.cli.common.room_source import KINDS, of_cluster, of_manifests
@@ -47,9 +48,8 @@ def command(
             world = of_manifests(read_files(files, progress), rules)
         else:
             progress.stage("reading the cluster")
-            world = of_cluster(
-                asyncio.run(list_objects(KINDS, connection, volumes=True, budgets=True)), rules
-            )
+            raws = asyncio.run(list_objects(KINDS, connection, volumes=True, budgets=True))
+            world = of_cluster(raws, rules, asyncio.run(held_room(connection)))
         progress.stage("placing")
         answer = drain(world, _remove(world, frozenset(nodes), pool, driver_version, taint))
     if output == "table":

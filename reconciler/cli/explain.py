@@ -28,6 +28,7 @@ from reconciler.cli.common.contexts import (
 )
 from reconciler.cli.common.contexts import as_json as contexts_as_json
 from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
+from reconciler.cli.common.held_room import held_room
 from reconciler.cli.common.input import read_manifests, report_refused, report_warnings
 from reconciler.cli.common.options import (
     namespace_of,
@@ -171,8 +172,8 @@ async def _live(
     policies: Policies,
 ) -> Situation:
     if not of_pod:
-        raws = await list_objects(KINDS, connection, volumes=True)
-        return await on_cluster(raws, rules, key, of_pod=False, policies=policies)
+        raws, held = await list_objects(KINDS, connection, volumes=True), await held_room(connection)
+        return await on_cluster(raws, rules, key, of_pod=False, policies=policies, held=held)
     refused: Rejected | None = None
     try:
         raws = await list_objects(KINDS, connection, volumes=True)
@@ -183,7 +184,8 @@ async def _live(
         return explain_devices.on_cluster(raws, rules, machines, key)
     if refused is not None:
         raise refused
-    return await on_cluster(raws, rules, key, of_pod=True, policies=policies)
+    held = await held_room(connection)
+    return await on_cluster(raws, rules, key, of_pod=True, policies=policies, held=held)
 
 
 def _named(raws: Iterable[Mapping[str, Any]], key: ObjectKey) -> Iterator[Pod]:

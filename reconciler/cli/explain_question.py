@@ -24,6 +24,7 @@ from reconciler.api.objects.similar_names import similar_key
 from reconciler.api.objects.storage import STORAGE
 from reconciler.api.versions.reading import read
 from reconciler.cli.common.cluster_listing import waits_for_volumes
+from reconciler.cli.common.held_room import lines
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve, UngateAll
 from reconciler.control.intake import Intake
 from reconciler.control.offline import Question, decide
@@ -32,6 +33,7 @@ from reconciler.control.planner import Blocked, Decide, Nothing, Planner
 from reconciler.control.queueing.units import Kind, Unit, gang_unit
 from reconciler.errors import Malformed
 from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.nominations.nomination import NOBODY, Nomination, of_claim, own_of_all
 from reconciler.state.store import Store
 from reconciler.state.trial import Trial
 
@@ -110,13 +112,21 @@ def in_manifests(
 
 
 async def on_cluster(
-    raws: Iterable[Mapping[str, Any]], rules: Semantics, key: ObjectKey, *, of_pod: bool, policies: Policies
+    raws: Iterable[Mapping[str, Any]],
+    rules: Semantics,
+    key: ObjectKey,
+    *,
+    of_pod: bool,
+    policies: Policies,
+    held: Iterable[Nomination] = (),
 ) -> Situation:
     """Return the questions as the reconciler meets them now: other pending claims do not come first.
 
-    Treats every claim and device as owned: ownership is a setting of the running reconciler.
+    Treats every claim and device as owned: ownership is a setting of the running reconciler. `held` is room
+    that others do not get.
     """
     intake = intake_of(raws, rules)
+    held = [one for one in held if intake.nominating.restore(one, "the leader holds it")]
     planner, gangs = planners(intake, policies)
     pods = [key] if of_pod else sorted(intake.roster.users(key))
     for gang in sorted(intake.gangs.of(pods)):
@@ -124,13 +134,15 @@ async def on_cluster(
             return _of_gang(gang, gangs, intake)
     units = [Unit(Kind.POD, pod) for pod in pods] or [Unit(Kind.CLAIM, key)]
     questions: list[AllocationQuestion] = []
-    notes: list[str] = []
+    own = own_of_all(intake.store.pods[pod] for pod in pods if pod in intake.store.pods)
+    own |= NOBODY if of_pod else {of_claim(key)}
+    notes = lines(held, lambda one: one.nominee in own)
     message = ""
     for unit in units:
         match planner.next(unit):
             case Decide() as planned:
                 where = None if planned.nodes is None else tuple(planned.nodes)
-                snapshot = intake.store.snapshot()
+                snapshot = intake.store.snapshot_for(planned.own)
                 answer = None
                 # It may depend on more than claims and nodes.
                 if planned.together or planned.room or not policies.first_fit:
@@ -177,7 +189,8 @@ def gang_now(
     """What the reconciler would do with a gang now. None: it needs nothing."""
     match gangs.next(gang):
         case Solve(question=question):
-            with Trial(intake.store, intake.nodes, supposed=False) as trial:
+            own = own_of_all(member.pod for member in question.members)
+            with Trial(intake.store, intake.nodes, supposed=False, own=own) as trial:
                 answer = decide_gang(question, trial, steps=STEPS, budget=UNLIMITED)
             if isinstance(answer, GangUnsatisfied):
                 return Blocked((), answer.reason, answer.message)

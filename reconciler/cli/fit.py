@@ -13,6 +13,7 @@ from reconciler.cli.common.cluster_listing import list_objects
 from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
 from reconciler.cli.common.fleet_source import read_files
+from reconciler.cli.common.held_room import held_room
 from reconciler.cli.common.output import echo_value
 from reconciler.cli.common.progress import track_progress
 from reconciler.cli.common.room_source import KINDS, of_cluster, of_manifests
@@ -29,7 +30,8 @@ def fit_command(
         question = question_in(read_files(files[:1], progress))
         if connection.named:
             progress.stage("reading the cluster")
-            world = of_cluster(asyncio.run(list_objects(KINDS, connection, volumes=True)), rules)
+            raws = asyncio.run(list_objects(KINDS, connection, volumes=True))
+            world = of_cluster(raws, rules, asyncio.run(held_room(connection)))
         else:
             world = of_manifests(read_files(files, progress), rules)
         progress.stage("placing")

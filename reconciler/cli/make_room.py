@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from dataclasses import replace
 
 import click
 
@@ -13,6 +14,7 @@ from reconciler.cli.common.cluster_listing import list_objects
 from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
 from reconciler.cli.common.fleet_source import read_files
+from reconciler.cli.common.held_room import held_room
 from reconciler.cli.common.options import (
     namespace_of,
 )
@@ -50,7 +52,7 @@ def command(
         else:
             progress.stage("reading the cluster")
             raws = asyncio.run(list_objects(KINDS, connection, volumes=True, budgets=True))
-            world = of_cluster(raws, rules)
+            world = of_cluster(raws, rules, asyncio.run(held_room(connection)))
         asking = Asking(world)
         if of_gang:
             waiting = asking.gang(key, priority)
@@ -60,6 +62,7 @@ def command(
             _print_message(key, waiting, output)
             sys.exit(Exit.OK if waiting.placed else Exit.FAILED)
         progress.stage("making room")
+        world = replace(world, own=waiting.wanted.own)
         advice = make_room(waiting.wanted, world, moves_only=moves_only, tries=tries)
     if output == "table":
         print_advice(advice, sys.stdout)

@@ -25,6 +25,7 @@ from reconciler.cli.common.cluster_listing import list_objects
 from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
 from reconciler.cli.common.fleet_source import bundle_objects, list_cluster, read_devices, read_files
+from reconciler.cli.common.held_room import held_room
 from reconciler.cli.common.options import (
     namespace_of,
 )
@@ -69,6 +70,9 @@ def whatif(
             raise NoAnswer("some objects of the first -f or of --add are invalid; fix them")
         nodes, objects, devices = _fleet(first, units, more, files, connection, progress)
         store = store_of(progress.each("loading objects", objects), rules)
+        if connection.named:
+            for one in asyncio.run(held_room(connection)):
+                store.nominate(one)  # the simulation holds their room on the nodes
         namespaces = tuple(one for one in objects if isinstance(one, Namespace))
         storage = tuple(one for one in objects if type(one).__name__ in STORAGE)
         baseline = Baseline(

@@ -1,7 +1,8 @@
 """Requests on API objects. Decodes successful responses; converts all others to our errors."""
 
+import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any, Literal
 
 from pydantic_core import to_json
@@ -9,12 +10,14 @@ from pydantic_core import to_json
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.answers import READS, refusal
 from reconciler.cluster.decoding import Listing, cut_listing, decode
-from reconciler.cluster.kinds import Resource
+from reconciler.cluster.kinds import PAGE, Resource
 from reconciler.cluster.transport import Lines, Query, Request, Transport, WatchRequest
 from reconciler.errors import Retry, Undecided
 
 Raw = dict[str, Any]
 PatchType = Literal["application/merge-patch+json", "application/json-patch+json"]
+PAGE_BYTES = 2 * 2**20
+"""Aim for the size of a page of a listing: cutting it into objects holds the loop for two milliseconds"""
 MERGE: PatchType = "application/merge-patch+json"
 JSON: PatchType = "application/json-patch+json"
 
@@ -40,19 +43,38 @@ class Client:
         """The JSON object at a path."""
         return await self._object(self._request("GET", path, query=query))
 
-    async def list_pages(self, resource: Resource, *, limit: int) -> AsyncIterator[Listing]:
-        """All objects of a kind, `limit` per page. Raises Relist if the continue token expired."""
-        query = [("limit", str(limit)), *resource.selection]
-        while True:
-            body = await self._answer(self._request("GET", resource.everywhere, query=query))
-            try:
-                page = cut_listing(body)
-            except ValueError as exc:
-                raise Retry(f"{resource.everywhere}: the answer is {exc}") from exc
-            yield page
-            if not page.token:
-                return
-            query = [("limit", str(limit)), *resource.selection, ("continue", page.token)]
+    async def list_pages(self, resource: Resource, *, limit: int) -> AsyncGenerator[Listing, None]:
+        """All objects of a kind in pages. Raises Relist if the continue token expired.
+
+        The first page has `limit` objects, later ones as many as fit in PAGE_BYTES, at most PAGE. A page is
+        asked for while the caller works on the one before it. Close the generator if you leave it early.
+        """
+        ahead = asyncio.create_task(self._page(resource, limit, ""))
+        try:
+            while True:
+                page = await ahead
+                if page.token:
+                    size = sum(map(len, page.items)) // max(len(page.items), 1)
+                    fitting = min(max(PAGE_BYTES // max(size, 1), 1), PAGE)
+                    ahead = asyncio.create_task(self._page(resource, fitting, page.token))
+                    await asyncio.sleep(0)  # have it sent before the work begins
+                yield page
+                if not page.token:
+                    return
+        finally:
+            ahead.cancel()
+            await asyncio.wait([ahead])
+            if not ahead.cancelled():
+                ahead.exception()  # it is nobody's any more
+
+    async def _page(self, resource: Resource, limit: int, token: str) -> Listing:
+        more = [("continue", token)] if token else []
+        query = [("limit", str(limit)), *resource.selection, *more]
+        body = await self._answer(self._request("GET", resource.everywhere, query=query))
+        try:
+            return cut_listing(body)
+        except ValueError as exc:
+            raise Retry(f"{resource.everywhere}: the answer is {exc}") from exc
 
     def watch(self, resource: Resource, *, query: Query, idle: float) -> Lines:
         """The lines of a watch on all objects of a kind; see `Transport.stream`."""

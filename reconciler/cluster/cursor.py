@@ -7,6 +7,7 @@ from typing import Any
 from reconciler.api.objects.changes import Changed, Refused, Removed
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.versions.claim_text import read_claim
+from reconciler.api.versions.node_text import read_node
 from reconciler.api.versions.slice_text import read_slice
 from reconciler.cluster.decoding import DEEPEST, LONGEST_OBJECT, cut_event, decode, holds
 from reconciler.cluster.echoes import Echoes
@@ -14,11 +15,12 @@ from reconciler.cluster.kinds import Resource
 from reconciler.errors import Malformed, Relist, Retry
 
 Decode = Callable[[Mapping[str, Any]], ApiObject]
-"""Raises Malformed for an unreadable object. Slices and claims of the current version are read without it."""
+"""Raises Malformed for an unreadable object. Current slices, claims and nodes are read without it."""
 
 _FROM_TEXT: Mapping[str, Callable[[bytes, str], ApiObject | None]] = {
     "ResourceSlice": read_slice,
     "ResourceClaim": read_claim,
+    "Node": read_node,
 }
 
 

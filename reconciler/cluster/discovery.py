@@ -23,6 +23,8 @@ _FOR_READERS = {"ResourceClaimTemplate": _CLAIMS}
 _OPTIONAL = {"DeviceTaintRule", *_FOR_READERS}
 _SMALL_PAGES = {"ResourceSlice": 50}
 """A slice holds up to 128 devices: fifty of them take as long to decode as five hundred claims."""
+_SINGLY = frozenset({"ResourceSlice"})
+"""See `Resource.singly`"""
 
 
 CLAIM = Resource("ResourceClaim", GROUP, "v1", "resourceclaims", namespaced=True)
@@ -93,6 +95,7 @@ async def _offered(client: Client, version: str) -> dict[str, Resource]:
             entry["name"],
             namespaced=entry["namespaced"],
             page=_SMALL_PAGES.get(entry["kind"], PAGE),
+            singly=entry["kind"] in _SINGLY,
         )
         for entry in listing["resources"]
         if "/" not in entry["name"] and "watch" in entry["verbs"]

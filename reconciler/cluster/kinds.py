@@ -21,6 +21,9 @@ class Resource:
     namespaced: bool
     page: int = field(default=PAGE, compare=False)
     """Objects per page of a listing. Large objects need small pages: decoding a page blocks the loop."""
+    singly: bool = field(default=False, compare=False)
+    """Whether each object of a listing is passed on as soon as it is read: a fleet has thousands, they take
+    long to apply, and no object depends on the others"""
     only: ObjectKey | None = None
     """The only object to read of this kind; None for all"""
 
@@ -63,7 +66,7 @@ class Resource:
         return f"{path}/{subresource}" if subresource else path
 
 
-NODE = Resource("Node", "", "v1", "nodes", namespaced=False)
+NODE = Resource("Node", "", "v1", "nodes", namespaced=False, page=100, singly=True)
 POD = Resource("Pod", "", "v1", "pods", namespaced=True)
 
 NAMESPACE = Resource("Namespace", "", "v1", "namespaces", namespaced=False)

@@ -1,14 +1,16 @@
 """Lists and watches one kind, and lists it again when the watch lost its place."""
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
 
 import structlog
 
+from reconciler.aio.breaks import Breaks
 from reconciler.aio.tasks import Stopped, unless
-from reconciler.api.objects.changes import Change, Changed, Refused, Replaced
-from reconciler.api.objects.meta import ApiObject
+from reconciler.api.objects.changes import Changed, Listed, Notice, Refused, Removed, Replaced
+from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.versions.reading import read
 from reconciler.cluster.client import Client
 from reconciler.cluster.cursor import Cursor, Decode, listed, precedes
@@ -18,17 +20,15 @@ from reconciler.errors import Gone, Inconsistent, ReconcilerError, Rejected, Rel
 
 log = structlog.get_logger()
 
-Sink = Callable[[Change], None]
+Sink = Callable[[Notice], None]
 
 SHORT = 1.0
 """Seconds. A watch that ends sooner without an event counts as a failure, to avoid a busy loop."""
 
-COSTLY = frozenset({"ResourceSlice"})
-"""Kinds whose objects take a millisecond each to apply. Objects of a listing are emitted one by one before
-the whole listing, so that other tasks run in between."""
 NUMEROUS = frozenset({"ResourceClaim", "Pod"})
-"""Kinds whose first listing is emitted in the same way: every object is new, and nothing is decided yet.
-Later listings are emitted at once: most objects are unchanged, and the order of the changes is unknown."""
+"""Kinds whose first listing is emitted one by one before the whole, so that other tasks run in between: every
+object is new, and nothing is decided yet. Later listings are emitted at once: most objects are unchanged, and
+the order of the changes is unknown."""
 
 FAILURES_SURVIVED = 5
 """Failures in a row after which the kind is listed again: a server restored from a backup may not know the
@@ -92,11 +92,12 @@ async def follow(
 ) -> None:
     """Pass all changes of one kind to the sink until cancelled: Replaced first, then each change.
 
-    For some kinds, the objects of a listing come first, one by one; see COSTLY and NUMEROUS. Replaced comes
-    again whenever the place in the stream of events was lost. Every error of the server, a missing permission
-    included, is logged and retried; `random` returns numbers in [0, 1). A `recall` interrupts for a new
-    listing; `echoes` knows which events of claims can be skipped; `on_error` gets every error. Cancelled:
-    every change that was read was passed on. An error of the sink ends the run.
+    For some kinds, the objects of a listing come first, one by one; see NUMEROUS. For kinds that are passed
+    on `singly`, Listed comes instead of Replaced, after all objects and the removal of those that are gone.
+    Either comes again whenever the place in the stream of events was lost. Every error of the server, a
+    missing permission included, is logged and retried; `random` returns numbers in [0, 1). A `recall`
+    interrupts for a new listing; `echoes` knows which events of claims can be skipped; `on_error` gets every
+    error. Cancelled: every change that was read was passed on. An error of the sink ends the run.
     """
     recall = recall or Recall()
     follower = _Follower(client, resource, sink, random, decode, pace, recall, echoes)
@@ -110,6 +111,15 @@ async def follow(
         except Stopped:
             follower.cursor = None
             recall.begun()
+
+
+@dataclass(slots=True)
+class _Read:
+    """What was read of a listing."""
+
+    version: str = ""
+    objects: int = 0
+    refused: int = 0
 
 
 @dataclass(slots=True)
@@ -130,6 +140,8 @@ class _Follower:
     failures: int = 0
     doubts: int = 0
     """Failures since the listing, or since the last event."""
+    known: set[ObjectKey] = field(default_factory=set)
+    """Of a kind that is passed on singly: what was passed on and not removed"""
 
     async def advance(self) -> None:
         """List if the place was lost, then watch once until the watch ends."""
@@ -164,33 +176,60 @@ class _Follower:
         return seconds
 
     async def _list(self) -> Cursor:
+        read = await (self._list_singly() if self.resource.singly else self._list_whole())
+        self.recall.done()
+        log.debug("listed", kind=self.resource.kind, objects=read.objects, refused=read.refused)
+        echoes = self.echoes if self.resource.kind == "ResourceClaim" else None
+        return Cursor(self.resource, self.decode, read.version, echoes)
+
+    async def _list_singly(self) -> "_Read":
+        """Pass on each object as it is read, then remove what is gone."""
+        read, listed = _Read(), set[ObjectKey]()
+        async for found in self._objects(read):
+            listed.add(found.key)
+            self._emit(found if isinstance(found, Refused) else Changed(self.resource.kind, found))
+        breaks = Breaks()
+        for key in sorted(self.known - listed):
+            self._emit(Removed(self.resource.kind, key))
+            await breaks.after_step()
+        self._emit(Listed(self.resource.kind))
+        return read
+
+    async def _list_whole(self) -> "_Read":
+        """Pass on the objects together when all are read."""
         objects: list[ApiObject] = []
         refused: list[Refused] = []
-        version = ""
-        async for page in self.client.list_pages(self.resource, limit=self.resource.page):
-            version = page.version
-            self._note_contact()
-            for item in page.items:
-                found = listed(item, page.mark, self.resource, self.decode)
-                if isinstance(found, Refused):
-                    refused.append(found)
-                else:
-                    objects.append(found)
-                    if self.resource.kind in COSTLY:
-                        self._emit(Changed(self.resource.kind, found))
-                await asyncio.sleep(0)  # a page has hundreds of items: let workers run
+        read = _Read()
+        async for found in self._objects(read):
+            if isinstance(found, Refused):
+                refused.append(found)
+            else:
+                objects.append(found)
         if self.resource.kind in NUMEROUS and not self.seen:
-            for (
-                one
-            ) in objects:  # only when all pages are read: half of a failed listing would be inconsistent
+            breaks = Breaks()
+            # Only when all pages are read: half of a failed listing would be inconsistent.
+            for one in objects:
                 self._emit(Changed(self.resource.kind, one))
-                await asyncio.sleep(0)
-        afresh = precedes(version, self.seen)
+                await breaks.after_step()
+        afresh = precedes(read.version, self.seen)
         self._emit(Replaced(self.resource.kind, tuple(objects), tuple(refused), afresh))
-        self.recall.done()
-        log.debug("listed", kind=self.resource.kind, objects=len(objects), refused=len(refused))
-        echoes = self.echoes if self.resource.kind == "ResourceClaim" else None
-        return Cursor(self.resource, self.decode, version, echoes)
+        return read
+
+    async def _objects(self, read: "_Read") -> AsyncGenerator[ApiObject | Refused, None]:
+        """All objects of a listing, with breaks for other tasks. Counts them in `read`."""
+        breaks = Breaks()
+        async with aclosing(self.client.list_pages(self.resource, limit=self.resource.page)) as pages:
+            async for page in pages:
+                read.version = page.version
+                self._note_contact()
+                for item in page.items:
+                    found = listed(item, page.mark, self.resource, self.decode)
+                    if isinstance(found, Refused):
+                        read.refused += 1
+                    else:
+                        read.objects += 1
+                    yield found
+                    await breaks.after_step()
 
     async def _watch(self, cursor: Cursor) -> None:
         """Watch once until it ends. Raises Retry if it ended at once without an event."""
@@ -222,8 +261,16 @@ class _Follower:
         now = self.client.last_contact[self.resource.kind] = asyncio.get_running_loop().time()
         return now
 
-    def _emit(self, change: Change) -> None:
+    def _emit(self, change: Notice) -> None:
         """Pass on a change. Errors of the sink must not be taken for errors of the server."""
+        if self.resource.singly:
+            match change:
+                case Changed(object=thing):
+                    self.known.add(thing.key)
+                case Refused(key=key):
+                    self.known.add(key)
+                case Removed(key=key):
+                    self.known.discard(key)
         try:
             self.sink(change)
         except ReconcilerError as exc:

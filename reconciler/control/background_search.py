@@ -45,6 +45,10 @@ class BackgroundSearch:
         self._parked: dict[WorkerThread, dict[Unit, None]] = {self._searches: {}, self._selectors: {}}
         self._long: set[Unit] = set()
         self._order = asyncio.Lock()
+        self._awaiting = 0
+        """Questions that wait for the answers of those before them"""
+        self._calm = asyncio.Event()
+        self._calm.set()
         self._answered = 0
         """Questions that were answered or given up so far"""
         self._warm = False
@@ -70,8 +74,14 @@ class BackgroundSearch:
         the unit is requeued, at the latest when a thread is free.
         """
         before, held = self._answered, self._store.nominations.serial
-        await self._order.acquire()
-        first = _Turn(self._order)
+        self._awaiting += 1
+        self._calm.clear()
+        try:
+            await self._order.acquire()
+        finally:
+            self._awaiting -= 1
+            self._note_calm()
+        first = _Turn(self._order, self._note_calm)
         try:
             # Units before it in the queue may have taken room in between.
             same = self._answered == before and self._store.nominations.serial == held
@@ -80,6 +90,20 @@ class BackgroundSearch:
         finally:
             self._answered += 1
             first.release()
+
+    @property
+    def busy(self) -> bool:
+        """Whether questions wait for an answer, or would."""
+        return self._awaiting > 0 or self._order.locked()
+
+    async def calm(self) -> None:
+        """Wait until a question is answered at once, unless its own search takes long."""
+        while self.busy:
+            await self._calm.wait()
+
+    def _note_calm(self) -> None:
+        if not self.busy:
+            self._calm.set()
 
     def _again(self, unit: Unit, question: Decide) -> Decide | None:
         """The question as it is now. None if the unit needs something else; the unit is requeued then."""
@@ -174,14 +198,16 @@ class BackgroundSearch:
 class _Turn:
     """The lock on the order of answers. Released once, at the latest with the answer."""
 
-    def __init__(self, order: asyncio.Lock) -> None:
+    def __init__(self, order: asyncio.Lock, on_release: Callable[[], None]) -> None:
         self._order: asyncio.Lock | None = order
+        self._on_release = on_release
 
     def release(self) -> None:
         """Let the next unit be answered."""
         if self._order is not None:
             self._order.release()
             self._order = None
+            self._on_release()
 
 
 def _run_selectors(question: Decide, snapshot: Snapshot, wanted: Callable[[], bool]) -> bool:

@@ -1,7 +1,7 @@
 """Reconciles claims, and pods with claims: decides and writes their allocations."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
@@ -12,8 +12,10 @@ from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.pods import claims_of
 from reconciler.cluster.writer import Writer
 from reconciler.control.background_search import BackgroundSearch
+from reconciler.control.copies import Copies
 from reconciler.control.decider import Decider, Refusal
-from reconciler.control.decisions.decisions import Allocated, Freed, Report, Ungated, Waits
+from reconciler.control.decisions.allocating import Allocated, Freed, Ungated, Waits
+from reconciler.control.decisions.decision import Report
 from reconciler.control.handler import Act, Ask, Decided, Given, Handler, Idle, Later, Refused, Stuck
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import classes_of
@@ -78,6 +80,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         self._settler = settler
         self._releasing = Releasing(self._store, intake.roster, intake.placement)
         self._search = BackgroundSearch(intake, planner, decider)
+        self._copies = Copies(self._store, planner, decider)
         self._clock = clock
         self._now = now
         self._report = report
@@ -90,7 +93,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         self._search.close()
 
     async def resolve(self, unit: Unit) -> None:
-        for key in self._intake.claims(unit):
+        for key in self._intake.units.claims(unit):
             claim = self._store.claims.get(key)
             if claim is not None:
                 await self._settler.resolve(claim)
@@ -110,8 +113,10 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
 
     def _release(self, unit: Unit, pod: Pod) -> Idle | Stuck | Act:
         """Remove the gate of a pod whose claims are allocated, if kube-scheduler can bind it now."""
+        if self._intake.early.supposes(pod.key):
+            return Idle()  # kube-scheduler goes by the pod's own status, whose event requeues the unit
         held = [claim for key in claims_of(pod) if (claim := self._store.claims.get(key)) is not None]
-        if self._intake.awaits_watch(unit, held, self._clock()):
+        if self._intake.lag.awaits(unit, held, self._clock()):
             return Idle()
         match self._releasing.next(pod):
             case Free() as found:
@@ -159,9 +164,34 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
             grant = answer.grant
             self._journal(name, grant.question.unit, grant.question.decide, grant.granted)
 
+    def record_ahead(self, name: str, grant: ClaimGrant) -> None:
+        if self._journal is not None:  # it was found as if it were decided from the present state
+            granted = replace(grant.granted, version=self._store.snapshot().version)
+            self.record(name, Given(replace(grant, granted=granted)))
+
     def assume(self, grant: ClaimGrant) -> None:
         for plan in grant.granted.plans:
             self._intake.assume(plan)
+
+    def copies(self, grant: ClaimGrant, upcoming: Iterable[Unit]) -> list[tuple[Unit, ClaimGrant]]:
+        if self._search.busy:  # units that wait for it come first
+            return []
+        found = self._copies.find(grant.question.decide, upcoming)
+        return [(unit, ClaimGrant(ClaimQuestion(unit, decide), granted)) for unit, decide, granted in found]
+
+    def assume_ahead(self, grant: ClaimGrant) -> None:
+        self._settler.expect(grant.granted.plans)
+        self.assume(grant)
+
+    def is_current(self, unit: Unit, grant: ClaimGrant) -> bool:
+        return self._copies.is_current(unit, grant.question.decide, grant.granted)
+
+    def take_back(self, grant: ClaimGrant) -> None:
+        for plan in grant.granted.plans:
+            self._settler.take_back(plan)
+
+    async def calm(self) -> None:
+        await self._search.calm()
 
     async def write(self, grant: ClaimGrant, decided: Decided) -> None:
         granted, question = grant.granted, grant.question

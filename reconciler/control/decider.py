@@ -1,10 +1,14 @@
 """Answers one question: devices that this controller owns, or a refusal with its reason."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
+from kernels.types import Amounts
 from reconciler.allocation.alignment import decide, preferences_of
 from reconciler.allocation.alignment.preferences import has_preferences
 from reconciler.allocation.dra.budget import UNLIMITED, Budget
+from reconciler.allocation.dra.copies import allocate_copies
 from reconciler.allocation.dra.node_order import prefers
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.repeats import repeated
@@ -66,16 +70,33 @@ class Decider:
 
     def _repeated(self, question: Decide, snapshot: Snapshot) -> Granted | None:
         """The answer for a claim like those before it, such as that of one more pod of a template."""
-        if (
-            len(question.claims) > 1
-            or question.together is not None
-            or not question.policies.first_fit
-            or prefers(question.room)
-            or has_preferences(question.claims, snapshot.classes)
-        ):
+        if not self.repeats(question, snapshot):
             return None
         answer = repeated(question.claims[0], snapshot, nodes=question.nodes, steps=self._steps)
         return answer if answer is None or self._trespass(question, answer) is None else None
+
+    @staticmethod
+    def repeats(question: Decide, snapshot: Snapshot) -> bool:
+        """Whether the answer is the first fit, and depends on one claim's spec, nodes and devices only."""
+        return (
+            len(question.claims) == 1
+            and question.together is None
+            and question.policies.first_fit
+            and not prefers(question.room)
+            and not has_preferences(question.claims, snapshot.classes)
+        )
+
+    def copies(self, questions: Sequence[Decide], snapshot: Snapshot, room: Amounts | None) -> list[Granted]:
+        """Devices for the first of some questions whose claims and nodes are equal, all in one pass: what
+        `answer` gives one after the other. `repeats` must be true of each.
+
+        The first question without an answer must be asked by itself. `room` is that of
+        `allocation.dra.copies.places`.
+        """
+        claims = [question.claims[0] for question in questions]
+        found = allocate_copies(claims, snapshot, nodes=questions[0].nodes, room=room, steps=self._steps)
+        ours = takewhile(lambda pair: self._trespass(*pair) is None, zip(questions, found, strict=False))
+        return [granted for _, granted in ours]
 
     def _find(self, question: Decide, snapshot: Snapshot, budget: Budget) -> Granted | Refusal:
         if question.expected is not None:

@@ -9,7 +9,7 @@ resourceVersion is changed, too: otherwise a pod could lose its devices after it
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import structlog
 
@@ -39,8 +39,12 @@ class Fence:
         *,
         clock: Callable[[], float],
         patience: float,
+        take_over: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """For a claim that cannot be written, waits `patience` seconds by `clock`."""
+        """For a claim that cannot be written, waits `patience` seconds by `clock`. `take_over` is done before
+        the fence is up.
+        """
+        self._take_over = take_over
         self._ours = ours
         self.up = asyncio.Event()
         self._intake = intake
@@ -67,6 +71,8 @@ class Fence:
         async with asyncio.TaskGroup() as group:
             for claim in marked:
                 group.create_task(self._fence_off(claim, until), name=f"fence off {claim.key}")
+        if self._take_over is not None:
+            await self._take_over()
         self.up.set()
 
     def _concerns(self, claim: ResourceClaim) -> bool:

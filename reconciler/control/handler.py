@@ -5,12 +5,12 @@ unit needs, decides, assumes the decision, and writes it.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.control.decisions.decisions import Waits
+from reconciler.control.decisions.allocating import Waits
 from reconciler.control.queueing.units import Unit
 from reconciler.control.queueing.waiting import Wants
 
@@ -123,6 +123,30 @@ class Handler(ABC, Generic[Q, G, R]):
     @abstractmethod
     def assume(self, grant: G) -> None:
         """Count devices as held before they are written."""
+
+    def copies(self, grant: G, upcoming: Iterable[Unit]) -> list[tuple[Unit, G]]:  # noqa: ARG002
+        """Devices for some of the units that come next, in their order: what they would get one after the
+        other, now that `grant` is assumed. They are not assumed yet.
+        """
+        return []
+
+    def record_ahead(self, name: str, grant: G) -> None:
+        """Write one of `copies` to the journal. Those before it are assumed."""
+        self.record(name, Given(grant))
+
+    def assume_ahead(self, grant: G) -> None:
+        """Count devices as held before the turn of their unit has come. `write` or `take_back` follows."""
+        self.assume(grant)
+
+    def is_current(self, unit: Unit, grant: G) -> bool:  # noqa: ARG002
+        """Whether the objects of a unit are still those that it was decided for ahead of its turn."""
+        return True
+
+    def take_back(self, grant: G) -> None:
+        """Count devices that were assumed ahead as free again."""
+
+    async def calm(self) -> None:
+        """Wait until no unit waits for its decision. Units that are taken before would only wait, too."""
 
     @abstractmethod
     async def write(self, grant: G, decided: Decided) -> None:

@@ -1,7 +1,9 @@
 """The loop: takes a unit from the queue, asks its handler what it needs, decides, and writes."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
+from itertools import islice
 from typing import Any
 
 import structlog
@@ -9,6 +11,7 @@ import structlog
 from reconciler.aio.queue import Closed
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.build_ahead import build_ahead
+from reconciler.control.decided_ahead import Ahead, DecidedAhead
 from reconciler.control.fence import Fence
 from reconciler.control.handler import Act, Ask, Decided, G, Handler, Idle, Later, Q, R, Refused, Stuck
 from reconciler.control.intake import Intake
@@ -42,6 +45,7 @@ class Reconciler:
         self._reporter = reporter
         self.pending = pending
         self._not_before: dict[Unit, float] = {}
+        self.ahead = DecidedAhead()
         self._stopping = False
         self.failures = 0
         """Reconciles that failed with an internal error"""
@@ -65,9 +69,12 @@ class Reconciler:
             await handler.warm_up()
         while not self._stopping:
             await self._fence.up.wait()
+            for handler in self._handlers:
+                await handler.calm()
             try:
                 async with self._queue.take() as unit:
                     if not self._fence.up.is_set():  # it was lowered while this worker waited for a unit
+                        self.ahead.take_back()
                         self._intake.put(unit)
                         continue
                     await build_ahead(self._intake.store)  # keeps the order of the queue
@@ -83,7 +90,7 @@ class Reconciler:
         if (left := self._not_before.pop(unit, 0.0) - self._clock()) > 0:
             self._hold_off(unit, left)
             return
-        claims = self._intake.claims(unit)
+        claims = self._intake.units.claims(unit)
         try:
             with self._reporter.reconciling(unit):
                 await self._reconcile(unit)
@@ -96,7 +103,7 @@ class Reconciler:
             delay = self._requeue(unit, claims, exc.after)
             self._log_retry(unit, "conflict", exc, delay)
         except Paused:
-            self._intake.pause.hold(unit, self._intake.sharing(unit, claims))
+            self._intake.pause.hold(unit, self._intake.units.sharing(unit, claims))
         except Retry as exc:
             delay = self._hold_off(unit, self._requeue(unit, claims, exc.after))
             self._log_retry(unit, "retry", exc, delay)
@@ -117,7 +124,7 @@ class Reconciler:
         They were reconciled when it was deleted, but did nothing because the write was in flight.
         """
         for key in claims:
-            if not self._intake.decides(unit, key):
+            if not self._intake.units.decides(unit, key):
                 self._intake.put(Unit(Kind.CLAIM, key))
 
     @staticmethod
@@ -133,8 +140,19 @@ class Reconciler:
     async def _reconcile(self, unit: Unit) -> None:
         """Do the next step that the unit needs. Idempotent."""
         for handler in self._handlers:
+            if unit in self.ahead and (ahead := self._decided_ahead(handler, unit)) is not None:
+                self._stop_waiting(unit)
+                await handler.write(ahead.grant, ahead.decided)
+                self._done(unit)
+                return
             await handler.resolve(unit)
-            match handler.next(unit):
+            needs = handler.next(unit)
+            if self.ahead and (unit in self.ahead or isinstance(needs, Ask)):
+                if needs is None:
+                    continue
+                self.ahead.take_back()
+                needs = handler.next(unit)
+            match needs:
                 case None:
                     continue
                 case Idle():
@@ -176,8 +194,51 @@ class Reconciler:
         self._intake.pause.check()
         handler.assume(answer.grant)
         self._stop_waiting(unit)
+        self._decide_ahead(handler, answer.grant)
         await handler.write(answer.grant, decided)
         self._done(unit)
+
+    def _decide_ahead(self, handler: Handler[Q, G, R], grant: G) -> None:
+        """Decide the units that come next, as far as they ask for the same as the one just decided."""
+        most = self.ahead.worth()
+        if not most or self.ahead:
+            return
+        began = self._clock()
+        with closing(self._upcoming(handler)) as upcoming:
+            found = handler.copies(grant, islice(upcoming, most))
+        for unit, one in found:
+            decided = Decided(self._reporter.answered("", (self._clock() - began) / len(found)), began)
+            handler.record_ahead(decided.name, one)
+            handler.assume_ahead(one)
+            self.ahead.add(unit, Ahead(handler, one, decided))
+        if found:
+            self.ahead.seal(self._state())
+
+    def _upcoming(self, handler: Handler[Any, Any, Any]) -> Generator[Unit, None, None]:
+        """The units that come next, as far as this handler serves them."""
+        before = self._handlers[: self._handlers.index(handler)]
+        with closing(self._queue.ahead()) as units:
+            for unit in units:
+                if unit.kind not in (Kind.CLAIM, Kind.POD):
+                    return
+                if self._not_before.get(unit, 0.0) > self._clock():
+                    continue
+                others = next((needs for other in before if (needs := other.next(unit)) is not None), None)
+                if others is None:
+                    yield unit
+                elif not isinstance(others, Idle):
+                    return
+
+    def _decided_ahead(self, handler: Handler[Any, Any, Any], unit: Unit) -> Ahead | None:
+        """The grant of a unit that was decided ahead; None if it must be decided anew."""
+        if self._intake.pause.paused:
+            return None
+        return self.ahead.next(unit, handler, self._state())
+
+    def _state(self) -> tuple[int, int, int]:
+        """Equal as long as devices, classes, nodes and the pods on them are the same."""
+        store, nodes = self._intake.store, self._intake.nodes
+        return store.snapshot().version, nodes.serial, store.nominations.serial
 
     async def _refuse(self, handler: Handler[Q, G, R], unit: Unit, refused: Refused[R], name: str) -> None:
         """Free what blocks the unit, or keep it pending until a change wakes it or its back-off ends."""
@@ -196,7 +257,7 @@ class Reconciler:
         return delay
 
     def _requeue_sharing(self, unit: Unit, claims: Iterable[ObjectKey], delay: float) -> None:
-        for other in self._intake.sharing(unit, claims):
+        for other in self._intake.units.sharing(unit, claims):
             self._intake.put(other, after=delay)
 
     def _hold_off(self, unit: Unit, delay: float) -> float:

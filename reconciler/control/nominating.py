@@ -1,8 +1,8 @@
 """Holds room for claims, pods, gangs and workloads until it is used, expires, or is dropped.
 
-Nominations are kept in memory only. After a restart or a change of the leader they are gone, at most as long
-before their deadline: whoever made them makes them again from what it sees, since pods that are being deleted
-count as gone for it.
+Decisions read the nominations of the state. `held_room` keeps a record of them, from which the next leader
+holds them again. Without one they are gone after a restart: whoever made them makes them again from what it
+sees, since pods that are being deleted count as gone for it.
 """
 
 import asyncio
@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.pods import claims_of
-from reconciler.control.decisions.decisions import (
+from reconciler.control.decisions.decision import Report
+from reconciler.control.decisions.nominations import (
     Nominated,
     NominationDropped,
     NominationExpired,
     NominationUsed,
-    Report,
 )
 from reconciler.control.gangs.roster import GangRoster
 from reconciler.state.delta import Delta
@@ -46,16 +46,25 @@ class Nominating:
         self._report = report
         self._wake = wake
         self._changed = asyncio.Event()
+        self.news = asyncio.Event()
+        """Set whenever room is held, or not held any more. Who writes that down clears it"""
 
     def hold(self, nomination: Nomination, why: str) -> None:
         """Hold room, in place of what is held for the same nominee. Others wait for it from now on."""
         before = self._store.nominations.get(nomination.nominee)
         delta = self._store.nominate(nomination)
         self._wake(delta, self._nodes.nominate(nomination))
-        self._changed.set()
+        self._tell()
         if before is None or before.places != nomination.places:
             nodes = tuple(dict.fromkeys(place.node for place in nomination.places))
             self._report(Nominated(nomination.nominee, nodes, nomination.devices, nomination.deadline, why))
+
+    def restore(self, nomination: Nomination, why: str) -> bool:
+        """Hold room again that was held before, unless nobody waits for it. Returns whether it is held."""
+        if self._gone(nomination) is not None:
+            return False
+        self.hold(nomination, why)
+        return True
 
     def drop(self, nominee: Nominee, why: str) -> None:
         """Hold nothing for a nominee any more, and wake who waits for it."""
@@ -94,8 +103,12 @@ class Nominating:
             return False
         delta = self._store.end_nomination(nominee)
         self._wake(delta, self._nodes.end_nomination(nominee))
-        self._changed.set()
+        self._tell()
         return True
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self.news.set()
 
     def _gone(self, nomination: Nomination) -> bool | None:
         """Whether the nominee is gone; False if it has its place; None if it waits."""

@@ -1,8 +1,9 @@
 """Determines from the present state what a unit needs next. Decides nothing about devices."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass, field, replace
 
+from kernels.types import Amounts
 from reconciler.allocation.dra.companions import Companions
 from reconciler.allocation.placement import Placement, Together, refusal_reason
 from reconciler.allocation.policies.pod_room import PodRoom
@@ -96,6 +97,15 @@ class Ungate:
     pod: Pod
 
 
+@dataclass(frozen=True, slots=True)
+class _Needs:
+    """A pod needs devices."""
+
+    todo: tuple[ResourceClaim, ...]
+    held: tuple[ResourceClaim, ...]
+    """Its claims that are allocated already"""
+
+
 Step = Nothing | Blocked | Decide | Free | Ungate
 
 
@@ -172,7 +182,28 @@ class Planner:
         )
         return Nothing() if idle else Free(claim, "deleted and not in use")
 
+    def like(self, unit: Unit, first: Decide) -> Step | None:
+        """What a unit needs. None if it needs devices, and its pod may not be a copy of that of `first`: then
+        `next` has the answer. The nodes of a copy are those of `first`, which must be decided and assumed.
+        """
+        if unit.kind is not Kind.POD:
+            return self.next(unit)
+        pod = self._store.pods.get(unit.key)
+        if pod is None or not is_live(pod):
+            return Nothing()
+        found = self._needs(pod)
+        if not isinstance(found, _Needs):
+            return found
+        if first.pod is None or not self._placement.is_copy(pod, first.pod) or self.sharing(pod, found.todo):
+            return None
+        return replace(first, claims=found.todo, held=found.held, pod=pod)
+
     def _pod(self, pod: Pod) -> Step:
+        found = self._needs(pod)
+        return self._placed(pod, found.todo, found.held) if isinstance(found, _Needs) else found
+
+    def _needs(self, pod: Pod) -> "Step | _Needs":
+        """What a pod needs, before it is known which nodes it may use."""
         keys = claims_of(pod)
         if not pod.gated and not any(self._decidable(key) for key in keys):
             return Nothing()
@@ -192,7 +223,7 @@ class Planner:
         todo = tuple(c for c in claims if c.allocation is None and (pod.gated or self._ours.claims(c)))
         if not todo:
             return Ungate(pod) if pod.gated else Nothing()
-        return self.allowed(todo) or self._placed(pod, todo, held)
+        return self.allowed(todo) or _Needs(todo, held)
 
     def defect(self, pod: Pod) -> Blocked | None:
         """Why the claims of a pod cannot be used, regardless of devices; None if they can."""
@@ -279,6 +310,14 @@ class Planner:
         """The allocated claims of a pod."""
         found = (self._store.claims.get(key) for key in claims_of(pod))
         return [claim for claim in found if claim is not None and claim.allocation is not None]
+
+    def users(self, claim: ObjectKey) -> Set[ObjectKey]:
+        """The live pods that name a claim."""
+        return self._roster.users(claim)
+
+    def room_for_copies(self, pod: Pod) -> Amounts | None:
+        """How many more copies of a pod each node takes; see `Placement.copies`."""
+        return self._placement.copies(pod, self._store.snapshot())
 
     def still_serves(self, question: Decide, granted: Granted) -> bool:
         """Whether an answer from an earlier state has nodes for all pods of the question as it is now."""

@@ -1,11 +1,12 @@
 """Writes decided plans: assume, write, confirm; or withdraw."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Plan
 from reconciler.cluster.writer import Writer
-from reconciler.control.decisions.decisions import Freed, Report
+from reconciler.control.decisions.allocating import Freed
+from reconciler.control.decisions.decision import Report
 from reconciler.control.intake import Intake
 from reconciler.errors import Conflict, Gone, Rejected, Retry, Undecided
 
@@ -18,6 +19,15 @@ class Settler:
         self._writer = writer
         self._report = report
         self._busy: set[str] = set()
+
+    def expect(self, plans: Iterable[Plan]) -> None:
+        """Plans will be assumed long before `settle` writes them: no write of theirs needs to be resolved."""
+        self._busy |= {plan.uid for plan in plans}
+
+    def take_back(self, plan: Plan) -> None:
+        """Drop an assumed plan that was expected, and is not written."""
+        self._busy.discard(plan.uid)
+        self._intake.forget(plan)
 
     async def settle(
         self, plans: Sequence[tuple[Plan, ResourceClaim]], on_written: Callable[[Plan], None]

@@ -16,7 +16,7 @@ from reconciler.aio.queue import Closed
 from reconciler.aio.tasks import Stopped, unless
 from reconciler.allocation.placement import refusal_reason
 from reconciler.allocation.policies.selection import PLAIN, Policies
-from reconciler.api.objects.changes import Change, Changed, Replaced
+from reconciler.api.objects.changes import Changed, Notice, Replaced
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
@@ -24,7 +24,8 @@ from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.pods import claims_of, is_live
 from reconciler.cluster.watch import Sink
 from reconciler.control.decider import Decider, Refusal
-from reconciler.control.decisions.decisions import Compared, Outcome, Report
+from reconciler.control.decisions.comparing import Compared, Outcome
+from reconciler.control.decisions.decision import Report
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import classes_of
 from reconciler.control.planner import Decide
@@ -82,7 +83,7 @@ class Shadow:
         self.counts: Counter[Outcome] = Counter()
         """Comparisons so far, by outcome"""
 
-    def take(self, change: Change) -> None:
+    def take(self, change: Notice) -> None:
         """The sink of every watch: compare, then apply the change."""
         if self._intake.listed.is_set():
             match change:

@@ -8,7 +8,7 @@ import structlog
 from reconciler.api.migrate.mapping import Resources
 from reconciler.api.migrate.pods import Template, template_named
 from reconciler.api.migrate.workloads import template_object
-from reconciler.api.objects.changes import Change, Changed, Replaced
+from reconciler.api.objects.changes import Changed, Notice, Replaced
 from reconciler.api.objects.claims import DeviceClass
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
@@ -55,7 +55,7 @@ class TemplateMaker:
         """When each template was tried, by the clock of the loop"""
         self._problems: dict[ObjectKey, str] = {}
 
-    def take(self, change: Change) -> None:
+    def take(self, change: Notice) -> None:
         """The sink of every watch: apply the change, then note its pods."""
         self._sink(change)
         match change:

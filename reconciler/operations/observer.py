@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 
-from reconciler.control.decisions.decisions import Decision, Report
+from reconciler.control.decisions.decision import Decision, Report
 from reconciler.control.queueing.units import Unit
 from reconciler.operations.logs.decision_log import log_decision
 from reconciler.operations.metrics.meters import Meters

@@ -19,8 +19,8 @@ from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.objects.taint_rules import DeviceTaintRule
 from reconciler.state.delta import NOTHING, Delta
 from reconciler.state.devices.inventory import Inventory
+from reconciler.state.devices.occupancy.columns import Columns
 from reconciler.state.devices.occupancy.ledger import DeviceState, Holder, Ledger
-from reconciler.state.devices.occupancy.occupancy import Columns
 from reconciler.state.devices.occupancy.retained_draws import Drawn, RetainedDraws
 from reconciler.state.devices.pools.assembly import Layout
 from reconciler.state.devices.pools.fleet import Fleet
@@ -148,6 +148,11 @@ class Store:
     def _next_version(self) -> int:
         self._version += 1
         return self._version
+
+    @property
+    def unbuilt(self) -> bool:
+        """Whether pools have to be built before the next snapshot."""
+        return self._inventory.unbuilt
 
     def build_ahead(self, pools: int) -> bool:
         """Do part of the work of the next snapshot; return whether any pool had to be built."""

@@ -19,7 +19,7 @@ from reconciler.cluster.client import Client
 from reconciler.cluster.discovery import discover
 from reconciler.cluster.http import connect
 from reconciler.cluster.kinds import NAMESPACE, Resource
-from reconciler.control.decisions.decisions import Decision
+from reconciler.control.decisions.decision import Decision
 from reconciler.embedded import ApiServer, serve
 from reconciler.errors import Gone
 from reconciler.settings import Settings

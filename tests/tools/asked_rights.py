@@ -38,6 +38,7 @@ def as_deployed(asked: AccessRequest, settings: Settings, deployed: Settings) ->
     for here, there in (
         (settings.pause_config_map, deployed.pause_config_map),
         (settings.demand_config_map, deployed.demand_config_map),
+        (settings.held_room_config_map, deployed.held_room_config_map),
     ):
         if asked.resource == "configmaps" and here == f"{asked.namespace}/{asked.name}":
             namespace, _, name = (there or "/").partition("/")

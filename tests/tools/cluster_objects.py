@@ -1,11 +1,13 @@
 """API objects as JSON, with good defaults."""
 
+from dataclasses import replace
 from typing import Any
 
 from reconciler.cluster.kinds import NODE, Resource
 
 CLAIMS = Resource("ResourceClaim", "resource.k8s.io", "v1", "resourceclaims", namespaced=True)
-NODES = NODE
+NODES = replace(NODE, page=500, singly=False)
+"""Nodes as a kind like most: passed on together"""
 
 
 def node(name: str, version: str = "1", **more: Any) -> dict[str, Any]:

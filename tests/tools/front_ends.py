@@ -16,7 +16,7 @@ from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.validation.served_kinds import CLAIM, POD
 from reconciler.cli import main
-from reconciler.control.decisions.decisions import Allocated, Waits
+from reconciler.control.decisions.allocating import Allocated, Waits
 from reconciler.control.offline import Answer, decide
 from reconciler.operations.journal.entries import Decided
 from reconciler.operations.journal.replaying import Again, replay

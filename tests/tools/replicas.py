@@ -9,7 +9,8 @@ from typing import Any
 from reconciler import app
 from reconciler.api.validation.served_kinds import LEASE
 from reconciler.cluster.http import connect
-from reconciler.control.decisions.decisions import Allocated, Decision
+from reconciler.control.decisions.allocating import Allocated
+from reconciler.control.decisions.decision import Decision
 from reconciler.embedded import serve
 from reconciler.settings import Settings
 from tests.tools.faulty_transport import Faulty

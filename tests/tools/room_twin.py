@@ -3,6 +3,7 @@
 `python -m tests.tools.room_twin --first 0 --cases 10000` compares that with the planner.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import combinations
@@ -14,7 +15,7 @@ from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.making_room.advice import Advice
 from reconciler.analysis.making_room.leaving import leave
 from reconciler.analysis.making_room.moves import move_all, settle
-from reconciler.analysis.making_room.planner import make_room
+from reconciler.analysis.making_room.planner import GAVE_UP, make_room
 from reconciler.analysis.making_room.units import Occupants
 from reconciler.api.objects.budgets import PodDisruptionBudget
 from reconciler.api.objects.claims import ResourceClaim, ResourceClaimStatus
@@ -25,6 +26,8 @@ from tests.tools.room_worlds import RoomWorld, room_world
 
 MIRROR = "kubernetes.io/config.mirror"
 Cost = tuple[object, ...]
+PROGRESS = 250
+"""Worlds between two lines of progress"""
 
 
 def cheapest(world: RoomWorld, *, moves_only: bool = False) -> tuple[Cost, tuple[Pod, ...]] | None:
@@ -130,37 +133,79 @@ def _cost(pods: tuple[Pod, ...], world: RoomWorld) -> Cost:
 
 def difference(seed: int, *, moves_only: bool = False) -> str:
     """How the planner differs from the twin on the world of a seed; empty if it does not."""
+    return compared(seed, moves_only=moves_only)[1]
+
+
+def compared(seed: int, *, moves_only: bool) -> tuple[Advice, str]:
+    """The planner's answer on the world of a seed, and how the twin differs from it."""
     world = room_world(seed)
     expected = cheapest(world, moves_only=moves_only)
     advice = make_room(world.wanted, world.world(), moves_only=moves_only)
     if not advice.optimal and not moves_only:
-        return f"seed {seed}: not proved: {advice}"
+        return advice, f"seed {seed}: not proved: {advice}"
+    asked = f"seed {seed}{', moves only' if moves_only else ''}"
     if expected is None:
-        return "" if not advice.fits else f"seed {seed}: nothing makes room, but {advice.victims}"
+        return advice, f"{asked}: nothing makes room, but {advice.victims}" if advice.fits else ""
     names = tuple(sorted(pod.key for pod in expected[1]))
     if not advice.fits or advice.victims != names:
-        return f"seed {seed}: {[str(name) for name in names]} is cheapest, not {_said(advice)}"
-    return ""
+        said = [str(name) for name in names]
+        return advice, f"{asked}: {said} is cheapest, not {_said(advice)}"
+    return advice, ""
 
 
 def _said(advice: Advice) -> str:
     return str([str(name) for name in advice.victims]) if advice.fits else str(advice.refusal)
 
 
+class Answers:
+    """What the planner answered on many worlds, and where the twin answers differently."""
+
+    def __init__(self) -> None:
+        self.counts = {True: Counter[str](), False: Counter[str]()}
+        """Of `moves_only` and of all questions"""
+        self.differences: list[str] = []
+
+    def compare(self, seed: int) -> None:
+        """Ask both questions on the world of a seed."""
+        for moves_only, counts in self.counts.items():
+            advice, difference = compared(seed, moves_only=moves_only)
+            counts[_outcome(advice)] += 1
+            if difference:
+                self.differences.append(difference)
+
+    def __str__(self) -> str:
+        lines = []
+        for moves_only, counts in sorted(self.counts.items()):
+            said = ", ".join(f"{counts[name]} {name}" for name in OUTCOMES)
+            lines.append(f"{'moves only' if moves_only else 'evictions'}: {said}")
+        return "\n".join(lines)
+
+
+OUTCOMES = ("fit as they are", "need evictions", "need evictions (not proved)", "have no plan", "gave up")
+
+
+def _outcome(advice: Advice) -> str:
+    if advice.fits:
+        return OUTCOMES[0] if not advice.victims else OUTCOMES[1] if advice.optimal else OUTCOMES[2]
+    return OUTCOMES[4] if advice.refusal is not None and advice.refusal.reason == GAVE_UP else OUTCOMES[3]
+
+
 @click.command()
 @click.option("--first", default=0, help="The first seed.")
 @click.option("--cases", default=10_000, help="How many worlds are tried.")
 def main(first: int, cases: int) -> None:
-    """Compare the planner with the twin on many worlds. The first difference ends it."""
-    needed = none = 0
-    for seed in range(first, first + cases):
-        found = difference(seed) or difference(seed, moves_only=True)
-        if found:
-            raise SystemExit(found)
-        advice = make_room(room_world(seed).wanted, room_world(seed).world())
-        needed += bool(advice.victims)
-        none += not advice.fits
-    click.echo(f"{cases} worlds agree: in {needed} pods have to leave, in {none} nothing makes room")
+    """Compare the planner with the twin on many worlds, and print each difference."""
+    answers = Answers()
+    for done, seed in enumerate(range(first, first + cases), 1):
+        known = len(answers.differences)
+        answers.compare(seed)
+        for difference in answers.differences[known:]:
+            click.echo(difference)
+        if done % PROGRESS == 0:
+            click.echo(f"{done} of {cases} worlds", err=True)
+    click.echo(f"{cases} worlds, {len(answers.differences)} differences\n{answers}")
+    if answers.differences:
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ from typing import Any
 from reconciler.aio.queue import Queue
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cluster.writer import Writer
-from reconciler.control.decisions.decisions import Decision, Waits
+from reconciler.control.decisions.allocating import Waits
+from reconciler.control.decisions.decision import Decision
 from reconciler.control.decisions.ids import Numbering
 from reconciler.control.fence import Fence
 from reconciler.control.handler import Act, Ask, Decided, Given, Handler, Idle, Later, Refused, Stuck

@@ -107,7 +107,7 @@ class Recorder:
 async def way_of_a_claim() -> list[Call]:
     """The calls between modules from the watch event of a claim to the answer to its last write."""
     # The other counts need no program that can be imported.
-    from reconciler.control.decisions.decisions import Allocated  # noqa: PLC0415
+    from reconciler.control.decisions.allocating import Allocated  # noqa: PLC0415
     from tests.tools.running_reconciler import Cluster, reconciling  # noqa: PLC0415
     from tests.tools.small_fleet import claim, device_class, devices, node  # noqa: PLC0415
 

@@ -9,8 +9,8 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
-from reconciler.control.decisions.decisions import Decision, Report
-from reconciler.control.intake import Intake
+from reconciler.control.decisions.decision import Decision, Report
+from reconciler.control.intake import NOTHING_OWNED, Intake
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner, Step
 from reconciler.control.queueing.units import Kind, Unit
@@ -47,9 +47,15 @@ def _ignore(_: Decision) -> None:
     """Nobody listens."""
 
 
-def intake(*raws: dict[str, Any], report: Report = _ignore) -> Intake:
+def intake(
+    *raws: dict[str, Any],
+    report: Report = _ignore,
+    ours: Ownership = NOTHING_OWNED,
+    store: Store | None = None,
+) -> Intake:
     """Everything was listed; back-off is ten minutes. Needs a running loop."""
-    found = Intake(Store(Semantics()), Queue(base=600.0, cap=600.0, random=lambda: 1.0), [], report)
+    queue: Queue[Unit] = Queue(base=600.0, cap=600.0, random=lambda: 1.0)
+    found = Intake(store or Store(Semantics()), queue, [], report, ours=ours)
     put(found, *raws)
     return found
 

@@ -84,6 +84,7 @@ def allocate(
         granted = search.run(among, shape.node_filter.least)
         if granted is not None:
             return granted
+    plain = shape.plain(snapshot) if only is None and companions is None else None
     for least, place in shape.node_filter.in_order(among):
         name = snapshot.topology.order[place]
         if best is not None and (least, place) >= best[:2]:
@@ -93,17 +94,21 @@ def allocate(
             break
         budget.spend()
         better_than = best[0] + (place < best[1]) if best is not None else None
-        outcome = attempt(
-            parsed,
-            name,
-            snapshot,
-            steps=steps,
-            new_share=new_share,
-            better_than=better_than,
-            budget=budget,
-            only=only,
-            companions=companions,
-        )
+        outcome: Found | NotFound | None = None
+        if plain is not None and plain.count <= steps:
+            outcome = plain.attempt(claims[0], name, snapshot, budget)
+        if outcome is None:
+            outcome = attempt(
+                parsed,
+                name,
+                snapshot,
+                steps=steps,
+                new_share=new_share,
+                better_than=better_than,
+                budget=budget,
+                only=only,
+                companions=companions,
+            )
         tried += outcome.steps
         if isinstance(outcome, NotFound):
             refused.append((name, outcome))

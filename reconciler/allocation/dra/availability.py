@@ -5,24 +5,23 @@ A count may be too high, but never too low: what depends on a single node is not
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
+from kernels.groups import count_changes
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.candidates import capacity_fits
+from reconciler.allocation.dra.count_log import CountLog, Selected
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption
 from reconciler.allocation.dra.static_match import StaticMatch, match_in_fleet
 from reconciler.state.caches import Cache
 from reconciler.state.devices.encoding.vocabulary import Name
-from reconciler.state.devices.occupancy.occupancy import Trail
+from reconciler.state.devices.occupancy.trail import Trail
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 KEPT = 512
 """Counts of at most so many request options are cached for one fleet."""
-LONGEST_LOG = 1000
-"""Changes that the log keeps. A reader that is further behind starts again."""
 
 
 @dataclass(slots=True)
@@ -51,7 +50,7 @@ class Available:
     """Whether each of those belongs to one node"""
     fails: bool
     """Whether some node is in `failing`"""
-    log: "Log"
+    log: CountLog
     """Which nodes' counts changed"""
     values: dict[Name, Amounts]
     """Attribute -> (V,) devices per code of its value, for attributes of constraints"""
@@ -76,26 +75,29 @@ class Available:
         rows = self.trail.between(self.serial, occupancy.serial)
         self.serial = occupancy.serial
         rows = rows[self.concerned[rows]]
-        turned = rows[judge(self.static, snapshot, rows, admin=self.admin) != self.mask[rows]]
-        if several and len(turned) > 1:  # a row that changed twice is listed twice
-            turned = np.array(list(set(turned.tolist())), dtype=np.intp)
-        if len(turned):
-            self._turn(turned, snapshot.fleet)
+        now = judge(self.static, snapshot, rows, admin=self.admin)
+        turned = now != self.mask[rows]
+        rows, now = rows[turned], now[turned]
+        if several and len(rows) > 1:  # a row that changed twice is listed twice
+            once = dict(zip(rows.tolist(), now.tolist(), strict=True))
+            if len(once) < len(rows):
+                rows, now = np.array([*once], dtype=np.intp), np.array([*once.values()], dtype=np.bool_)
+        if len(rows):
+            self._turn(rows, now, snapshot.fleet)
 
-    def _turn(self, rows: Rows, fleet: Fleet) -> None:
-        """Flip devices between available and not available, in mask and counts."""
-        before = self.mask[rows]
-        change = np.where(before, -1, 1)
-        self.mask[rows] = ~before
+    def _turn(self, rows: Rows, now: Mask, fleet: Fleet) -> None:
+        """Make devices available or not available, in mask and counts. Each was the opposite before."""
+        self.mask[rows] = now
         nodes = fleet.codes["node"][rows]
         if self.local:
-            np.add.at(self.per_node, nodes, change)
+            count_changes(self.per_node, nodes, now)
             self.log.add(nodes)
         else:
-            self._turn_spread(rows, nodes, change, fleet)
+            self._turn_spread(rows, nodes, np.where(now, 1, -1), fleet)
         for name, counts in self.values.items():
             codes = fleet.cel.attributes[name].codes[rows]
-            np.add.at(counts, codes[codes >= 0], change[codes >= 0])
+            has = codes >= 0
+            count_changes(counts, codes[has], now[has])
 
     def _turn_spread(self, rows: Rows, nodes: Codes, change: Amounts, fleet: Fleet) -> None:
         """The same where some devices do not belong to one node."""
@@ -109,43 +111,6 @@ class Available:
             return
         self.spanning += int(change[~local & ~selected].sum())
         self.log.clear()
-
-
-class Selected(NamedTuple):
-    """Counts that changed for all nodes that a node selector matches."""
-
-    selectors: Codes
-    """(n,) codes of the selectors"""
-    change: Amounts
-    """(n,) by how much"""
-
-
-class Log:
-    """The nodes whose counts changed, in order of the changes."""
-
-    def __init__(self) -> None:
-        self.start = 0
-        """Position of the first known change. Earlier changes may concern any node"""
-        self._changes: list[tuple[Codes, Selected | None]] = []
-
-    @property
-    def end(self) -> int:
-        return self.start + len(self._changes)
-
-    def add(self, nodes: Codes, selected: Selected | None = None) -> None:
-        """Note a change on some nodes, by the fleet's code, and on those that selectors match."""
-        self._changes.append((nodes, selected))
-        if len(self._changes) > LONGEST_LOG:
-            self.clear()
-
-    def clear(self) -> None:
-        """Note a change that may concern any node."""
-        self.start += len(self._changes) + 1
-        self._changes.clear()
-
-    def since(self, position: int) -> list[tuple[Codes, Selected | None]]:
-        """The changes from a position on. It must not be before `start`."""
-        return self._changes[position - self.start :]
 
 
 def value_count(name: Name, fleet: Fleet) -> int:
@@ -199,7 +164,7 @@ def _count(option: RequestOption, snapshot: Snapshot) -> Available:
         fails=bool(failing.any()),
         concerned=concerned,
         local=not (fleet.codes["node"][concerned] < 0).any(),
-        log=Log(),
+        log=CountLog(),
         trail=snapshot.occupancy.trail,
         serial=snapshot.occupancy.serial,
         values={},

@@ -45,7 +45,7 @@ class Candidates:
     def in_order(self, mask: Mask, start: int = 0) -> Rows:
         """The positions of a mask (n,) in the order in which they are tried, from the place `start` on."""
         if self.order is None:
-            return np.flatnonzero(mask[start:]) + start
+            return mask[start:].nonzero()[0] + start if start else mask.nonzero()[0]
         order = self.order[start:]
         return order[mask[order]]
 

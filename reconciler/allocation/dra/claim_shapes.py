@@ -4,8 +4,10 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from reconciler.allocation.dra.availability import Available
 from reconciler.allocation.dra.match_attribute import MatchGroup, match_groups
 from reconciler.allocation.dra.node_filter import NodeFilter
+from reconciler.allocation.dra.plain_request import PlainRequest, plain_request
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import ParsedClaims, read_claims
 from reconciler.allocation.dra.selector_masks import is_overspent, is_quick
@@ -30,6 +32,9 @@ class ClaimShape:
     """Whether its selectors are known to take little time"""
     _match_groups: tuple[MatchGroup, ...] | None = None
     _overspent: bool | None = None
+    _plain: PlainRequest | None = None
+    _plain_of: Available | None = None
+    """For what `_plain` was computed"""
 
     def quick(self, snapshot: Snapshot) -> bool:
         """Whether all selectors ran on the fleet already, or take little time."""
@@ -41,6 +46,14 @@ class ClaimShape:
         if self._overspent is None:
             self._overspent = is_overspent(self.parsed.slots, snapshot.fleet)
         return self._overspent
+
+    def plain(self, snapshot: Snapshot) -> PlainRequest | None:
+        """Its only request, if that is plain. The node filter must have followed the snapshot."""
+        available = self.node_filter.only
+        if available is not self._plain_of:
+            self._plain_of = available
+            self._plain = None if available is None else plain_request(self.parsed, available, snapshot)
+        return self._plain
 
     def match_groups(self, snapshot: Snapshot) -> tuple[MatchGroup, ...]:
         """The groups of its `matchAttribute` constraints that can exclude nodes."""

@@ -122,6 +122,14 @@ def all_scalar(name: Name, fleet: Fleet) -> bool:
     return scalar
 
 
+def shared_codes(attribute: str, fleet: Fleet) -> Codes | None:
+    """(D,) codes of an attribute of which devices have one value or none; None for any other."""
+    domain, _, id_ = attribute.partition("/")
+    if domain == ANY_DOMAIN or (column := fleet.cel.attributes.get((domain, id_))) is None:
+        return None
+    return column.codes if all_scalar(Name(domain, id_), fleet) else None
+
+
 def _is_scalar(key: Hashable) -> bool:
     return isinstance(key, tuple) and key[0] in _SCALARS
 

@@ -14,12 +14,12 @@ import numpy as np
 
 from kernels.groups import group_code
 from kernels.taking import groups_in_turn, taken_in_turn
-from kernels.types import Codes, Mask, Rows
+from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.defaults import STEPS
 from reconciler.allocation.dra.allocate import plausible
 from reconciler.allocation.dra.availability import Available, available
 from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
-from reconciler.allocation.dra.constraints import ANY_DOMAIN, all_scalar
+from reconciler.allocation.dra.constraints import shared_codes
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import MAX_RESULTS, RequestOption
 from reconciler.allocation.dra.result import PlainPlans, has_special_fields
@@ -27,12 +27,11 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted
 from reconciler.errors import Rejected
 from reconciler.state.caches import Cache, share
-from reconciler.state.devices.encoding.vocabulary import Name
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot, View
 
-CHUNK = 64
-"""Nodes of which the devices are judged at once"""
+FEW, CHUNK = 4, 64
+"""Nodes of which the devices are judged at once: few for few copies, then twice as many each time"""
 SPARE_NODES = 64
 """Nodes beyond the number of copies that are looked at before the rest is decided one by one"""
 
@@ -92,7 +91,7 @@ def template_of(claim: ResourceClaim, snapshot: Snapshot, *, steps: int = STEPS)
         name = constraints[0].match_attribute
         if len(constraints) > 1 or len(options) > 1 or not options[0].constraints or name is None:
             return None
-        codes = _shared_codes(name, snapshot.fleet)
+        codes = shared_codes(name, snapshot.fleet)
         if codes is None:
             return None
     if len(requests) > 1 and _influence_each_other(requests, snapshot.fleet):
@@ -112,28 +111,28 @@ def _influence_each_other(requests: Sequence[Available], fleet: Fleet) -> bool:
     return drawing > 1
 
 
-def _shared_codes(attribute: str, fleet: Fleet) -> Codes | None:
-    """(D,) codes of an attribute of which devices have one value or none; None for any other."""
-    domain, _, id_ = attribute.partition("/")
-    if domain == ANY_DOMAIN or (column := fleet.cel.attributes.get((domain, id_))) is None:
-        return None
-    return column.codes if all_scalar(Name(domain, id_), fleet) else None
-
-
 def places(
-    template: Template, snapshot: Snapshot, most: int, *, nodes: Iterable[str] | None = None
+    template: Template,
+    snapshot: Snapshot,
+    most: int,
+    *,
+    nodes: Iterable[str] | None = None,
+    room: Amounts | None = None,
 ) -> list[Place]:
     """The places of up to `most` copies, in order, as if each were decided after the devices of those before
     it were taken.
 
     May be fewer although more would fit: the next copy must then be decided by itself. `nodes` limits the
-    choice; None is all nodes.
+    choice; None is all nodes. `room` (N,) is how many copies each node takes at most, in the order of the
+    topology, since their pods need more than devices; None is any number.
     """
     _, among = plausible(template.shape, nodes, snapshot)
     found: list[Place] = []
     order = np.flatnonzero(among)[: most + SPARE_NODES].tolist()
-    for start in range(0, len(order), CHUNK):
-        chunk = order[start : start + CHUNK]
+    end, size = 0, min(max(FEW, most), CHUNK)  # two copies often fit on the first node that is judged
+    while end < len(order):
+        chunk = order[end : end + size]
+        end, size = end + size, min(2 * size, CHUNK)
         of_nodes = list(_available_on(template, chunk, snapshot))
         taken = [
             _taken(template, number, [rows[number] for _, rows in of_nodes], snapshot)
@@ -142,7 +141,7 @@ def places(
         judged = [one for one in taken if one is not None]
         if len(judged) < len(taken):
             break
-        found += _joined(chunk, [view for view, _ in of_nodes], judged)
+        found += _joined(chunk, [view for view, _ in of_nodes], judged, room)
         if len(found) >= most or len(of_nodes) < len(chunk):
             break
     return found[:most]
@@ -212,10 +211,12 @@ def _is_simple(sets: Codes, fleet: Fleet) -> bool:
     return not (sets[:, 1:] >= 0).any() and bool((_NODE_OF_SET.of(fleet)[sets[sets >= 0]] >= 0).all())
 
 
-def _joined(at: Sequence[int], views: Sequence[View], taken: Sequence[tuple[Rows, Rows]]) -> list[Place]:
+def _joined(
+    at: Sequence[int], views: Sequence[View], taken: Sequence[tuple[Rows, Rows]], room: Amounts | None
+) -> list[Place]:
     """The copies that get devices for all requests, node by node."""
     copies = [np.bincount(on, minlength=len(views)) for on, _ in taken]
-    least = np.minimum.reduce(copies)
+    least = np.minimum.reduce(copies if room is None else [*copies, room[at[: len(views)]]])
     of_requests = []
     for (on, rows), of_node in zip(taken, copies, strict=True):
         number = np.arange(len(on)) - np.repeat(np.cumsum(of_node) - of_node, of_node)
@@ -251,16 +252,17 @@ def allocate_copies(
     snapshot: Snapshot,
     *,
     nodes: Iterable[str] | None = None,
+    room: Amounts | None = None,
     steps: int = STEPS,
 ) -> list[Granted]:
     """Devices for the first of some claims with equal specs: what `allocate` would answer for one after the
     other, each time with the devices of those before counted as held.
 
-    May be shorter than `claims`: the next one must be decided by itself then. The steps of an answer count
-    its devices only.
+    May be shorter than `claims`: the next one must be decided by itself then. `nodes` and `room` are those of
+    `places`. The steps of an answer count its devices only.
     """
     template = template_of(claims[0], snapshot, steps=steps) if claims else None
     if template is None:
         return []
-    found = places(template, snapshot, len(claims), nodes=nodes)
+    found = places(template, snapshot, len(claims), nodes=nodes, room=room)
     return [template.grant(claim, place, snapshot) for claim, place in zip(claims, found, strict=False)]

@@ -6,8 +6,6 @@ choose. The answer is that of the search, without its steps.
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from kernels.types import Codes, Mask, Rows
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.request_options import MAX_RESULTS, ParsedClaims
@@ -48,9 +46,9 @@ def _of_option(parsed: ParsedClaims, candidates: Candidates, view: View) -> tupl
         else:
             at = int(candidates.order[available[candidates.order].argmax()])
         return (Choice(0, candidates, at),) if available[at] else ()
-    if np.count_nonzero(available) < count:
+    if available.tobytes().count(1) < count:  # half the time of a reduction
         return ()
-    if len(option.constraints) > 1 or _ENTANGLED.of(view) is not None:
+    if len(option.constraints) > 1 or entangled(view) is not None:
         return None
     if option.constraints:
         source = parsed.claims[option.claim].spec.devices.constraints[option.constraints[0]]
@@ -75,7 +73,7 @@ def finish(problem: NodeProblem, candidates: Candidates, state: State) -> Rows |
         return None
     if candidates.static.fails and candidates.fatal.any():
         return None
-    bound = _ENTANGLED.of(problem.view)
+    bound = entangled(problem.view)
     if bound is not None and (candidates.available & bound).any():
         return None
     possible = viable(problem, state, candidates)
@@ -88,18 +86,23 @@ def finish(problem: NodeProblem, candidates: Candidates, state: State) -> Rows |
 
 def _first_with_enough(rows: Rows, values: Codes, count: int) -> Rows:
     """The first `count` of `rows` (m,) that share a value. The value that comes first wins."""
-    for at in range(len(rows) - count + 1):
-        same = rows[at:][values[at:] == values[at]]
-        if len(same) >= count:
-            return same[:count]
+    listed = values.tolist()
+    for value in dict.fromkeys(listed):
+        if listed.count(value) >= count:
+            return rows[values == value][:count]
     return rows[:0]
 
 
-def _entangled(view: View) -> Mask | None:
+def entangled(view: View) -> Mask | None:
     """(n,) devices that draw from counters, are shared or exclude others: taking one changes what else fits.
 
     None if there are none.
     """
+    return None if _ENTANGLED_OF_FLEET.of(view.fleet) is None else _ENTANGLED.of(view)
+
+
+def _entangled(view: View) -> Mask | None:
+    """The same, computed."""
     fleet_wide = _ENTANGLED_OF_FLEET.of(view.fleet)
     if fleet_wide is None:
         return None

@@ -177,8 +177,8 @@ def _for_all(reach: Reach, candidates: Candidates) -> Candidates:
 
 
 def _rank(parsed: ParsedClaims, chosen: tuple[Choice, ...]) -> int:
-    alternatives = {choice.slot: choice.candidates.option.alternative for choice in chosen}
-    return sum(
+    alternatives = {choice.slot: name for choice in chosen if (name := choice.candidates.option.alternative)}
+    return sum([
         [option.alternative for option in parsed.slots[slot].options].index(name)
         for slot, name in alternatives.items()
-    )
+    ])  # fmt: skip

@@ -18,6 +18,7 @@ from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot, View
 
 _to_allocation = Allocation.__pydantic_validator__.validate_python
+_to_selector = NodeSelector.__pydantic_validator__.validate_python
 
 
 def plans(
@@ -29,9 +30,12 @@ def plans(
 ) -> tuple[Plan, ...]:
     """One plan for each claim, in order. Raises Fatal for a device that a result cannot express (RES-13)."""
     old = snapshot.rules.old
-    of_claim: list[list[Choice]] = [[] for _ in parsed.claims]
-    for choice in chosen:
-        of_claim[choice.candidates.option.claim].append(choice)
+    of_claim: list[Sequence[Choice]] = [chosen]
+    if len(parsed.claims) != 1:
+        of_claim = [
+            [choice for choice in chosen if choice.candidates.option.claim == at]
+            for at in range(len(parsed.claims))
+        ]
     return tuple(
         [
             Plan(
@@ -41,7 +45,7 @@ def plans(
                 node=view.node.name,
                 allocation=_allocation(
                     _devices(view, snapshot, choices, new_share),
-                    tuple(_configs(claim, [one.candidates.option for one in choices], old=old)),
+                    _configs(claim, [one.candidates.option for one in choices], old=old),
                     _node_selector(view, snapshot, choices),
                 ),
             )
@@ -75,7 +79,7 @@ class PlainPlans:
         return Plan(claim.key, metadata.uid, metadata.resource_version, view.node.name, allocation)
 
 
-def has_special_fields(fleet: Fleet, rows: Rows) -> bool:
+def has_special_fields(fleet: Fleet, rows: Rows | Sequence[int]) -> bool:
     """Whether the result of some device has more fields than names."""
     marked = _SPECIAL.of(fleet)
     return marked is not None and bool(marked[rows].any())
@@ -100,9 +104,13 @@ def _devices(
     """The fields of the results."""
     fleet, found = snapshot.fleet, []
     marked = _SPECIAL.of(fleet)
+    candidates, common = None, dict[str, object]()
     for choice in choices:
+        if choice.candidates is not candidates:
+            candidates = choice.candidates
+            common = _fields_of(candidates.option)
         row = view.row(choice.at)
-        fields = {**_fields_of(choice.candidates.option), **_names(row, fleet)}
+        fields = {**common, **_names(row, fleet)}
         if marked is not None and marked[row]:
             fields |= _special_fields(choice, row, snapshot, new_share)
         found.append(fields)
@@ -121,10 +129,10 @@ def _fields_of(option: RequestOption) -> dict[str, object]:
 
 def _names(row: int, fleet: Fleet) -> dict[str, object]:
     """The fields that name a device."""
-    at = int(fleet.pool_of[row])
+    at = fleet.pool_of.item(row)
     pool = fleet.pools[at]
     driver, name = pool.id
-    return {"driver": driver, "pool": name, "device": pool.names[row - int(fleet.start[at])]}
+    return {"driver": driver, "pool": name, "device": pool.names[row - fleet.start.item(at)]}
 
 
 def _special_fields(
@@ -201,9 +209,9 @@ def _node_selector(view: View, snapshot: Snapshot, choices: Sequence[Choice]) ->
     expressions: list[NodeSelectorRequirement] = []
     for choice in choices:
         row = view.row(choice.at)
-        if fleet.codes["node"][row] >= 0 or fleet.binds[row]:
+        if fleet.codes["node"].item(row) >= 0 or fleet.binds.item(row):
             return _PINNED.of(view)
-        code = int(fleet.codes["selector"][row])
+        code = fleet.codes["selector"].item(row)
         if code < 0:
             continue
         terms = fleet.vocabulary.selectors.values[code].node_selector_terms
@@ -238,8 +246,8 @@ def _merge(into: list[NodeSelectorRequirement], new: Sequence[NodeSelectorRequir
 
 def _pinned(view: View) -> NodeSelector:
     """Selects the node by its name. Cached: most allocations on a node share it."""
-    requirement = NodeSelectorRequirement(key="metadata.name", operator="In", values=(view.node.name,))
-    return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(requirement,)),))
+    requirement = {"key": "metadata.name", "operator": "In", "values": (view.node.name,)}
+    return _to_selector({"node_selector_terms": ({"match_fields": (requirement,)},)})
 
 
 _PINNED = Cache(_pinned)

@@ -63,7 +63,7 @@ def match_in_view(option: RequestOption, view: View, snapshot: Snapshot) -> Stat
 def _slice(whole: StaticMatch, view: View, snapshot: Snapshot) -> StaticMatch:
     of = view.of
     matching, suitable, fatal = of(whole.matching), of(whole.suitable), of(whole.fatal)
-    if not np.logical_and.reduce(view.here):
+    if not view.whole and not np.logical_and.reduce(view.here):
         # Expressions fail on devices of other nodes too (SEL-4); consumption does not matter there.
         foreign = ~view.here
         fatal = fatal & ~(matching & foreign)

@@ -16,7 +16,7 @@ from reconciler.allocation.dra.static_match import taints_permit
 from reconciler.api.objects.plan import Gate
 from reconciler.api.objects.semantics import COMPATIBILITY_GROUPS
 from reconciler.state.caches import Cache, share
-from reconciler.state.devices.occupancy.occupancy import Trail
+from reconciler.state.devices.occupancy.trail import Trail
 from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
 
 MATCH, FEATURE, POOL, FREE, CAPACITY, EXCLUSION, COUNTERS, TAINTS = (

@@ -53,6 +53,8 @@ def spread_last(places: Rows, each: Amounts, met: Sequence[Tier], tiers: Tiers) 
     """
     keys: list[np.ndarray] = [places]
     unmet = [tier for tier in tiers.tiers if tier not in met]
+    if not unmet:
+        return (places,)
     for codes in tiers.labels(unmet):  # the tightest first; the last key counts most
         here = codes[places]
         size = np.bincount(here, weights=each[places]).astype(np.int64)

@@ -122,6 +122,11 @@ def kind_of(member: Member, snapshot: Snapshot) -> Kind:
     return _kind(0, [member], [0], set(), snapshot)
 
 
+def likeness(member: Member, nodes: Nodes, company: Company) -> Hashable:
+    """Equal for members of one kind, none of which shares a claim with others."""
+    return _key(member, set(), {}, nodes, company)
+
+
 def _kind(
     number: int, members: Sequence[Member], positions: Iterable[int], shared: set[str], snapshot: Snapshot
 ) -> Kind:

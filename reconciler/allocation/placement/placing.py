@@ -10,8 +10,9 @@ import numpy as np
 
 from kernels.domains import Counter, Even, Near
 from kernels.together import Kind
-from kernels.types import Mask
+from kernels.types import Amounts, Mask
 from reconciler.allocation.placement.attach_room import attach_room
+from reconciler.allocation.placement.copies import is_copy, room_for_copies
 from reconciler.allocation.placement.extended_resources import backed
 from reconciler.allocation.placement.filters import ROOM, require_objects, tests_of
 from reconciler.allocation.placement.nominated import RESERVED, beside_nominated
@@ -127,6 +128,18 @@ class Placement:
         return NodeChoice(
             None if fitting.all() else NodeSubset(order, fitting), crowded, crowded and arrivals
         )
+
+    def is_copy(self, pod: Pod, of: Pod) -> bool:
+        """Whether a pod may run on the same nodes as another one, both without allocated claims."""
+        return is_copy(pod, of, self._nodes.residents)
+
+    def copies(self, pod: Pod, snapshot: Snapshot) -> Amounts | None:
+        """(nodes,) how many more copies of a placed pod each node takes at most, in the order of the
+        topology; None if copies must be placed one by one. Says nothing of nodes that do not suit the pod.
+        """
+        question = self._question(pod, (), snapshot, frozenset())
+        found = None if self._nominated(question) else room_for_copies(question)
+        return None if found is None else self._nodes.in_order(found, snapshot.topology.order)
 
     def room(self, pod: Pod, snapshot: Snapshot, policies: Policies) -> PodRoom | None:
         """What policies may know of a pod: the CPU that it needs and that nodes have without it, and what it

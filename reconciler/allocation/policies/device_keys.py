@@ -8,7 +8,7 @@ from kernels.types import Amounts, Rows
 from reconciler.allocation.dra.availability import Available, available
 from reconciler.allocation.dra.request_options import RequestOption
 from reconciler.allocation.policies.policy import LAST
-from reconciler.state.devices.occupancy.occupancy import Trail
+from reconciler.state.devices.occupancy.trail import Trail
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 Judge = Callable[[RequestOption, Rows, Snapshot], Amounts]

@@ -11,7 +11,7 @@ from reconciler.allocation.dra.request_options import RequestKey, RequestOption
 from reconciler.allocation.dra.static_match import match_in_fleet
 from reconciler.allocation.policies.wanted import COUNTS, Wanted
 from reconciler.state.caches import Cache
-from reconciler.state.devices.occupancy.occupancy import Trail
+from reconciler.state.devices.occupancy.trail import Trail
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 

@@ -8,7 +8,7 @@ import numpy as np
 from kernels.fit import required
 from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.policies.room_left import left_of_set
-from reconciler.state.devices.occupancy.occupancy import Trail
+from reconciler.state.devices.occupancy.trail import Trail
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 FULLNESS = 2**16

@@ -10,7 +10,7 @@ from reconciler.allocation.reasons.explanation import JointShortage
 from reconciler.analysis.explain.relaxation import Relaxation, RequestName
 from reconciler.analysis.explain.shortage import amount, holders_of
 from reconciler.api.objects.plan import Granted
-from reconciler.state.devices.occupancy.occupancy import Trail
+from reconciler.state.devices.occupancy.trail import Trail
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 MOST_COUNTERS = 40

@@ -4,14 +4,13 @@ No pod is decided on its own, and nothing is placed in the trial: `settle` does 
 search. As many pods get a place as if each was decided alone after those before it.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from kernels.first_fit import Shelf, take_in_order
-from kernels.gangs import per_domain, room_for
+from kernels.gangs import room_for
 from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.dra.availability import available
 from reconciler.allocation.dra.request_options import MAX_RESULTS, RequestKey, RequestOption
@@ -20,9 +19,10 @@ from reconciler.allocation.gangs.domains import spread_last
 from reconciler.allocation.gangs.kinds import Kind
 from reconciler.allocation.gangs.limits import lack
 from reconciler.allocation.gangs.refusing import UNPLACED, too_few
-from reconciler.allocation.gangs.tiers import Grouping, Tiers
+from reconciler.allocation.gangs.tiers import Tiers
 from reconciler.allocation.placement import Placement
 from reconciler.analysis.fitting.answer import Seat, Short
+from reconciler.analysis.fitting.levels import Best, Level
 from reconciler.analysis.fitting.pods import pod_of, uid_of
 from reconciler.analysis.fitting.question import PodSet
 from reconciler.api.objects.claims import Allocation
@@ -50,17 +50,7 @@ class Filled:
     shelf: Shelf
     bound: int
     """No more pods fit, as counting shows; where devices are cut up, fewer may"""
-    best: "Best"
-
-
-class Best(NamedTuple):
-    """The domain of the required tiers in which most pods fit."""
-
-    met: tuple[tuple[Tier, str], ...]
-    inside: Mask
-    """(N,)"""
-    domains: int
-    """How many there are"""
+    best: Best
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,7 +93,7 @@ class Filling:
         self._taken: list[tuple[PodSet, Form, list[Place]]] = []
         self._plain: dict[RequestKey, bool] = {}
         self._suiting: dict[Hashable, Mask] = {}
-        self._groupings: dict[tuple[Tiers, tuple[Tier, ...]], list[Grouping]] = {}
+        self._levels: dict[Tiers, list[Level]] = {}
 
     def form_of(self, kind: Kind) -> Form:
         """What a pod takes. Raises NeedsSearch."""
@@ -115,14 +105,16 @@ class Filling:
 
         `tiers` are None if the set has no topology.
         """
-        each = self._each(kind, form)
+        counts = {key: self._devices_at(mask) for key, mask in form.masks.items()}
+        each = self._each(kind, form, counts)
         if tiers is None:
             places, shelf = self._along(asked.count, form, each, np.flatnonzero(each))
             bound = min(asked.count, int(np.minimum(each, asked.count).sum()))
             return Filled(places, (), shelf, bound, Best((), np.ones(len(each), dtype=np.bool_), 1))
         if not form.greedy or len(tiers.labels(tiers.tiers)) < len(tiers.tiers):
             raise NeedsSearch
-        return self._in_domains(asked, form, each, tiers)
+        free = next(iter(counts.values())) if len(counts) == 1 else self._free_devices(form)
+        return self._in_domains(asked, form, each, free, tiers)
 
     def take(self, asked: PodSet, form: Form, filled: Filled) -> list[Seat]:
         """Let later sets see what this one takes."""
@@ -160,11 +152,14 @@ class Filling:
             allocation = Allocation.model_validate(fields)
             yield Plan(claim.key, uid_of(asked, number, at), "", view.node.name, allocation)
 
-    def _each(self, kind: Kind, form: Form) -> Amounts:
-        """(N,) how many pods each node has room and devices for, each device judged on its own."""
+    def _each(self, kind: Kind, form: Form, counts: Mapping[RequestKey, Amounts]) -> Amounts:
+        """(N,) how many pods each node has room and devices for, each device judged on its own.
+
+        `counts` (N,) are the devices that each node has left for a request.
+        """
         each = room_for(self._free_room(form), form.wanted, self._suits(kind))
         for key, need in form.needs.items():
-            np.minimum(each, self._devices_at(form.masks[key]) // need, out=each)
+            np.minimum(each, counts[key] // need, out=each)
         return each
 
     def _suits(self, kind: Kind) -> Mask:
@@ -241,41 +236,36 @@ class Filling:
             raise NeedsSearch
         return view
 
-    def _in_domains(self, asked: PodSet, form: Form, each: Amounts, tiers: Tiers) -> Filled:
-        """The most pods; then the tightest tiers; then the smallest domain (GANG-6, GANG-7)."""
-        free = self._free_devices(form)
-        most: dict[tuple[tuple[Tier, ...], int], int] = {}
-        known: dict[tuple[Tier, ...], list[tuple[Grouping, int]]] = {}
-        for met in tiers.levels():
-            known[met] = []
-            if (tiers, met) not in self._groupings:
-                self._groupings[tiers, met] = list(tiers.groupings(met))
-            for grouping in self._groupings[tiers, met]:
-                sizes = per_domain(free, grouping.codes, len(grouping.names)).tolist()
-                numbers = range(len(grouping.names))
-                known[met] += [
-                    (grouping, n) for n in sorted(numbers, key=lambda n: (sizes[n], grouping.names[n]))
-                ]
-                held = per_domain(np.minimum(each, asked.count), grouping.codes, len(grouping.names))
-                most |= {(met, n): min(int(held[n]), asked.count) for n in numbers}
-        required = tiers.required()
-        bound = target = max((most[required, n] for _, n in known[required]), default=0)
-        best = _best(known[required], most, required)
+    def _in_domains(self, asked: PodSet, form: Form, each: Amounts, free: Amounts, tiers: Tiers) -> Filled:
+        """The most pods; then the tightest tiers; then the smallest domain (GANG-6, GANG-7).
+
+        each (N,)  pods that fit
+        free (N,)  devices that a pod could use
+        """
+        levels = self._levels_of(tiers)
+        upto = np.minimum(each, asked.count)
+        known = [(level, *level.domains(free, upto, asked.count)) for level in levels]
+        required, first, most = known[-1]  # `levels` ends with the fewest tiers
+        bound = target = int(most.max(initial=0))
+        best = required.best(first, most)
         while target >= asked.least:
-            for met, domains in known.items():
-                for grouping, n in domains:
-                    if most[met, n] < target:
-                        continue
-                    places = np.concatenate(
-                        spread_last(np.flatnonzero(grouping.codes == n), each, met, tiers)
-                    )
+            for level, order, held in known:
+                for number in order[held[order] >= target].tolist():
+                    inside = np.flatnonzero(level.grouping.codes == number)
+                    places = np.concatenate(spread_last(inside, each, level.grouping.met, tiers))
                     found, shelf = self._along(target, form, each, places)
                     if len(found) >= target:
-                        names = tuple(zip(met, grouping.names[n], strict=True))
-                        return Filled(found, names, shelf, bound, best)
-                    most[met, n] = len(found)
-            target = min(target - 1, max((most[required, n] for _, n in known[required]), default=0))
+                        return Filled(found, level.met(number), shelf, bound, best)
+                    held[number] = len(found)
+            target = min(target - 1, int(most.max(initial=0)))
         return Filled([], (), self._shelf, bound, best)
+
+    def _levels_of(self, tiers: Tiers) -> list[Level]:
+        if tiers not in self._levels:
+            self._levels[tiers] = [
+                Level.of(grouping) for met in tiers.levels() for grouping in tiers.groupings(met)
+            ]
+        return self._levels[tiers]
 
     def short(self, asked: PodSet, kind: Kind, form: Form, filled: Filled) -> Short | None:
         """Why no more pods fit than `fill` found; None if that is not proved."""
@@ -308,19 +298,6 @@ class Filling:
         if not form.options:
             return np.ones(len(self._order), dtype=np.int64)
         return self._devices_at(np.logical_or.reduce(list(form.masks.values())))
-
-
-def _best(
-    domains: Sequence[tuple[Grouping, int]],
-    most: dict[tuple[tuple[Tier, ...], int], int],
-    met: tuple[Tier, ...],
-) -> Best:
-    """The domain with the most pods; without inside if there is none."""
-    if not domains:
-        return Best((), np.zeros(0, dtype=np.bool_), 0)
-    grouping, number = max(domains, key=lambda one: most[met, one[1]])
-    names = tuple(zip(met, grouping.names[number], strict=True))
-    return Best(names, grouping.codes == number, len(domains))
 
 
 def _form(kind: Kind, snapshot: Snapshot, trial: Trial, plain: dict[RequestKey, bool]) -> Form:

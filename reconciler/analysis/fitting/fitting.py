@@ -1,8 +1,10 @@
 """Answers how many pods of each set fit together: by columns where that is possible, else by the search."""
 
+from collections.abc import Hashable
+
 from reconciler.allocation.dra.budget import UNLIMITED, Budget
 from reconciler.allocation.gangs import decide_gang
-from reconciler.allocation.gangs.kinds import Kind, company_of, kind_of
+from reconciler.allocation.gangs.kinds import Kind, company_of, kind_of, likeness
 from reconciler.allocation.gangs.question import GangGranted, GangQuestion, GangUnsatisfied, Member
 from reconciler.allocation.gangs.tiers import Tiers
 from reconciler.allocation.placement import refusal_reason
@@ -39,6 +41,8 @@ class _Batch:
         """`named` are the claims that all pods of a set use, by its name."""
         self._trial, self._named, self._steps, self._budget = trial, named, steps, budget
         self._filling: Filling | None = None
+        self._forms: dict[Hashable, tuple[Kind, Form]] = {}
+        """What a pod takes of the state that `_filling` began with, by what makes pods alike"""
         self._tiers: dict[tuple[Tier, ...], Tiers] = {}
 
     def place(self, asked: PodSet) -> SetFit:
@@ -79,8 +83,11 @@ class _Batch:
         company = company_of([member], nodes)
         if asked.named or company.crowding:
             raise NeedsSearch
-        kind = kind_of(member, snapshot)
-        form = self._columns.form_of(kind)
+        alike = likeness(member, nodes, company)
+        if alike not in self._forms:
+            kind = kind_of(member, snapshot)
+            self._forms[alike] = kind, self._columns.form_of(kind)
+        kind, form = self._forms[alike]
         tiers = None
         if asked.tiers:
             tiers = self._tiers.get(asked.tiers)
@@ -95,6 +102,7 @@ class _Batch:
         if self._filling is not None:
             self._filling.settle()
             self._filling = None
+            self._forms.clear()
         why = self._decided(asked, asked.count)
         if isinstance(why, GangGranted):
             return _granted(asked, why, None)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from reconciler.analysis.fitting.question import UNLIKE_PODS, FitQuestion, PodSet
+from reconciler.api.koordinator.names import CURRENT_NAME
 from reconciler.api.manifests.bundle import Bundle, Entry, bundle
 from reconciler.api.manifests.documents import Document
 from reconciler.api.manifests.templates import claim_from_template
@@ -23,6 +24,7 @@ MAX_PODS = 10_000
 MAX_NAMES = 1_000
 """Holders and nodes that one request may leave out"""
 
+_KOORDINATORS = frozenset(CURRENT_NAME.values())
 _TOP = ("apiVersion", "kind", "metadata", "podSets", "without", "withoutNodes")
 _SET = ("name", "namespace", "count", "minCount", "topology", "template")
 _TOPOLOGY = ("key", "required")
@@ -52,6 +54,17 @@ def question_in(found: Bundle) -> FitQuestion:
 def _key(name: str) -> ObjectKey:
     namespace, _, last = name.rpartition("/")
     return ObjectKey(namespace or "default", last)
+
+
+def _of_koordinator(pod: Pod) -> str:
+    """A resource for which Koordinator chooses devices. Empty if the pod asks for none.
+
+    Vendors' names, such as nvidia.com/gpu, are resources of nodes where Koordinator does not run.
+    """
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    parts = (part for one in containers for part in (one.resources.requests, one.resources.limits))
+    names = {CURRENT_NAME.get(name, name) for part in (*parts, pod.spec.overhead) for name in part}
+    return min(names & _KOORDINATORS, default="")
 
 
 class _Reader:
@@ -153,6 +166,9 @@ class _Reader:
         for at, pod in enumerate(pods):
             if pod.spec.node_name:
                 raise self.wrong(f"podSets[{at}].template.spec.nodeName", "must not be set")
+            if name := _of_koordinator(pod):
+                why = f"requests {name}; devices of Koordinator are not counted here, only those of claims"
+                raise self.wrong(f"podSets[{at}].template.spec", why)
         return pods
 
     def _with_claims(

@@ -1,6 +1,6 @@
 """Takes holders and nodes out of a trial, and finds the claims that sets name."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping
 
 from reconciler.analysis.fitting.question import FitQuestion, PodSet
 from reconciler.analysis.whatif.losing import unallocated
@@ -8,9 +8,10 @@ from reconciler.api.objects.changes import Removed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.pods import claims_of
+from reconciler.api.objects.pods import claims_of, is_live
 from reconciler.api.objects.similar_names import instead, key_instead
 from reconciler.errors import Malformed, Rejected
+from reconciler.state.store import Store
 from reconciler.state.trial import Trial
 
 
@@ -19,7 +20,7 @@ def suppose(question: FitQuestion, trial: Trial) -> dict[str, tuple[ResourceClai
 
     Raises Rejected for a claim, a pod or a node that does not exist, and for a claim that holds nothing.
     """
-    freed = {claim.key: claim for key in sorted(question.without) for claim in _freed(key, question, trial)}
+    freed = _freed(question.without, trial.store)
     for claim in freed.values():
         trial.release(claim.metadata.uid)
     for key in question.without:
@@ -39,30 +40,43 @@ def suppose(question: FitQuestion, trial: Trial) -> dict[str, tuple[ResourceClai
     }
 
 
-def _freed(key: ObjectKey, question: FitQuestion, trial: Trial) -> Iterable[ResourceClaim]:
-    """The claims that hold nothing without the claim or the pod of this name."""
-    store = trial.store
-    claim, pod = store.claims.get(key), store.pods.get(key)
-    if claim is None and pod is None:
-        known = [*store.claims, *store.pods]
-        raise Rejected(f"there is no claim and no pod {key}{key_instead(key, known, 'claims and pods')}")
-    if claim is not None and claim.allocation is not None:
-        yield claim
-    elif pod is None:
-        raise Rejected(f"claim {key} holds no devices, so leaving it out frees nothing")
-    if pod is not None:
-        yield from (one for one in _claims(pod, trial) if _only_used_by(one, question.without))
+def _freed(without: frozenset[ObjectKey], store: Store) -> dict[ObjectKey, ResourceClaim]:
+    """The claims that hold nothing without some claims and pods."""
+    freed, gone = dict[ObjectKey, ResourceClaim](), dict[ObjectKey, Pod]()
+    for key in sorted(without):
+        claim, pod = store.claims.get(key), store.pods.get(key)
+        if claim is None and pod is None:
+            known = [*store.claims, *store.pods]
+            raise Rejected(f"there is no claim and no pod {key}{key_instead(key, known, 'claims and pods')}")
+        if claim is not None and claim.allocation is not None:
+            freed[key] = claim
+        elif pod is None:
+            raise Rejected(f"claim {key} holds no devices, so leaving it out frees nothing")
+        if pod is not None:
+            gone[key] = pod
+    return freed | {claim.key: claim for claim in _only_used_by(gone, store)}
 
 
-def _claims(pod: Pod, trial: Trial) -> Iterable[ResourceClaim]:
-    found = (trial.store.claims.get(key) for key in claims_of(pod))
-    return [claim for claim in found if claim is not None and claim.allocation is not None]
+def _only_used_by(gone: Mapping[ObjectKey, Pod], store: Store) -> Iterable[ResourceClaim]:
+    """The allocated claims of pods that nobody else has reserved, and that no other pod names.
+
+    A pod that names a claim may use it before the claim is reserved for it: it needs a place where the
+    devices are.
+    """
+    named = {key for pod in gone.values() for key in claims_of(pod)}
+    if not named:
+        return
+    for pod in store.pods.values():
+        if pod.key not in gone and is_live(pod):
+            named.difference_update(claims_of(pod))
+    for claim in map(store.claims.get, sorted(named)):
+        if claim is not None and claim.allocation is not None and _reserved_only_for(gone, claim):
+            yield claim
 
 
-def _only_used_by(claim: ResourceClaim, gone: frozenset[ObjectKey]) -> bool:
-    """Whether nobody but pods that are gone has reserved a claim."""
+def _reserved_only_for(pods: Container[ObjectKey], claim: ResourceClaim) -> bool:
     return all(
-        user.resource == "pods" and ObjectKey(claim.key.namespace, user.name) in gone
+        user.resource == "pods" and ObjectKey(claim.key.namespace, user.name) in pods
         for user in claim.status.reserved_for
     )
 

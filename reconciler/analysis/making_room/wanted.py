@@ -13,6 +13,7 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan
+from reconciler.state.nominations.nomination import Nominee, of_claim, own_of_all
 from reconciler.state.trial import Trial
 
 
@@ -43,6 +44,11 @@ class WantedPod:
         if self.pod is not None:
             return f"pod {self.pod.key}"
         return ", ".join(f"claim {claim.key}" for claim in self.claims)
+
+    @property
+    def own(self) -> frozenset[Nominee]:
+        """For whom room may be held that it uses."""
+        return own_of_all(self.pods) | frozenset(of_claim(claim.key) for claim in self.claims)
 
     @property
     def pods(self) -> tuple[Pod, ...]:
@@ -77,6 +83,11 @@ class WantedGang:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pods", tuple(member.pod for member in self.question.members))
+
+    @property
+    def own(self) -> frozenset[Nominee]:
+        """For whom room may be held that it uses."""
+        return own_of_all(self.pods)
 
     @property
     def name(self) -> str:

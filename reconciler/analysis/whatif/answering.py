@@ -21,6 +21,7 @@ from reconciler.api.objects.similar_names import instead, key_instead
 from reconciler.errors import Rejected
 from reconciler.state.koordinator.holder import Holder
 from reconciler.state.loading import load
+from reconciler.state.nominations.nomination import Nominee, of_claim, own_of_all
 from reconciler.state.store import Store
 
 MAX_COPIES = 1_000
@@ -55,7 +56,7 @@ def answer(
     gone_pods = list(lost_pods(held, scenario, store.pods))
     absent = {key for key in freed if key in held and key not in allocated}
     devices = DeviceSimulation(baseline, scenario, held)
-    simulation = Simulation(baseline, devices, absent, steps, budget, policies)
+    simulation = Simulation(baseline, devices, absent, steps, budget, policies, _own(scenario))
     units = [
         replace(unit, held=tuple(remaining_claims(unit, store.claims))) for unit in units_of(lost, store.pods)
     ]
@@ -69,6 +70,13 @@ def answer(
         freed, tuple(gone), copies.complete, scenario.count, limit, tuple(copies.placed), copies.refused,
         tuple(copies.gangs),
     )  # fmt: skip
+
+
+def _own(scenario: Scenario) -> frozenset[Nominee]:
+    """For whom room may be held that the units use."""
+    units = [unit for one in scenario.units for unit in (one.members if isinstance(one, Gang) else (one,))]
+    pods = own_of_all(unit.pod for unit in units if unit.pod is not None)
+    return pods | frozenset(of_claim(claim.key) for unit in units for claim in unit.claims)
 
 
 def _check(scenario: Scenario, store: Store, held: Mapping[ObjectKey, Holder]) -> None:

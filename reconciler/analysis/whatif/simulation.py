@@ -21,6 +21,7 @@ from reconciler.errors import Rejected
 from reconciler.state.nodes.charging import node_of
 from reconciler.state.nodes.demand import demand
 from reconciler.state.nodes.table import Nodes
+from reconciler.state.nominations.nomination import NOBODY, Nominee
 from reconciler.state.pods.gang_rules import INCOMPLETE
 from reconciler.state.trial import Trial
 
@@ -36,8 +37,11 @@ class Simulation:
         steps: int,
         budget: Budget,
         policies: Policies,
+        own: frozenset[Nominee] = NOBODY,
     ) -> None:
-        """`absent` are pods that use no resources of their nodes."""
+        """`absent` are pods that use no resources of their nodes. What is nominated for others than `own` is
+        held.
+        """
         self._devices = devices
         self._absent = absent
         nodes = Nodes(volumes=baseline.volumes)
@@ -47,7 +51,9 @@ class Simulation:
             nodes.note(Changed("Node", node))
         for node in baseline.supposed:
             nodes.suppose(node)
-        self._trial = Trial(baseline.store, nodes, supposed=True)
+        for one in baseline.store.nominations:
+            nodes.nominate(one)
+        self._trial = Trial(baseline.store, nodes, supposed=True, own=own)
         self._placement = Placement(nodes, supposed=True)
         self._charged = False
         self._expected: dict[ObjectKey, str] = {}

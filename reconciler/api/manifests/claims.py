@@ -7,8 +7,8 @@ copied with.
 from typing import cast
 
 from reconciler.api.manifests.bundle import Bundle, Entry
-from reconciler.api.manifests.templates import ENTRY_ANNOTATION, claim_from_template
-from reconciler.api.objects.claims import ResourceClaim, ResourceClaimTemplate
+from reconciler.api.manifests.templates import claim_from_template
+from reconciler.api.objects.claims import POD_CLAIM, ResourceClaim, ResourceClaimTemplate
 from reconciler.api.objects.core import Pod, PodResourceClaimStatus
 from reconciler.api.objects.gangs import PodGroup, group_claims
 from reconciler.api.objects.meta import ObjectKey, OwnerReference
@@ -88,7 +88,7 @@ class Claims:
             return f"resourceClaims entry {entry!r} names neither a claim nor a template"
         known = self.entries.get(key)
         if known is not None:
-            made = known.object.metadata.annotations.get(ENTRY_ANNOTATION) == entry
+            made = known.object.metadata.annotations.get(POD_CLAIM) == entry
             return (
                 "" if made else f"the claim for entry {entry!r} would be {key}, which is another claim's name"
             )

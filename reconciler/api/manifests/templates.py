@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from reconciler.api.objects.claims import POD_CLAIM
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import PodGroup
-
-ENTRY_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
 
 
 def claim_from_template(maker: Pod | PodGroup, entry: str, template: Mapping[str, Any]) -> dict[str, Any]:
@@ -16,7 +15,7 @@ def claim_from_template(maker: Pod | PodGroup, entry: str, template: Mapping[str
     metadata: dict[str, Any] = {
         "name": f"{maker.key.name}-{entry}",
         "namespace": maker.key.namespace,
-        "annotations": {**(given.get("annotations") or {}), ENTRY_ANNOTATION: entry},
+        "annotations": {**(given.get("annotations") or {}), POD_CLAIM: entry},
     }
     if given.get("labels"):
         metadata["labels"] = given["labels"]

@@ -1,4 +1,4 @@
-"""Watch events: a kind is replaced as a whole, or one object is changed, removed or rejected."""
+"""Watch events: a kind is replaced as a whole or listed, or one object is changed, removed or rejected."""
 
 from dataclasses import dataclass
 
@@ -28,6 +28,13 @@ class Replaced:
 
 
 @dataclass(frozen=True, slots=True)
+class Listed:
+    """A list is complete whose objects all came one by one before, and those that are gone were removed."""
+
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
 class Changed:
     """An object was added or modified. The same change may arrive twice."""
 
@@ -46,3 +53,5 @@ class Removed:
 
 
 Change = Replaced | Changed | Removed | Refused
+Notice = Change | Listed
+"""What a watch passes on"""

@@ -18,6 +18,9 @@ from reconciler.api.objects.requests import (
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 
+POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
+"""The annotation of a claim that was made from a template: the entry of the `resourceClaims` of its pod."""
+
 ALLOCATED_AT = "dra-reconciler.io/allocated-at"
 """The annotation of claims that we allocated: the timestamp of that allocation, and a fingerprint of its
 devices. It distinguishes our allocations from those that others write later; see

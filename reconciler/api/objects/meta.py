@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 from pydantic import Field
 
-from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple
+from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple, kept
 
 
 class ObjectKey(NamedTuple):
@@ -89,7 +88,7 @@ class ApiObject(Model):
 
     metadata: ObjectMeta
 
-    @cached_property
+    @kept
     def key(self) -> ObjectKey:
         """Cached: it is read a dozen times for each allocation."""
         return self.metadata.key

@@ -1,20 +1,26 @@
 """ProvisioningRequests of cluster autoscalers, autoscaling.x-k8s.io/v1, and the PodTemplates they name."""
 
 import re
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from reconciler.api.objects.core import GATE, Condition
-from reconciler.api.objects.meta import ApiObject
+from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.model import Model, Tuple
 
 GROUP = "autoscaling.x-k8s.io"
 VERSION = "v1"
 OURS = "dra-reconciler.io/provisioning"
 """Label of what this controller made, with the value `true`"""
+CLAIMS = "dra-reconciler.io/claims"
+"""Annotation: the claims that the pods of a request name"""
 SHAPES = "dra-reconciler.io/shapes"
 """Annotation: nodes of the cluster of which an empty one would serve the pods"""
 ENDED = ("Failed", "BookingExpired", "CapacityRevoked")
 """Conditions after which nothing more comes of a request"""
+
+MOST_SETS = 32
+"""Sets of pods in one request, by its schema"""
 
 _NAME = re.compile("dra-.+-[0-9a-f]{10}")
 """Names of requests and templates that this controller makes"""
@@ -26,10 +32,29 @@ class ProvisioningStatus(Model):
     conditions: Tuple[Condition] = ()
 
 
+class TemplateReference(Model):
+    """The PodTemplate of a set of pods, in the namespace of the request."""
+
+    name: str
+
+
+class ProvisioningPodSet(Model):
+    """Pods that are alike."""
+
+    pod_template_ref: TemplateReference
+
+
+class ProvisioningSpec(Model):
+    """What is requested; immutable on the server."""
+
+    pod_sets: Tuple[ProvisioningPodSet] = ()
+
+
 class ProvisioningRequest(ApiObject):
     """Asks for nodes for pods."""
 
     kind: Literal["ProvisioningRequest"] = "ProvisioningRequest"
+    spec: ProvisioningSpec = ProvisioningSpec()
     status: ProvisioningStatus = ProvisioningStatus()
 
     @property
@@ -44,11 +69,31 @@ class ProvisioningRequest(ApiObject):
             (one.type for one in self.status.conditions if one.type in ENDED and one.status == "True"), ""
         )
 
+    @property
+    def templates(self) -> tuple[ObjectKey, ...]:
+        """The PodTemplates that this controller made for it."""
+        names = (one.pod_template_ref.name for one in self.spec.pod_sets)
+        return tuple(ObjectKey(self.key.namespace, name) for name in names if _NAME.fullmatch(name))
 
-def pod_template(name: str, pod: dict[str, Any]) -> dict[str, Any]:
-    """A PodTemplate from a pod as the server has it: as the pod will be once our gate is gone."""
+    @property
+    def claims(self) -> tuple[ObjectKey, ...]:
+        """The claims that its pods name. An autoscaler finds no place for them once one of these is gone."""
+        names = self.metadata.annotations.get(CLAIMS, "")
+        return tuple(ObjectKey(self.key.namespace, name) for name in names.split(",") if name)
+
+
+def pod_template(name: str, pod: dict[str, Any], claims: Mapping[str, str | None]) -> dict[str, Any]:
+    """A PodTemplate from a pod as the server has it: as the pod will be once our gate is gone.
+
+    `claims` are the names of its claims, by the names of its entries. They are named instead of the templates
+    that they were made from: autoscalers try to place pods for which nobody makes claims.
+    """
     metadata, spec = pod["metadata"], dict(pod["spec"])
     spec.pop("nodeName", None)
+    spec["resourceClaims"] = [
+        {"name": entry["name"], "resourceClaimName": found} if (found := claims.get(entry["name"])) else entry
+        for entry in spec.get("resourceClaims") or ()
+    ]
     gates = [gate for gate in spec.pop("schedulingGates", None) or () if gate.get("name") != GATE]
     if gates:
         spec["schedulingGates"] = gates
@@ -62,16 +107,22 @@ def pod_template(name: str, pod: dict[str, Any]) -> dict[str, Any]:
 
 
 def provisioning_request(
-    name: str, pod: dict[str, Any], *, class_name: str, count: int, shapes: tuple[str, ...]
+    name: str,
+    pod: dict[str, Any],
+    *,
+    class_name: str,
+    counts: Mapping[str, int],
+    claims: Iterable[str],
+    shapes: tuple[str, ...],
 ) -> dict[str, Any]:
-    """A request for so many pods of the PodTemplate with its name."""
-    metadata = _metadata(name, pod) | {"annotations": {SHAPES: ",".join(shapes)}}
-    pods = {"podTemplateRef": {"name": name}, "count": count}
+    """A request for so many pods of each of some PodTemplates, which name `claims`."""
+    notes = {CLAIMS: ",".join(claims), SHAPES: ",".join(shapes)}
+    sets = [{"podTemplateRef": {"name": template}, "count": count} for template, count in counts.items()]
     return {
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": "ProvisioningRequest",
-        "metadata": metadata,
-        "spec": {"provisioningClassName": class_name, "podSets": [pods]},
+        "metadata": _metadata(name, pod) | {"annotations": notes},
+        "spec": {"provisioningClassName": class_name, "podSets": sets},
     }
 
 

@@ -1,10 +1,12 @@
 """ResourceSlice, resource.k8s.io/v1. Source: docs/rules/slices.md."""
 
-from typing import Literal, Self
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, WrapSerializer, model_validator
 from pydantic.dataclasses import dataclass
 
+from reconciler.api.objects.device_patterns import PatternDevices
 from reconciler.api.objects.meta import ApiObject, PoolID
 from reconciler.api.objects.model import LEAN, Bool, Int, Map, Model, Str, Tuple
 from reconciler.api.objects.node_selector import NodeSelector
@@ -107,6 +109,13 @@ class Device:
     """Not part of the API; servers drop it. Also read from an annotation of the slice"""
 
 
+if TYPE_CHECKING:
+    Devices = Sequence[Device]
+else:
+    Devices = Annotated[Tuple[Device], WrapSerializer(lambda devices, write: write(tuple(devices)))]
+"""The devices of a slice: a tuple, or `PatternDevices`"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, config=LEAN)
 class ResourcePool:
     """The pool of a slice, and the number of slices of the complete pool."""
@@ -126,12 +135,14 @@ class ResourceSliceSpec:
     node_selector: NodeSelector | None = None
     all_nodes: Bool | None = None
     per_device_node_selection: Bool | None = None
-    devices: Tuple[Device] = ()
+    devices: Devices = ()
     shared_counters: Tuple[CounterSet] = ()
     skip_node_operations: Tuple[Str] = ()
 
-    def names(self) -> set[str]:
+    def names(self) -> frozenset[str]:
         """The names of attributes and capacities of all devices, as written."""
+        if isinstance(self.devices, PatternDevices):
+            return self.devices.pattern.names
         found = set[str]()
         attributes = capacity = None
         for device in self.devices:  # most have the same names as the one before
@@ -141,7 +152,7 @@ class ResourceSliceSpec:
             if device.capacity.keys() != capacity:
                 capacity = device.capacity.keys()
                 found.update(capacity)
-        return found
+        return frozenset(found)
 
 
 class ResourceSlice(ApiObject):
@@ -152,12 +163,16 @@ class ResourceSlice(ApiObject):
 
     @model_validator(mode="after")
     def _of_few_names(self) -> Self:
-        names = self.spec.names()
-        if len(names) > MAX_NAMES:
-            what = f"{len(names)} different attributes and capacities"
+        if has_many_names(self.spec):
+            what = f"{len(self.spec.names())} different attributes and capacities"
             raise ValueError(f"its devices have {what}; at most {MAX_NAMES} are allowed")
         return self
 
     @property
     def pool_id(self) -> PoolID:
         return PoolID(self.spec.driver, self.spec.pool.name)
+
+
+def has_many_names(spec: ResourceSliceSpec) -> bool:
+    """Whether the devices of a slice have more than MAX_NAMES attributes and capacities."""
+    return len(spec.names()) > MAX_NAMES

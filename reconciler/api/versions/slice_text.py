@@ -1,6 +1,7 @@
 """A fast reader for slices of the current version. It parses each distinct text once and shares the value.
 
-It splits JSON text into fields without decoding them. Each field goes through the same models as in
+Most specs equal a known one but for some strings (`spec_patterns`). The others are split
+into fields without decoding them. Each field goes through the same models as in
 `reading`, but once for each distinct text, since drivers publish the same products, capacities and draws
 again and again. This reader declines every unusual slice, so that `reading` reports what is wrong with it.
 """
@@ -16,16 +17,19 @@ from msgspec.structs import astuple
 from pydantic import TypeAdapter
 from pydantic_core import from_json
 
-from reconciler.api.objects.model import Tuple, fields_of
+from reconciler.api.objects.model import Tuple, built, fields_of
 from reconciler.api.objects.slices import (
     CounterSet,
     Device,
     DeviceAttribute,
     ResourceSlice,
     ResourceSliceSpec,
+    has_many_names,
 )
 from reconciler.api.versions.extension_shape import ANNOTATION
-from reconciler.api.versions.shapes import mapping, mappings
+from reconciler.api.versions.metadata_text import read_metadata
+from reconciler.api.versions.shapes import mappings
+from reconciler.api.versions.spec_patterns import SpecPatterns
 
 API_VERSIONS: Final = ("resource.k8s.io/v1", "resource.k8s.io/v1beta2")
 
@@ -82,13 +86,14 @@ class _SpecText(msgspec.Struct, rename="camel", gc=False):
 
 
 class _SliceText(msgspec.Struct, rename="camel", gc=False):
-    spec: _SpecText
+    spec: Raw
     metadata: Raw
     kind: str | UnsetType = UNSET
     api_version: str | UnsetType = UNSET
 
 
 _split = msgspec.json.Decoder(_SliceText).decode
+_split_spec = msgspec.json.Decoder(_SpecText).decode
 _string = msgspec.json.Decoder(_StringText).decode
 _split_map = msgspec.json.Decoder(dict[str, Raw]).decode
 
@@ -123,22 +128,27 @@ def read_slice(text: bytes, api_version: str) -> ResourceSlice | None:
 
 
 def _slice(cut: _SliceText) -> ResourceSlice:
-    metadata = {
-        key: from_json(bytes(text))
-        for key, text in _split_map(cut.metadata).items()
-        if key != "managedFields"  # half of a small slice, and of no use here
-    }
-    if ANNOTATION in mapping(mapping(metadata).get("annotations")):
+    metadata = read_metadata(cut.metadata)
+    if ANNOTATION in metadata.annotations:
         raise _UseFullReader
-    if any(getattr(cut.spec, name) is not UNSET for name in _OLDER_IN_SPEC):
+    return built(ResourceSlice, {"metadata": metadata, "spec": _specs.read(bytes(cut.spec))})
+
+
+def _spec(text: bytes) -> ResourceSliceSpec:
+    """The spec of a slice. Raises _UseFullReader for an unusual one, ValueError for an invalid one."""
+    cut = _split_spec(text)
+    if any(getattr(cut, name) is not UNSET for name in _OLDER_IN_SPEC):
         raise _UseFullReader
-    spec = {
+    fields = {
         name: read(bytes(spelled))
         for name, read in _READ_OF_SPEC
-        if (spelled := getattr(cut.spec, name)) is not UNSET
+        if (spelled := getattr(cut, name)) is not UNSET
     }
-    spec["devices"] = tuple([_device(device) for device in cut.spec.devices or ()])
-    return ResourceSlice.model_validate({"metadata": metadata, "spec": spec})
+    fields["devices"] = tuple([_device(device) for device in cut.devices or ()])
+    spec = _SPEC.validate_python(fields)
+    if has_many_names(spec):
+        raise _UseFullReader
+    return spec
 
 
 def _device(cut: _DeviceText) -> Device:
@@ -199,6 +209,7 @@ def _cached(read: Callable[[str, bytes], Any], name: str) -> Callable[[bytes], A
 
 _ATTRIBUTE = TypeAdapter(DeviceAttribute)
 _DEVICE = TypeAdapter(Device)
+_SPEC = TypeAdapter(ResourceSliceSpec)
 _SETS: TypeAdapter[tuple[CounterSet, ...]] = TypeAdapter(Tuple[CounterSet])
 _BARE = Device(name="")
 
@@ -222,3 +233,5 @@ _READ_OF_SPEC: tuple[tuple[str, Callable[[bytes], Any]], ...] = (
     ),
     ("shared_counters", lru_cache(CACHE_SIZE)(_sets)),
 )
+
+_specs = SpecPatterns(_spec)

@@ -2,6 +2,7 @@
 
 import click
 
+from reconciler.cli.common.held_room import held_room_option
 from reconciler.cli.common.options import (
     cluster_options,
     files_option,
@@ -20,6 +21,7 @@ from reconciler.cli.common.running import runs
 @click.option("--taint", metavar="KEY", help="Drain the devices with a taint of this key.")
 @files_option(required=False)
 @cluster_options
+@held_room_option
 @output_option("table", "json", "yaml")
 @release_and_rules_options
 @runs("reconciler.cli.drain:command")

@@ -3,6 +3,7 @@
 import click
 
 from reconciler.allocation.defaults import STEPS
+from reconciler.cli.common.held_room import held_room_option
 from reconciler.cli.common.options import (
     cluster_options,
     contexts_option,
@@ -28,6 +29,7 @@ from reconciler.cli.common.running import runs
 @files_option(required=False)
 @cluster_options
 @contexts_option
+@held_room_option
 @output_option("table", "json", "yaml")
 @release_and_rules_options
 @koordinator_semantics_option(default="proposal")

@@ -3,6 +3,7 @@
 import click
 
 from reconciler.analysis.fitting.defaults import STEPS
+from reconciler.cli.common.held_room import held_room_option
 from reconciler.cli.common.options import (
     cluster_options,
     files_option,
@@ -16,6 +17,7 @@ from reconciler.cli.common.running import runs
 @click.command("fit")
 @files_option(required=True)
 @cluster_options
+@held_room_option
 @output_option("table", "json", "yaml")
 @release_and_rules_options
 @steps_option(STEPS)

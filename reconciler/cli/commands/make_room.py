@@ -3,6 +3,7 @@
 import click
 
 from reconciler.analysis.making_room.defaults import TRIES
+from reconciler.cli.common.held_room import held_room_option
 from reconciler.cli.common.options import (
     cluster_options,
     files_option,
@@ -33,6 +34,7 @@ from reconciler.cli.common.running import runs
 )
 @files_option(required=False)
 @cluster_options
+@held_room_option
 @output_option("table", "json", "yaml")
 @release_and_rules_options
 @runs("reconciler.cli.make_room:command")

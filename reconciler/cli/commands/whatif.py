@@ -3,6 +3,7 @@
 import click
 
 from reconciler.allocation.defaults import STEPS
+from reconciler.cli.common.held_room import held_room_option
 from reconciler.cli.common.options import (
     cluster_options,
     files_option,
@@ -24,6 +25,7 @@ MAX_COPIES = 10_000
 @click.command()
 @files_option(required=False)
 @cluster_options
+@held_room_option
 @click.option(
     "--count", type=click.IntRange(1, MAX_COPIES), help="Copies to place.  [default: as many as fit]"
 )

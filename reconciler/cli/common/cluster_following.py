@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from random import random
 
-from reconciler.api.objects.changes import Change, Replaced
+from reconciler.api.objects.changes import Change, Listed, Notice, Replaced
 from reconciler.cluster.client import Client
 from reconciler.cluster.cursor import Decode
 from reconciler.cluster.kinds import Served
@@ -19,9 +19,10 @@ async def following(
     """Watch the kinds that have decoders and call `on_change`; the block starts when all are listed."""
     unlisted, listed = set(decoders), asyncio.Event()
 
-    def receive(change: Change) -> None:
-        on_change(change)
-        if isinstance(change, Replaced):
+    def receive(change: Notice) -> None:
+        if not isinstance(change, Listed):
+            on_change(change)
+        if isinstance(change, Replaced | Listed):
             unlisted.discard(change.kind)
             if not unlisted:
                 listed.set()

@@ -17,6 +17,8 @@ class Connection(NamedTuple):
     insecure: bool
     quiet: bool = False
     """Whether the output is for programs: then nothing is said about the cluster"""
+    held_room: tuple[str, ...] = ()
+    """NAMESPACE/NAME of the ConfigMaps that say which room is held, for commands that respect it"""
 
     def arguments(self) -> dict[str, Any]:
         """The keyword arguments of `connect`."""

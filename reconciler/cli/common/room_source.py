@@ -22,6 +22,7 @@ from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.objects.taint_rules import DeviceTaintRule
 from reconciler.cli.common.exits import NoAnswer
 from reconciler.cli.common.fleet_source import read_valid
+from reconciler.cli.common.held_room import hold
 from reconciler.control.audit.reclaimed import ReclaimedByScheduler
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve
 from reconciler.control.gangs.roster import GangRoster
@@ -29,6 +30,7 @@ from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Blocked, Decide, Planner
 from reconciler.control.queueing.units import Kind, Roster, Unit, gang_unit
 from reconciler.state.koordinator.rules import Rules
+from reconciler.state.nominations.nomination import Nomination
 
 KINDS = ("Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaim", "Pod")
 """The kinds to list, besides budgets"""
@@ -57,13 +59,15 @@ def of_manifests(bundle: Bundle, rules: Semantics) -> World:
     return world_of(objects, rules, supposed=inferred.supposed, may_suppose=True)
 
 
-def of_cluster(raws: Iterable[dict[str, Any]], rules: Semantics) -> World:
-    """The state of a cluster. Prints invalid objects to standard error."""
+def of_cluster(raws: Iterable[dict[str, Any]], rules: Semantics, held: Iterable[Nomination] = ()) -> World:
+    """The state of a cluster, on which room is held. Prints invalid objects to standard error."""
     order = ("Namespace", "Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaim")
     objects = sorted(
         read_valid(raws), key=lambda one: order.index(kind) if (kind := type(one).__name__) in order else 9
     )
-    return world_of(objects, rules)
+    world = world_of(objects, rules)
+    hold(held, world.store, world.nodes)
+    return world
 
 
 def _with_uids(

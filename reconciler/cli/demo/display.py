@@ -13,7 +13,7 @@ from reconciler.cli.common.output import print_line
 from reconciler.cli.common.plain_text import counted
 from reconciler.cli.common.table import Table, TableLine
 from reconciler.cli.demo.state import DemoState, Line
-from reconciler.control.decisions.decisions import Waits
+from reconciler.control.decisions.allocating import Waits
 
 _PHASES = {"Running": "running", "Succeeded": "succeeded", "Gated": "gated", "Pending": "pending"}
 

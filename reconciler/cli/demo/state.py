@@ -4,11 +4,12 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass
 
-from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
+from reconciler.api.objects.changes import Changed, Listed, Notice, Refused, Removed, Replaced
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject, ObjectKey
-from reconciler.control.decisions.decisions import Allocated, Decision, Waits
+from reconciler.control.decisions.allocating import Allocated, Waits
+from reconciler.control.decisions.decision import Decision
 from reconciler.embedded.controllers.pods import RUN_SECONDS
 
 KINDS = ("ResourceClaim", "Pod")
@@ -51,13 +52,15 @@ class DemoState:
                 self.reasons.update(dict.fromkeys(decision.claims, decision))
         self.changed.set()
 
-    def on_change(self, change: Change) -> None:
+    def on_change(self, change: Notice) -> None:
         """Record a change on the server."""
         match change:
             case Replaced(kind=kind, objects=objects):
                 self._listed.add(kind)
                 for obj in objects:
                     self._put(obj)
+            case Listed(kind=kind):
+                self._listed.add(kind)
             case Changed(object=obj):
                 self._put(obj)
             case Removed(key=key) | Refused(key=key):

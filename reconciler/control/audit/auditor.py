@@ -12,13 +12,8 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.control.audit.exclusion import ExclusionAudit
 from reconciler.control.audit.losing_claim import is_raced
 from reconciler.control.build_ahead import build_ahead
-from reconciler.control.decisions.decisions import (
-    HeldTwice,
-    NoLongerOverCommitted,
-    OverCommitted,
-    Report,
-    Uncharged,
-)
+from reconciler.control.decisions.decision import Report
+from reconciler.control.decisions.findings import HeldTwice, NoLongerOverCommitted, OverCommitted, Uncharged
 from reconciler.state.devices.occupancy.overcommitted import Overcommitments
 from reconciler.state.store import Store
 

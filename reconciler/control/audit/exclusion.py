@@ -8,7 +8,8 @@ must fix it.
 from weakref import ref
 
 from reconciler.api.objects.semantics import GroupMode
-from reconciler.control.decisions.decisions import ExclusionViolated, GroupModeChanged, Report
+from reconciler.control.decisions.decision import Report
+from reconciler.control.decisions.findings import ExclusionViolated, GroupModeChanged
 from reconciler.state.devices.exclusion.group_modes import group_modes, held_of
 from reconciler.state.devices.exclusion.modes import conflicts, problems
 from reconciler.state.devices.pools.fleet import Fleet

@@ -13,7 +13,8 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import gang_of
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.control.audit.losing_claim import written_by_us
-from reconciler.control.decisions.decisions import Reclaimed, Report
+from reconciler.control.decisions.allocating import Reclaimed
+from reconciler.control.decisions.decision import Report
 from reconciler.control.queueing.units import Roster
 from reconciler.errors import Rejected
 from reconciler.state.nodes.charging import pinned_to

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from reconciler.control.decisions.decisions import Decision
+from reconciler.control.decisions.decision import Decision
 
 LETTERS = "23456789bcdfghjkmnpqrstvwxz"
 """Easy to read out, and without vowels, so that they form no words."""

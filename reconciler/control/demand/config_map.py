@@ -7,12 +7,10 @@ from typing import NamedTuple
 import structlog
 
 from reconciler.allocation.policies.demand import NO_DEMAND, Demand, read_demand
-from reconciler.api.objects.core import ConfigMap
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.validating import validated
 from reconciler.cluster.client import Client
-from reconciler.cluster.kinds import config_map
-from reconciler.errors import Conflict, Gone, Malformed, ReconcilerError, Rejected
+from reconciler.control.kept_config_map import KeptConfigMap
+from reconciler.errors import Malformed, Retry
 
 log = structlog.get_logger()
 
@@ -43,26 +41,25 @@ class DemandConfigMap:
 
     def __init__(self, client: Client, key: ObjectKey, *, writes: Callable[[], bool]) -> None:
         """`writes` says whether this process may write now: only the leader may."""
-        self._client, self._key, self._resource = client, key, config_map(key)
+        self._kept = KeptConfigMap(client, key, on_problem=self._tell)
         self._writes = writes
-        self._version = ""
-        self._problem = ""
 
     async def read(self) -> Kept:
         """What it holds; nothing if it cannot be read."""
         try:
-            found = validated(ConfigMap, await self._client.get(self._resource, self._key))
-        except ReconcilerError as exc:
-            self._tell(exc)
+            data = await self._kept.read()
+        except Retry:
             return Kept()
-        self._version = found.metadata.resource_version
-        if DEMAND not in found.data:
+        if data is None or DEMAND not in data:
             return Kept()
         try:
-            return self._kept(found.data)
+            kept, refused = read_kept(data, f"ConfigMap {self._kept.key}")
         except Malformed as exc:
-            log.warning("learnt demand refused", config_map=str(self._key), error=str(exc))
+            log.warning("learnt demand refused", config_map=str(self._kept.key), error=str(exc))
             return Kept()
+        for problem in refused:
+            log.warning("shape of the demand refused", error=str(problem))
+        return kept
 
     async def write(self, demand: Demand, at: datetime, comparison: str = "") -> bool:
         """Replace what it holds. Returns whether it did; False also where somebody else has changed it.
@@ -71,36 +68,8 @@ class DemandConfigMap:
         """
         if not self._writes():
             return False
-        if not self._version:
-            await self.read()
-        if not self._version:
-            return False
         data = {DEMAND: demand.to_json(), AT: at.astimezone(UTC).isoformat(timespec="seconds")}
-        data |= {COMPARED: comparison} if comparison else {}
-        patch = {"metadata": {"resourceVersion": self._version}, "data": data}
-        try:
-            raw = await self._client.patch(self._resource, self._key, patch)
-            self._version = validated(ConfigMap, raw).metadata.resource_version
-        except Conflict:
-            self._version = ""
-            return False
-        except ReconcilerError as exc:
-            self._version = ""
-            self._tell(exc)
-            return False
-        self._problem = ""
-        return True
+        return await self._kept.write(data | ({COMPARED: comparison} if comparison else {}))
 
-    def _kept(self, data: Mapping[str, str]) -> Kept:
-        kept, refused = read_kept(data, f"ConfigMap {self._key}")
-        for problem in refused:
-            log.warning("shape of the demand refused", error=str(problem))
-        return kept
-
-    def _tell(self, exc: ReconcilerError) -> None:
-        """Log a problem once. Whatever passes by itself is not worth a line."""
-        if not isinstance(exc, Gone | Rejected) or str(exc) == self._problem:
-            return
-        self._problem = str(exc)
-        remedy = "create it, empty" if isinstance(exc, Gone) else "allow get and patch on it"
-        log.warning("learnt demand not kept", config_map=str(self._key), error=str(exc), remedy=remedy)
+    def _tell(self, error: str, remedy: str) -> None:
+        log.warning("learnt demand not kept", config_map=str(self._kept.key), error=error, remedy=remedy)

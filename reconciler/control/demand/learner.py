@@ -9,7 +9,7 @@ from typing import NamedTuple
 import structlog
 
 from reconciler.allocation.policies.learning import LearntDemand, differs
-from reconciler.api.objects.changes import Change, Changed, Replaced
+from reconciler.api.objects.changes import Changed, Notice, Replaced
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.cluster.watch import Sink
 from reconciler.control.demand.config_map import DemandConfigMap
@@ -63,7 +63,7 @@ class DemandLearner:
         self.counted = 0
         """Claims that this process counted"""
 
-    def take(self, change: Change) -> None:
+    def take(self, change: Notice) -> None:
         """The sink of every watch: note claims that are new, then apply the change."""
         match change:
             case Changed(object=ResourceClaim() as claim):

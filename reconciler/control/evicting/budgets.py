@@ -3,7 +3,7 @@
 import asyncio
 
 from reconciler.api.objects.budgets import PodDisruptionBudget
-from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
+from reconciler.api.objects.changes import Changed, Notice, Refused, Removed, Replaced
 from reconciler.api.objects.meta import ObjectKey
 
 
@@ -27,7 +27,7 @@ class KnownBudgets:
         """The newest version of each."""
         return tuple(self._known.values())
 
-    def take(self, change: Change) -> None:
+    def take(self, change: Notice) -> None:
         """Apply a change."""
         self.serial += 1
         match change:

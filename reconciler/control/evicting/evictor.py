@@ -8,7 +8,7 @@ from collections.abc import Callable
 import structlog
 
 from reconciler.cluster.evictions import Evictions
-from reconciler.control.decisions.decisions import Decision, Report
+from reconciler.control.decisions.decision import Decision, Report
 from reconciler.control.evicting.rates import Rates
 from reconciler.control.evicting.victims import Victim
 from reconciler.control.queueing.pause import Pause

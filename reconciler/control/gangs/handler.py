@@ -12,7 +12,9 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan, Reason
 from reconciler.api.objects.pods import claims_of
 from reconciler.api.objects.seats import SEAT, SeatMark
-from reconciler.control.decisions.decisions import Allocated, GangPlaced, Report, Waits
+from reconciler.control.decisions.allocating import Allocated, Waits
+from reconciler.control.decisions.decision import Report
+from reconciler.control.decisions.gangs import GangPlaced
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve, UngateAll
 from reconciler.control.gangs.search import GangSearch
 from reconciler.control.gangs.writing import GangWriter
@@ -83,7 +85,7 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
     async def resolve(self, unit: Unit) -> None:
         if unit.kind is not Kind.GANG:
             return
-        for key in self._intake.claims(unit):
+        for key in self._intake.units.claims(unit):
             claim = self._store.claims.get(key)
             if claim is not None:
                 await self._settler.resolve(claim)
@@ -111,7 +113,7 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
         kube-scheduler and its plugins bind the pods of a PodGroup together, so none of these waits (GANG-27).
         """
         held = (self._store.claims.get(key) for one in step.places for key in claims_of(one.pod))
-        if self._intake.awaits_watch(unit, [claim for claim in held if claim is not None], self._clock()):
+        if self._intake.lag.awaits(unit, [claim for claim in held if claim is not None], self._clock()):
             return Idle()
         if step.gang.source is GangSource.ANNOTATION:
             ready = tuple(one for one in step.places if not self._releasing.awaits_binding(one.pod))
@@ -243,17 +245,17 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
         return replace(self._waits(unit, why.reason, why.message), steps=why.steps, decision_id=name)
 
     def _waits(self, unit: Unit, reason: str, message: str) -> Waits:
-        pods = tuple(sorted(pod.key for pod in self._intake.gated(unit.gang)))
-        return Waits(self._intake.claims(unit), None, reason, message, gang=unit.gang, pods=pods)
+        pods = tuple(sorted(pod.key for pod in self._intake.units.gated(unit.gang)))
+        return Waits(self._intake.units.claims(unit), None, reason, message, gang=unit.gang, pods=pods)
 
     def _counted(self, unit: Unit) -> tuple[ObjectKey, ...]:
         """The claims that count as pending, or the pods if they have none."""
         waiting = [
             key
-            for key in self._intake.claims(unit)
+            for key in self._intake.units.claims(unit)
             if (claim := self._store.claims.get(key)) is None or claim.allocation is None
         ]
-        return tuple(waiting) or tuple(sorted(pod.key for pod in self._intake.gated(unit.gang)))
+        return tuple(waiting) or tuple(sorted(pod.key for pod in self._intake.units.gated(unit.gang)))
 
 
 def _unit(solve: Solve) -> Unit:

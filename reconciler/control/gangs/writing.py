@@ -9,7 +9,9 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.seats import SeatMark
 from reconciler.cluster.podwriter import PodWriter
 from reconciler.cluster.writer import Writer
-from reconciler.control.decisions.decisions import Freed, GangGivenBack, Report, Ungated
+from reconciler.control.decisions.allocating import Freed, Ungated
+from reconciler.control.decisions.decision import Report
+from reconciler.control.decisions.gangs import GangGivenBack
 from reconciler.control.gangs.planner import Place, Seats, UngateAll
 from reconciler.control.intake import Intake
 from reconciler.errors import Conflict, Gone, Rejected, Undecided

@@ -16,7 +16,8 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import DeviceID
 from reconciler.api.objects.pods import is_live
 from reconciler.cluster.podwriter import PodWriter
-from reconciler.control.decisions.decisions import DevicesGiven, Report, Ungated, Waits
+from reconciler.control.decisions.allocating import DevicesGiven, Ungated, Waits
+from reconciler.control.decisions.decision import Report
 from reconciler.control.handler import Ask, Decided, Given, Handler, Idle, Later, Refused, Stuck
 from reconciler.control.intake import Intake
 from reconciler.control.koordinator.intake import DeviceIntake

@@ -1,6 +1,6 @@
 """Takes in changes of machines and pods, and queues the pods that may get devices now."""
 
-from reconciler.api.objects.changes import Change
+from reconciler.api.objects.changes import Listed, Notice
 from reconciler.api.objects.core import Pod
 from reconciler.control.intake import Intake
 from reconciler.control.koordinator.state import Grant, KoordinatorState
@@ -14,9 +14,10 @@ class DeviceIntake:
         self._intake = intake
         self._room = 0
 
-    def take(self, change: Change) -> None:
+    def take(self, change: Notice) -> None:
         """The sink of every watch: applies a change to both states."""
-        self._state.apply(change)
+        if not isinstance(change, Listed):
+            self._state.apply(change)
         self._intake.take(change)
         self._wake()
 

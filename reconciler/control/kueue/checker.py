@@ -22,7 +22,8 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.validation.timestamps import timestamp
 from reconciler.cluster.client import Raw
 from reconciler.cluster.kueue import KueueWriter
-from reconciler.control.decisions.decisions import Report, WorkloadChecked
+from reconciler.control.decisions.decision import Report
+from reconciler.control.decisions.workloads import WorkloadChecked
 from reconciler.control.intake import Intake
 from reconciler.control.kueue.asked import Known, questions_of
 from reconciler.control.kueue.holds import WorkloadHolds
@@ -86,12 +87,16 @@ class AdmissionChecker:
         clock: Callable[[], float],
         now: Callable[[], datetime],
         report: Report,
+        written: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`leads` is set while this process may write; `clock` is that of the loop; `now` the time of day."""
+        """`leads` is set while this process may write; `clock` is that of the loop; `now` the time of day;
+        `written` waits until held room is written down, where it is.
+        """
         self._intake, self._writer, self._ours, self._terms = intake, writer, ours, terms
         self._search = WorkloadSearch(intake, ours, steps=steps)
         self._holds = WorkloadHolds(intake, seconds=terms.hold, clock=clock, now=now)
         self._leads, self._clock, self._now, self._report = leads, clock, now, report
+        self._written = written
         self._refused: dict[ObjectKey, _Refusal] = {}
         self._wake_ups, self._woken = wake_ups, wake_ups.woken
         self.objects = KueueObjects(self._woken.set)
@@ -205,6 +210,8 @@ class AdmissionChecker:
         self._intake.pause.check()
         until = self._holds.hold(workload, seats, self._pods_of(workload))
         self._refused.pop(workload.key, None)
+        if self._written is not None:
+            await self._written()  # a next leader holds it, too
         count = len(seats)
         message = f"{count} pod{' has' if count == 1 else 's have'} room, which is held until {until}"
         mark = {WORKLOAD: workload.key.name}

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
+from reconciler.api.objects.changes import Changed, Notice, Refused, Removed, Replaced
 from reconciler.api.objects.claims import ResourceClaimTemplate
 from reconciler.api.objects.kueue import AdmissionCheck, ResourceFlavor, Workload
 from reconciler.api.objects.meta import ObjectKey
@@ -28,7 +28,7 @@ class KueueObjects:
         self._unlisted = set(KINDS)
         self._changed = changed
 
-    def take(self, change: Change) -> None:
+    def take(self, change: Notice) -> None:
         """The sink of the watches of `KINDS`."""
         shelf = self._shelf(change.kind)
         match change:

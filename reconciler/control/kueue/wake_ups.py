@@ -4,7 +4,7 @@ import asyncio
 from typing import NoReturn
 
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.control.decisions.decisions import Waits
+from reconciler.control.decisions.allocating import Waits
 from reconciler.control.handler import Ask, Decided, Given, Handler, Idle, Refused
 from reconciler.control.intake import Intake
 from reconciler.control.queueing.units import Kind, Unit

@@ -39,7 +39,7 @@ class Candidates:
     def pods(self, unit: Unit) -> list[Pod]:
         """The gated pods of a unit; none for a claim alone."""
         if unit.kind is Kind.GANG:
-            return self._intake.gated(unit.gang)
+            return self._intake.units.gated(unit.gang)
         pod = self._intake.store.pods.get(unit.key) if unit.kind is Kind.POD else None
         return [pod] if pod is not None and pod.gated else []
 

@@ -6,7 +6,7 @@ completely, and its claims are free, before the next one is evicted.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -15,13 +15,15 @@ import structlog
 
 from reconciler.aio.worker_thread import Closed, WorkerThread
 from reconciler.cluster.evictions import Evictions
-from reconciler.control.decisions.decisions import Evicted, Report, RoomPlanAborted, RoomPlanned
+from reconciler.control.decisions.decision import Report
+from reconciler.control.decisions.making_room import Evicted, RoomPlanAborted, RoomPlanned
 from reconciler.control.evicting.budgets import KnownBudgets
 from reconciler.control.evicting.evictor import AGAIN, LONGEST_AGAIN, Evictor
 from reconciler.control.evicting.turns import Purpose, Turns
 from reconciler.control.evicting.victims import Victim, has_left, is_leaving, started_after
 from reconciler.control.intake import Intake
 from reconciler.control.making_room.candidates import Candidates
+from reconciler.control.making_room.ground import Ground, changed
 from reconciler.control.making_room.plan import PlanRoom, RoomPlan, RoomQuestion
 from reconciler.control.making_room.standing import Standing
 from reconciler.control.queueing.units import Kind, Unit
@@ -84,9 +86,10 @@ class Preemptor:
         now: Callable[[], datetime],
         report: Report,
         journal: Callable[[RoomPlanned], None] | None = None,
+        written: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """`leads` says whether this process may write; `clock` is that of the loop; `journal` gets every new
-        plan.
+        plan; `written` waits until held room is written down, where it is.
         """
         self._intake = intake
         self._store = intake.store
@@ -102,8 +105,11 @@ class Preemptor:
         self._now = now
         self._report = report
         self._journal = journal
+        self._written = written
         self._thread = WorkerThread("room")
         self._campaign: Campaign | None = None
+        self._ground: Ground | None = None
+        """What the last plan was made from"""
         self._waits: dict[Unit, tuple[float, float]] = {}
         """Unit -> when it may have another plan, and the delay after that"""
         self.standing = Standing()
@@ -208,6 +214,8 @@ class Preemptor:
             campaign.not_before = self._clock() + wait
             self._hold(campaign, more=wait)
             return
+        if self._written is not None:
+            await self._written()  # a next leader holds it, too: nobody leaves in vain
         again = await self._planned(campaign.unit)
         if self._store.nominations.get(campaign.nominee) is None:
             self._end(campaign)
@@ -216,12 +224,17 @@ class Preemptor:
             why = "the pod waits for something else" if again is None else again.refused or again.advice
             await self._abort(campaign, why or "another plan is better now")
             return
+        if why := self._changed(campaign.unit, again):
+            await self._abort(campaign, f"{why} while the plan was checked")
+            return
         await self._evict(campaign, campaign.plan.victims[0])
 
     async def _evict(self, campaign: Campaign, victim: Victim) -> None:
         """Nothing awaited between the comparison of the plans and this."""
         if is_leaving(victim, self._store) or self._candidates.need(campaign.unit) is None:
             return
+        if self._intake.queue.is_due(campaign.unit):
+            return  # something was freed that may be enough: it is decided first
         try:
             delay = await self._evictor.evict(victim, Evicted(victim.key, victim.uid, campaign.nominee))
         except Rejected as exc:
@@ -250,15 +263,17 @@ class Preemptor:
             return RoomPlan((), (), refused=why)
         pods, today = self._candidates.pods(unit), self._now()
         cooldown = timedelta(seconds=self._terms.cooldown_seconds)
+        nodes, groups, budgets = self._intake.nodes.fork(), self._intake.groups.fork(), self._budgets.known
+        self._ground = Ground.of(self._store, nodes, groups, budgets)
         question = RoomQuestion(
             self._candidates.nominee(unit),
             own_of_all(pods),
             need,
             self._candidates.sharing(need),
             Forked.fork_of(self._store),
-            self._intake.nodes.fork(),
-            self._intake.groups.fork(),
-            self._budgets.known,
+            nodes,
+            groups,
+            budgets,
             partial(started_after, today - cooldown),
         )
         try:
@@ -269,6 +284,16 @@ class Preemptor:
             # A missing plan must not stop the reconciler.
             log.exception("plan to make room failed", unit=str(unit))
             return RoomPlan((), (), refused=f"internal error: {exc}")
+
+    def _changed(self, unit: Unit, plan: RoomPlan) -> str:
+        """What of the last plan has changed since it was asked for; empty if nothing has."""
+        if self._budgets.unreadable:
+            return f"PodDisruptionBudget {min(self._budgets.unreadable)} became unreadable"
+        assert self._ground is not None  # a plan was made
+        pods, intake = self._candidates.pods(unit), self._intake
+        now = Ground.of(self._store, intake.nodes, intake.groups, self._budgets.known)
+        wanted = intake.units.claims(unit)
+        return changed(self._ground, now, plan, waiting=pods, wanted=wanted, own=own_of_all(pods))
 
     def _hold(self, campaign: Campaign, *, more: float = 0.0) -> None:
         """Hold the room of a plan from now on."""

@@ -4,17 +4,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 
+from reconciler.allocation.placement.order import place
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod, PodSpec
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.pods import claims_of, controller_of, is_live
+from reconciler.api.objects.provisioning import MOST_SETS
 from reconciler.control.ownership import Ownership
 from reconciler.ha.shards.membership import Side
 from reconciler.state.store import Store
 
 _to_json = PodSpec.__pydantic_serializer__.to_json
-_NAME = 40
-"""Characters that the name of a request takes from that of the pods' maker"""
+_NAME = 44
+"""Characters that a name takes from what it is for"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +25,32 @@ class Group:
 
     key: ObjectKey
     """The name of the request for them; the same after a restart"""
-    pod: Pod
-    """The first of them"""
+    pods: tuple[Pod, ...]
+    """In the order in which they get devices"""
     claims: tuple[ResourceClaim, ...]
-    """Of that pod, limited to devices that are ours"""
-    count: int
+    """Of the first pod, limited to devices that are ours"""
+
+    @property
+    def pod(self) -> Pod:
+        """The first of them."""
+        return self.pods[0]
+
+    @property
+    def count(self) -> int:
+        """How many pods wait."""
+        return len(self.pods)
+
+    def last(self, count: int) -> dict[str, tuple[Pod, ...]]:
+        """The pods that get devices last, by the name of the template for those that name the same claims.
+
+        At most `count` pods, and as many templates as one request may have.
+        """
+        found: dict[str, tuple[Pod, ...]] = {}
+        for pod in self.pods[-count:]:
+            name = _name(self.key.name, *(claim.name for claim in claims_of(pod)))
+            if name in found or len(found) < MOST_SETS:
+                found[name] = (*found.get(name, ()), pod)
+        return found
 
 
 def groups_of(store: Store, ours: Ownership) -> tuple[Group, ...]:
@@ -42,9 +65,9 @@ def groups_of(store: Store, ours: Ownership) -> tuple[Group, ...]:
 
 
 def _group(key: ObjectKey, pods: Iterable[Pod], store: Store, ours: Ownership) -> Group:
-    listed = sorted(pods, key=lambda pod: pod.key)
+    listed = tuple(sorted(pods, key=place))
     claims = tuple(ours.restricted(store.claims[one]) for one in claims_of(listed[0]))
-    return Group(key, listed[0], claims, len(listed))
+    return Group(key, listed, claims)
 
 
 def _waits(pod: Pod, store: Store, ours: Ownership) -> bool:
@@ -63,5 +86,10 @@ def _key(pod: Pod) -> ObjectKey:
     maker = controller_of(pod)
     name, uid = (maker.name, maker.uid) if maker is not None else (pod.key.name, pod.metadata.uid)
     spec = _to_json(pod.spec, exclude={"hostname"})
-    mark = sha256(uid.encode() + spec).hexdigest()[:10]
-    return ObjectKey(pod.key.namespace, f"dra-{name[:_NAME].rstrip('-.')}-{mark}")
+    return ObjectKey(pod.key.namespace, _name(f"dra-{name}", uid, spec.decode()))
+
+
+def _name(start: str, *parts: str) -> str:
+    """A name that differs where one of the parts does."""
+    mark = sha256("\0".join((start, *parts)).encode()).hexdigest()[:10]
+    return f"{start[:_NAME].rstrip('-.')}-{mark}"

@@ -9,13 +9,15 @@ import structlog
 
 from reconciler.aio.worker_thread import Closed, ShouldContinue, WorkerThread
 from reconciler.allocation.dra.budget import Unfinished
-from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
+from reconciler.api.objects.changes import Changed, Notice, Refused, Removed, Replaced
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.pods import claims_of
 from reconciler.api.objects.provisioning import ProvisioningRequest, pod_template, provisioning_request
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.cluster.client import Client
 from reconciler.cluster.kinds import POD, POD_TEMPLATE, PROVISIONING_REQUEST
-from reconciler.control.decisions.decisions import NodesNotRequested, NodesRequested, Report
+from reconciler.control.decisions.decision import Report
+from reconciler.control.decisions.workloads import NodesNotRequested, NodesRequested
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.control.provisioning.groups import Group, groups_of
@@ -74,7 +76,7 @@ class Provisioner:
         """Group -> since when it waits without a request"""
         self._thread = WorkerThread("sizing")
 
-    def take(self, change: Change) -> None:
+    def take(self, change: Notice) -> None:
         """The sink of the watch of ProvisioningRequests."""
         match change:
             case Changed(object=ProvisioningRequest() as request):
@@ -111,10 +113,12 @@ class Provisioner:
         known = {group.key for group in groups}
         for key, request in list(self._requests.items()):
             if request.ours and key not in known:
-                await self._remove(key, "its pods have their devices, or are gone")
+                await self._remove(request, "its pods have their devices, or are gone")
             elif request.ours and request.ended:
                 self._since[key] = self._clock()
-                await self._remove(key, f"the autoscaler ended it: {request.ended}")
+                await self._remove(request, f"the autoscaler ended it: {request.ended}")
+            elif request.ours and not all(claim in self._intake.store.claims for claim in request.claims):
+                await self._remove(request, "claims that it names are gone")
         now = self._clock()
         self._since = {key: self._since.get(key, now) for key in known if key not in self._requests}
         due = [one for one in groups if now - self._since.get(one.key, now) >= self._patience]
@@ -130,28 +134,35 @@ class Provisioner:
                 await self._request(group, *needed[group.key])
 
     async def _request(self, group: Group, count: int, shapes: tuple[str, ...]) -> None:
-        """Make the template, then the request. What exists already is of an earlier attempt."""
+        """Make the templates, then the request. What exists already is of an earlier attempt."""
         self._intake.pause.check()
         try:
             pod = await self._client.get(POD, group.pod.key)
         except Gone:
             return
-        name = group.key.name
-        with suppress(Conflict):
-            await self._client.create(POD_TEMPLATE, pod_template(name, pod))
-        request = provisioning_request(name, pod, class_name=self._class, count=count, shapes=shapes)
+        sets = group.last(count)
+        for name, pods in sets.items():
+            with suppress(Conflict):
+                await self._client.create(POD_TEMPLATE, pod_template(name, pod, pods[0].claim_names()))
+        counts = {name: len(pods) for name, pods in sets.items()}
+        claims = dict.fromkeys(claim.name for pods in sets.values() for claim in claims_of(pods[0]))
+        request = provisioning_request(
+            group.key.name, pod, class_name=self._class, counts=counts, claims=claims, shapes=shapes
+        )
         try:
             await self._client.create(PROVISIONING_REQUEST, request)
         except Conflict:
             return
         self._since.pop(group.key, None)
-        self._report(NodesRequested(group.key, group.pod.key, count, shapes))
+        self._report(NodesRequested(group.key, group.pod.key, sum(counts.values()), shapes))
 
-    async def _remove(self, key: ObjectKey, why: str) -> None:
-        """Remove the request first: nobody looks at the template without it."""
+    async def _remove(self, request: ProvisioningRequest, why: str) -> None:
+        """Remove the request first: nobody looks at the templates without it."""
         self._intake.pause.check()
-        for kind in (PROVISIONING_REQUEST, POD_TEMPLATE):
+        with suppress(Gone):
+            await self._client.delete(PROVISIONING_REQUEST, request.key)
+        for template in request.templates:
             with suppress(Gone):
-                await self._client.delete(kind, key)
-        self._requests.pop(key, None)
-        self._report(NodesNotRequested(key, why))
+                await self._client.delete(POD_TEMPLATE, template)
+        self._requests.pop(request.key, None)
+        self._report(NodesNotRequested(request.key, why))

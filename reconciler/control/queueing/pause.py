@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterable
 
-from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
+from reconciler.api.objects.changes import Changed, Notice, Refused, Removed, Replaced
 from reconciler.api.objects.core import ConfigMap
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.pause_reasons import PauseReasons
-from reconciler.control.decisions.decisions import HeldBack, Report, WritesPaused, WritesResumed
+from reconciler.control.decisions.decision import Report
+from reconciler.control.decisions.pausing import HeldBack, WritesPaused, WritesResumed
 from reconciler.control.queueing.units import Kind, Unit
 
 KEY = "pause"
@@ -85,7 +86,7 @@ class Switch:
         self._pause = pause
         self._set(f"ConfigMap {key} is not read yet")
 
-    def take(self, change: Change) -> None:
+    def take(self, change: Notice) -> None:
         """The sink of the watch on that ConfigMap."""
         match change:
             case Changed(object=ConfigMap() as found) if found.key == self._key:

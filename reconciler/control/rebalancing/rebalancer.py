@@ -6,7 +6,7 @@ there. If anything differs, the rest of the plan is dropped: a later plan starts
 """
 
 import asyncio
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -14,13 +14,8 @@ from functools import partial
 import structlog
 
 from reconciler.aio.worker_thread import Closed, WorkerThread
-from reconciler.control.decisions.decisions import (
-    MoveEvicted,
-    MovesAborted,
-    MovesPlanned,
-    PodMoved,
-    Report,
-)
+from reconciler.control.decisions.decision import Report
+from reconciler.control.decisions.moving import MoveEvicted, MovesAborted, MovesPlanned, PodMoved
 from reconciler.control.evicting.budgets import KnownBudgets
 from reconciler.control.evicting.evictor import Evictor
 from reconciler.control.evicting.turns import Purpose, Turns
@@ -66,7 +61,7 @@ class Terms:
 
 
 class Rebalancer:
-    """All its state is lost with the process: then no place is held, and a new plan starts from what is."""
+    """Its plan is lost with the process: a new one starts from what is. Held places may be written down."""
 
     def __init__(
         self,
@@ -83,9 +78,10 @@ class Rebalancer:
         now: Callable[[], datetime],
         report: Report,
         journal: Callable[[MovesPlanned], None] | None = None,
+        written: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """`leads` says whether this process may write; `clock` is that of the loop; `journal` gets every new
-        plan.
+        plan; `written` waits until held room is written down, where it is.
         """
         self._intake = intake
         self._store = intake.store
@@ -100,6 +96,7 @@ class Rebalancer:
         self._now = now
         self._report = report
         self._journal = journal
+        self._written = written
         self._thread = WorkerThread("rebalance")
         self._calm = Calm(terms.calm_seconds)
         self._campaign: Campaign | None = None
@@ -249,6 +246,9 @@ class Rebalancer:
             campaign.asked = True
             campaign.before = frozenset(pod.metadata.uid for pod in siblings(move, self._store))
             self._hold(move)
+            if self._written is not None:
+                await self._written()  # a next leader holds it, too: no pod leaves its place in vain
+                return  # something may have changed meanwhile
         counted = campaign.advice.counted
         granted = MoveEvicted(
             move.victim.key, move.victim.uid, move.node, move.to.node, move.to.devices, counted, move.gains

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
+from reconciler.api.objects.claims import POD_CLAIM
 from reconciler.api.validation.kinds import Object, ServedKind
 from reconciler.api.validation.served_kinds import CLAIM, TEMPLATE
 from reconciler.api.validation.status import Refusal
-from reconciler.embedded.controllers.reading import POD_CLAIM, status
+from reconciler.embedded.controllers.reading import status
 from reconciler.embedded.server.api import ApiServer
 
 

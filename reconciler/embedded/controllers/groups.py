@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable
 
+from reconciler.api.objects.claims import POD_CLAIM
 from reconciler.api.validation.kinds import Object
 from reconciler.api.validation.served_kinds import CLAIM, POD_GROUP, TEMPLATE
 from reconciler.embedded.controllers.generating import ClaimGenerator
-from reconciler.embedded.controllers.reading import POD_CLAIM, is_deleting, status
+from reconciler.embedded.controllers.reading import is_deleting, status
 from reconciler.embedded.server.api import ApiServer
 from reconciler.embedded.server.kind_store import Change
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from reconciler.api.objects.claims import POD_CLAIM
 from reconciler.api.validation.kinds import Object
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
-POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 _FINISHED = ("Succeeded", "Failed")
 
 

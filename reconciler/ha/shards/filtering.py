@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from reconciler.api.objects.changes import Change, Changed, Removed, Replaced
+from reconciler.api.objects.device_patterns import without_blanks
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.ha.shards.shard import Shard
@@ -41,4 +42,4 @@ def _stating(objects: Iterable[ApiObject], shard: Shard) -> Iterator[ResourceSli
 
 
 def _states(source: ResourceSlice) -> bool:
-    return any(device.compatible_only_with is not None for device in source.spec.devices)
+    return any(device.compatible_only_with is not None for device in without_blanks(source.spec.devices))

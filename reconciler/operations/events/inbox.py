@@ -2,18 +2,11 @@
 
 import asyncio
 
-from reconciler.control.decisions.decisions import (
-    Allocated,
-    Decision,
-    DevicesGiven,
-    Evicted,
-    ExclusionViolated,
-    HeldTwice,
-    MoveEvicted,
-    MovesAborted,
-    Ungated,
-    Waits,
-)
+from reconciler.control.decisions.allocating import Allocated, DevicesGiven, Ungated, Waits
+from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.findings import ExclusionViolated, HeldTwice
+from reconciler.control.decisions.making_room import Evicted
+from reconciler.control.decisions.moving import MoveEvicted, MovesAborted
 from reconciler.operations.events.lasting import LastingRefusals
 
 BACKLOG = 256

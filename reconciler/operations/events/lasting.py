@@ -5,7 +5,7 @@ import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from reconciler.control.decisions.decisions import Waits
+from reconciler.control.decisions.allocating import Waits
 from reconciler.control.queueing.pending import Pending
 from reconciler.control.queueing.units import Kind, Unit
 

@@ -10,16 +10,10 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.pods import claims_of
 from reconciler.cluster.kinds import Served
-from reconciler.control.decisions.decisions import (
-    Allocated,
-    DevicesGiven,
-    Evicted,
-    HeldTwice,
-    MoveEvicted,
-    MovesAborted,
-    Ungated,
-    Waits,
-)
+from reconciler.control.decisions.allocating import Allocated, DevicesGiven, Ungated, Waits
+from reconciler.control.decisions.findings import HeldTwice
+from reconciler.control.decisions.making_room import Evicted
+from reconciler.control.decisions.moving import MoveEvicted, MovesAborted
 from reconciler.control.explainer import Explainer, RefusalQueue
 from reconciler.control.planner import Step
 from reconciler.control.queueing.units import Unit

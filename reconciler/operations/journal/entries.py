@@ -1,8 +1,7 @@
 """Converts inputs and decisions to JSON and back. One object per line; `t` is its type."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from math import inf
 from typing import Any
 
 from reconciler.api.koordinator.device import Device
@@ -13,12 +12,14 @@ from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import MODELS
 from reconciler.control.decider import Refusal
-from reconciler.control.decisions.decisions import MovesPlanned, RoomPlanned
+from reconciler.control.decisions.making_room import RoomPlanned
+from reconciler.control.decisions.moving import MovesPlanned
 from reconciler.control.ownership import Ownership
 from reconciler.errors import Rejected
 from reconciler.ha.shards.shard import parse
 from reconciler.state.devices.occupancy.retained_draws import Drawn
-from reconciler.state.nominations.nomination import HeldPlace, Nomination, Nominee, NomineeKind
+from reconciler.state.nominations.nomination import HeldPlace, Nomination, Nominee
+from reconciler.state.nominations.record import as_json, nominee_as_json, nominee_of, place_as_json, place_of
 
 FORMAT = 1
 """Increased when a release can no longer read the format of an earlier one"""
@@ -218,61 +219,19 @@ def read_plan(raw: Mapping[str, Any]) -> Plan:
 
 def write_nomination(nomination: Nomination) -> Json:
     """The entry of a nomination. The deadline by the clock of the process is left out."""
-    return {
-        "t": NOMINATED,
-        "nominee": _nominee(nomination.nominee),
-        "places": list(map(_place, nomination.places)),
-        "priority": nomination.priority,
-        "deadline": nomination.deadline,
-        "uid": nomination.uid,
-    }
-
-
-def read_nomination(raw: Mapping[str, Any]) -> Nomination:
-    """The nomination of an entry. It never expires by itself."""
-    return Nomination(
-        nominee=read_nominee(raw["nominee"]),
-        places=tuple(map(_read_place, raw["places"])),
-        priority=raw["priority"],
-        until=inf,
-        deadline=raw["deadline"],
-        uid=raw["uid"],
-    )
-
-
-def _place(place: HeldPlace) -> Json:
-    return {
-        "node": place.node,
-        "devices": [list(device) for device in place.devices],
-        "room": dict(place.room),
-    }
-
-
-def _read_place(raw: Mapping[str, Any]) -> HeldPlace:
-    devices = tuple(DeviceID(*device) for device in raw["devices"])
-    return HeldPlace(raw["node"], devices, tuple(raw["room"].items()))
+    return {"t": NOMINATED, **as_json(nomination)}
 
 
 def write_nomination_end(nominee: Nominee) -> Json:
     """The entry of the end of a nomination."""
-    return {"t": NOMINATION_ENDED, "nominee": _nominee(nominee)}
-
-
-def read_nominee(raw: Sequence[str]) -> Nominee:
-    """For whom room is held."""
-    kind, namespace, name, source = raw
-    return Nominee(NomineeKind(kind), ObjectKey(namespace, name), source)
-
-
-def _nominee(nominee: Nominee) -> list[str]:
-    return [str(nominee.kind), *nominee.key, nominee.source]
+    return {"t": NOMINATION_ENDED, "nominee": nominee_as_json(nominee)}
 
 
 def write_room_plan(plan: RoomPlanned) -> Json:
     """The entry of a plan to evict pods."""
     return {
         "t": ROOM_PLAN,
-        "nominee": _nominee(plan.nominee),
+        "nominee": nominee_as_json(plan.nominee),
         "victims": [list(key) for key in plan.victims],
         "nodes": list(plan.nodes),
         "devices": [list(device) for device in plan.devices],
@@ -326,9 +285,9 @@ def write_decided(decided: Decided) -> Json:
     """A decision."""
     used: Json = {} if decided.policy is None else {"policy": asdict(decided.policy)}
     if decided.own:
-        used["own"] = [_nominee(one) for one in decided.own]
+        used["own"] = [nominee_as_json(one) for one in decided.own]
     if decided.expected is not None:
-        used["expected"] = _place(decided.expected)
+        used["expected"] = place_as_json(decided.expected)
     if decided.preferences is not None:
         used["preferences"] = decided.preferences
     return {
@@ -362,14 +321,14 @@ def read_decided(raw: Mapping[str, Any]) -> Decided:
         together=_node_sets(raw.get("together")),
         policy=PolicyUse(**raw["policy"]) if "policy" in raw else None,
         own=own_of_entry(raw),
-        expected=_read_place(raw["expected"]) if "expected" in raw else None,
+        expected=place_of(raw["expected"]) if "expected" in raw else None,
         preferences=raw.get("preferences"),
     )
 
 
 def own_of_entry(raw: Mapping[str, Any]) -> tuple[Nominee, ...]:
     """For whom the decision of an entry was made, if room was held for anything."""
-    return tuple(map(read_nominee, raw.get("own", ())))
+    return tuple(map(nominee_of, raw.get("own", ())))
 
 
 def _node_sets(raw: list[list[list[str]]] | None) -> tuple[NodeSets, ...] | None:

@@ -18,7 +18,7 @@ from reconciler.api.koordinator.names import ALLOCATED
 from reconciler.api.objects.changes import Change, Changed, Removed, Replaced
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.control.decisions.decisions import Report
+from reconciler.control.decisions.decision import Report
 from reconciler.control.koordinator.state import Grant, KoordinatorState
 from reconciler.control.queueing.units import Kind, Unit
 from reconciler.errors import Malformed

@@ -20,7 +20,9 @@ from reconciler.api.objects.meta import ApiObject, DeviceID
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control.decider import Refusal
-from reconciler.control.decisions.decisions import MovesPlanned, Report, RoomPlanned
+from reconciler.control.decisions.decision import Report
+from reconciler.control.decisions.making_room import RoomPlanned
+from reconciler.control.decisions.moving import MovesPlanned
 from reconciler.control.gangs.planner import Solve
 from reconciler.control.koordinator.state import Grant
 from reconciler.control.planner import Decide

@@ -31,8 +31,6 @@ from reconciler.operations.journal.entries import (
     read_change,
     read_decided,
     read_header,
-    read_nomination,
-    read_nominee,
     read_plan,
     read_retained_draw,
 )
@@ -41,6 +39,7 @@ from reconciler.operations.journal.preferences import read_preferences
 from reconciler.state.devices.occupancy.retained_draws import Drawn
 from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
 from reconciler.state.nominations.nomination import Nominee
+from reconciler.state.nominations.record import nomination_of, nominee_of
 from reconciler.state.store import Store
 
 Moment = tuple[str, int]
@@ -234,9 +233,9 @@ class _Run:
 
     def _nominate(self, raw: dict[str, Any]) -> None:
         if raw["t"] == entries_of.NOMINATED:
-            self._store.nominate(read_nomination(raw))
+            self._store.nominate(nomination_of(raw))
         else:
-            self._store.end_nomination(read_nominee(raw["nominee"]))
+            self._store.end_nomination(nominee_of(raw["nominee"]))
 
     def _of_machines(self, entry: dict[str, Any]) -> Again | None:
         if entry["t"] != "decided":

@@ -7,9 +7,9 @@ the code.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from reconciler.control.decisions.decisions import DECISIONS as KINDS
-from reconciler.control.decisions.decisions import Decision
+from reconciler.control.decisions.decision import Decision
 from reconciler.control.decisions.declaration import Level
+from reconciler.control.decisions.every import DECISIONS as KINDS
 
 DEBUG, INFO, WARNING, ERROR = Level
 
@@ -110,6 +110,8 @@ PROCESS = (
           "No earlier leader can write any more. Claims are listed again before the first decision.",
           ("lease", "identity")),
     Event("became leader", INFO, "This process allocates from now on.", ("lease",)),
+    Event("held room taken over", INFO, "Room that the previous leader held is held until the same deadline.",
+          ("nominees",)),
     Event("lost leadership", WARNING, "Another process holds the Lease; this one writes nothing.",
           ("lease", "holder")),
     Event("lease request failed", WARNING, "The Lease could not be read or renewed. The request is retried.",
@@ -145,6 +147,12 @@ PROCESS = (
     Event("learnt demand not kept", WARNING,
           "The ConfigMap cannot be read or written. A restart starts to learn anew.",
           ("config_map", "error", "remedy")),
+    Event("held room not written down", WARNING,
+          "The ConfigMap cannot be read or written. Commands do not know the room, and a restart ends it.",
+          ("config_map", "error", "remedy")),
+    Event("held room not taken over", WARNING,
+          "The record of the previous leader, or a part of it, cannot be read. That room is not held.",
+          ("config_map", "error")),
     Event("admission check not written", WARNING,
           "The state of a Workload, or that the check is served, was rejected. It is tried again.",
           ("name", "error")),

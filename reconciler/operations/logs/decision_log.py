@@ -4,7 +4,7 @@ from typing import Any
 
 import structlog
 
-from reconciler.control.decisions.decisions import Decision
+from reconciler.control.decisions.decision import Decision
 from reconciler.control.decisions.declaration import LoggedField
 
 log = structlog.get_logger(__name__)

@@ -12,7 +12,7 @@ _HEAD = """\
 `dra-reconciler run` writes one JSON object per line to standard error (`--log-format json`). On a terminal
 it writes one short line for each event, without the fields that are for programs. Decisions have level
 `info`, details of the watches `debug`. Libraries log from level `warning`. No line contains a token, a
-secret or the body of a request. This page is generated from `reconciler/control/decisions/decisions.py` and
+secret or the body of a request. This page is generated from `reconciler/control/decisions/` and
 `reconciler/operations/logs/catalogue.py`.
 
 `dra-reconciler logs FILE` reads such lines and prints counts by reason, latencies and the slowest decisions;

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from reconciler.control.decisions.decisions import DECISIONS, Decision
+from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.every import DECISIONS
 
 COMMON = ("timestamp", "level", "logger", "event")
 """The fields of every line"""
@@ -35,6 +36,7 @@ OTHERS: Mapping[str, tuple[Types, str]] = {
     "level": (str, "debug, info, warning or error"),
     "logger": (str, "the module that wrote the line"),
     "name": (str, "NAMESPACE/NAME or NAME of an object"),
+    "nominees": (list, "what room is held for: kind and NAMESPACE/NAME of each"),
     "not_served": (list, "kinds that the API server does not serve"),
     "objects": (int, "number of listed objects"),
     "others": (list, "Leases of the other shards"),

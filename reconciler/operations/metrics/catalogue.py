@@ -7,7 +7,8 @@ a device: the number of series must not grow with the cluster.
 from collections.abc import Iterable
 
 from reconciler.analysis.capacity.profiles import MAX_PROFILES
-from reconciler.control.decisions.decisions import DECISIONS, Decision
+from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.every import DECISIONS
 from reconciler.control.decisions.metric import COARSE, FINE, MetricSpec
 
 MAX_DRIVERS = 64

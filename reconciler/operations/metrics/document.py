@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator
 
-from reconciler.control.decisions.decisions import DECISIONS
+from reconciler.control.decisions.every import DECISIONS
 from reconciler.control.decisions.metric import MetricSpec
 from reconciler.operations.metrics.catalogue import CATALOGUE
 
@@ -12,7 +12,7 @@ _HEAD = """\
 
 The status port serves them at `/metrics`: in the OpenMetrics format, with exemplars, if the client accepts
 it; otherwise in the Prometheus text format. This page is generated from
-`reconciler/operations/metrics/catalogue.py` and `reconciler/control/decisions/decisions.py` by
+`reconciler/operations/metrics/catalogue.py` and `reconciler/control/decisions/` by
 `python -m reconciler.operations.metrics.document`.
 
 All metrics have the Kubernetes stability level ALPHA: names and labels may change. No label holds the name of

@@ -14,8 +14,9 @@ from prometheus_client import (
 )
 
 from reconciler.api.objects.plan import Reason
-from reconciler.control.decisions.decisions import DECISIONS, Decision
+from reconciler.control.decisions.decision import Decision
 from reconciler.control.decisions.declaration import Counted
+from reconciler.control.decisions.every import DECISIONS
 from reconciler.control.decisions.metric import MetricSpec
 from reconciler.operations.metrics import catalogue as of
 

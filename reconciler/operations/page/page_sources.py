@@ -10,7 +10,8 @@ from reconciler.analysis.explain.briefly import explain_briefly
 from reconciler.analysis.explain.koordinator_pods import explain_pod
 from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import DeviceID, ObjectKey
-from reconciler.control.decisions.decisions import Decision, Waits
+from reconciler.control.decisions.allocating import Waits
+from reconciler.control.decisions.decision import Decision
 from reconciler.control.gangs.overview import GangOverview
 from reconciler.control.intake import Intake
 from reconciler.control.koordinator.state import KoordinatorState

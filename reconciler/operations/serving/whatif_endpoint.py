@@ -134,6 +134,8 @@ def _answer(
             *fork.claims().values(),
             *added,
         )
+        for one in fork.nominations:
+            store.nominate(one)
     else:
         store = fork.store()
     load(store, _counted(added, budget))

@@ -1,6 +1,7 @@
 """The slices of a fleet, encoded. Built into pools and joined to a fleet when one is asked for, or ahead."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from kernels.types import Amounts
@@ -8,14 +9,15 @@ from reconciler.api.objects.meta import PoolID
 from reconciler.api.objects.semantics import GroupMode, Semantics
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.objects.taint_rules import DeviceTaintRule
-from reconciler.state.devices.encoding.block import Block, build
+from reconciler.state.devices.encoding.block import Block
 from reconciler.state.devices.encoding.parts import Encoder
+from reconciler.state.devices.encoding.patterned import block_of
 from reconciler.state.devices.encoding.shedding import shed
 from reconciler.state.devices.encoding.updating import update
 from reconciler.state.devices.encoding.vocabulary import Vocabulary
 from reconciler.state.devices.exclusion.stating import StatingDrivers
 from reconciler.state.devices.occupancy.retained_draws import Drawn
-from reconciler.state.devices.pools.assembly import Layout, assemble, lay_out, matrix_for
+from reconciler.state.devices.pools.assembly import Layout, assemble, lay_out
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.pools.pool import Pool, PoolBuilder
 from reconciler.state.devices.pools.stepwise import Steps
@@ -33,7 +35,7 @@ class Joinable(NamedTuple):
     """What a fleet is joined from. Nothing of it changes, but the vocabulary grows."""
 
     pools: Mapping[PoolID, Pool]
-    fresh: frozenset[PoolID]
+    fresh: AbstractSet[PoolID]
     """Pools that were built or removed since the previous fleet"""
     previous: Fleet | None
     vocabulary: Vocabulary
@@ -60,6 +62,8 @@ class Inventory:
         self._pools: dict[PoolID, Pool] = {}
         self._stale: set[PoolID] = set()
         """Pools whose slices changed since the fleet was joined"""
+        self._joining: AbstractSet[PoolID] = frozenset()
+        """Those that had changed when a thread began to join a fleet. It reads this set: only replace it"""
         self._unbuilt: set[PoolID] = set()
         """Those that were not built ahead since they changed"""
         self._built_ahead: dict[PoolID, tuple[int, ...]] = {}
@@ -109,7 +113,7 @@ class Inventory:
             self._members[known.slice.pool_id].pop(name)
         block = update(known, source, self._encoder) if known is not None else None
         if block is None:
-            block = build(source, self._encoder)
+            block = block_of(source, self._encoder)
         self._blocks[name] = block
         self._members.setdefault(source.pool_id, {})[name] = block
         self._has_changed(source.pool_id)
@@ -148,6 +152,7 @@ class Inventory:
     def fleet(self, taint_rules: Sequence[DeviceTaintRule]) -> tuple[Fleet, Layout | None]:
         """The fleet, and its layout if it is new. Only pools whose slices changed are rebuilt."""
         tainted_alike = taint_rules == self._tainted_by
+        self._stop_joining()
         if self._fleet is not None and not self._stale and tainted_alike:
             return self._fleet, None
         if self.vocabulary.size > self._most_values:
@@ -159,22 +164,23 @@ class Inventory:
         self._unbuilt.clear()
         layout = lay_out(self._pools, self._stale, self._fleet if tainted_alike else None)
         self._stale.clear()
-        matrix = matrix_for(layout.fresh(), self._builder.table)
-        self._fleet = assemble(layout, taint_rules, self.vocabulary, matrix)
+        self._fleet = assemble(layout, taint_rules, self.vocabulary, self._builder.table.matrix())
         self._tainted_by = taint_rules
         return self._fleet, layout
 
     def joinable(self) -> Joinable | None:
         """What to join in a thread, if that takes long and every pool is built; else None."""
+        self._stop_joining()
         if self._unbuilt or self._tainted_by or len(self._stale) < MANY_POOLS:
             return None
         if self.vocabulary.size > self._most_values:
             if self._fleet is not None:
                 return None  # all columns may have to be encoded again
             self._shed_values()  # no fleet: only sets the limit
-        pools, fresh = dict(self._pools), frozenset(self._stale)
-        matrix = matrix_for((pools[pool] for pool in fresh if pool in pools), self._builder.table)
-        return Joinable(pools, fresh, self._fleet, self.vocabulary, matrix)
+        self._joining, self._stale = self._stale, set()
+        return Joinable(
+            dict(self._pools), self._joining, self._fleet, self.vocabulary, self._builder.table.matrix()
+        )
 
     def adopt(self, fleet: Fleet, layout: Layout) -> bool:
         """Take over a fleet without taint rules that was joined elsewhere, unless `fleet` was faster.
@@ -183,14 +189,22 @@ class Inventory:
         """
         if self._fleet is not layout.previous or fleet.vocabulary is not self.vocabulary:
             return False
-        self._stale = {
-            pool
-            for pool in self._stale
-            if pool in self._unbuilt or self._pools.get(pool) is not fleet.pool(pool)
-        }
-        self._built_ahead = {pool: built for pool, built in self._built_ahead.items() if pool in self._stale}
+        self._joining = frozenset()
+        built = self._built_ahead
+        self._built_ahead = {pool: built[pool] for pool in self._stale if pool in built}
         self._fleet, self._tainted_by = fleet, ()
         return True
+
+    def _stop_joining(self) -> None:
+        """Count what a thread is joining as changed again: its fleet will not be adopted."""
+        if self._joining:
+            self._stale |= self._joining
+            self._joining = frozenset()
+
+    @property
+    def unbuilt(self) -> bool:
+        """Whether pools have to be built before the next fleet."""
+        return bool(self._unbuilt)
 
     def build_ahead(self, pools: int) -> bool:
         """Do part of the work of the next fleet; return whether any pool had to be built.

@@ -102,6 +102,10 @@ class Room:
         """The charge of a pod, if it has one."""
         return self._charges.get(pod)
 
+    def on(self, node: str) -> dict[ObjectKey, Charge]:
+        """The charges on a node. Looks at all charges."""
+        return {pod: charge for pod, charge in self._charges.items() if charge.node == node}
+
     def fits(self, wanted: Wanted, waived: frozenset[str], *, but: Collection[ObjectKey]) -> Mask:
         """(N,) rows with room for a pod, not counting the charges of the pods `but`."""
         amounts, absent = self._vector(wanted, waived)

@@ -102,6 +102,10 @@ class Nodes:
         """The newest version of every node."""
         return tuple(self._node.values())
 
+    def get(self, name: str) -> Node | None:
+        """The newest version of a node."""
+        return self._node.get(name)
+
     def note(self, change: Change) -> bool:
         """Apply a change of nodes; return whether placements may differ now. Heartbeats return False."""
         if self.residents.namespaces.note(change):
@@ -335,9 +339,7 @@ class Nodes:
         name = node.key.name
         self._supposed.discard(name)
         before = self._node.get(name)
-        if before is not None and _relevant(before) == _relevant(
-            node
-        ):  # most changes of a node are heartbeats
+        if before is not None and relevant(before) == relevant(node):  # most changes of a node are heartbeats
             self._node[name] = node
             self.soft_taints.put(self._row_of[name], soft_taints(node))
             return False
@@ -400,7 +402,8 @@ class Nodes:
         return mask
 
 
-def _relevant(node: Node) -> tuple[object, ...]:
+def relevant(node: Node) -> tuple[object, ...]:
+    """What decisions know of a node beside its pods. Heartbeats do not change it."""
     return (
         node.metadata.labels,
         taints_of(node),

@@ -13,7 +13,8 @@ import numpy as np
 from kernels.fit import fits, held_back, total_draw
 from kernels.types import Rows
 from reconciler.state.devices.exclusion.occupancy import ScopeOccupancy
-from reconciler.state.devices.occupancy.occupancy import LONGEST_TRAIL, Occupancy, Trail
+from reconciler.state.devices.occupancy.occupancy import Occupancy
+from reconciler.state.devices.occupancy.trail import LONGEST_TRAIL, Trail
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.nominations.nomination import Nomination

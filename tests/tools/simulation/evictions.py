@@ -10,15 +10,14 @@ from reconciler.api.objects.core import GATE
 from reconciler.api.objects.gangs import GANG, SIZE
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.validation.served_kinds import BUDGET, CLAIM, POD
-from reconciler.control.decisions.decisions import (
-    Allocated,
-    Decision,
-    MovesAborted,
+from reconciler.control.decisions.allocating import Allocated
+from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.moving import MovesAborted, PodMoved
+from reconciler.control.decisions.nominations import (
     Nominated,
     NominationDropped,
     NominationExpired,
     NominationUsed,
-    PodMoved,
 )
 from reconciler.embedded import ApiServer
 from reconciler.state.nominations.nomination import Nominee, NomineeKind
@@ -58,6 +57,8 @@ class Evictions:
         self._waited: dict[str, tuple[float, int]] = {}
         """Uid of a pod that may preempt -> when it last waited for devices, and its priority"""
         self._api.load(map(_budget, self._least))
+        record = {"name": "held-room", "namespace": "default"}
+        self._api.load([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": record}])
 
     def look(self) -> None:
         """Note who waits, and count as the disruption controller does who may be evicted."""
@@ -124,7 +125,7 @@ class Evictions:
         return None if record is None else record.object
 
     def started(self) -> None:
-        """A process begins with no room held."""
+        """A process begins with the room of the record, and says so."""
         self._held.clear()
         self._moving.clear()
 

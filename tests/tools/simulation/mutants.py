@@ -13,12 +13,17 @@ from reconciler.cluster import answers, client, cursor
 from reconciler.cluster.watch import Recall
 from reconciler.cluster.writer import Writer
 from reconciler.control.audit.reclaimed import ReclaimedByScheduler
+from reconciler.control.decided_ahead import DecidedAhead
+from reconciler.control.dispatching import Dispatcher
+from reconciler.control.early_names import EarlyNames
 from reconciler.control.fence import Fence
 from reconciler.control.gangs import planner as gang_planner
 from reconciler.control.gangs.planner import GangPlanner, Seats
 from reconciler.control.gangs.writing import GangWriter
+from reconciler.control.held_room.takeover import HeldRoomTakeover
 from reconciler.control.intake import Intake
 from reconciler.control.loop import Reconciler
+from reconciler.control.making_room import ground
 from reconciler.control.making_room.candidates import Candidates
 from reconciler.control.making_room.plan import RoomPlan
 from reconciler.control.ownership import Ownership
@@ -54,6 +59,10 @@ def _swap_both(owner: object, *names: str) -> Mutant:
             yield
 
     return swapped
+
+
+async def _nothing_read(_: Any) -> None:
+    """Nobody knows what the previous leader held."""
 
 
 async def _forgotten(self: Any, claim: Any) -> None:
@@ -104,7 +113,7 @@ def _keeps_what_is_gone(self: Any, listing: Any) -> Any:
 
 
 def _observes_anything(self: Any, claim: Any) -> None:
-    self.dispatch(self.store.apply(Changed("ResourceClaim", claim)))
+    self._dispatcher.dispatch(self.store.apply(Changed("ResourceClaim", claim)))
 
 
 def _forgets_in_silence(self: Any, plan: Any) -> None:
@@ -182,6 +191,7 @@ MUTANTS: dict[str, Mutant] = {
     "refusals slow writes down": _swap(Reconciler, "_stop_waiting", _old_wins),
     "a claim is its name": _swap(Store, "_put_claim", _puts_by_name),
     "gated pods are left to kube-scheduler": _swap(ReclaimedByScheduler, "_pod", _whoever_names_it),
+    "gates go before pods name their claims": _swap(EarlyNames, "supposes", lambda *_: False),
 }
 
 PAIRED: dict[str, Mutant] = {
@@ -220,7 +230,7 @@ GANGED: dict[str, Mutant] = {
     "unanswered patches of pods may arrive": _swap(GangWriter, "resolve", _not_resolved),
     "the members that run choose no domain": _swap(gang_planner, "placed", lambda *_: Placed((), ())),
     "give-backs of a predecessor are not fenced": _swap(Fence, "_is_seat", lambda *_: False),
-    "changes of claims do not wake gangs": _swap(Intake, "_gangs", lambda *_: None),
+    "changes of claims do not wake gangs": _swap(Dispatcher, "_gangs", lambda *_: None),
 }
 """The same, of what keeps gangs whole"""
 
@@ -229,6 +239,8 @@ EVICTING: dict[str, Mutant] = {
     "everybody may preempt": _swap(Candidates, "_may_preempt", lambda _, pods: bool(list(pods))),
     "pods of others are evicted": _swap(making_room, "allocated_by_us", lambda *_: True),
     "whole gangs are evicted": _swap(RoomPlan, "acts", property(lambda self: not self.refused)),
+    "plans outlive what they rest on": _swap(ground, "_different", lambda *_: iter(())),
+    "a new leader holds nothing": _swap(HeldRoomTakeover, "_read", _nothing_read),
 }
 """The same, of what keeps evictions from doing harm"""
 
@@ -244,6 +256,18 @@ MOVING: dict[str, Mutant] = {
     "no place is held for moved pods": _swap(Rebalancer, "_hold", lambda *_: None),
 }
 """The same, of what keeps moves from doing harm"""
+
+
+def _whatever_changed(self: Any, unit: Any, *_: Any) -> Any:
+    """What was decided ahead is written even if it is no longer what would be decided."""
+    return self._units.pop(unit, None)
+
+
+BURSTING: dict[str, Mutant] = {
+    "units decided ahead are written whatever changed": _swap(DecidedAhead, "next", _whatever_changed),
+    "units decided ahead are taken for unanswered writes": _swap(Settler, "expect", lambda *_: None),
+}
+"""The same, of what keeps bursts as if each were decided alone"""
 
 SEEDS = {
     "writes without resourceVersion": 24,
@@ -266,6 +290,12 @@ TESTS: dict[str, str] = {
     "everybody may preempt": "tests/unit/control/making_room/test_candidates.py::test_no_class_means_nobody",
     "pods of others are evicted": _ROOM + "test_only_pods_whose_devices_we_allocated_leave",
     "whole gangs are evicted": _ROOM + "test_a_gang_keeps_its_minimum_and_leaves_whole_only_as_advice",
+    "gates go before pods name their claims": "tests/whole/end_to_end/test_pods.py::"
+    "test_a_claim_is_allocated_before_its_pod_names_it_and_the_gate_waits_for_the_name",
+    "plans outlive what they rest on": "tests/unit/control/making_room/test_ground.py::"
+    "test_only_the_budgets_of_those_who_leave_count[fewer]",
+    "a new leader holds nothing": "tests/unit/control/held_room/test_keeper.py::"
+    "test_the_next_leader_holds_the_same_room_until_the_same_deadline",
     "gates go as soon as a pod has a seat": _GANGS
     + "test_one_seat_of_two_asks_for_the_other_and_may_be_given_back",
     "gangs keep what they have": _GANGS + "test_seats_are_given_back_when_pods_are_missing",

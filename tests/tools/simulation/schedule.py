@@ -18,7 +18,8 @@ import structlog
 from reconciler.api.validation.served_kinds import CLAIM, DEVICE_CLASS, NODE, POD, SLICE
 from reconciler.cluster.http import connect
 from reconciler.cluster.transport import Response, Transport
-from reconciler.control.decisions.decisions import Decision, HeldTwice
+from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.findings import HeldTwice
 from reconciler.embedded import run_controllers, serve
 from reconciler.settings import Settings
 from tests.tools.simulation import fleet
@@ -60,6 +61,7 @@ believe they lead do so for as long as a replica is cut off, or its Lease reques
 PREEMPTION = {
     "preemption": "evict",
     "preempting_classes": frozenset({URGENT}),
+    "held_room_config_map": "default/held-room",
     "eviction_cooldown_seconds": 0.0,
     "evictions_per_minute": 60,
     "evictions_per_hour": 3600,
@@ -110,11 +112,12 @@ def run(
     pair: bool = False,
     gangs: bool = False,
     evictions: bool = False,
+    bursts: bool = False,
     moves: bool = False,
     say: Say | None = None,
 ) -> Outcome:
     """Play a schedule, with one replica or with a pair of them, of which one leads; with gangs or without,
-    with preemption or without, and with moves besides it or not.
+    with preemption or without, with bursts of one template or without, and with moves of pods or without.
 
     The same seed gives the same schedule; over sockets, nearly the same.
     """
@@ -122,7 +125,15 @@ def run(
     count: Counter[str] = Counter()
     with tidy(), quiet(seed, count, say) as errors, asyncio.Runner(loop_factory=lambda: loop) as runner:
         schedule = Schedule(
-            seed, loop, count, say, pair=pair, gangs=gangs, evictions=evictions or moves, moves=moves
+            seed,
+            loop,
+            count,
+            say,
+            pair=pair,
+            gangs=gangs,
+            evictions=evictions or moves,
+            bursts=bursts,
+            moves=moves,
         )
         try:
             runner.run(schedule.play(sockets=sockets))
@@ -144,6 +155,7 @@ class Schedule:
         pair: bool = False,
         gangs: bool = False,
         evictions: bool = False,
+        bursts: bool = False,
         moves: bool = False,
     ) -> None:
         self._moves = moves
@@ -153,7 +165,13 @@ class Schedule:
         self.say = say
         self.auditor = Auditor(fleet.NODES, fleet.CLASSES, fleet.OURS, lambda: loop.true_time)
         self.world = World(
-            self.random, lambda: loop.true_time, count, gangs=gangs, teams=evictions, moves=moves
+            self.random,
+            lambda: loop.true_time,
+            count,
+            gangs=gangs,
+            teams=evictions,
+            bursts=bursts,
+            moves=moves,
         )
         self.auditor.given_away, self.auditor.cleared = self.world.given_away, self.world.cleared
         self.evictions: Evictions | None = None

@@ -36,10 +36,11 @@ class World:
         *,
         gangs: bool = False,
         teams: bool = False,
+        bursts: bool = False,
         moves: bool = False,
     ) -> None:
-        """`teams`: pods are of teams with budgets, and some of them may preempt. `moves`: many have a
-        controller that replaces them.
+        """`teams`: pods are of teams with budgets, and some of them may preempt. `bursts`: several claims or
+        pods of one template come, and go, at once. `moves`: many pods have a controller that replaces them.
         """
         self.random = random
         self.count = count
@@ -53,6 +54,7 @@ class World:
         self.drivers = frozenset(driver for driver, _ in self.pools)
         self.ganged = gangs
         self._teams = teams
+        self._bursts = bursts
         self.controllers = random.random() < 0.6 or gangs or teams
         """Whether there are pods, and the control plane that runs them"""
         self.generation = 1
@@ -78,7 +80,7 @@ class World:
 
     def templates_made(self) -> None:
         """Publish the templates from which pods have claims made."""
-        made = demand.plain_spec if self._teams else demand.claim_spec
+        made = demand.plain_spec if self._teams or self._bursts else demand.claim_spec
         made = made if self.replicas is None else demand.small_spec
         specs = ((name, made(self.drivers, self.random)) for name in self.templates)
         self.api.load(demand.template(name, spec) for name, spec in specs)
@@ -107,6 +109,9 @@ class World:
         """Somebody wants devices."""
         if self.ganged and self.random.random() < 0.5:
             self._do(lambda: self.gangs.new(self.templates))
+            return
+        if self._bursts and self.random.random() < 0.7:
+            self._do(self.new_burst)
             return
         likely = 0.5 if self.replicas is None else 0.9
         self._do(self.new_pod if self.controllers and self.random.random() < likely else self.new_claim)
@@ -167,6 +172,8 @@ class World:
             some += [self.new_pod, self.new_pod, self.new_pod, self.drop_pod, self.drop_pod]
         if self._teams:
             some += [self.new_pod] * 9
+        if self._bursts:
+            some += [self.new_burst] * 6 + [self.end_burst] * 4
         if self.ganged:
             some += [lambda: self.gangs.new(self.templates)] * 5
             some += [self.gangs.complete, self.gangs.complete, self.gangs.drop]
@@ -209,6 +216,31 @@ class World:
         made = demand.pod(self._name("p"), claims, templates, zone=zone, priority=priority)
         made = teamed(made, self.random) if self._teams else made
         self.api.load([made if self.replicas is None or claims else self.replicas.adopted(made)])
+
+    def new_burst(self) -> None:
+        """Several claims of equal specs, or pods of one template."""
+        size = self.random.randint(3, 8)
+        self.count["bursts"] += 1
+        if self.controllers and self.random.random() < 0.5:
+            self.count["pods"] += size
+            template, priority = self.random.choice(self.templates), self.random.randint(0, 1)
+            names = [self._name("p") for _ in range(size)]
+            self.api.load([demand.pod(name, [], [template], zone=None, priority=priority) for name in names])
+            return
+        self.count["claims"] += size
+        spec = demand.plain_spec(self.drivers, self.random)
+        self.api.load([demand.claim(self._name("c"), spec) for _ in range(size)])
+
+    def end_burst(self) -> None:
+        """Several claims or pods go."""
+        if self.controllers and self.random.random() < 0.5:
+            pods = self.all(POD)
+            for pod in self.random.sample(pods, min(len(pods), 6)):
+                self._do(lambda pod=pod: self._delete(POD, pod))  # type: ignore[misc]
+            return
+        claims = list(self.loose())
+        for claim in self.random.sample(claims, min(len(claims), 8)):
+            self._do(lambda claim=claim: self.drop(claim))  # type: ignore[misc]
 
     def drop_pod(self) -> None:
         pods = self.all(POD)

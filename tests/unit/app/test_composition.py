@@ -11,7 +11,8 @@ import pytest
 from reconciler.app.build import build
 from reconciler.app.parts import Parts
 from reconciler.cluster.http import connect
-from reconciler.control.decisions.decisions import Decision, WritesPaused
+from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.pausing import WritesPaused
 from reconciler.embedded import serve
 from reconciler.operations.serving.access import Local
 from reconciler.operations.serving.port import StatusPort

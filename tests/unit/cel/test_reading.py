@@ -81,6 +81,17 @@ def test_names_that_begin_like_keywords_are_names():
             compile_selector(f"{name} == 1")
 
 
+@pytest.mark.parametrize("expression", ["1 in[1]", "1in [1]", "1 in{1: 2}"])
+def test_a_keyword_needs_no_space_beside_what_is_no_name(expression: str):
+    assert compile_selector(expression)
+
+
+def test_a_keyword_does_not_begin_a_name():
+    """As Kubernetes: it takes the longest token."""
+    with pytest.raises(CelRefused, match="1:5: syntax error: unexpected 'indevice'"):
+        compile_selector("'d' indevice.attributes")
+
+
 def test_a_changed_packaged_grammar_is_an_error(monkeypatch: pytest.MonkeyPatch):
     """A release that renames a rule must fail loudly, not parse something else."""
     monkeypatch.setitem(grammar._REPLACED, "no_such_rule", "no_such_rule : IDENT")

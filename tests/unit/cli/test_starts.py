@@ -21,8 +21,8 @@ HEAVY = {
     *("numpy", "prometheus_client", "pydantic", "pydantic_settings", "rich", "ssl", "structlog", "yaml"),
 }
 """Libraries that take more than a few milliseconds to import"""
-CLIENT = {"aiohttp", "cryptography", "jinja2", "kubernetes_asyncio", "prometheus_client", "urllib3"}
-"""What only a cluster, a server or the status page needs"""
+CLIENT = {"aiohttp", "cryptography", "jinja2", "kubernetes_asyncio", "lark", "prometheus_client", "urllib3"}
+"""What only a cluster, a server, the status page or another grammar of selectors needs"""
 OFFLINE = [
     (("convert", "migrate"), CLIENT | {"asyncio", "numpy", "ssl", "structlog"}),
     (("allocate",), CLIENT | {"asyncio", "ssl", "structlog"}),

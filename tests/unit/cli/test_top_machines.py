@@ -14,7 +14,7 @@ from reconciler.analysis.capacity.machine_totals import by_type
 from reconciler.cli import main
 from reconciler.cli.common.connection import Connection
 from reconciler.cli.views.koordinator_machines import follow_machines
-from reconciler.control.decisions.decisions import DevicesGiven
+from reconciler.control.decisions.allocating import DevicesGiven
 from reconciler.embedded import serve
 from reconciler.state.koordinator.rules import Semantics
 from tests.tools.koordinator_builders import gpu, nic

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.objects.changes import Change, Changed, Removed, Replaced
+from reconciler.api.objects.changes import Changed, Listed, Notice, Removed, Replaced
 from reconciler.api.objects.claims import (
     FINALIZER,
     AllocatedDevice,
@@ -88,11 +88,11 @@ async def until(wanted: Callable[[], bool]) -> None:
 @asynccontextmanager
 async def following(
     client: Client, served: Served, kind: str = "ResourceClaim"
-) -> AsyncIterator[list[Change]]:
-    told: list[Change] = []
+) -> AsyncIterator[list[Notice]]:
+    told: list[Notice] = []
 
-    def take(change: Change) -> None:
-        if told or isinstance(change, Replaced):  # objects of the first listing may be told before it
+    def take(change: Notice) -> None:
+        if told or isinstance(change, Replaced | Listed):  # objects of the first may come before
             told.append(change)
 
     work = follow(client, served[kind], sink=take, random=random.Random(1).random, pace=QUICK)

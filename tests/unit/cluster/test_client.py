@@ -1,5 +1,7 @@
 """Answers become values or errors that say what to do next."""
 
+import asyncio
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -97,6 +99,23 @@ async def test_pages_follow_each_other_until_no_token_is_left():
     client = Client(Scripted(ok(listing(node("a"), token="t")), ok(listing(node("b"), version="12"))))
     pages = [page async for page in client.list_pages(NODES, limit=1)]
     assert [(len(page.items), page.version) for page in pages] == [(1, "10"), (1, "12")]
+
+
+async def test_pages_of_large_objects_hold_fewer_of_them():
+    large = node("a", annotations={"a": "x" * 100_000})
+    transport = Scripted(ok(listing(large, token="t")), ok(listing(node("b"), token="u")), ok(listing()))
+    assert len([page async for page in Client(transport).list_pages(NODES, limit=500)]) == 3
+    assert [asked.query["limit"] for asked in transport.requests] == ["500", "20", "500"]
+
+
+async def test_a_page_that_nobody_waits_for_any_more_is_dropped():
+    """Neither is its error reported, nor does it stay under way."""
+    client = Client(Scripted(ok(listing(node("a"), token="t")), Retry("too late")))
+    async with aclosing(client.list_pages(NODES, limit=1)) as pages:
+        async for _ in pages:
+            await asyncio.sleep(0)
+            break
+    assert len(asyncio.all_tasks()) == 1
 
 
 async def test_a_listing_whose_items_are_null_is_empty():

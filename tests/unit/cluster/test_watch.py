@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
+from reconciler.api.objects.changes import Changed, Listed, Notice, Refused, Removed, Replaced
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.client import Client
-from reconciler.cluster.kinds import Resource
+from reconciler.cluster.kinds import NODE, Resource
 from reconciler.cluster.watch import Pace, follow
 from reconciler.errors import Inconsistent, Rejected, Retry
 from tests.tools.cluster_objects import CLAIMS, NODES, bookmark, claim, error_event, event, listing, node
@@ -20,7 +20,7 @@ async def followed(
     transport: Scripted, *, seconds: float = 10_000.0, random=lambda: 1.0, resource: Resource = NODES
 ) -> list[Any]:
     """What a sink was told within so many seconds."""
-    told: list[Change] = []
+    told: list[Notice] = []
     work = follow(Client(transport), resource, sink=told.append, random=random, pace=Pace())
     try:
         async with asyncio.timeout(seconds):
@@ -30,10 +30,12 @@ async def followed(
     return [brief(change) for change in told]
 
 
-def brief(change: Change) -> Any:
+def brief(change: Notice) -> Any:
     match change:
         case Replaced(objects=objects, afresh=afresh):
             return ["afresh" if afresh else "listed", *(found.metadata.name for found in objects)]
+        case Listed():
+            return ["listed"]
         case Changed(object=found):
             return (found.metadata.name, found.metadata.resource_version)
         case Removed(key=key):
@@ -111,6 +113,43 @@ async def test_of_a_first_listing_that_breaks_off_nothing_is_told():
     whole = {**more, "items": [claim("b", spec={"devices": {}})]}
     transport = Scripted(ok(half), status(410, reason="Expired"), ok(whole))
     assert await followed(transport, resource=CLAIMS) == [("b", "10"), ["listed", "b"]]
+
+
+async def test_nodes_are_told_one_by_one_while_they_are_listed():
+    """Those that are gone are removed in the end, also what only a watch or a listing that broke off told."""
+    odd = node("odd", "9", labels="none")
+    transport = Scripted(
+        ok(listing(node("a"), odd, token="t1")),
+        status(410, reason="Expired"),
+        ok(listing(node("b"), node("c"))),
+        ok(listing(node("c", "20"), version="20")),
+        ok(listing(version="30")),
+        streams=[
+            [event("ADDED", node("d", "11")), event("DELETED", node("b", "12")), error_event(410)],
+            [error_event(410)],
+        ],
+    )
+    assert await followed(transport, resource=NODE) == [
+        *[("a", "1"), "?odd"],
+        *[("b", "1"), ("c", "1"), "-a", "-odd", ["listed"]],
+        *[("d", "11"), "-b"],
+        *[("c", "20"), "-d", ["listed"]],
+        *["-c", ["listed"]],
+    ]
+
+
+async def test_the_next_page_is_asked_for_while_one_is_read():
+    asked: list[int] = []
+    transport = Scripted(ok(listing(node("a"), token="t")), ok(listing(node("b"))))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1):
+            await follow(
+                Client(transport),
+                NODE,
+                sink=lambda _: asked.append(len(transport.requests)),
+                random=lambda: 1.0,
+            )
+    assert asked[0] == 2
 
 
 async def test_a_listing_whose_token_expired_begins_again():
@@ -246,7 +285,7 @@ async def test_an_object_that_cannot_be_read_is_refused_alone():
             ]
         ],
     )
-    told: list[Change] = []
+    told: list[Notice] = []
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1):
             await follow(Client(transport), NODES, sink=told.append, random=lambda: 1.0)
@@ -280,7 +319,7 @@ async def test_events_that_come_twice_are_told_twice():
 
 
 async def test_an_error_of_the_sink_is_not_taken_for_one_of_the_server():
-    def sink(change: Change) -> None:
+    def sink(change: Notice) -> None:
         raise Rejected("our own mistake")
 
     with pytest.raises(Inconsistent, match="our own mistake"):
@@ -288,7 +327,7 @@ async def test_an_error_of_the_sink_is_not_taken_for_one_of_the_server():
 
 
 async def test_cancelling_ends_the_watch_after_telling_what_was_read():
-    told: list[Change] = []
+    told: list[Notice] = []
     transport = Scripted(ok(listing()), streams=[[event("ADDED", node("a", "11")), None]])
     task = asyncio.create_task(follow(Client(transport), NODES, sink=told.append, random=lambda: 1.0))
     await asyncio.sleep(1)
@@ -310,7 +349,7 @@ async def test_every_page_and_every_line_counts_as_contact():
     times: list[float] = []
     began = loop.time()
 
-    def sink(_: Change) -> None:
+    def sink(_: Notice) -> None:
         times.append(client.last_contact["Node"] - began)
 
     with pytest.raises(TimeoutError):

@@ -11,7 +11,7 @@ from reconciler.analysis.explain.briefly import explain_briefly
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
-from reconciler.control.decisions.decisions import Freed, Waits
+from reconciler.control.decisions.allocating import Freed, Waits
 from reconciler.control.explainer import BACKLOG, SHARE, Explainer, RefusalQueue
 from reconciler.control.planner import Decide, Nothing, Step
 from reconciler.control.queueing.units import Kind, Unit

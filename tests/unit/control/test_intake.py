@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from reconciler.aio.queue import Queue
 from reconciler.api.objects.changes import Changed, Refused, Replaced
 from reconciler.api.objects.semantics import Semantics
-from reconciler.control.decisions.decisions import Decision
+from reconciler.control.decisions.decision import Decision
 from reconciler.control.intake import Intake
 from reconciler.control.queueing.waiting import Wants
 from reconciler.state.store import Store
@@ -60,15 +60,15 @@ async def test_a_unit_waits_until_the_watch_shows_a_version_of_its_claims():
     async with picture.queue.take():
         pass
     written = typed({**claim("a"), "metadata": {**claim("a")["metadata"], "resourceVersion": "7"}})
-    assert picture.awaits_watch(pod_unit("p"), [written], now=10.0)
-    assert picture.awaits_watch(pod_unit("p"), [written], now=10.9)
-    picture.shown("7")
+    assert picture.lag.awaits(pod_unit("p"), [written], now=10.0)
+    assert picture.lag.awaits(pod_unit("p"), [written], now=10.9)
+    picture.lag.shown("7")
     async with picture.queue.take() as unit:
         assert unit == pod_unit("p")
-    assert not picture.awaits_watch(pod_unit("p"), [written], now=10.9)
+    assert not picture.lag.awaits(pod_unit("p"), [written], now=10.9)
     later = typed({**claim("a"), "metadata": {**claim("a")["metadata"], "resourceVersion": "8"}})
-    assert picture.awaits_watch(pod_unit("p"), [later], now=20.0)
-    assert not picture.awaits_watch(pod_unit("p"), [later], now=21.0)
+    assert picture.lag.awaits(pod_unit("p"), [later], now=20.0)
+    assert not picture.lag.awaits(pod_unit("p"), [later], now=21.0)
 
 
 async def test_an_allocated_claim_needs_no_turn_of_its_own():

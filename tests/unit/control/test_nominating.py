@@ -5,8 +5,8 @@ from typing import Any
 from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference
 from reconciler.api.objects.plan import Granted
 from reconciler.control.decider import Decider
-from reconciler.control.decisions.decisions import (
-    Decision,
+from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.nominations import (
     Nominated,
     NominationDropped,
     NominationExpired,

@@ -11,7 +11,7 @@ from reconciler.api.migrate.mapping import Wanted, mapping, mig
 from reconciler.api.migrate.pods import Template, template_named
 from reconciler.api.validation.served_kinds import TEMPLATE
 from reconciler.control import template_maker
-from reconciler.control.decisions.decisions import Ungated
+from reconciler.control.decisions.allocating import Ungated
 from tests.tools.faulty_transport import Faulty, answer
 from tests.tools.running_reconciler import Cluster, reconciling
 from tests.tools.small_fleet import Object, device_class, devices, node, pod, template

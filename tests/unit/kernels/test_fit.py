@@ -1,10 +1,20 @@
 """Free counters and the devices that still fit, compared with plain loops."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.fit import draw_one, fits, fits_gathered, fits_required, held_back, required, total_draw
+from kernels.fit import (
+    Fitting,
+    draw_one,
+    fits,
+    fits_gathered,
+    fits_required,
+    held_back,
+    required,
+    total_draw,
+)
 from tests.tools import reference_kernels
 from tests.tools.arrays import EXTREME, Drawing, amounts, codes, drawings, untouched
 
@@ -36,6 +46,23 @@ def test_required_amounts_give_the_same_result_for_devices_with_one_set(world: D
         alone, drawn_there = np.full((len(rows), 1), number, dtype=np.int32), rows[:, None]
         expected = reference_kernels.fits(world.left, world.table, alone.tolist(), drawn_there.tolist())
         assert found.tolist() == expected
+
+
+@given(drawings(), st.integers(1, 3))
+def test_remembered_answers_are_the_answers(world: Drawing, most: int):
+    """Also when there are more than are kept, and when what was asked about changes afterwards."""
+    left, table, _, draws = world.arrays()
+    needed = required(table, draws[draws >= 0])
+    fitting = Fitting(needed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kernels.fit.MOST_ANSWERS", most)
+        for _ in range(2):
+            for free in left:
+                asked = free.copy()
+                found = fitting.of(asked)
+                asked[:] = 0
+                assert found.tolist() == fits_required(free, needed).tolist()
+                assert not found.flags.writeable
 
 
 @given(drawings(wanted=SMALL | HUGE))

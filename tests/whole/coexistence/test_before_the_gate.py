@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from reconciler.cluster.transport import Request, Response, Transport, WatchRequest
-from reconciler.control.decisions.decisions import Allocated, Freed, Reclaimed, Ungated, Waits
+from reconciler.control.decisions.allocating import Allocated, Freed, Reclaimed, Ungated, Waits
 from tests.tools.faulty_transport import Faulty, Held
 from tests.tools.gangs import annotated
 from tests.tools.running_reconciler import reconciling

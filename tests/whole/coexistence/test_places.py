@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.control.decisions.decisions import Allocated, Ungated, Waits
+from reconciler.control.decisions.allocating import Allocated, Ungated, Waits
 from tests.tools.running_reconciler import reconciling
 from tests.tools.shared_clusters import SLOW, asking, bind, change_node, fleet, gone, machine
 from tests.tools.small_fleet import Object, claim, pod

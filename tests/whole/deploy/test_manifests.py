@@ -62,16 +62,17 @@ def test_the_config_maps_that_may_be_used_are_those_of_the_settings():
     assert found == {
         environment()["DRA_RECONCILER_PAUSE_CONFIG_MAP"]: ["list", "watch"],
         environment()["DRA_RECONCILER_DEMAND_CONFIG_MAP"]: ["get", "patch"],
+        environment()["DRA_RECONCILER_HELD_ROOM_CONFIG_MAP"]: ["get", "patch"],
     }
 
 
-def test_the_config_map_with_the_demand_is_shipped_without_data():
-    """Nobody may create it, and applying it again keeps what was learnt."""
-    shipped = of_kind("ConfigMap")
-    metadata = shipped["metadata"]
-    key = f"{metadata['namespace']}/{metadata['name']}"
-    assert environment()["DRA_RECONCILER_DEMAND_CONFIG_MAP"] == key
-    assert shipped.keys() == {"apiVersion", "kind", "metadata"}
+def test_the_config_maps_that_are_written_are_shipped_without_data():
+    """Nobody may create them, and applying them again keeps what was written."""
+    names = ("DRA_RECONCILER_DEMAND_CONFIG_MAP", "DRA_RECONCILER_HELD_ROOM_CONFIG_MAP")
+    shipped = [one for one in documents() if one["kind"] == "ConfigMap"]
+    keys = {f"{one['metadata']['namespace']}/{one['metadata']['name']}" for one in shipped}
+    assert keys == {environment()[name] for name in names}
+    assert all(one.keys() == {"apiVersion", "kind", "metadata"} for one in shipped)
 
 
 def test_the_network_lets_in_what_asks_the_status_port_and_out_to_names_and_the_server():

@@ -17,14 +17,10 @@ from reconciler.api.validation.served_kinds import CONFIG_MAP, DEVICE_CLASS, POD
 from reconciler.cluster.client import Client
 from reconciler.cluster.http import connect
 from reconciler.cluster.transport import Response, Transport
-from reconciler.control.decisions.decisions import (
-    Allocated,
-    Compared,
-    Evicted,
-    Freed,
-    Ungated,
-    WritesPaused,
-)
+from reconciler.control.decisions.allocating import Allocated, Freed, Ungated
+from reconciler.control.decisions.comparing import Compared
+from reconciler.control.decisions.making_room import Evicted
+from reconciler.control.decisions.pausing import WritesPaused
 from reconciler.control.demand import learner
 from reconciler.control.rebalancing import rebalancer
 from reconciler.control.rebalancing.advice import Advice

@@ -8,7 +8,7 @@ import pytest
 from reconciler.api.objects.claims import FINALIZER
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.validation.served_kinds import CLAIM, DEVICE_CLASS
-from reconciler.control.decisions.decisions import Allocated, Waits
+from reconciler.control.decisions.allocating import Allocated, Waits
 from tests.tools.faulty_transport import Held, answer
 from tests.tools.running_reconciler import Cluster, reconciling
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from reconciler.api.validation.served_kinds import DEVICE_CLASS
 from reconciler.cluster.transport import Response
-from reconciler.control.decisions.decisions import Allocated, Waits
+from reconciler.control.decisions.allocating import Allocated, Waits
 from tests.tools.faulty_transport import Held, Send, answer
 from tests.tools.running_reconciler import Cluster, Running, reconciling
 from tests.tools.small_fleet import claim, device_class, devices, node, pod, template

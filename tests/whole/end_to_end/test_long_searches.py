@@ -8,7 +8,7 @@ import pytest
 from reconciler.allocation.dra.budget import Budget, StepLimit, Unfinished
 from reconciler.api.objects.plan import Granted
 from reconciler.control.decider import Decider, Refusal
-from reconciler.control.decisions.decisions import Allocated
+from reconciler.control.decisions.allocating import Allocated
 from reconciler.control.planner import Decide
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from tests.tools.patience import PATIENCE

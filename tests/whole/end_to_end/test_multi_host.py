@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from reconciler.control.decisions.decisions import Ungated
+from reconciler.control.decisions.allocating import Ungated
 from tests.tools.checkout import DOCS
 from tests.tools.running_reconciler import Cluster, reconciling
 

@@ -7,7 +7,7 @@ import pytest
 
 from reconciler import app
 from reconciler.cluster.http import connect
-from reconciler.control.decisions.decisions import Allocated, Waits
+from reconciler.control.decisions.allocating import Allocated, Waits
 from reconciler.embedded import serve
 from reconciler.errors import Rejected
 from reconciler.settings import Settings

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.validation.served_kinds import CONFIG_MAP
-from reconciler.control.decisions.decisions import Allocated
+from reconciler.control.decisions.allocating import Allocated
 from reconciler.control.demand import learner
 from reconciler.operations.policy_comparison import read_comparison
 from tests.tools.patience import PATIENCE

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
+from reconciler.api.objects.claims import POD_CLAIM
 from reconciler.api.objects.core import GATE
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.validation.served_kinds import POD
-from reconciler.control.decisions.decisions import Allocated, Freed, Ungated, Waits
+from reconciler.control.decisions.allocating import Allocated, Freed, Ungated, Waits
 from reconciler.embedded.controllers import run_controllers
 from tests.tools.running_reconciler import Cluster, reconciling
 from tests.tools.small_fleet import (
@@ -213,3 +214,29 @@ async def test_a_finished_pod_frees_its_devices_for_who_waits():
         cluster.load(pod("second", templates=("t",)))
         await cluster.until(lambda: cluster.phase("second") == "Running")
     assert cluster.phase("first") == "Succeeded"
+
+
+async def test_a_claim_is_allocated_before_its_pod_names_it_and_the_gate_waits_for_the_name():
+    cluster = fleet(a=1)
+    cluster.load(pod("p", templates=("t",)))
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": cluster.pod("p")["metadata"]["uid"]}
+    made = claim("p-t0-x", managed=False)
+    made["metadata"] |= {
+        "annotations": {POD_CLAIM: "t0"},
+        "ownerReferences": [{**owner, "controller": True}],
+    }
+    async with reconciling(cluster) as running:
+        await running.heard(Waits)
+        cluster.load(made)
+        await running.heard(Allocated)
+        assert cluster.devices("p-t0-x") == ["a/d0"]
+        cluster.load(claim("next"))
+        await running.heard(Waits, 2)  # whatever the pod needed had its turn by now
+        assert cluster.gated("p")
+        names = [{"name": "t0", "resourceClaimName": "p-t0-x"}]
+        cluster.api.update(
+            POD, "default", "p", lambda shown: {**shown, "status": {"resourceClaimStatuses": names}},
+            subresource="status",
+        )  # fmt: skip
+        await running.heard(Ungated)
+    assert not cluster.gated("p")

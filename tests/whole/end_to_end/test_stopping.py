@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.control.decisions.decisions import Allocated
+from reconciler.control.decisions.allocating import Allocated
 from tests.tools.faulty_transport import Faulty, Held
 from tests.tools.patience import PATIENCE
 from tests.tools.running_reconciler import Cluster, reconciling

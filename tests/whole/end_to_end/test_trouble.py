@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from reconciler.api.validation.served_kinds import DEVICE_CLASS
 from reconciler.cluster.transport import Response
-from reconciler.control.decisions.decisions import Allocated, Waits
+from reconciler.control.decisions.allocating import Allocated, Waits
 from reconciler.errors import Inconsistent
 from tests.tools.faulty_transport import Fault, Faulty, Late, Send, after, answer, lost_answer, lost_request
 from tests.tools.running_reconciler import Cluster, reconciling

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.validation.served_kinds import DEVICE_CLASS
-from reconciler.control.decisions.decisions import Allocated, Freed, Waits
+from reconciler.control.decisions.allocating import Allocated, Freed, Waits
 from reconciler.ha.shards.membership import POOLS
 from reconciler.ha.shards.shard import parse
 from tests.tools.replicas import Replica, Replicas, replicas

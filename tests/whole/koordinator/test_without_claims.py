@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from reconciler import app
 from reconciler.cluster.http import connect
-from reconciler.control.decisions.decisions import DevicesGiven, Waits
+from reconciler.control.decisions.allocating import DevicesGiven, Waits
 from reconciler.embedded import serve
 from reconciler.errors import Rejected
 from reconciler.settings import Settings

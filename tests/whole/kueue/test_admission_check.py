@@ -14,14 +14,9 @@ from reconciler.api.validation.served_kinds import ADMISSION_CHECK, NAMESPACE, P
 from reconciler.app.kueue import kinds_for_check
 from reconciler.cluster.client import Client
 from reconciler.cluster.transport import Lines, Request, Response, WatchRequest
-from reconciler.control.decisions.decisions import (
-    Nominated,
-    NominationDropped,
-    NominationExpired,
-    Ungated,
-    Waits,
-    WorkloadChecked,
-)
+from reconciler.control.decisions.allocating import Ungated, Waits
+from reconciler.control.decisions.nominations import Nominated, NominationDropped, NominationExpired
+from reconciler.control.decisions.workloads import WorkloadChecked
 from reconciler.control.kueue import checker, search
 from reconciler.errors import Rejected
 from reconciler.settings import Settings

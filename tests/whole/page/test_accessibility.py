@@ -9,7 +9,7 @@ from perf.fleets.objects import claim as bare_claim
 from reconciler.allocation.reasons.reasons import REASONS
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.validation.timestamps import timestamp
-from reconciler.control.decisions.decisions import Allocated, Waits
+from reconciler.control.decisions.allocating import Allocated, Waits
 from reconciler.operations.page.sources import PendingUnit
 from tests.tools.accessibility import violations
 from tests.tools.browsing import Browser

@@ -10,7 +10,7 @@ from selenium.webdriver.common.keys import Keys
 
 from perf.fleets import mig
 from perf.fleets.objects import claim as bare_claim
-from reconciler.control.decisions.decisions import Allocated, Waits
+from reconciler.control.decisions.allocating import Allocated, Waits
 from tests.tools import builders
 from tests.tools.browsing import Browser
 from tests.tools.page_fleets import demonstration, hostile, hostile_claims, small

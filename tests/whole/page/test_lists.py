@@ -10,7 +10,7 @@ from reconciler.analysis.capacity import Solver, fleet_layout, lines, measure
 from reconciler.api.objects.gangs import GangKey, GangSource
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.validation.timestamps import timestamp
-from reconciler.control.decisions.decisions import Allocated, Waits
+from reconciler.control.decisions.allocating import Allocated, Waits
 from reconciler.control.gangs.overview import GangLine
 from reconciler.operations.metrics.capacity import STATES
 from reconciler.operations.page.sources import GangEntry, PendingUnit

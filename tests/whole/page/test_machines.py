@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.allocation.koordinator.fleet import Fleet
 from reconciler.analysis.capacity.machine_state import describe_machine
-from reconciler.control.decisions.decisions import DevicesGiven, Waits
+from reconciler.control.decisions.allocating import DevicesGiven, Waits
 from reconciler.operations.page.query import Query
 from reconciler.operations.page.rack import rack as drawn
 from reconciler.state.koordinator.rules import Rules

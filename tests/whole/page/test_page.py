@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.control.decisions.decisions import Allocated, Waits
+from reconciler.control.decisions.allocating import Allocated, Waits
 from reconciler.operations.page import stream
 from reconciler.operations.page.overview import use_map
 from reconciler.operations.page.sources import Fact, PendingUnit

@@ -23,7 +23,7 @@ from perf.sweep.results import Result, Results, Task, tasks_of
 from perf.sweep.scenario import Mig
 from perf.sweep.spec import read_spec
 from perf.sweep.summary import lines
-from reconciler.control.decisions.decisions import Allocated
+from reconciler.control.decisions.allocating import Allocated
 from reconciler.errors import Malformed
 from tests.tools.checkout import ROOT
 from tests.tools.kustomize import built, of_kind

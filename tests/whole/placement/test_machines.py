@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.api.koordinator import names
 from reconciler.api.objects.semantics import Semantics
-from reconciler.control.decisions.decisions import DevicesGiven, Waits
+from reconciler.control.decisions.allocating import DevicesGiven, Waits
 from reconciler.control.offline import decide
 from tests.tools.front_ends import read, served
 from tests.tools.koordinator_builders import gpu

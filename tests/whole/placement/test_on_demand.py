@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.api.validation.served_kinds import POD
 from reconciler.cluster.transport import Response
-from reconciler.control.decisions.decisions import Allocated, Ungated, Waits
+from reconciler.control.decisions.allocating import Allocated, Ungated, Waits
 from tests.tools.faulty_transport import Faulty, Send
 from tests.tools.front_ends import served
 from tests.tools.pod_scenarios import A, B, apart, near, term, using, web

@@ -8,7 +8,8 @@ import pytest
 from reconciler.api.validation.served_kinds import POD, VOLUME_ATTACHMENT, VOLUME_CLAIM
 from reconciler.cluster.kinds import STORAGE
 from reconciler.cluster.transport import Response
-from reconciler.control.decisions.decisions import Allocated, GangPlaced, Ungated, Waits
+from reconciler.control.decisions.allocating import Allocated, Ungated, Waits
+from reconciler.control.decisions.gangs import GangPlaced
 from reconciler.state.on_demand import NOT_LISTED
 from tests.tools.faulty_transport import Faulty, Send
 from tests.tools.front_ends import served

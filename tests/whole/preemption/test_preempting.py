@@ -1,30 +1,29 @@
 """Pods of lower priority are evicted for pending ones, one at a time, within budgets."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
+from reconciler.aio.worker_thread import ShouldContinue
 from reconciler.api.objects.changes import Refused
 from reconciler.api.objects.claims import ALLOCATED_AT
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.validation.served_kinds import BUDGET, POD
 from reconciler.app import evicting as evicting_parts
-from reconciler.control.decisions.decisions import (
-    Evicted,
-    GangPlaced,
-    Nominated,
-    NominationUsed,
-    RoomPlanAborted,
-    RoomPlanned,
-    Ungated,
-    Waits,
-)
+from reconciler.app.making_room import RoomPlanner
+from reconciler.control.decisions.allocating import Ungated, Waits
+from reconciler.control.decisions.gangs import GangPlaced
+from reconciler.control.decisions.making_room import Evicted, RoomPlanAborted, RoomPlanned
+from reconciler.control.decisions.nominations import Nominated, NominationUsed
 from reconciler.control.evicting.budgets import KnownBudgets
 from reconciler.control.making_room import preemptor
+from reconciler.control.making_room.plan import RoomPlan, RoomQuestion
 from tests.tools.gangs import annotated
+from tests.tools.patience import PATIENCE
 from tests.tools.running_reconciler import Cluster, Running, reconciling
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
 
@@ -164,6 +163,44 @@ async def test_nobody_else_leaves_once_a_budget_cannot_be_read(monkeypatch: pyte
         (aborted,) = await running.heard(RoomPlanAborted)
     assert aborted.why.startswith("PodDisruptionBudget default/broken cannot be read")
     assert len(running.of(Evicted)) == 1
+
+
+async def test_a_plan_is_dropped_if_what_it_rests_on_changes_while_it_is_checked(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """A pod that should leave gets another label: who knows which budget covers it now."""
+    planned, changed = threading.Event(), threading.Event()
+
+    class Slow(RoomPlanner):
+        """The second plan, which checks the first, takes its time."""
+
+        plans = 0
+
+        def plan(self, question: RoomQuestion, wanted: ShouldContinue) -> RoomPlan:
+            found = super().plan(question, wanted)
+            Slow.plans += 1
+            if Slow.plans == 2:
+                planned.set()
+                changed.wait(PATIENCE)
+            return found
+
+    monkeypatch.setattr(evicting_parts, "RoomPlanner", Slow)
+    cluster = small()
+    async with evicting(cluster) as running:
+        await fleet(running, cluster)
+        cluster.load(claim("wanted", managed=False), important("high", "wanted"))
+        await asyncio.to_thread(planned.wait, PATIENCE)
+        cluster.api.update(POD, "default", "low0", with_label)
+        cluster.load(pod("last", "missing"))  # the watch shows it after that
+        await running.heard(Waits, counts=lambda one: one.pod == ObjectKey("default", "last"))
+        changed.set()
+        (aborted,) = await running.heard(RoomPlanAborted)
+        assert running.of(Evicted) == []
+    assert aborted.why == "pod default/low0 changed while the plan was checked"
+
+
+def with_label(shown: dict[str, Any]) -> dict[str, Any]:
+    return {**shown, "metadata": {**shown["metadata"], "labels": {"app": "important"}}}
 
 
 def with_finalizer(shown: dict[str, Any]) -> dict[str, Any]:
@@ -332,3 +369,27 @@ async def test_after_a_restart_the_pod_that_leaves_is_waited_for_and_nobody_else
     assert [cluster.pod(name) is None for name in ("low0", "low1")] == [
         evicted.pod.name == name for name in ("low0", "low1")
     ]
+
+
+async def test_the_next_leader_holds_the_room_that_was_made():
+    """The first process ends between two evictions. Its room is not taken by a claim that comes first."""
+    cluster = small()
+    cluster.load(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "held", "namespace": "default"}}
+    )
+    settings = {"held_room_config_map": "default/held", "evictions_per_minute": 1}
+    async with evicting(cluster, **settings) as running:
+        await fleet(running, cluster)
+        cluster.load(claim("wanted", 2, managed=False), important("high", "wanted"))
+        await running.heard(Evicted)
+        await cluster.until(lambda: cluster.pod("low0") is None)
+    cluster.load(claim("other"))
+    async with evicting(cluster, **settings) as running:
+        (*_, told) = await running.heard(
+            Waits, counts=lambda one: any(key.name == "other" for key in one.claims)
+        )
+        assert "held for pod default/high until" in told.message
+        await cluster.until(lambda: not cluster.gated("high"))
+        await running.heard(NominationUsed)
+    assert len(cluster.devices("wanted")) == 2
+    assert not cluster.devices("other")

@@ -10,8 +10,9 @@ import pytest
 from reconciler.api.objects.core import GATE
 from reconciler.api.objects.provisioning import OURS
 from reconciler.api.validation.served_kinds import POD, POD_TEMPLATE, PROVISIONING_REQUEST
-from reconciler.control.decisions.decisions import NodesNotRequested, NodesRequested, Ungated, Waits
-from reconciler.control.provisioning import provisioner
+from reconciler.control.decisions.allocating import Ungated, Waits
+from reconciler.control.decisions.workloads import NodesNotRequested, NodesRequested
+from reconciler.control.provisioning import groups, provisioner
 from tests.tools.running_reconciler import Cluster, Running, reconciling
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, held, node, pod, template
 
@@ -48,6 +49,11 @@ def shelf(cluster: Cluster, kind: Any) -> list[Object]:
     return [record.object for record in cluster.api.store[kind].scan("")]
 
 
+def claims_of_jobs(cluster: Cluster) -> list[str]:
+    names = (one["metadata"]["name"] for one in cluster.claims())
+    return [name for name in names if name.startswith("job-")]
+
+
 async def test_equal_pods_get_one_request_which_goes_with_their_devices():
     cluster = full()
     async with provisioning(cluster) as running:
@@ -55,17 +61,20 @@ async def test_equal_pods_get_one_request_which_goes_with_their_devices():
         (asked,) = await running.heard(NodesRequested)
         assert (asked.count, asked.shapes) == (3, ("a",))
         (request,) = shelf(cluster, PROVISIONING_REQUEST)
-        (made,) = shelf(cluster, POD_TEMPLATE)
-        name = made["metadata"]["name"]
-        assert request["spec"] == {
-            "provisioningClassName": CLASS,
-            "podSets": [{"podTemplateRef": {"name": name}, "count": 3}],
+        templates = shelf(cluster, POD_TEMPLATE)
+        sets = request["spec"].pop("podSets")
+        assert request["spec"] == {"provisioningClassName": CLASS}
+        assert {one["podTemplateRef"]["name"]: one["count"] for one in sets} == {
+            one["metadata"]["name"]: 1 for one in templates
         }
-        assert made["metadata"]["ownerReferences"][0]["name"] == "job"
-        spec = made["template"]["spec"]
-        assert spec["resourceClaims"] == [{"name": "t0", "resourceClaimTemplateName": "t"}]
-        assert GATE not in str(made)
-        assert "nodeName" not in spec
+        assert {one["metadata"]["ownerReferences"][0]["name"] for one in templates} == {"job"}
+        specs = [one["template"]["spec"] for one in templates]
+        # An autoscaler makes no claims from templates: each of its pods names one that is there.
+        assert sorted(str(spec["resourceClaims"]) for spec in specs) == sorted(
+            str([{"name": "t0", "resourceClaimName": one}]) for one in claims_of_jobs(cluster)
+        )
+        assert GATE not in str(templates)
+        assert not any("nodeName" in spec for spec in specs)
         assert all(cluster.gated(f"job-{number}") for number in range(3)), "the gate stays"
         cluster.load(node("b"), devices("b", "d0", "d1", "d2"))
         await running.heard(Ungated, 3)
@@ -94,6 +103,70 @@ async def test_a_request_goes_when_its_pods_are_gone():
         (removed,) = await running.heard(NodesNotRequested)
         assert removed.why == "its pods have their devices, or are gone"
         assert not shelf(cluster, PROVISIONING_REQUEST)
+
+
+async def test_a_request_is_made_again_when_a_pod_is_replaced():
+    """The claim of the new pod is another one: no autoscaler would find a place for the old one."""
+    cluster = full()
+    async with provisioning(cluster) as running:
+        cluster.load(of_job(0), of_job(1))
+        await running.heard(NodesRequested)
+        cluster.api.delete(POD, "default", "job-0")
+        cluster.load(of_job(2))
+        (removed,) = await running.heard(NodesNotRequested)
+        assert removed.why == "claims that it names are gone"
+        await running.heard(NodesRequested, 2)
+        named = [one["template"]["spec"]["resourceClaims"][0] for one in shelf(cluster, POD_TEMPLATE)]
+        assert {one["resourceClaimName"] for one in named} == set(claims_of_jobs(cluster))
+
+
+async def test_pods_that_name_the_same_claim_have_one_template():
+    cluster = full()
+    cluster.load(claim("shared"))
+    async with provisioning(cluster) as running:
+        for number in range(2):
+            made = of_job(number)
+            made["spec"]["resourceClaims"] = [{"name": "t0", "resourceClaimName": "shared"}]
+            cluster.load(made)
+        (asked,) = await running.heard(NodesRequested)
+        (request,) = shelf(cluster, PROVISIONING_REQUEST)
+        assert [one["count"] for one in request["spec"]["podSets"]] == [asked.count] == [2]
+
+
+async def test_a_request_has_no_more_sets_than_its_schema_allows(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(groups, "MOST_SETS", 2)
+    cluster = full()
+    async with provisioning(cluster) as running:
+        cluster.load(*map(of_job, range(3)))
+        (asked,) = await running.heard(NodesRequested)
+        assert asked.count == len(shelf(cluster, POD_TEMPLATE)) == 2
+
+
+async def test_templates_of_others_are_left_alone():
+    """Somebody who may make a request, but delete no template, cannot let this controller delete one."""
+    cluster = full()
+    cluster.load(
+        {
+            "apiVersion": "v1",
+            "kind": "PodTemplate",
+            "metadata": {"name": "theirs", "namespace": "default"},
+            "template": {"metadata": {}, "spec": {"containers": [{"name": "c", "image": "x"}]}},
+        }
+    )
+    cluster.load(
+        {
+            "apiVersion": "autoscaling.x-k8s.io/v1",
+            "kind": "ProvisioningRequest",
+            "metadata": {"name": "dra-x-0123456789", "namespace": "default", "labels": {OURS: "true"}},
+            "spec": {
+                "provisioningClassName": CLASS,
+                "podSets": [{"podTemplateRef": {"name": "theirs"}, "count": 1}],
+            },
+        }
+    )
+    async with provisioning(cluster) as running:
+        await running.heard(NodesNotRequested)
+        assert [one["metadata"]["name"] for one in shelf(cluster, POD_TEMPLATE)] == ["theirs"]
 
 
 @pytest.mark.parametrize("labels", [{}, {OURS: "true"}], ids=["another", "a copy of ours"])

@@ -12,14 +12,8 @@ import pytest
 
 from reconciler.api.objects.core import GATE
 from reconciler.api.validation.served_kinds import CLAIM, NODE, POD
-from reconciler.control.decisions.decisions import (
-    MoveEvicted,
-    MovesAborted,
-    MovesPlanned,
-    Nominated,
-    NominationUsed,
-    PodMoved,
-)
+from reconciler.control.decisions.moving import MoveEvicted, MovesAborted, MovesPlanned, PodMoved
+from reconciler.control.decisions.nominations import Nominated, NominationUsed
 from reconciler.control.rebalancing import rebalancer
 from reconciler.control.rebalancing.allowed import MOVABLE
 from tests.tools.machines import device_class, halves, objects_of, spec_of

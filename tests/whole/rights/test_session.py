@@ -23,7 +23,7 @@ def pytest_configure(config):
 """
 TESTS = """
 import asyncio
-from reconciler.control.decisions.decisions import Allocated
+from reconciler.control.decisions.allocating import Allocated
 from tests.tools.small_fleet import claim, device_class, devices, node
 from tests.tools.running_reconciler import Cluster, reconciling
 

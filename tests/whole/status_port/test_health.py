@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from reconciler.control.decisions.decisions import Allocated
+from reconciler.control.decisions.allocating import Allocated
 from reconciler.ha.shards.shard import LEASE
 from reconciler.operations.metrics.catalogue import CATALOGUE
 from reconciler.operations.serving.health import Progress

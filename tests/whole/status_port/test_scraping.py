@@ -6,7 +6,7 @@ from datetime import datetime
 import pytest
 from structlog.testing import capture_logs
 
-from reconciler.control.decisions.decisions import Allocated, Freed, Ungated, Waits
+from reconciler.control.decisions.allocating import Allocated, Freed, Ungated, Waits
 from reconciler.control.decisions.metric import PREFIX
 from reconciler.operations.metrics.capacity import Capacity
 from reconciler.operations.metrics.catalogue import CATALOGUE

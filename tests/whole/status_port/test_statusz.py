@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from reconciler.cluster.discovery import unserved
 from reconciler.cluster.kinds import NODE, POD, Resource, Served
 from reconciler.cluster.transport import Response
-from reconciler.control.decisions.decisions import Allocated
+from reconciler.control.decisions.allocating import Allocated
 from reconciler.operations.serving.statusz import Statusz
 from reconciler.operations.telemetry.settings import settings_shown
 from reconciler.settings import Settings

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from reconciler.api.objects.semantics import Semantics
-from reconciler.control.decisions.decisions import Allocated
+from reconciler.control.decisions.allocating import Allocated
 from reconciler.operations.serving.access import Local
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.serving.question import MAX_BYTES, Busy

@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.api.validation.kinds import GroupVersion
 from reconciler.api.validation.served_kinds import BUILTIN
-from reconciler.control.decisions.decisions import Allocated, Waits
+from reconciler.control.decisions.allocating import Allocated, Waits
 from tests.tools.release_schemas import GROUP, MINORS, served
 from tests.tools.release_servers import Release, forgetful
 from tests.tools.running_reconciler import Cluster, reconciling

@@ -4,8 +4,9 @@ Parsing shares equal parts as one object, so a part is usually found by identity
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from reconciler.api.objects.device_patterns import SpecPattern
 from reconciler.api.objects.semantics import LIST_ATTRIBUTES, Semantics
 from reconciler.api.objects.slices import (
     CounterConsumption,
@@ -26,12 +27,17 @@ from reconciler.state.devices.encoding.vocabulary import (
     value_of,
 )
 
+if TYPE_CHECKING:
+    from reconciler.state.devices.encoding.patterned import PatternColumns
+
 T = TypeVar("T")
 
 LISTS = ("ints", "bools", "strings", "versions")
 
 KEPT = 1 << 14
 """Most parts of each sort that are cached."""
+KEPT_PATTERNS = 1 << 8
+"""Most patterns of slices whose columns are cached."""
 KEPT_VALUES = 1 << 12
 """Most values of one attribute that are cached: shared values are few, serial numbers are used once."""
 
@@ -140,6 +146,8 @@ class Encoder:
         self._capacity: OfObjects[Mapping[str, DeviceCapacity], tuple[str, Capacity]] = OfObjects(KEPT)
         self._consumption: OfObjects[Sequence[CounterConsumption], Consumption] = OfObjects(KEPT)
         self._published: OfObjects[Sequence[CounterSet], int] = OfObjects(KEPT)
+        self.patterns: OfObjects[SpecPattern, PatternColumns] = OfObjects(KEPT_PATTERNS)
+        """See `patterned`"""
 
     def names(self, names: tuple[str, ...]) -> Names:
         """The names of the devices of a slice, or of a pool."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from kernels.types import Rows
+from reconciler.api.objects.device_patterns import differing, without_blanks
 from reconciler.api.objects.slices import ResourceSlice, ResourceSliceSpec
 from reconciler.state.devices.encoding.block import COLUMNS, Block, Encoded, encode
 from reconciler.state.devices.encoding.parts import Encoder
@@ -20,8 +21,7 @@ def update(known: Block, source: ResourceSlice, encoder: Encoder) -> Block | Non
     before, now = known.slice.spec, source.spec
     if known.exclusive or not _is_alike(before, now):
         return None
-    pairs = zip(before.devices, now.devices, strict=True)
-    rows = [row for row, (old, new) in enumerate(pairs) if old is not new and old != new]
+    rows = differing(before.devices, now.devices)
     if 2 * len(rows) > len(now.devices):
         return None
     if any(before.devices[row].name != now.devices[row].name for row in rows):
@@ -60,6 +60,7 @@ def _patched(known: Block, source: ResourceSlice, rows: Rows, part: Encoded) -> 
     drawn[:, rows] = -1
     drawn[:, rows, : part.drawn.shape[2]] = part.drawn
     binding = part.has_binding_conditions or (
-        known.has_binding_conditions and any(device.binding_conditions for device in source.spec.devices)
+        known.has_binding_conditions
+        and any(device.binding_conditions for device in without_blanks(source.spec.devices))
     )
     return replace(known, slice=source, table=table, flags=flags, drawn=drawn, has_binding_conditions=binding)

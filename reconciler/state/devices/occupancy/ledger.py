@@ -127,19 +127,22 @@ class Ledger:
 
     def hold(self, holder: Holder, allocation: Allocation) -> set[DeviceID]:
         """Replace the holds of a claim by an allocation; return the devices whose state changed."""
-        holds = tuple(self._holds(allocation))
+        holds = self._holds(allocation)
         known = self._of_claim.get(holder.uid)
         if known == (holder, holds):
             return set()
         changed = self.release(holder.uid) if known is not None else set()
         self._of_claim[holder.uid] = (holder, holds)
-        for hold in holds:
-            device = hold.device
+        alone = EMPTY.held_by(holder, None, NOTHING)
+        for device, share, consumed in holds:
             state = self._of_device.get(device)
             if state is None:
                 state = EMPTY
                 self._of_pool.setdefault(device[:2], {})[device.device] = None
-            self._of_device[device] = state.held_by(holder, hold.share, hold.consumed)
+            if state is EMPTY and share is None:
+                self._of_device[device] = alone  # most devices: one state for all of them
+            else:
+                self._of_device[device] = state.held_by(holder, share, consumed)
             changed.add(device)
         return changed
 
@@ -163,14 +166,16 @@ class Ledger:
                     del self._of_pool[hold.device.pool_id]
         return {hold.device for hold in holds}
 
-    def _holds(self, allocation: Allocation) -> Iterable[Hold]:
+    def _holds(self, allocation: Allocation) -> tuple[Hold, ...]:
         """Admin access holds nothing (AS-1). A share id marks a shared device (AS-2)."""
+        found = []
         for result in allocation.devices.results:
             if result.admin_access:
                 continue
             device = DeviceID(result.driver, result.pool, result.device)
             if self._sharing and result.share_id:
                 consumed = {key: amount.nanos for key, amount in result.consumed_capacity.items()}
-                yield Hold(device, result.share_id, consumed)
+                found.append(Hold(device, result.share_id, consumed))
             else:
-                yield Hold(device, None, NOTHING)
+                found.append(Hold(device, None, NOTHING))
+        return tuple(found)

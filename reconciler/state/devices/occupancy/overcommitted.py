@@ -9,7 +9,7 @@ import numpy as np
 from kernels.types import Rows
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.quantity import Format, Quantity
-from reconciler.state.devices.occupancy.occupancy import Trail
+from reconciler.state.devices.occupancy.trail import Trail
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 

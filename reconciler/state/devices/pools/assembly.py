@@ -4,7 +4,7 @@ If pools were only replaced by versions with as many devices and the same counte
 columns that are equal (`patching`), so that the cost follows what changed.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from reconciler.api.objects.taint_rules import DeviceTaintRule
 from reconciler.state.devices.encoding.tables import DeviceColumns, Table, cel_rows, join
 from reconciler.state.devices.encoding.vocabulary import Vocabulary
 from reconciler.state.devices.exclusion.scopes import gather
-from reconciler.state.devices.pools.counters import CounterSetColumns, DrawTable
+from reconciler.state.devices.pools.counters import CounterSetColumns
 from reconciler.state.devices.pools.fleet import Fleet, coded, flagged
 from reconciler.state.devices.pools.patching import patched
 from reconciler.state.devices.pools.pool import Pool
@@ -154,7 +154,7 @@ def assemble(
 ) -> Fleet:
     """The columns of a layout. `rules` must be those of the previous fleet, if there is one.
 
-    matrix (P, C)  all draws of the pools; see `matrix_for`
+    matrix (P, C)  all draws of the pools: `DrawTable.matrix`
     """
     if (
         layout.previous is not None
@@ -216,11 +216,6 @@ class _Counters(NamedTuple):
     by_set: Inverse
     set_group: Codes
     set_columns: tuple[CounterSetColumns, ...]
-
-
-def matrix_for(fresh: Iterable[Pool], table: DrawTable) -> Amounts:
-    """(P, C) the table of draws, wide enough for the counter sets of new pools and of earlier ones."""
-    return table.matrix(max((len(sets.counters) for pool in fresh for sets in pool.counters.sets), default=0))
 
 
 def _counters(layout: Layout, matrix: Amounts) -> _Counters:

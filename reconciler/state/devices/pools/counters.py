@@ -80,6 +80,8 @@ class DrawTable:
         self._known: dict[tuple[Scale, int], int] = {}
         self._scales: dict[Hashable, Scale | str] = {}
         self._matrix = np.zeros((0, 0), dtype=np.int64)
+        self._widest = 0
+        """Most counters of a set so far"""
 
     def row(self, scale: Scale, draw: int, vocabulary: Vocabulary) -> int:
         """The row of a draw, given by its code, in the units of a counter set."""
@@ -103,6 +105,7 @@ class DrawTable:
 
         `drawn` is draw code -> number of devices. Sets of identical machines are equal, so most are cached.
         """
+        self._widest = max(self._widest, len(totals))
         if finer:
             return _scale(totals, drawn, vocabulary, finer)
         key = (tuple(sorted(totals.items())), tuple(sorted(drawn.items())))
@@ -111,9 +114,9 @@ class DrawTable:
             known = self._scales[key] = _scale(totals, drawn, vocabulary, {})
         return known
 
-    def matrix(self, width: int) -> Amounts:
-        """(P, C) all rows, padded with zeros to at least `width` counters. Read-only."""
-        width = max([width, self._matrix.shape[1], *map(len, self._rows)])
+    def matrix(self) -> Amounts:
+        """(P, C) all rows, padded with zeros to the most counters that a set has had so far. Read-only."""
+        width = self._widest
         if self._matrix.shape != (len(self._rows), width):
             matrix = np.zeros((len(self._rows), width), dtype=np.int64)
             for amounts, row in self._rows.items():

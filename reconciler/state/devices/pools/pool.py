@@ -47,8 +47,12 @@ class PoolOnNode:
     """Why it is incomplete or invalid; empty if usable."""
     rows: Rows
     """(n,) devices of the slices that target the node, as positions in the pool, in first-fit order"""
+    span: slice | None
+    """The same positions as a range, if they are contiguous"""
     here: Mask
     """(n,) whether the node reaches the device itself"""
+    whole: bool
+    """Whether it reaches all of them because their slices name it"""
     has_binding_conditions: bool
     """Whether a device has binding conditions. Such pools are tried last (POOL-14)."""
 
@@ -91,7 +95,8 @@ class Pool:
         """The nodes that can see this pool; None if selectors decide"""
         self._named = named
         self._generations = Counter([block.generation for block in blocks])
-        self._asked: AskedBlocks | None = None
+        self._asked: tuple[Semantics, AskedBlocks] | None = None
+        """The rules, and an index of the slices by these"""
         self._on_only: tuple[Semantics, PoolOnNode | None] | None = None
         """The rules, and what `on` returns by them for the only node that the slices name"""
 
@@ -129,7 +134,7 @@ class Pool:
 
     def _on(self, node: Reach, rules: Semantics) -> PoolOnNode | None:
         """The same, computed."""
-        relevant = [at for at in self._near(node) if node.concerns(self.blocks[at], rules)]
+        relevant, reached = self._reached(node, rules)
         if not relevant:
             return None
         generation = max(self.blocks[at].generation for at in relevant)
@@ -146,15 +151,15 @@ class Pool:
         problem = self._invalid(current, generation, rules)
         if problem:
             return self._unusable(Usable.INVALID, problem)
-        return self._usable(current, node)
+        return self._usable(current, node, reached)
 
-    def _near(self, node: Reach) -> Sequence[int]:
-        """Positions of the slices that may concern a node, rising."""
+    def _reached(self, node: Reach, rules: Semantics) -> tuple[Sequence[int], Mask | None]:
+        """Positions of the slices that concern a node, rising; and (n,) its devices, if they are known."""
         if len(self.blocks) <= FEW_BLOCKS or node.may_fail:
-            return range(len(self.blocks))
-        if self._asked is None:
-            self._asked = AskedBlocks(self.blocks)
-        return self._asked.by(node)
+            return [at for at, block in enumerate(self.blocks) if node.concerns(block, rules)], None
+        if self._asked is None or self._asked[0] is not rules:
+            self._asked = rules, AskedBlocks(self.blocks, self.offsets, rules)
+        return self._asked[1].by(node)
 
     def offered(self, rules: Semantics) -> Mask:
         """(n,) devices of slices that some node could use, judging by the slices alone."""
@@ -185,7 +190,9 @@ class Pool:
             usable,
             problem,
             np.zeros(0, np.intp),
+            None,
             np.zeros(0, np.bool_),
+            whole=False,
             has_binding_conditions=False,
         )
 
@@ -201,15 +208,23 @@ class Pool:
             return self.counters.problems.get(generation, "")
         return ""
 
-    def _usable(self, current: Sequence[int], node: Reach) -> PoolOnNode:
+    def _usable(self, current: Sequence[int], node: Reach, reached: Mask | None) -> PoolOnNode:
         pieces = [row_range(int(self.offsets[at]), int(self.offsets[at + 1])) for at in current]
-        here = [node.devices(self.blocks[at]) for at in current]
+        if reached is not None:
+            here = [reached[rows] for rows in pieces]
+        else:
+            here = [node.devices(self.blocks[at]) for at in current]
+        span = None
+        if current[-1] - current[0] + 1 == len(current):
+            span = slice(self.offsets.item(current[0]), self.offsets.item(current[-1] + 1))
         return PoolOnNode(
             pool=self.id,
             usable=Usable.YES,
             problem="",
             rows=np.concatenate(pieces) if len(pieces) > 1 else pieces[0],
+            span=span,
             here=np.concatenate(here) if len(here) > 1 else here[0],
+            whole=all(node.is_named_by(self.blocks[at]) for at in current),
             has_binding_conditions=any(self.blocks[at].has_binding_conditions for at in current),
         )
 

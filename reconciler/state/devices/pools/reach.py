@@ -65,6 +65,11 @@ class Reach:
             raise Rejected(f"ResourceSlice {block.slice.metadata.name}: {problem}")
         return bool(self.matching[code])
 
+    def is_named_by(self, block: Block) -> bool:
+        """Whether a slice names the node for all of its devices."""
+        spec = block.slice.spec
+        return spec.node_name == self.node.name and not spec.per_device_node_selection
+
     def devices(self, block: Block) -> Mask:
         """(n,) devices of a slice that the node reaches. Raises Rejected if a selector cannot be parsed."""
         if not block.slice.spec.per_device_node_selection and block.slice.spec.node_name:

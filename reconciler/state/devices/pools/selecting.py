@@ -3,9 +3,13 @@
 A fleet of partitioned accelerators may have one selector for each device; nearly all name another node.
 """
 
-from collections.abc import Mapping
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
 from threading import RLock
 
+import numpy as np
+
+from kernels.types import Rows
 from reconciler.api.objects.node_selector import NodeSelector, NodeSelectorRequirement
 from reconciler.errors import Rejected
 from reconciler.state.devices.encoding.interner import Interner
@@ -20,9 +24,9 @@ class SelectorIndex:
     def __init__(self, selectors: Interner[NodeSelector]) -> None:
         self._selectors = selectors
         self._indexed = 0
-        self._exact: dict[Pair, list[int]] = {}
+        self._exact: dict[Pair, array[int]] = {}
         """Label -> selectors that every node with it matches"""
-        self._by_value: dict[Pair, list[int]] = {}
+        self._by_value: dict[Pair, array[int]] = {}
         """Label -> other selectors that a node with it may match"""
         self._others: list[int] = []
         self._unreadable: dict[int, Rejected] = {}
@@ -38,13 +42,38 @@ class SelectorIndex:
         """The codes of the selectors that match a node, in any order. A code may appear more than once."""
         self._follow()
         with self._lock:
-            pairs: list[Pair] = [*labels.items(), (None, name)]
-            found: list[int] = []
-            doubtful = [*self._others]
-            for pair in pairs:
-                found += self._exact.get(pair, ())
-                doubtful += self._by_value.get(pair, ())
-            return found + [code for code in doubtful if self._selectors.values[code].matches(name, labels)]
+            found = array("q")
+            self._find(name, labels, found)
+            return found.tolist()
+
+    def codes_of_each(
+        self, nodes: Iterable[tuple[str, Mapping[str, str]]], always: Sequence[int]
+    ) -> tuple[Rows, Rows]:
+        """The same for many nodes, by name and labels, with some codes that are added to those of each.
+
+        -> (nodes,) how many codes belong to each node, and (M,) the codes, node by node
+        """
+        self._follow()
+        added, found = array("q", always), array("q")
+        sizes: list[int] = []
+        with self._lock:
+            for name, labels in nodes:
+                before = len(found)
+                self._find(name, labels, found)
+                found.extend(added)
+                sizes.append(len(found) - before)
+        return np.array(sizes, dtype=np.intp), np.array(found, dtype=np.intp)
+
+    def _find(self, name: str, labels: Mapping[str, str], found: "array[int]") -> None:
+        """Append the codes of the selectors that match a node."""
+        pairs: list[Pair] = [*labels.items(), (None, name)]
+        exact, by_value, doubtful = self._exact, self._by_value, [*self._others]
+        for pair in pairs:
+            if pair in exact:
+                found.extend(exact[pair])
+            if pair in by_value:
+                doubtful += by_value[pair]
+        found.extend([code for code in doubtful if self._selectors.values[code].matches(name, labels)])
 
     def _follow(self) -> None:
         if self._indexed < len(self._selectors.values):
@@ -63,7 +92,9 @@ class SelectorIndex:
             places = _needs(selector)
             index = self._exact if _needs_no_more(selector) else self._by_value
             for place in places:
-                index.setdefault(place, []).append(code)
+                if place not in index:
+                    index[place] = array("q")
+                index[place].append(code)
             if not places:
                 self._others.append(code)
         self._indexed = known

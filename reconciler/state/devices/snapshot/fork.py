@@ -1,6 +1,6 @@
 """An independent copy of a store. It copies only the holds and shares the fleet and all objects."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from reconciler.api.objects.claims import ResourceClaim
@@ -11,13 +11,26 @@ from reconciler.api.objects.slices import ResourceSlice
 from reconciler.errors import Inconsistent
 from reconciler.state.delta import Delta
 from reconciler.state.devices.inventory import Inventory
+from reconciler.state.devices.occupancy.columns import Columns
 from reconciler.state.devices.occupancy.ledger import Ledger
-from reconciler.state.devices.occupancy.occupancy import Columns
 from reconciler.state.devices.occupancy.retained_draws import RetainedDraws
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.nominations.reserved import Reserved
 from reconciler.state.nominations.table import Nominations
 from reconciler.state.store import Store
+
+
+def with_plans(
+    stored: Mapping[ObjectKey, ResourceClaim], plans: Iterable[Plan]
+) -> dict[ObjectKey, ResourceClaim]:
+    """Claims with assumed plans as if they were written."""
+    claims = dict(stored)
+    for plan in plans:
+        claim = claims.get(plan.claim)
+        if claim is not None and claim.allocation is None:
+            status = claim.status.model_copy(update={"allocation": plan.allocation})
+            claims[plan.claim] = claim.model_copy(update={"status": status})
+    return claims
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,13 +49,7 @@ class Fork:
 
     def claims(self) -> dict[ObjectKey, ResourceClaim]:
         """All claims, with assumed plans as if they were written."""
-        claims = dict(self.stored)
-        for plan in self.assumed:
-            claim = claims.get(plan.claim)
-            if claim is not None and claim.allocation is None:
-                status = claim.status.model_copy(update={"allocation": plan.allocation})
-                claims[plan.claim] = claim.model_copy(update={"status": status})
-        return claims
+        return with_plans(self.stored, self.assumed)
 
     def store(self) -> "Forked":
         """A store that starts with this content, for the calling thread."""

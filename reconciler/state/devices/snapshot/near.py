@@ -45,8 +45,8 @@ class NearPools:
             elif spec.per_device_node_selection:
                 if block.anywhere.any():
                     self._spanning.append(at)
-                names = np.unique(block.column("node")).tolist()
-                selectors = np.unique(block.column("selector")).tolist()
+                names = set(block.column("node").tolist())
+                selectors = set(block.column("selector").tolist())
             for code in names:
                 if code >= 0:
                     self._local.setdefault(vocabulary.nodes.values[code], []).append(at)
@@ -58,10 +58,12 @@ class NearPools:
 
     def of(self, name: str, reach: Reach) -> Sequence[int]:
         """Positions of the pools that a node may see, in order."""
-        near = {*self._local.get(name, ()), *self._spanning}
-        if self._selecting:
-            for code in reach.codes:
-                near.update(self._selecting.get(code, ()))
+        local, selecting = self._local.get(name, []), self._selecting
+        if not self._spanning and not selecting and len(local) <= 1:
+            return local
+        near = {*local, *self._spanning}
+        if selecting:
+            near.update(*[selecting[code] for code in reach.codes if code in selecting])
         return sorted(near)
 
 

@@ -3,17 +3,16 @@
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
 
-from kernels.index import Inverse, invert
+from kernels.index import Inverse
 from kernels.types import Codes, Mask, Rows
 from reconciler.api.objects.claims import DeviceClass
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.value import value
-from reconciler.state.caches import Cache, Caches, share
+from reconciler.state.caches import Caches
 from reconciler.state.devices.encoding.interner import UNKNOWN
 from reconciler.state.devices.encoding.vocabulary import Vocabulary
 from reconciler.state.devices.occupancy.occupancy import Occupancy
@@ -21,6 +20,7 @@ from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.pools.pool import PoolOnNode, Usable
 from reconciler.state.devices.pools.reach import NodeInfo, Reach
 from reconciler.state.devices.snapshot.near import NearPools, are_seen_alike
+from reconciler.state.devices.snapshot.selected import SelectedNodes
 
 Array = TypeVar("Array", bound=np.ndarray[Any, Any])
 
@@ -40,6 +40,8 @@ class View:
     """(n,) whether the node reaches the device itself (SEL-4)"""
     span: slice | None
     """The same rows as a range, if they are contiguous"""
+    whole: bool
+    """Whether the node reaches all devices because their slices name it"""
     caches: Caches = field(default_factory=Caches, repr=False)
     """Values derived from this view; they do not depend on the holds"""
 
@@ -87,6 +89,7 @@ class Topology:
     rules: Semantics
     ordered: NodeOrder
     near: NearPools = field(repr=False)
+    _selected: SelectedNodes = field(repr=False)
     caches: Caches = field(default_factory=Caches, repr=False)
     """Values derived from the fleet and the nodes together"""
     _views: dict[str, View] = field(default_factory=dict, repr=False)
@@ -107,7 +110,7 @@ class Topology:
         which the fleets differ, if all others are at the same place; otherwise None.
         """
         names = order or (_names(nodes, previous) if previous is not None else tuple(sorted(nodes)))
-        ordered = near = None
+        ordered = near = selected = None
         if previous is not None and previous.fleet.vocabulary is fleet.vocabulary:
             known = previous.ordered
             if names is known.names and len(known.place_of) == len(fleet.vocabulary.nodes.values) + 1:
@@ -117,12 +120,15 @@ class Topology:
                 and all(are_seen_alike(previous.fleet.pools[at], fleet.pools[at]) for at in replaced)
             ):
                 near = previous.near
+            if previous._selected.answers(fleet, nodes, names):
+                selected = previous._selected
         return cls(
             fleet,
             nodes,
             rules,
             ordered or NodeOrder.of(names, fleet.vocabulary),
             near or NearPools(fleet, rules),
+            selected or SelectedNodes(fleet, nodes, names),
         )
 
     @property
@@ -145,11 +151,11 @@ class Topology:
 
         A selector that cannot be parsed counts as matching, so that its error is reported.
         """
-        return _SELECTED.of(self)
+        return self._selected.pairs
 
     def selected_by(self) -> Inverse:
         """Code of a selector -> positions in `selected`."""
-        return _SELECTED_BY.of(self)
+        return self._selected.by_selector
 
     def view(self, name: str) -> View:
         """The view of a node. Raises Rejected if a needed selector cannot be parsed (NM-1)."""
@@ -162,16 +168,26 @@ class Topology:
         found = [
             (at, pool) for at in self.near.of(node.name, reach) if (pool := self._pool(at, reach)) is not None
         ]
-        found.sort(key=lambda entry: (entry[1].has_binding_conditions, entry[0]))
-        rows = _joined([pool.rows + self.fleet.start[at] for at, pool in found], np.intp)
+        if len(found) == 1:  # most nodes
+            ((at, pool),) = found
+            first = self.fleet.start.item(at)
+            rows, here, span = pool.rows + first, pool.here, pool.span
+            if span is not None:
+                span = slice(first + span.start, first + span.stop)
+        else:
+            found.sort(key=lambda entry: (entry[1].has_binding_conditions, entry[0]))
+            rows = _joined([pool.rows + self.fleet.start[at] for at, pool in found], np.intp)
+            here = _joined([pool.here for _, pool in found], np.bool_)
+            span = _span(rows)
         return View(
             fleet=self.fleet,
             rules=self.rules,
             node=node,
-            pools=tuple(pool for _, pool in found),
+            pools=tuple([pool for _, pool in found]),
             rows=rows,
-            here=_joined([pool.here for _, pool in found], np.bool_),
-            span=_span(rows),
+            here=here,
+            span=span,
+            whole=all(pool.whole for _, pool in found),
         )
 
     def _pool(self, at: int, reach: Reach) -> PoolOnNode | None:
@@ -191,33 +207,6 @@ def _names(nodes: Mapping[str, NodeInfo], previous: Topology) -> tuple[str, ...]
     if nodes is previous.nodes or nodes.keys() == previous.nodes.keys():
         return previous.order
     return tuple(sorted(nodes))
-
-
-def _select(topology: Topology) -> tuple[Codes, Codes]:
-    fleet = topology.fleet
-    index = fleet.vocabulary.selector_index
-    known = len(fleet.vocabulary.selectors.values)  # another thread may add some meanwhile
-    used = np.zeros(known + 1, dtype=np.bool_)
-    used[fleet.codes["selector"]] = True
-    used[-1] = False  # the place of code -1
-    unreadable = [code for code in list(index.unreadable) if code < known and used[code]]
-    codes = [
-        sorted({*index.codes(name, topology.nodes[name].labels), *unreadable})
-        for name in (topology.order if used.any() else ())
-    ]
-    places = np.repeat(np.arange(len(codes), dtype=np.int32), [len(of_node) for of_node in codes])
-    joined = np.array([*chain.from_iterable(codes)], dtype=np.int32)
-    kept = used[np.minimum(joined, known)]
-    return places[kept], joined[kept]
-
-
-def _invert_selected(topology: Topology) -> Inverse:
-    _, codes = topology.selected()
-    return invert(codes, len(topology.fleet.vocabulary.selectors.values))
-
-
-_SELECTED = Cache(_select, on_fork=share)
-_SELECTED_BY = Cache(_invert_selected, on_fork=share)
 
 
 def _joined(pieces: list[np.ndarray[Any, Any]], dtype: type) -> np.ndarray[Any, Any]:

@@ -108,6 +108,27 @@ def test_without_a_pod_its_room_and_its_claims_are_free():
     assert ask(world, pods("s", 2, cpu="1", gpus=""), without=["default/p"]).sets[0].fits == 2
 
 
+@pytest.mark.parametrize(("phase", "fits"), [("Pending", 0), ("Succeeded", 2)])
+def test_without_a_pod_a_claim_stays_that_another_pod_names(phase: str, fits: int):
+    """The other pod has not reserved it yet, but it will run where the devices are."""
+    used = claim("used", 2) | {"metadata": {"name": "used", "namespace": "default", "uid": "u"}}
+    used["status"] = held("gpu.example.com", "a", "d0", "d1", on="a")
+    users = [pod("p", "used", gates=(), nodeName="a"), pod("q", "used")]
+    users[1]["status"] = {"phase": phase}
+    world = [*machine("a", 2), used, *users]
+    assert ask(world, pods("s", 2), without=["p"]).sets[0].fits == fits
+    assert ask(world, pods("s", 2), without=["p", "q"]).sets[0].fits == 2
+
+
+def test_pods_with_devices_of_koordinator_are_refused():
+    """Their amounts on a node say nothing of its devices: two halves are no whole."""
+    asked = pods("s", 1, gpus="")
+    asked["template"]["spec"]["containers"][0]["resources"]["requests"] = {"koordinator.sh/gpu-core": "50"}
+    with pytest.raises(Rejected) as refused:
+        ask(FLEET, asked)
+    assert "podSets[0].template.spec: requests koordinator.sh/gpu-core" in str(refused.value)
+
+
 def test_pods_that_name_an_allocated_claim_follow_it():
     used = claim("used") | {"metadata": {"name": "used", "namespace": "default", "uid": "u"}}
     used["status"] = held("gpu.example.com", "b", "d0", on="b")

@@ -1,7 +1,6 @@
 """Slices read from their text are those that the careful way reads, or are left to it."""
 
 import json
-from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -16,6 +15,7 @@ from reconciler.api.versions.reading import read
 from reconciler.api.versions.slice_text import read_slice
 from reconciler.errors import Malformed
 from tests.tools.builders import DRA, Object, amount, counter_slice, device, resource_slice, version
+from tests.tools.disturbing import disturbed
 
 TERMS = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}
 
@@ -137,43 +137,9 @@ FIELDS = ["name", "attributes", "capacity", "consumesCounters", "nodeName", "all
 FIELDS += ["driver", "spec", "metadata", "kind", "apiVersion", "annotations", "counters", "int", "string"]
 FIELDS += ["value", "basic", "composite", "includes", "mixins", "deviceMixins", "x"]
 KEYS = st.sampled_from(FIELDS)
-VALUES = st.recursive(
-    st.sampled_from([None, True, 0, 1, -1, 1.5, 2**70, "", "x", "1Gi", "1.2.3", "resource.k8s.io/v1"]),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(KEYS, inner, max_size=2),
-    max_leaves=3,
-)
 
 
-@st.composite
-def disturbed(draw: st.DrawFn) -> Object:
-    """A slice in which something was replaced, added or left out, once or twice."""
-    raw = json.loads(json.dumps(draw(st.sampled_from(SLICES))))
-    for _ in range(draw(st.integers(1, 2))):
-        places: list[tuple[Any, Any]] = []
-        _collect(raw, places)
-        holder, key = draw(st.sampled_from(places))
-        match draw(st.sampled_from(["replace", "add", "drop"])):
-            case "add" if isinstance(holder, dict):
-                holder[draw(KEYS)] = draw(VALUES)
-            case "drop":
-                del holder[key]
-            case _:
-                holder[key] = draw(VALUES)
-        if not raw:
-            break
-    return raw
-
-
-def _collect(value: Any, places: list[tuple[Any, Any]]) -> None:
-    entries = (
-        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    )
-    for key, below in entries:
-        places.append((value, key))
-        _collect(below, places)
-
-
-@given(disturbed())
+@given(disturbed(SLICES, KEYS))
 @example({"metadata": None, "spec": {}})
 @example({"metadata": {"annotations": 3}, "spec": SLICES[0]["spec"]})
 def test_what_is_read_from_text_is_what_the_careful_way_reads(raw):

@@ -13,7 +13,8 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from reconciler.control.audit.auditor import Auditor
-from reconciler.control.decisions.decisions import Decision, HeldTwice
+from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.findings import HeldTwice
 from reconciler.control.intake import Intake
 from reconciler.state.store import Store
 from tests.tools.simulation.clock import SimulationLoop

@@ -4,7 +4,8 @@ from typing import Any
 
 from reconciler.api.objects.changes import Changed
 from reconciler.control.audit.exclusion import ExclusionAudit
-from reconciler.control.decisions.decisions import Decision, ExclusionViolated, GroupModeChanged
+from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.findings import ExclusionViolated, GroupModeChanged
 from tests.tools.builders import Object, device, held, hold, node, resource_slice, store, typed
 
 

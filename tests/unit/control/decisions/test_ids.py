@@ -3,7 +3,7 @@
 from random import Random
 
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.control.decisions.decisions import Ungated
+from reconciler.control.decisions.allocating import Ungated
 from reconciler.control.decisions.ids import Numbering
 
 POD = ObjectKey("default", "p")

@@ -5,7 +5,8 @@ import pytest
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.evictions import Evictions
 from reconciler.cluster.pause_reasons import PauseReasons
-from reconciler.control.decisions.decisions import Decision, Evicted
+from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.making_room import Evicted
 from reconciler.control.evicting.evictor import AGAIN, LONGEST_AGAIN, PAUSED, Evictor
 from reconciler.control.evicting.rates import Rates
 from reconciler.control.evicting.victims import Victim

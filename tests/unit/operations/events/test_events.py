@@ -1,7 +1,7 @@
 """How Events are written: once per object and reason, in turn, in bounds, and never twice at once."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -14,6 +14,7 @@ from reconciler.errors import Gone, ReconcilerError, Rejected, Retry
 from reconciler.operations.events.events import (
     BACKOFF_SECONDS,
     BURST,
+    LONGEST_YIELD,
     MAX_BYTES,
     MAX_QUEUED,
     PER_SECOND,
@@ -61,13 +62,13 @@ def allocated(name: str = "c", note: str = "Allocated d0.") -> Notice:
 
 
 @asynccontextmanager
-async def writing(server: Server) -> AsyncIterator[Events]:
+async def writing(server: Server, busy: Callable[[], bool] = lambda: False) -> AsyncIterator[Events]:
     loop = asyncio.get_running_loop()
 
     def now() -> datetime:
         return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=loop.time())
 
-    events = Events(server, instance="pod-0", clock=loop.time, now=now)
+    events = Events(server, instance="pod-0", clock=loop.time, now=now, busy=busy)
     task = asyncio.create_task(events.run())
     try:
         yield events
@@ -179,6 +180,35 @@ async def test_after_a_burst_the_rate_is_limited():
         await asyncio.sleep(60)
     assert [time for time in server.times[:BURST] if time > 0] == []
     assert server.times[-1] == pytest.approx(20 / PER_SECOND)
+
+
+async def test_normal_events_wait_for_writes_of_allocations_and_warnings_do_not():
+    """A burst of allocations would get a third write for each claim, at the moment when writes are scarce."""
+    server, busy = Server(), [True]
+    async with writing(server, busy=lambda: busy[0]) as events:
+        events.record([allocated("a"), allocated("b")])
+        await asyncio.sleep(1)
+        assert server.times == []
+        events.record([notice("c")])
+        await asyncio.sleep(1)
+        assert [event["regarding"]["name"] for event in server.created] == ["c"]
+        busy[0] = False
+        await asyncio.sleep(1)
+    assert [event["regarding"]["name"] for event in server.created] == ["c", "a", "b"]
+
+
+async def test_a_process_that_is_always_busy_writes_normal_events_late_and_at_their_rate():
+    server = Server()
+    async with writing(server, busy=lambda: True) as events:
+        events.record(allocated(str(number)) for number in range(BURST + 20))
+        await asyncio.sleep(60)
+        assert len(server.created) == BURST + 20
+        assert server.times[0] == pytest.approx(LONGEST_YIELD, abs=0.1)
+        await asyncio.sleep(3600)
+        began = asyncio.get_running_loop().time()
+        events.record([allocated("later")])  # an hour without Events does not count as held back
+        await asyncio.sleep(60)
+    assert server.times[-1] - began == pytest.approx(LONGEST_YIELD, abs=0.1)
 
 
 async def test_events_beyond_the_queue_are_dropped_and_counted():

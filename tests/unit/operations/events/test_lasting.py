@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from reconciler.control.decisions.decisions import Waits
+from reconciler.control.decisions.allocating import Waits
 from reconciler.control.queueing.pending import Pending
 from reconciler.control.queueing.units import Kind, Unit
 from reconciler.operations.events.lasting import LastingRefusals

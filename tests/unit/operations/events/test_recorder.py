@@ -12,15 +12,9 @@ from reconciler.api.objects.claims import Allocation
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.plan import Plan
 from reconciler.cluster.kinds import POD, Resource, Served
-from reconciler.control.decisions.decisions import (
-    Allocated,
-    Decision,
-    DevicesGiven,
-    ExclusionViolated,
-    HeldTwice,
-    Ungated,
-    Waits,
-)
+from reconciler.control.decisions.allocating import Allocated, DevicesGiven, Ungated, Waits
+from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.findings import ExclusionViolated, HeldTwice
 from reconciler.control.planner import Nothing
 from reconciler.control.queueing.pending import Pending
 from reconciler.control.queueing.units import Kind, Unit

@@ -21,7 +21,7 @@ from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli import main
-from reconciler.control.decisions.decisions import DevicesGiven, Waits
+from reconciler.control.decisions.allocating import DevicesGiven, Waits
 from reconciler.control.koordinator.state import Grant
 from reconciler.control.ownership import Ownership
 from reconciler.operations.journal.entries import Header

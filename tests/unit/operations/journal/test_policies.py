@@ -11,7 +11,7 @@ from reconciler.allocation.policies.demand import Demand, Shape
 from reconciler.allocation.policies.selection import Policies, parse_policies
 from reconciler.api.objects.claims import ResourceClaimSpec
 from reconciler.cli import main
-from reconciler.control.decisions.decisions import Allocated
+from reconciler.control.decisions.allocating import Allocated
 from reconciler.operations.journal.files import entries, paths
 from reconciler.operations.journal.policies import RecordedPolicies, RoomWriter, write_policies
 from reconciler.operations.journal.replaying import replay

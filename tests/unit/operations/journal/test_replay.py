@@ -19,7 +19,7 @@ from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli import main
 from reconciler.control.decider import Decider
-from reconciler.control.decisions.decisions import Allocated, Ungated, Waits
+from reconciler.control.decisions.allocating import Allocated, Ungated, Waits
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Decide
 from reconciler.control.queueing.units import Kind, Unit

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.control.decisions.decisions import DECISIONS
+from reconciler.control.decisions.every import DECISIONS
 from reconciler.operations.logs.catalogue import EVENTS
 from reconciler.operations.logs.document import page
 from reconciler.operations.logs.fields import COMMON, FIELDS

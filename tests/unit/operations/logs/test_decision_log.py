@@ -9,8 +9,9 @@ import structlog
 from structlog.testing import capture_logs
 
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.control.decisions.decisions import DECISIONS, Decision
+from reconciler.control.decisions.decision import Decision
 from reconciler.control.decisions.declaration import Counted, Level, Line, Logged
+from reconciler.control.decisions.every import DECISIONS
 from reconciler.control.decisions.fields import ClaimKey, Seconds
 from reconciler.control.decisions.metric import MetricSpec
 from reconciler.operations.logs.catalogue import EVENTS, Event, events_of

@@ -1,7 +1,7 @@
 """What the page remembers of refusals: the last message of each unit, in bounded memory."""
 
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.control.decisions.decisions import Freed, Waits
+from reconciler.control.decisions.allocating import Freed, Waits
 from reconciler.control.queueing.pending import Pending
 from reconciler.control.queueing.units import Kind, Unit
 from reconciler.operations.page.page_sources import SPARE, RefusalMessages

@@ -1,15 +1,21 @@
 """The index of node selectors matches like each selector alone."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.node_selector import NodeSelector
 from reconciler.errors import Rejected
 from reconciler.state.devices.encoding.interner import Interner
 from reconciler.state.devices.pools.reach import Reach
 from reconciler.state.devices.pools.selecting import SelectorIndex
-from tests.tools.builders import device, labelled, node, node_selector, resource_slice, store
+from reconciler.state.devices.snapshot.snapshot import Topology
+from reconciler.state.store import Store
+from tests.tools.builders import Object, device, labelled, node, node_selector, resource_slice, store, typed
 
 KEYS = st.sampled_from(["zone", "kubernetes.io/hostname", "metadata.name"])
 VALUES = st.sampled_from(["a", "b", "1", "2"])
@@ -57,6 +63,10 @@ def test_the_index_matches_as_each_selector_does(first, later, name, labels):
         expected = [plainly(selector, name, labels) for selector in interner.values]
         matching = [code for code, answer in enumerate(expected) if answer]
         assert sorted(set(index.codes(name, labels))) == matching
+        sizes, codes = index.codes_of_each([("no", {}), (name, labels), ("no", {})], [77])
+        alone = index.codes("no", {})
+        assert codes.tolist() == [*alone, 77, *index.codes(name, labels), 77, *alone, 77]
+        assert sizes.tolist() == [len(alone) + 1, len(codes) - 2 * len(alone) - 2, len(alone) + 1]
         assert sorted(index.unreadable) == [code for code, answer in enumerate(expected) if answer is None]
 
 
@@ -82,15 +92,52 @@ def test_a_selector_that_is_added_while_others_are_indexed_is_found(monkeypatch:
 def test_a_selector_that_is_added_while_a_fleet_is_read_does_not_concern_it(monkeypatch: pytest.MonkeyPatch):
     made = resource_slice("s", [device("A")], nodeSelector=node_selector(labelled("zone", "a")))
     topology = store(node("n", zone="a", rack="r"), made).snapshot().topology
-    vocabulary, codes = topology.fleet.vocabulary, SelectorIndex.codes
+    vocabulary = topology.fleet.vocabulary
 
-    def codes_while_another_is_added(self: SelectorIndex, name: str, labels: dict[str, str]) -> list[int]:
-        number = len(vocabulary.selectors.values)
-        selector = node_selector(labelled("rack", "r", str(number)))
-        vocabulary.selectors.code(NodeSelector.model_validate(selector))
-        return codes(self, name, labels)
+    def while_another_is_added(asked: Callable[..., Any]) -> Callable[..., Any]:
+        def ask(*args: object) -> object:
+            number = len(vocabulary.selectors.values)
+            selector = node_selector(labelled("rack", "r", str(number)))
+            vocabulary.selectors.code(NodeSelector.model_validate(selector))
+            return asked(*args)
 
-    monkeypatch.setattr(SelectorIndex, "codes", codes_while_another_is_added)
+        return ask
+
+    for name in ("codes", "codes_of_each"):
+        monkeypatch.setattr(SelectorIndex, name, while_another_is_added(getattr(SelectorIndex, name)))
     places, found = topology.selected()
     assert (places.tolist(), found.tolist()) == ([0], [0])
     assert Reach(topology.nodes["n"], vocabulary).matching.all()
+
+
+def test_who_selects_whom_is_kept_while_neither_selectors_nor_labels_change():
+    selected = node_selector(labelled("zone", "a"))
+
+    def made(kind: str) -> Object:
+        devices = [device("A", {"kind": kind}, nodeSelector=selected), device("B", nodeName="m")]
+        return resource_slice("s", devices, perDeviceNodeSelection=True)
+
+    world = store(node("n", zone="a"), node("m", zone="b"), made("one"))
+    first = world.snapshot().topology
+    assert pairs_of(first) == {"n": [0]}
+    change(world, made("two"))
+    second = world.snapshot().topology
+    assert second is not first
+    assert second._selected is first._selected
+    change(world, node("m", zone="a"))
+    third = world.snapshot().topology
+    assert third._selected is not second._selected
+    assert pairs_of(third) == {"m": [0], "n": [0]}
+    change(world, resource_slice("s", [device("B", nodeName="m")], perDeviceNodeSelection=True))
+    assert pairs_of(world.snapshot().topology) == {}
+
+
+def change(world: Store, raw: Object) -> None:
+    world.apply(Changed(raw["kind"], typed(raw)))
+
+
+def pairs_of(topology: Topology) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for place, code in zip(*(column.tolist() for column in topology.selected()), strict=True):
+        found.setdefault(topology.order[place], []).append(code)
+    return found

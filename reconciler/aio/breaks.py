@@ -1,0 +1,24 @@
+"""Breaks in a long piece of work on the event loop, so that other tasks run in between."""
+
+import asyncio
+
+LONGEST = 0.004
+"""Seconds of work without a break"""
+MOST = 64
+"""Steps without a break, however short"""
+
+
+class Breaks:
+    """Call `after_step` after each short step of the work."""
+
+    def __init__(self) -> None:
+        self._now = asyncio.get_running_loop().time
+        self._steps = 0
+        self._since = self._now()
+
+    async def after_step(self) -> None:
+        """Let other tasks run if a break is due. A break costs more than a short step."""
+        self._steps += 1
+        if self._steps >= MOST or self._now() - self._since >= LONGEST:
+            await asyncio.sleep(0)
+            self._steps, self._since = 0, self._now()

@@ -1,0 +1,60 @@
+"""Pods of one template: whether they may use the same nodes, and how many of them each node takes."""
+
+from operator import attrgetter
+
+from kernels.room import copies
+from kernels.types import Amounts
+from reconciler.allocation.placement.filters import ROOM, tests_of
+from reconciler.allocation.placement.pod_tests import Question
+from reconciler.api.objects.core import Pod
+from reconciler.state.nodes.demand import demand
+from reconciler.state.pods.residents import Residents
+
+_NEEDS = attrgetter(
+    "spec.node_name",
+    "spec.node_selector",
+    "spec.affinity",
+    "spec.tolerations",
+    "spec.priority",
+    "spec.preemption_policy",
+    "spec.containers",
+    "spec.init_containers",
+    "spec.overhead",
+    "spec.resources",
+    "spec.topology_spread_constraints",
+    "spec.host_network",
+    "spec.host_users",
+    "spec.volumes",
+    "status.nominated_node_name",
+    "status.container_statuses",
+    "status.init_container_statuses",
+    "gated",
+    "key.namespace",
+)
+"""What decides on which nodes a pod may run, but its labels and its claims"""
+
+
+def is_copy(pod: Pod, of: Pod, residents: Residents) -> bool:
+    """Whether a pod may run on the same nodes as another one, both without allocated claims.
+
+    Labels may differ, as those with the number of a pod do, where no other pod looks at them.
+    """
+    if _NEEDS(pod) != _NEEDS(of):
+        return False
+    alike = pod.metadata.labels == of.metadata.labels
+    return alike or not (residents.against(pod) or residents.asks_for_namespaces(pod, ()))
+
+
+def room_for_copies(question: Question) -> Amounts | None:
+    """(N,) by row: how many copies of a pod each node takes beside the pods that are there, itself included.
+
+    None if that is not a matter of the resources of each node alone: copies with ports, affinity, spread or
+    volumes change where the next one may run.
+    """
+    pod, nodes = question.pod, question.nodes
+    if pod.spec.node_name or pod.spec.volumes or question.waived or question.held:
+        return None
+    if any(test.by_pods and test.plugin != ROOM for test in tests_of(question)):
+        return None
+    free = nodes.room.free(question.waived, but=())  # the pod itself is one of those that are there
+    return copies(free, nodes.room.vector(demand(pod)))

@@ -1,0 +1,82 @@
+"""Finds devices for the units that come next, as far as they ask for the same as one that was just decided.
+
+Pods of one template ask for the same. Each of them could be decided in its turn; together they need one pass
+over the nodes.
+"""
+
+from collections.abc import Iterable
+
+from kernels.types import Amounts
+from reconciler.allocation.dra.claim_shapes import spec_key
+from reconciler.api.objects.plan import Granted
+from reconciler.control.decider import Decider
+from reconciler.control.planner import Blocked, Decide, Nothing, Planner, Ungate
+from reconciler.control.queueing.units import Unit
+from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.store import Store
+
+Copy = tuple[Unit, Decide, Granted]
+
+
+class Copies:
+    """Reads the state. Changes nothing."""
+
+    def __init__(self, store: Store, planner: Planner, decider: Decider) -> None:
+        self._store = store
+        self._planner = planner
+        self._decider = decider
+
+    def find(self, first: Decide, upcoming: Iterable[Unit]) -> list[Copy]:
+        """Devices for copies among the units that come next, in their order, each as if it were decided after
+        those before it. `first` is decided and assumed.
+
+        Ends before the first unit that would be decided differently: one that asks for something else, or
+        does not fit. Units that need no decision about devices are left out: they have their turn.
+        """
+        snapshot, spec = self._store.snapshot(), spec_key(first.claims[0])
+        if (
+            self._store.nominations
+            or first.held
+            or spec is None
+            or not self._decider.repeats(first, snapshot)
+        ):
+            return []
+        units: list[Unit] = []
+        questions: list[Decide] = []
+        room: Amounts | None = None
+        for unit in upcoming:
+            found = self._planner.like(unit, first)
+            if isinstance(found, Nothing | Blocked | Ungate):
+                continue
+            if not isinstance(found, Decide) or not self._is_copy(found, first, spec, snapshot):
+                break
+            if first.pod is not None and room is None:
+                room = self._planner.room_for_copies(first.pod)
+                if room is None:
+                    break
+            units.append(unit)
+            questions.append(found)
+        if not questions:
+            return []
+        return list(zip(units, questions, self._decider.copies(questions, snapshot, room), strict=False))
+
+    def _is_copy(self, found: Decide, first: Decide, spec: bytes, snapshot: Snapshot) -> bool:
+        """Whether a unit gets what `first` would get in its place."""
+        return (
+            (found.pod is None) == (first.pod is None)
+            and not found.held
+            and (found.nodes is first.nodes or found.nodes == first.nodes)
+            and self._decider.repeats(found, snapshot)
+            and spec_key(found.claims[0]) == spec
+        )
+
+    def is_current(self, unit: Unit, decided: Decide, granted: Granted) -> bool:
+        """Whether the objects of a unit are those that it was decided for, and its devices still assumed."""
+        claim, pod = decided.claims[0], decided.pod
+        users = () if pod is None else (pod.key,)
+        return (
+            self._store.claims.get(claim.key) is claim
+            and self._store.assumed(claim.metadata.uid) is granted.plans[0]
+            and (pod is None or self._store.pods.get(unit.key) is pod)
+            and tuple(self._planner.users(claim.key)) == users
+        )

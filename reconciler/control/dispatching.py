@@ -1,0 +1,145 @@
+"""Queues the units that may get another answer after a change."""
+
+import asyncio
+from collections.abc import Iterable
+
+import structlog
+
+from reconciler.aio.queue import Queue
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.gangs import GangKey
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.control.audit.auditor import Audit
+from reconciler.control.audit.losing_claim import written_by_us
+from reconciler.control.decisions.decision import Report
+from reconciler.control.gangs.roster import GangRoster
+from reconciler.control.nominating import Nominating
+from reconciler.control.ownership import Ownership
+from reconciler.control.queueing.lookup import UnitLookup
+from reconciler.control.queueing.room_charges import Charges, hosted
+from reconciler.control.queueing.units import Kind, Roster, Unit, gang_unit
+from reconciler.control.queueing.waiting import Waiting
+from reconciler.state.delta import Delta
+from reconciler.state.nodes.table import Hosted, Nodes
+from reconciler.state.store import Store
+from reconciler.state.volumes.objects import claims_named
+
+log = structlog.get_logger()
+
+
+class Dispatcher:
+    """Queues units, and keeps what tells which units a change concerns."""
+
+    def __init__(
+        self, store: Store, nodes: Nodes, queue: Queue[Unit], ours: Ownership, report: Report
+    ) -> None:
+        self._store = store
+        self._nodes = nodes
+        self._ours = ours
+        self.queue = queue
+        self.roster = Roster()
+        self.gangs = GangRoster()
+        self.units = UnitLookup(store, self.roster, self.gangs)
+        self.waiting = Waiting()
+        self.charges = Charges(store, self.roster, nodes)
+        self.changed = asyncio.Event()
+        """Set when devices or their holders changed. The auditor clears it"""
+        self.audit = Audit(store, report)
+        self.nominating = Nominating(store, nodes, self.gangs, report, self._wake_for_room)
+        self._with_volumes: dict[ObjectKey, None] = {}
+        """Pods without a node that name claims of volumes"""
+
+    def put(self, unit: Unit, *, after: float = 0.0) -> None:
+        """Queue a unit at its place in the order."""
+        self.queue.put(unit, priority=self.units.place(unit), after=after)
+
+    def dispatch(self, delta: Delta) -> None:
+        """Queue the units that may get another answer now."""
+        for key in delta.pods:
+            self._pod(key)
+        changed = [self.charges.pod(key) for key in delta.pods]
+        self.wake(hosted([*changed, self.charges.claims(delta.claims)]))
+        for key in delta.claims:
+            self.requeue_claim(key)
+        raced = self.audit.check(delta.devices) | self.audit.sharing(delta.claims)
+        for key in raced:
+            self.put(Unit(Kind.CLAIM, key))  # one of them may have to be freed
+        if delta.devices or delta.supply:
+            self.changed.set()
+        self.queue.wake(self.waiting.woken_by(delta))
+        self.nominating.follow(delta)
+
+    def wake_with_volumes(self) -> None:
+        """Wake the units whose pods name claims of volumes."""
+        self.queue.wake([Unit(Kind.POD, key) for key in self._with_volumes])
+        self.queue.wake([gang_unit(gang) for gang in self.gangs.of(self._with_volumes)])
+
+    def requeue_gated(self) -> None:
+        """Requeue the pods that may wait for a listing. Listings on demand are rare."""
+        for key, pod in self._store.pods.items():
+            if pod.gated:
+                self.put(Unit(Kind.POD, key))
+                self._gangs([key])
+
+    def requeue_gang(self, gang: GangKey) -> None:
+        """Requeue a gang whose PodGroup changed, and its pods: it may be no gang any more."""
+        for key in self.gangs.members(gang):
+            self.put(Unit(Kind.POD, key))
+        if self.gangs.waits(gang):
+            self.put(gang_unit(gang))
+
+    def wake(self, hosted: Hosted) -> None:
+        """Wake the units that other pods kept from nodes."""
+        if hosted.roomier:
+            self.queue.wake(self.waiting.crowded())
+        if hosted.counted:
+            self.queue.wake(self.waiting.awaiting_pods())
+        if hosted.settled:
+            self.queue.wake(self.waiting.awaiting_binding())
+
+    def _wake_for_room(self, delta: Delta, roomier: bool) -> None:
+        """Wake the units that room was kept from."""
+        self.queue.wake(self.waiting.woken_by(delta))
+        self.wake(Hosted(roomier, counted=False))
+
+    def _pod(self, key: ObjectKey) -> None:
+        pod = self._store.pods.get(key)
+        self._note_volumes(key, pod)
+        for claim in self.roster.note(key, pod):
+            self.requeue_claim(claim)  # it may have no other pod now
+        for gang in self.gangs.note(key, pod):
+            self.put(gang_unit(gang))
+        # A deleted pod is reconciled once more, to be forgotten.
+        if pod is None or pod.gated or pod.spec.resource_claims:
+            self.put(Unit(Kind.POD, key))
+
+    def _note_volumes(self, key: ObjectKey, pod: Pod | None) -> None:
+        """Note a pod that waits for its volumes, and log once that they are not considered if so."""
+        if pod is None or pod.spec.node_name or not any(True for _ in claims_named(pod)):
+            self._with_volumes.pop(key, None)
+        elif key not in self._with_volumes:
+            self._with_volumes[key] = None
+            if pod.gated and not self._nodes.volumes.considered:
+                log.info("volumes not considered", pod=str(key))
+
+    def requeue_claim(self, key: ObjectKey) -> None:
+        """Queue the units that decide about a claim."""
+        claim = self._store.claims.get(key)
+        # Most events of a claim are its allocation or reservation, which need no action on the claim alone.
+        if claim is None or claim.deleting or claim.allocation is None or self._left_over(claim):
+            self.put(Unit(Kind.CLAIM, key))
+        users = self.roster.users(key)
+        for pod in users:
+            self.put(Unit(Kind.POD, pod))
+        self._gangs(users)
+
+    def _gangs(self, pods: Iterable[ObjectKey]) -> None:
+        """Requeue the gangs of pods that wait."""
+        for gang in self.gangs.of(pods):
+            self.put(gang_unit(gang))
+
+    def _left_over(self, claim: ResourceClaim) -> bool:
+        """Whether we allocated a claim for pods that are all gone."""
+        used = claim.status.reserved_for or self.roster.users(claim.key)
+        return not used and not self._ours.claims(claim) and written_by_us(claim)

@@ -1,0 +1,33 @@
+"""Logs objects that cannot be read, once for each reason."""
+
+import structlog
+
+from reconciler.api.objects.changes import Change, Changed, Refused, Replaced
+from reconciler.api.objects.meta import ObjectKey
+
+log = structlog.get_logger()
+
+
+class RefusedObjects:
+    """The objects that cannot be read, with the reasons that were logged."""
+
+    def __init__(self) -> None:
+        self._refused: dict[tuple[str, ObjectKey], str] = {}
+
+    def note(self, change: Change) -> None:
+        """Log an object that cannot be read once for each reason."""
+        match change:
+            case Refused():
+                self._refuse(change)
+            case Replaced(refused=refused):
+                for one in refused:
+                    self._refuse(one)
+            case Changed(kind=kind, object=thing):
+                self._refused.pop((kind, thing.key), None)
+
+    def _refuse(self, refused: Refused) -> None:
+        if self._refused.get((refused.kind, refused.key)) != refused.reason:
+            self._refused[refused.kind, refused.key] = refused.reason
+            log.warning(
+                "invalid object ignored", kind=refused.kind, name=str(refused.key), reason=refused.reason
+            )

@@ -1,0 +1,63 @@
+"""The columns of slices that are equal but for some strings: those of one, with other codes in places."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from kernels.types import Rows
+from reconciler.api.objects.device_patterns import PatternDevices, SpecPattern
+from reconciler.api.objects.slices import ResourceSlice
+from reconciler.state.devices.encoding.block import COLUMNS, Block, build
+from reconciler.state.devices.encoding.interner import Interner
+from reconciler.state.devices.encoding.parts import Encoder
+from reconciler.state.devices.encoding.vocabulary import Value, qualified
+
+_NODE = COLUMNS.index("node")
+
+
+class PatternColumns(NamedTuple):
+    """The columns of one slice of a pattern, and where the others differ."""
+
+    block: Block
+    columns: Rows
+    """(b,) the columns with the codes of those blanks that count"""
+    rows: Rows
+    """(b,) their devices"""
+    interners: Sequence[tuple[int, Interner[Value]]]
+    """(b,) position among the blanks, and where its values have their codes"""
+
+
+def block_of(source: ResourceSlice, encoder: Encoder) -> Block:
+    """The columns of any slice. Adds new values to the vocabulary."""
+    spec = source.spec
+    if not isinstance(spec.devices, PatternDevices):
+        return build(source, encoder)
+    pattern, strings = spec.devices.pattern, spec.devices.strings
+    known = encoder.patterns.get(pattern) or encoder.patterns.put(pattern, _columns(source, pattern, encoder))
+    table = known.block.table.copy()
+    if spec.node_name and not spec.per_device_node_selection:
+        table[_NODE] = encoder.vocabulary.nodes.code(spec.node_name)
+    table[known.columns, known.rows] = [
+        interner.code(strings[at], ("string", strings[at])) for at, interner in known.interners
+    ]
+    return replace(known.block, slice=source, table=table)
+
+
+def _columns(source: ResourceSlice, pattern: SpecPattern, encoder: Encoder) -> PatternColumns:
+    block = build(source.model_copy(update={"spec": pattern.spec}), encoder)
+    driver = pattern.spec.driver
+    place = {name: at for at, name in enumerate(block.header.attributes, start=len(COLUMNS))}
+    # If a device has one name in both forms, the one with a domain counts (CEL-3).
+    found = [
+        (at, qualified(blank.key, driver), blank.row)
+        for at, blank in enumerate(pattern.blanks)
+        if "/" in blank.key or f"{driver}/{blank.key}" not in pattern.spec.devices[blank.row].attributes
+    ]
+    return PatternColumns(
+        block,
+        np.array([place[name] for _, name, _ in found], dtype=np.intp),
+        np.array([row for _, _, row in found], dtype=np.intp),
+        [(at, encoder.vocabulary.attribute(name)) for at, name, _ in found],
+    )

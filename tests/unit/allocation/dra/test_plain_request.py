@@ -1,0 +1,194 @@
+"""Plain requests get what the attempt on a node finds for them."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.allocation.dra.budget import UNLIMITED
+from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
+from reconciler.allocation.dra.node_attempt import Found, attempt
+from reconciler.allocation.dra.refusal import Fatal
+from reconciler.allocation.dra.request_options import ParsedClaims
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.plan import Granted
+from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.store import Store
+from tests.tools.allocation_strategies import worlds
+from tests.tools.allocation_world import STEPS, World, decide
+from tests.tools.builders import (
+    Object,
+    claim,
+    counter_slice,
+    device,
+    distinct,
+    first_of,
+    held,
+    hold,
+    match,
+    node,
+    request,
+    resource_slice,
+    selectors,
+    store,
+    taint,
+    typed,
+    wants,
+)
+from tests.tools.examples import examples
+
+KIND = 'device.attributes["d"].kind == "{}"'
+NODES = ("n1", "n2")
+SHARED: Object = {"allowMultipleAllocations": True}
+
+
+def shape_of(one: ResourceClaim, seen: Snapshot) -> ClaimShape | None:
+    """The shape of a claim, with counts of a snapshot; None if no node can meet it."""
+    try:
+        shape = claim_shape([one], seen)
+    except Fatal:
+        return None
+    shape.node_filter.follow(seen)
+    return shape
+
+
+def compare(one: ResourceClaim, seen: Snapshot) -> int:
+    """Compare both answers on all nodes; return how many nodes answered without an attempt."""
+    shape = shape_of(one, seen)
+    if shape is None or (plain := shape.plain(seen)) is None:
+        return 0
+    parsed, answered = ParsedClaims((one,), shape.parsed.slots), 0
+    for name in seen.topology.order:
+        found = plain.attempt(one, name, seen, UNLIMITED)
+        if found is not None:
+            answered += 1
+            assert attempt(parsed, name, seen, steps=STEPS) == found
+            searched = attempt(parsed, name, seen, steps=STEPS, pruned=False)
+            assert isinstance(searched, Found)
+            assert searched.plans == found.plans
+    return answered
+
+
+@given(worlds())
+@examples(150)
+def test_the_answers_are_those_of_the_search_in_any_world(world: World):
+    seen = world.snapshot()
+    for one in world.wanted():
+        compare(one, seen)
+
+
+@given(st.data())
+@examples(60)
+def test_the_answers_stay_those_of_the_search_while_devices_are_taken_and_released(data: st.DataObject):
+    """The counts follow the changes; nothing is derived anew between them."""
+    picture, pending = machines(data), list[ResourceClaim]()
+    kinds = st.tuples(st.sampled_from(["gpu", "small", "nic"]), st.integers(1, 3), st.booleans())
+    specs = data.draw(st.lists(kinds, min_size=1, max_size=3))
+    for turn in range(8):
+        kind, count, tied = data.draw(st.sampled_from(specs))
+        constraints = [match("d/numa", "r")] if tied else []
+        made = claim(
+            f"c{turn}", request("r", count, selectors=selectors(KIND.format(kind))), constraints=constraints
+        )
+        one = typed(made)
+        assert isinstance(one, ResourceClaim)
+        seen = picture.snapshot()
+        compare(one, seen)
+        shape = shape_of(one, seen)
+        name = data.draw(st.sampled_from(NODES))
+        outcome = attempt(shape.parsed, name, seen, steps=STEPS) if shape is not None else None
+        if isinstance(outcome, Found):
+            picture.assume(outcome.plans[0])
+        leaves = data.draw(st.booleans())
+        if pending and leaves:
+            release(picture, pending.pop(0))
+        pending.append(one)
+
+
+def release(picture: Store, one: ResourceClaim) -> None:
+    plan = picture.assumed(one.metadata.uid)
+    if plan is not None:
+        picture.forget(plan)
+
+
+def machines(data: st.DataObject) -> Store:
+    """Nodes with pools of GPUs, of partitions and of NICs, between which there are pools of other nodes."""
+    slices: list[Object] = []
+    for name in NODES:
+        gpus = [
+            device(f"gpu-{n}", {"kind": "gpu", "numa": data.draw(st.integers(0, 1))})
+            for n in range(data.draw(st.integers(0, 5)))
+        ]
+        parts = [
+            device(f"part-{n}", {"kind": "small", "numa": 0}, draws={"card": {"units": units}})
+            for n, units in enumerate(data.draw(st.lists(st.integers(1, 3), max_size=4)))
+        ]
+        where: Any = {"pool": f"b-{name}", "nodeName": name, "slices": 2}
+        slices += [
+            resource_slice(f"gpus-{name}", gpus, pool=f"a-{name}", nodeName=name),
+            resource_slice(f"parts-{name}", parts, **where),
+            counter_slice(f"cards-{name}", {"card": {"units": 4}}, **where),
+            resource_slice(f"nics-{name}", [device("nic", {"kind": "nic"})], pool=f"c-{name}", nodeName=name),
+        ]
+    return store(*map(node, NODES), *slices, *World([], []).classes)
+
+
+GPUS = [device(f"gpu-{n}", {"kind": "gpu", "numa": n % 2}) for n in range(5)]
+
+
+def on_both(*content: Object, **fields: Any) -> list[Object]:
+    return [resource_slice(f"s-{name}", content, pool=name, nodeName=name, **fields) for name in NODES]
+
+
+def world_of(slices: list[Object], *requests: Object, **fields: Any) -> World:
+    return World(slices, [claim("c", *requests, **fields)], nodes=[*map(node, NODES)])
+
+
+ALIKE = [match("d/numa", "r")]
+
+
+@pytest.mark.parametrize(
+    ("world", "nodes"),
+    [
+        pytest.param(world_of(on_both(*GPUS), request("r", 1)), 2, id="one"),
+        pytest.param(world_of(on_both(*GPUS), request("r", 3)), 2, id="three"),
+        pytest.param(world_of(on_both(*GPUS), request("r", 3), constraints=ALIKE), 2, id="three alike"),
+        pytest.param(world_of(on_both(*GPUS), request("r", 4), constraints=ALIKE), 0, id="too few alike"),
+        pytest.param(world_of(on_both(*GPUS[:1]), request("r", 2)), 0, id="too few"),
+        pytest.param(world_of(on_both(*GPUS), request("r"), request("s")), 0, id="two requests"),
+        pytest.param(
+            world_of(on_both(*GPUS), request("r", 2), constraints=[distinct("d/numa", "r")]), 0, id="distinct"
+        ),
+        pytest.param(world_of(on_both(*GPUS), first_of("r", a=wants(), b=wants())), 0, id="alternatives"),
+        pytest.param(world_of(on_both(device("A", **SHARED)), request("r")), 0, id="shared"),
+        pytest.param(
+            world_of(on_both(device("A", **SHARED), device("B", **SHARED)), request("r", 2)),
+            0,
+            id="entangled",
+        ),
+        pytest.param(
+            world_of([resource_slice("s", GPUS, allNodes=True)], request("r")), 0, id="devices of all nodes"
+        ),
+        pytest.param(
+            world_of(on_both(*GPUS), request("r", selectors=selectors('device.attributes["d"].x == 1'))),
+            0,
+            id="an error",
+        ),
+    ],
+)
+def test_which_requests_are_plain(world: World, nodes: int):
+    assert compare(world.wanted()[0], world.snapshot()) == nodes
+
+
+def test_tainted_and_held_devices_are_not_taken():
+    content = [device("A", {"numa": 0}, taints=[taint("k")]), *GPUS]
+    taken = [held("h", hold("gpu-0", pool="n1"))]
+    world = World(
+        on_both(*content), [claim("c", request("r", 2), constraints=ALIKE)], taken, nodes=[*map(node, NODES)]
+    )
+    assert compare(world.wanted()[0], world.snapshot()) == 2
+    outcome = decide(world)
+    assert isinstance(outcome, Granted)
+    results = outcome.plans[0].allocation.devices.results
+    assert [str(result.id) for result in results] == ["d/n1/gpu-1", "d/n1/gpu-3"]

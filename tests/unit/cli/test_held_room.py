@@ -1,0 +1,125 @@
+"""Room that the leader holds, as commands on a cluster know it: it is free for its nominee only."""
+
+import asyncio
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from reconciler.api.objects.meta import DeviceID
+from reconciler.cli import main
+from reconciler.embedded import ApiServer, serve
+from reconciler.state.nominations.nomination import HeldPlace, Nomination, of_pod
+from reconciler.state.nominations.record import text_of
+from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, node, pod, template
+from tests.tools.unit_pictures import key
+
+pytestmark = pytest.mark.loopback
+
+SOON = (datetime.now(UTC) + timedelta(hours=1)).isoformat(timespec="seconds")
+DEFAULT = "dra-reconciler/dra-reconciler-held-room"
+
+
+def record(text: str, name: str = DEFAULT) -> Object:
+    namespace, _, last = name.partition("/")
+    metadata = {"name": last, "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"heldRoom": text}}
+
+
+def held(deadline: str = SOON, nominee: str = "urgent") -> str:
+    """One of the two devices of the only node, for a pod."""
+    place = HeldPlace("a", (DeviceID(DRIVER, "a", "d0"),), ())
+    return text_of([Nomination(of_pod(key(nominee)), (place,), 0, 0.0, deadline)])
+
+
+def cluster(*objects: Object) -> ApiServer:
+    api = ApiServer()
+    api.load([device_class(), node("a"), devices("a", "d0", "d1"), *objects])
+    api.load([claim("two", 2), claim("one"), claim("theirs", 2), pod("urgent", "theirs")])
+    return api
+
+
+async def ask(api: ApiServer, *arguments: str) -> Result:
+    async with serve(api) as url:
+        asked = [*arguments, "--server", url]
+        return await asyncio.to_thread(CliRunner().invoke, main, asked, catch_exceptions=False)
+
+
+async def test_explain_says_for_whom_a_device_is_held_and_until_when():
+    result = await ask(cluster(record(held())), "explain", "two", "-n", "default")
+    assert result.exit_code == 1
+    assert f"1 held for pod default/urgent until {SOON.partition('T')[2]}" in result.stdout
+
+
+async def test_explain_gives_the_nominee_its_room_and_notes_it():
+    result = await ask(cluster(record(held())), "explain", "urgent", "--pod", "-n", "default")
+    assert result.exit_code == 0, result.output
+    assert "note: room on a is held for pod default/urgent until" in result.stderr
+    assert f"{DRIVER}/a/d0" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[]", held("2001-01-01T00:00:00Z"), held(nominee="nobody"), held("at noon")],
+    ids=["nothing", "expired", "gone", "no time"],
+)
+async def test_explain_ignores_what_is_not_held_any_more(text: str):
+    result = await ask(cluster(record(text)), "explain", "two", "-n", "default")
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize("text", ["{", '[{"nominee": 1}]'])
+async def test_a_record_that_cannot_be_read_is_noted(text: str):
+    result = await ask(cluster(record(text)), "explain", "two", "-n", "default")
+    assert result.exit_code == 0, result.output
+    assert "note: " in result.stderr
+    assert DEFAULT in result.stderr
+
+
+async def test_another_config_map_can_be_named_and_must_exist():
+    api = cluster(record(held(), "other/room"))
+    result = await ask(api, "explain", "two", "-n", "default", "--held-room", "other/room")
+    assert result.exit_code == 1
+    result = await ask(api, "explain", "two", "-n", "default", "--held-room", "other/none")
+    assert result.exit_code == 0, result.output
+    assert "note: held room is not considered" in result.stderr
+
+
+async def test_whatif_places_nothing_on_held_devices(tmp_path: Path):
+    question = tmp_path / "asked.yaml"
+    question.write_text(yaml.safe_dump(claim("asked", 2)))
+    free = await ask(cluster(), "whatif", "-f", str(question))
+    assert free.exit_code == 0, free.output
+    result = await ask(cluster(record(held())), "whatif", "-f", str(question))
+    assert result.exit_code == 1, result.output
+
+
+async def test_make_room_uses_held_room_for_its_nominee_only():
+    api = cluster(record(held()))
+    theirs = await ask(api, "make-room", "urgent", "--pod", "-n", "default", "-o", "json")
+    assert json.loads(theirs.stdout)["fits"]
+    assert theirs.exit_code == 0
+    others = await ask(cluster(record(held())), "make-room", "two", "-n", "default", "-o", "json")
+    assert not json.loads(others.stdout)["fits"]
+
+
+async def test_fit_counts_no_held_device(tmp_path: Path):
+    containers = [{"name": "main", "image": "example.com/main"}]
+    claims = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
+    sets = [
+        {
+            "name": "all",
+            "count": 2,
+            "template": {"spec": {"containers": containers, "resourceClaims": claims}},
+        }
+    ]
+    request = {"apiVersion": "dra-reconciler.io/v1alpha1", "kind": "FitRequest", "podSets": sets}
+    asked = tmp_path / "asked.yaml"
+    asked.write_text(yaml.safe_dump_all([request, template("one")]))
+    free = await ask(cluster(), "fit", "-f", str(asked), "-o", "json")
+    result = await ask(cluster(record(held())), "fit", "-f", str(asked), "-o", "json")
+    fitting = [json.loads(one.stdout)["podSets"][0]["fits"] for one in (free, result)]
+    assert fitting == [2, 1]
