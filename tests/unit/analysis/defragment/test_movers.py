@@ -110,7 +110,7 @@ def test_nodes_without_any_valid_device_count_for_nothing():
     incomplete = resource_slice("n9-e", [device("e0")], nodeName="n9", pool="n9-e", slices=2, driver="d")
     alone = [node("n9"), incomplete]
     fleet = [raw for at in (1, 2) for raw in objects_of(f"n{at}", halves())]
-    found = world_of(map(read, [device_class(), *alone, *fleet, *quarter("p", "n1")]), Semantics())
+    found = world_of(map(read, [device_class(), *fleet, *quarter("p", "n1"), *alone]), Semantics())
     answer = defragment(Target(NODE, gain=1), found)
     assert answer.before == 1
     assert {step.place for step in answer.steps} <= {"n1"}
