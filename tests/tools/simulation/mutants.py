@@ -253,7 +253,6 @@ def _in_haste(self: Any, campaign: Any, _: Any) -> None:
 MOVING: dict[str, Mutant] = {
     "everybody may be moved": _swap(Allowed, "permits", lambda *_: True),
     "several pods move at once": _swap(Rebalancer, "_follow", _in_haste),
-    "no place is held for moved pods": _swap(Rebalancer, "_hold", lambda *_: None),
 }
 """The same, of what keeps moves from doing harm"""
 
