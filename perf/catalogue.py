@@ -2,6 +2,7 @@
 
 from perf.workload import Workload
 from perf.workloads import (
+    advice,
     alternatives,
     burst,
     cel,
@@ -38,6 +39,7 @@ _FAMILIES = (
     podfit,
     room,
     defragment,
+    advice,
     alternatives,
     burst,
     churn,

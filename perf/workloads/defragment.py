@@ -33,7 +33,7 @@ WHOLE = (mig.DRIVER, "7g.40gb")
 
 def defragment(size: Size, progress: Progress) -> Outcome:
     """Plans on the same state; the first one also compiles selectors."""
-    world = world_of([*map(read, mig.fleet(size["nodes"])), *_churned(size["nodes"])], Semantics())
+    world = world_of([*map(read, mig.fleet(size["nodes"])), *churned(size["nodes"])], Semantics())
     figures: list[Figure] = []
     for number in range(size["plans"]):
         busy, began = thread_time(), perf_counter()
@@ -64,7 +64,7 @@ def _plan(world: World, gain: int) -> tuple[Plan, int]:
         return planner.run(gain), planner.before
 
 
-def _churned(nodes: int) -> Iterator[ApiObject]:
+def churned(nodes: int) -> Iterator[ApiObject]:
     """Claims and their pods: the fleet fills up, claims leave at random, and so on."""
     decider, drawn = Decider.over(mig.fleet(nodes)), default_rng(SEED)
     capacity = nodes * mig.GPUS_A_NODE * mig.MEMORY_SLICES

@@ -51,7 +51,9 @@ class MovePlanner:
         found = []
         for target in self._targets(world):
             try:
-                answer = defragment(target, world, may_move=may_move, limit=Limit(DECISIONS, wanted))
+                answer = defragment(
+                    target, world, may_move=may_move, limit=Limit(DECISIONS, self._most_moves, wanted)
+                )
             except Rejected as exc:
                 found.append(Advice(str(target), why=str(exc)))
             else:

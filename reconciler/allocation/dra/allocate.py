@@ -70,7 +70,7 @@ def allocate(
     considered, among = plausible(shape, nodes, snapshot)
     plain = shape.plain(snapshot, steps) if only is None and companions is None else None
     by_name = policy is None and not prefers(pod)
-    if by_name and (first := _on_first(among, plain, claims[0], snapshot, budget)) is not None:
+    if by_name and (first := _on_first(among, plain, claims, snapshot, budget)) is not None:
         return first
     parsed = ParsedClaims(tuple(claims), shape.parsed.slots)
     best: tuple[int, int, Found] | None = None
@@ -129,7 +129,11 @@ def allocate(
 
 
 def _on_first(
-    among: Mask, plain: PlainRequest | None, claim: ResourceClaim, snapshot: Snapshot, budget: Budget
+    among: Mask,
+    plain: PlainRequest | None,
+    claims: Sequence[ResourceClaim],
+    snapshot: Snapshot,
+    budget: Budget,
 ) -> Granted | None:
     """The answer of the first node of a mask (N,), which most claims without alternatives get; else None."""
     if plain is None or len(plain.options) > 1 or not len(among):
@@ -139,7 +143,7 @@ def _on_first(
         return None
     budget.spend()
     name = snapshot.topology.order[first]
-    found = plain.attempt(claim, name, snapshot, budget=budget)
+    found = plain.attempt(claims[0], name, snapshot, budget=budget)
     return Granted(name, found.plans, found.steps) if isinstance(found, Found) else None
 
 

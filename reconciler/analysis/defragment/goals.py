@@ -160,7 +160,7 @@ def node_goal(layout: FleetLayout) -> GroupGoal:
     values = layout.fleet.vocabulary.nodes.values
     used = np.unique(layout.node_of[layout.offered & (layout.node_of >= 0)])
     of = np.full(layout.fleet.size, -1, dtype=np.int32)
-    inside = layout.node_of >= 0
+    inside = np.isin(layout.node_of, used)  # not nodes whose devices are all outdated or invalid
     of[inside] = np.searchsorted(used, layout.node_of[inside])
     rows = np.flatnonzero(inside)
     return GroupGoal("free node", tuple(values[code] for code in used), of, _by_field(rows, of, len(used)))

@@ -36,6 +36,8 @@ class Limit:
     """When the search gives up. What was found until then is the plan."""
 
     decisions: int = MOST_DECISIONS
+    moves: int | None = None
+    """Moves from which on nothing is added; None for any number"""
     more: Callable[[], bool] = lambda: True
     """Whether somebody still wants the plan"""
 
@@ -158,7 +160,7 @@ class Planner:
         left = [option for one in self._fields for option in one.options if option != without]
         done: list[Step] = []
         moved = set[int]()
-        while (missing := wanted - _gain(done)) > 0 and left and self._may_go_on():
+        while (missing := wanted - _gain(done)) > 0 and left and self._may_go_on(done):
             option = min(left, key=lambda one: self._rank(one, missing))
             left.remove(option)
             step = self._try(option) if moved.isdisjoint(option.movers) else None
@@ -170,8 +172,10 @@ class Planner:
                 left += [one for at in sorted(changed) for one in self._again(at, moved) if one != without]
         return tuple(done)
 
-    def _may_go_on(self) -> bool:
-        return self._places.tried < self._limit.decisions and self._limit.more()
+    def _may_go_on(self, done: Sequence[Step]) -> bool:
+        limit = self._limit
+        enough = limit.moves is not None and _moves(done) >= limit.moves
+        return not enough and self._places.tried < limit.decisions and limit.more()
 
     def _changed(self, step: Step) -> set[int]:
         """The fields that pods of a step left or entered."""

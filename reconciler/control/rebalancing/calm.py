@@ -31,9 +31,9 @@ class Calm:
         """Whether nothing has changed for a calm time."""
         return now - self._since >= self._seconds
 
-    def planned(self, state: Hashable, now: float) -> None:
-        """A plan was made from a state."""
-        self._planned, self._planned_at = state, now
+    def planned(self, state: Hashable, began: float, now: float) -> None:
+        """A plan was made from a state. One that did not rest is planned once more when it does."""
+        self._planned, self._planned_at = state if self.rests(began) else None, now
 
     def again(self) -> None:
         """Plan once more, although nothing changed."""

@@ -148,7 +148,7 @@ class Rebalancer:
         state, began = self._state(), self._clock()
         found = await self._thread.run(partial(self._plan, self._question()))
         spent = self._clock() - began
-        self._calm.planned(state, self._clock())
+        self._calm.planned(state, began, self._clock())
         self._rests_until = self._clock() + spent / SHARE
         self.standing.without_budgets = self._budgets.unknown
         chosen = next((one for one in found if one.moves), None)

@@ -10,7 +10,7 @@ from time import perf_counter
 
 import click
 
-from tests.tools.simulation.mutants import BURSTING, EVICTING, GANGED, MUTANTS, PAIRED
+from tests.tools.simulation.mutants import BURSTING, EVICTING, GANGED, MOVING, MUTANTS, PAIRED
 from tests.tools.simulation.schedule import Outcome, Say, run
 
 
@@ -23,10 +23,11 @@ from tests.tools.simulation.schedule import Outcome, Say, run
 @click.option("--gangs", is_flag=True, help="With gangs.")
 @click.option("--evictions", is_flag=True, help="With preemption and budgets.")
 @click.option("--bursts", is_flag=True, help="With bursts of claims and pods of one template.")
+@click.option("--moves", is_flag=True, help="With preemption, and moves of pods that controllers replace.")
 @click.option("--processes", type=int, default=2, show_default=True)
 @click.option(
     "--mutant",
-    type=click.Choice([*MUTANTS, *PAIRED, *GANGED, *EVICTING, *BURSTING]),
+    type=click.Choice([*MUTANTS, *PAIRED, *GANGED, *EVICTING, *BURSTING, *MOVING]),
     help="Break this until it is noticed.",
 )
 @click.option("--awaits", is_flag=True, help="Tell at which awaits the reconciler was killed.")
@@ -40,6 +41,7 @@ def main(
     gangs: bool,
     evictions: bool,
     bursts: bool,
+    moves: bool,
     processes: int,
     mutant: str | None,
     awaits: bool,
@@ -49,8 +51,16 @@ def main(
     began = perf_counter()
     pair, gangs = pair or mutant in PAIRED, gangs or mutant in GANGED
     evictions, bursts = evictions or mutant in EVICTING, bursts or mutant in BURSTING
+    moves = moves or mutant in MOVING
     play = partial(
-        _play, sockets=sockets, pair=pair, gangs=gangs, evictions=evictions, bursts=bursts, mutant=mutant
+        _play,
+        sockets=sockets,
+        pair=pair,
+        gangs=gangs,
+        evictions=evictions,
+        bursts=bursts,
+        moves=moves,
+        mutant=mutant,
     )
     if seed is not None:
         outcomes = [play(seed, say=print if verbose else None)]
@@ -82,11 +92,22 @@ def _play(
     gangs: bool,
     evictions: bool,
     bursts: bool,
+    moves: bool,
     mutant: str | None,
     say: Say | None = None,
 ) -> Outcome:
-    with (MUTANTS | PAIRED | GANGED | EVICTING | BURSTING)[mutant]() if mutant is not None else nullcontext():
-        return run(seed, sockets=sockets, pair=pair, gangs=gangs, evictions=evictions, bursts=bursts, say=say)
+    mutants = MUTANTS | PAIRED | GANGED | EVICTING | BURSTING | MOVING
+    with mutants[mutant]() if mutant is not None else nullcontext():
+        return run(
+            seed,
+            sockets=sockets,
+            pair=pair,
+            gangs=gangs,
+            evictions=evictions,
+            bursts=bursts,
+            moves=moves,
+            say=say,
+        )
 
 
 def _in_turn(outcomes: Iterable[Outcome], mutant: str | None) -> Iterator[Outcome]:

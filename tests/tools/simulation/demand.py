@@ -4,7 +4,7 @@ from random import Random
 
 from reconciler.api.objects.core import GATE
 from reconciler.control.ownership import MANAGED
-from tests.tools.simulation.fleet import CLASSES, DRA, FOREIGN, NIC, Object
+from tests.tools.simulation.fleet import CLASSES, DRA, FOREIGN, NIC, PART, Object
 
 
 def claim_spec(drivers: frozenset[str], random: Random) -> Object:
@@ -20,6 +20,13 @@ def plain_spec(drivers: frozenset[str], random: Random) -> Object:
     """One or two devices of one class, so that pods often stand in each other's way."""
     names = sorted(name for name, (driver, _) in CLASSES.items() if driver in drivers - {FOREIGN, NIC})
     wish = {"deviceClassName": random.choice(names), "count": random.choice((1, 1, 1, 2))}
+    return {"devices": {"requests": [{"name": "r", "exactly": wish}]}}
+
+
+def small_spec(drivers: frozenset[str], random: Random) -> Object:
+    """A small part of a card, or half of one."""
+    assert PART in drivers
+    wish = {"deviceClassName": random.choice(("part-small", "part-small", "part-half")), "count": 1}
     return {"devices": {"requests": [{"name": "r", "exactly": wish}]}}
 
 

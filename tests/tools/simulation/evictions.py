@@ -12,6 +12,7 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.validation.served_kinds import BUDGET, CLAIM, POD
 from reconciler.control.decisions.allocating import Allocated
 from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.moving import MovesAborted, PodMoved
 from reconciler.control.decisions.nominations import (
     Nominated,
     NominationDropped,
@@ -23,6 +24,7 @@ from reconciler.state.nominations.nomination import Nominee, NomineeKind
 from tests.tools.simulation.audit.claims import claims_of
 from tests.tools.simulation.audit.history import STALE
 from tests.tools.simulation.fleet import Object
+from tests.tools.simulation.replicas import owns, problems_of_move
 
 URGENT = "urgent"
 """The PriorityClass whose pods may preempt"""
@@ -48,6 +50,8 @@ class Evictions:
         self._least = {team: random.choice((0, 1, 1, 2)) for team in TEAMS if random.random() < 0.6}
         """Team with a budget -> how many of its running pods are to stay"""
         self._held: dict[Nominee, frozenset[DeviceID]] = {}
+        self._moving: set[str] = set()
+        """Uids of pods that were evicted to move them, while their plan goes on"""
         self._pods: dict[str, Any] = {}
         """As they were before the latest write"""
         self._waited: dict[str, tuple[float, int]] = {}
@@ -91,8 +95,15 @@ class Evictions:
     def _problems(self, victim: Any) -> Iterator[str]:
         pods = [record.object for record in self._api.store[POD].scan("")]
         recently = self._now() - STALE  # it may not know yet that nobody waits any more
-        if not any(at >= recently and wants > _priority(victim) for at, wants in self._waited.values()):
-            yield "no pod of higher priority that may preempt waits for devices"
+        if any(owns(nominee, victim) for nominee in self._held) or not any(
+            at >= recently and wants > _priority(victim) for at, wants in self._waited.values()
+        ):
+            moves = list(problems_of_move(victim, frozenset(self._held), frozenset(self._moving)))
+            if moves:
+                yield "no pod of higher priority that may preempt waits for devices"
+            yield from moves
+            self._count["moves"] += not moves
+            self._moving.add(victim["metadata"]["uid"])
         claims = [self._claim(key) for key in claims_of(victim)]
         if not claims or not all(
             claim is None or ALLOCATED_AT in claim["metadata"].get("annotations", {}) for claim in claims
@@ -116,6 +127,7 @@ class Evictions:
     def started(self) -> None:
         """A process begins with the room of the record, and says so."""
         self._held.clear()
+        self._moving.clear()
 
     def on_decision(self, decision: Decision) -> None:
         """Room that is held goes to nobody else, as long as its end is not said."""
@@ -127,6 +139,12 @@ class Evictions:
                 self._held.pop(nominee, None)
             case NominationDropped(nominee=nominee):
                 self._held.pop(nominee, None)
+            case PodMoved():
+                self._count["pods moved"] += 1
+                self._moving.clear()
+            case MovesAborted():
+                self._count["moves aborted"] += 1
+                self._moving.clear()
             case Allocated(claim=claim, pod=pod, devices=devices):
                 for nominee, held in self._held.items():
                     taken = held.intersection(devices)
@@ -138,6 +156,9 @@ class Evictions:
         if nominee.kind is NomineeKind.GANG:
             found = self._pods.get(pod.name) if pod is not None else None
             return found is None or _annotation(found, GANG) in (nominee.key.name, None)
+        if nominee.kind is NomineeKind.REPLACEMENT:
+            found = self._pods.get(pod.name) if pod is not None else None
+            return found is None or owns(nominee, found)
         found = self._pods.get(nominee.key.name)
         return pod == nominee.key or found is None or claim in claims_of(found)
 

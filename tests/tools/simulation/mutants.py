@@ -30,6 +30,8 @@ from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner
 from reconciler.control.queueing.units import Kind
 from reconciler.control.queueing.waiting import Waiting
+from reconciler.control.rebalancing.allowed import Allowed
+from reconciler.control.rebalancing.rebalancer import Rebalancer
 from reconciler.control.settler import Settler
 from reconciler.errors import Retry, Undecided
 from reconciler.ha.elector import Elector
@@ -243,6 +245,18 @@ EVICTING: dict[str, Mutant] = {
 """The same, of what keeps evictions from doing harm"""
 
 
+def _in_haste(self: Any, campaign: Any, _: Any) -> None:
+    """The next pod moves before what replaces the one before runs."""
+    campaign.moving = None
+
+
+MOVING: dict[str, Mutant] = {
+    "everybody may be moved": _swap(Allowed, "permits", lambda *_: True),
+    "several pods move at once": _swap(Rebalancer, "_follow", _in_haste),
+}
+"""The same, of what keeps moves from doing harm"""
+
+
 def _whatever_changed(self: Any, unit: Any, *_: Any) -> Any:
     """What was decided ahead is written even if it is no longer what would be decided."""
     return self._units.pop(unit, None)
@@ -261,6 +275,7 @@ SEEDS = {
     "claims in use are freed": 33,
     "refusals slow writes down": 36,
     "everybody leads": 5,
+    "several pods move at once": 10,
 }
 """Schedules that have noticed a mutant, to be tried first: any of the others will do, but takes longer"""
 

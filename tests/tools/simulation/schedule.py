@@ -32,6 +32,7 @@ from tests.tools.simulation.evictions import URGENT, Evictions
 from tests.tools.simulation.faults import Cut, Faulty, Weather
 from tests.tools.simulation.memory import InMemory
 from tests.tools.simulation.replica import Replica, awaits, bounded_clock, drawn_clock, outside
+from tests.tools.simulation.replicas import MOST_MOVED
 from tests.tools.simulation.sockets import Awaited
 from tests.tools.simulation.terms import Terms
 from tests.tools.simulation.world import World
@@ -44,7 +45,12 @@ PROMPT = 15.0
 CALM = STALE + 5.0
 """Seconds of calm after which no decision can rest on an outdated picture any more"""
 SETTINGS = Settings(
-    own_drivers=fleet.OURS, write_seconds=1.0, writers=8, backoff_cap_seconds=60.0, events=False
+    own_drivers=fleet.OURS,
+    write_seconds=1.0,
+    writers=8,
+    backoff_cap_seconds=60.0,
+    events=False,
+    rebalance="off",
 )
 PAIR = SETTINGS.model_copy(
     update={"leader_elect": True, "lease_seconds": 3.0, "renew_seconds": 2.0, "retry_seconds": 0.5}
@@ -61,6 +67,14 @@ PREEMPTION = {
     "evictions_per_hour": 3600,
     "nomination_seconds": 20.0,
 }
+MOVES = {
+    "rebalance": "evict",
+    "rebalance_goals": "90%,node=2",
+    "rebalance_calm_seconds": 2.0,
+    "rebalance_max_priority": MOST_MOVED,
+}
+MOVING_TIME = 60.0
+"""Seconds in which pods are moved before all has to be answered"""
 CUTS = 0.3
 """Probability that, after something happened, a replica of a pair is cut off, or not any more"""
 PAIR_PROMPT = 60.0
@@ -72,6 +86,7 @@ PAIRS = 20
 GANGS = 30
 EVICTIONS = 8
 BURSTS = 20
+MOVING = 4
 """Enough on each change: what takes more schedules to be noticed has a test of its own (`mutants.TESTS`,
 `test_by_hand`). `make soak` plays thousands"""
 
@@ -99,10 +114,11 @@ def run(
     gangs: bool = False,
     evictions: bool = False,
     bursts: bool = False,
+    moves: bool = False,
     say: Say | None = None,
 ) -> Outcome:
     """Play a schedule, with one replica or with a pair of them, of which one leads; with gangs or without,
-    with preemption or without, and with bursts of one template or without.
+    with preemption or without, with bursts of one template or without, and with moves of pods or without.
 
     The same seed gives the same schedule; over sockets, nearly the same.
     """
@@ -110,7 +126,15 @@ def run(
     count: Counter[str] = Counter()
     with tidy(), quiet(seed, count, say) as errors, asyncio.Runner(loop_factory=lambda: loop) as runner:
         schedule = Schedule(
-            seed, loop, count, say, pair=pair, gangs=gangs, evictions=evictions, bursts=bursts
+            seed,
+            loop,
+            count,
+            say,
+            pair=pair,
+            gangs=gangs,
+            evictions=evictions or moves,
+            bursts=bursts,
+            moves=moves,
         )
         try:
             runner.run(schedule.play(sockets=sockets))
@@ -133,14 +157,22 @@ class Schedule:
         gangs: bool = False,
         evictions: bool = False,
         bursts: bool = False,
+        moves: bool = False,
     ) -> None:
+        self._moves = moves
         self.random = Random(seed)
         self.loop = loop
         self.count = count
         self.say = say
         self.auditor = Auditor(fleet.NODES, fleet.CLASSES, fleet.OURS, lambda: loop.true_time)
         self.world = World(
-            self.random, lambda: loop.true_time, count, gangs=gangs, teams=evictions, bursts=bursts
+            self.random,
+            lambda: loop.true_time,
+            count,
+            gangs=gangs,
+            teams=evictions,
+            bursts=bursts,
+            moves=moves,
         )
         self.auditor.given_away, self.auditor.cleared = self.world.given_away, self.world.cleared
         self.evictions: Evictions | None = None
@@ -190,6 +222,8 @@ class Schedule:
     async def _turmoil(self) -> None:
         for _ in range(self.random.choice((0, 6, 12)) + (12 if self.evictions is not None else 0)):
             self._act(self.world.demand)
+        for _ in range(20 if self._moves else 0):
+            self._act(self.world.demand)
         if self.evictions is not None:
             await asyncio.sleep(PROMPT)  # pods have to run before they can be evicted
         # Many short ones find more than few long ones; some are long all the same.
@@ -220,6 +254,10 @@ class Schedule:
             replica.cut(Cut.NOTHING)
         await self._resurrect()
         self._act(self.world.mend)
+        if self._moves:
+            await asyncio.sleep(PROMPT)
+            self._act(self.world.thin)
+            await asyncio.sleep(MOVING_TIME)
         await self._until_done(PATIENCE)
         await asyncio.sleep(CALM)
         await self._until_done(2 * self._prompt)
@@ -278,6 +316,8 @@ class Schedule:
                     self.world.freed(content)
         if self.evictions is not None:
             self.evictions.look()
+        if self.world.replicas is not None:
+            self.world.replicas.look()
 
     def find(self, what: str) -> None:
         self.auditor.findings.append(f"t={self.loop.true_time:.3f}: {what}")
@@ -309,7 +349,7 @@ class Schedule:
         clock = bounded_clock(self.random) if self._pair else drawn_clock(self.random)
         settings = PAIR if self._pair else SETTINGS
         if self.evictions is not None:
-            settings = settings.model_copy(update=PREEMPTION)
+            settings = settings.model_copy(update=PREEMPTION | (MOVES if self._moves else {}))
         heard = self._alarmed if self.evictions is None else self._heard
         return Replica(settings, clock, partial(self._connect, number), self.find, self._started, heard)
 

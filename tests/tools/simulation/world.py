@@ -18,6 +18,7 @@ from tests.tools.simulation.audit.history import STALE
 from tests.tools.simulation.evictions import teamed
 from tests.tools.simulation.fleet import FOREIGN, NODES, Object
 from tests.tools.simulation.gangs import Gangs
+from tests.tools.simulation.replicas import Replicas
 
 FIRST = 14
 """Things of a world with teams that are made before pods that may preempt"""
@@ -36,9 +37,10 @@ class World:
         gangs: bool = False,
         teams: bool = False,
         bursts: bool = False,
+        moves: bool = False,
     ) -> None:
         """`teams`: pods are of teams with budgets, and some of them may preempt. `bursts`: several claims or
-        pods of one template come, and go, at once.
+        pods of one template come, and go, at once. `moves`: many pods have a controller that replaces them.
         """
         self.random = random
         self.count = count
@@ -47,6 +49,8 @@ class World:
             now=lambda: EPOCH + timedelta(seconds=true_time()), random=Random(random.random())
         )
         self.pools = list(fleet.pools(random))
+        if moves:  # there must be something to gain
+            self.pools = [(fleet.PART, name) for name in NODES]
         self.drivers = frozenset(driver for driver, _ in self.pools)
         self.ganged = gangs
         self._teams = teams
@@ -69,6 +73,7 @@ class World:
         self.api.load(map(fleet.node, NODES))
         for driver, pool in self.pools:
             self.api.load(fleet.slices(driver, pool, 1, random))
+        self.replicas = Replicas(self.api, Random(random.random())) if moves else None
         self.templates = [f"t{n}" for n in range(3)]
         if self.controllers:
             self.templates_made()
@@ -76,6 +81,7 @@ class World:
     def templates_made(self) -> None:
         """Publish the templates from which pods have claims made."""
         made = demand.plain_spec if self._teams or self._bursts else demand.claim_spec
+        made = made if self.replicas is None else demand.small_spec
         specs = ((name, made(self.drivers, self.random)) for name in self.templates)
         self.api.load(demand.template(name, spec) for name, spec in specs)
 
@@ -107,7 +113,8 @@ class World:
         if self._bursts and self.random.random() < 0.7:
             self._do(self.new_burst)
             return
-        self._do(self.new_pod if self.controllers and self.random.random() < 0.5 else self.new_claim)
+        likely = 0.5 if self.replicas is None else 0.9
+        self._do(self.new_pod if self.controllers and self.random.random() < likely else self.new_claim)
 
     def meddle(self, path: str) -> None:
         """Something happens to the claim or pod at a path, or to the devices it may be about to get."""
@@ -204,10 +211,11 @@ class World:
             claims, templates = [], [self.random.choice(self.templates)]
         zone = self.random.choice((None, None, "a", "b"))
         priority = self.random.randint(0, 2)
-        if self._teams and self.made < FIRST:
-            priority, zone = 0, None
+        if (self._teams and self.made < FIRST) or self.replicas is not None:
+            priority, zone = priority if self.made >= FIRST else 0, None
         made = demand.pod(self._name("p"), claims, templates, zone=zone, priority=priority)
-        self.api.load([teamed(made, self.random) if self._teams else made])
+        made = teamed(made, self.random) if self._teams else made
+        self.api.load([made if self.replicas is None or claims else self.replicas.adopted(made)])
 
     def new_burst(self) -> None:
         """Several claims of equal specs, or pods of one template."""
@@ -432,6 +440,13 @@ class World:
 
     # -- the end
 
+    def thin(self) -> None:
+        """Much of what is there ends, in no order."""
+        assert self.replicas is not None
+        self.replicas.thin()
+        for claim in self.loose():
+            self._do(lambda claim=claim: self._delete(CLAIM, claim))  # type: ignore[misc]
+
     def mend(self) -> None:
         """Everything that was lost comes back, so that there is something to decide in the end."""
         for name in NODES:
@@ -445,6 +460,8 @@ class World:
 
     def let_go(self) -> None:
         """Everybody ends: pods go, reservations of others end, claims are deleted."""
+        if self.replicas is not None:
+            self.replicas.end()
         for pod in self.all(POD):
             self._delete(POD, pod)
         self.gangs.let_go()

@@ -142,8 +142,7 @@ async def test_two_pods_move_one_after_the_other_to_the_places_that_are_held():
         await running.heard(PodMoved, 2)
         moved, evicted = running.of(PodMoved), running.of(MoveEvicted)
         (planned, *_) = running.of(MovesPlanned)
-        about = evicted[0].pod.name
-        await cluster.until(lambda: any(one["reason"] == "Moved" for one in cluster.events(about)))
+        await cluster.until(lambda: moved_events(cluster, evicted[0].pod.name))
     assert (planned.before, planned.after, planned.acts) == (0, 2, True)
     assert [one.pod for one in evicted] == list(planned.pods)
     assert [one.devices for one in moved] == [one.devices for one in evicted]
@@ -152,8 +151,12 @@ async def test_two_pods_move_one_after_the_other_to_the_places_that_are_held():
     order = [type(one) for one in running.decisions if isinstance(one, MoveEvicted | PodMoved)]
     assert order == [MoveEvicted, PodMoved] * 2
     assert len(running.of(NominationUsed)) == 2
-    (event,) = [one for one in cluster.events(evicted[0].pod.name) if one["reason"] == "Moved"]
+    (event,) = moved_events(cluster, evicted[0].pod.name)
     assert event["message"].startswith(f"Evicted to move it to node {evicted[0].to}, so that one more device")
+
+
+def moved_events(cluster: Cluster, name: str) -> list[Any]:
+    return [one for one in cluster.events(name) if one["reason"] == "Moved"]
 
 
 @pytest.mark.parametrize("flags", [{"rebalance": "advise"}, {"eviction_dry_run": True}])

@@ -8,7 +8,17 @@ import sys
 import pytest
 
 from tests.tools.checkout import ROOT
-from tests.tools.simulation.mutants import BURSTING, BY_HAND, EVICTING, GANGED, MUTANTS, PAIRED, SEEDS, TESTS
+from tests.tools.simulation.mutants import (
+    BURSTING,
+    BY_HAND,
+    EVICTING,
+    GANGED,
+    MOVING,
+    MUTANTS,
+    PAIRED,
+    SEEDS,
+    TESTS,
+)
 from tests.tools.simulation.schedule import IN_MEMORY, PAIRS, run
 
 OTHERWISE = {*TESTS, *BY_HAND}
@@ -33,8 +43,14 @@ def test_so_it_is_where_there_are_gangs(name: str):
         assert any(run(seed, gangs=True).findings for seed in (SEEDS.get(name, 0), *range(IN_MEMORY)))
 
 
+@pytest.mark.parametrize("name", sorted(MOVING))
+def test_so_it_is_where_pods_move(name: str):
+    with MOVING[name]():
+        assert any(run(seed, moves=True).findings for seed in (SEEDS.get(name, 0), *range(IN_MEMORY)))
+
+
 def test_what_has_a_test_of_its_own_is_a_mutant():
-    kinds = (MUTANTS, PAIRED, GANGED, EVICTING, BURSTING)
+    kinds = (MUTANTS, PAIRED, GANGED, EVICTING, MOVING, BURSTING)
     assert {name for kind in kinds for name in kind} >= OTHERWISE | SEEDS.keys()
 
 

@@ -4,7 +4,16 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from tests.tools.simulation.schedule import BURSTS, EVICTIONS, GANGS, IN_MEMORY, OVER_SOCKETS, PAIRS, run
+from tests.tools.simulation.schedule import (
+    BURSTS,
+    EVICTIONS,
+    GANGS,
+    IN_MEMORY,
+    MOVING,
+    OVER_SOCKETS,
+    PAIRS,
+    run,
+)
 
 Report = Callable[[Mapping[str, int]], None]
 
@@ -54,6 +63,14 @@ def test_with_bursts(seed: int, report: Report):
     outcome = run(seed, bursts=True)
     report(outcome.count)
     assert outcome.findings == (), f"replay with: python -m tests.tools.simulation --bursts --seed {seed} -v"
+
+
+@pytest.mark.parametrize("seed", range(MOVING))
+def test_with_moves(seed: int, report: Report):
+    """Pods move only if they may, one at a time, and nobody else gets the place that is held."""
+    outcome = run(seed, moves=True)
+    report(outcome.count)
+    assert outcome.findings == (), f"replay with: python -m tests.tools.simulation --moves --seed {seed} -v"
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -4,12 +4,14 @@ from typing import Any
 
 import pytest
 
-from reconciler.analysis.defragment import Answer, Target, defragment
+from reconciler.analysis.defragment import NODE, Answer, Target, defragment
 from reconciler.analysis.defragment.movers import movers_of
 from reconciler.analysis.making_room.world import World, world_of
+from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from reconciler.errors import Rejected
+from reconciler.state.nominations.nomination import HeldPlace, Nomination, of_claim
 from tests.tools.builders import Object, device, node, resource_slice
 from tests.tools.machines import claim_of, device_class, halves, objects_of, pod_of, wholes
 
@@ -101,3 +103,23 @@ def test_what_the_fleet_does_not_have_is_refused(name: str, message: str):
     fleet = world(*objects_of("other", wholes(1)))
     with pytest.raises(Rejected, match=message):
         defragment(Target(name, gain=1), fleet)
+
+
+def test_nodes_without_any_valid_device_count_for_nothing():
+    """Not as another node."""
+    incomplete = resource_slice("n9-e", [device("e0")], nodeName="n9", pool="n9-e", slices=2, driver="d")
+    alone = [node("n9"), incomplete]
+    fleet = [raw for at in (1, 2) for raw in objects_of(f"n{at}", halves())]
+    found = world_of(map(read, [device_class(), *fleet, *quarter("p", "n1"), *alone]), Semantics())
+    answer = defragment(Target(NODE, gain=1), found)
+    assert answer.before == 1
+    assert {step.place for step in answer.steps} <= {"n1"}
+
+
+def test_held_room_is_not_free():
+    """A GPU of which a quarter is held for something is not whole."""
+    found = world(*quarter("p", "n0"))
+    place = HeldPlace("n1", (DeviceID("d", "n1", "quarter-0"),))
+    before = defragment(Target("whole", gain=1), found).before
+    found.store.nominate(Nomination(of_claim(ObjectKey("default", "c")), (place,), 0, 1.0, "T12:00:00Z"))
+    assert (before, defragment(Target("whole", gain=1), found).before) == (1, 0)

@@ -15,6 +15,8 @@ from reconciler.cluster.kinds import POD, Resource, Served
 from reconciler.control.decisions.allocating import Allocated, DevicesGiven, Ungated, Waits
 from reconciler.control.decisions.decision import Decision
 from reconciler.control.decisions.findings import ExclusionViolated, HeldTwice
+from reconciler.control.decisions.making_room import Evicted
+from reconciler.control.decisions.moving import MoveEvicted, MovesAborted
 from reconciler.control.planner import Nothing
 from reconciler.control.queueing.pending import Pending
 from reconciler.control.queueing.units import Kind, Unit
@@ -22,6 +24,7 @@ from reconciler.operations.events.events import Events
 from reconciler.operations.events.inbox import BACKLOG, EventInbox
 from reconciler.operations.events.lasting import LastingRefusals
 from reconciler.operations.events.recorder import EventRecorder
+from reconciler.state.nominations.nomination import of_pod
 from tests.tools.small_fleet import DRIVER, claim, held, pod
 from tests.tools.unit_pictures import intake, key, pod_unit, put, remove
 
@@ -110,6 +113,16 @@ async def test_what_was_allocated_and_ungated(picture: Picture):
         Ungated(key("gone")),
     )
     assert found == ["c Allocated", "p Ungated", "equipped Allocated"]
+
+
+async def test_pods_that_leave_are_told_why_also_when_they_are_gone(picture: Picture):
+    nominee = of_pod(key("important"))
+    found = await picture.told(
+        Evicted(key("low"), "u", nominee),
+        MoveEvicted(key("web"), "v", "n", "m", (DEVICE,), "device of whole", "n/gpu-0"),
+        MovesAborted("whole=2", key("web"), "v", (), "it is gone"),
+    )
+    assert found == ["low Preempted", "web Moved", "web MovesDropped"]
 
 
 async def test_of_devices_in_conflict_only_the_claims_that_still_hold_some_are_told(picture: Picture):
