@@ -72,7 +72,9 @@ class Columns:
         self._scopes = None
         if fleet.exclusion is not None:
             self._scopes = ScopeOccupancy(fleet.exclusion, self._held | self._sharing)
-        self._store_fits(fresh, self._remaining.fitting(fresh))
+        # A slice is several times as fast as all positions.
+        rows = slice(None) if len(fresh) == fleet.size else fresh
+        self._store_fits(rows, self._remaining.fitting(fresh))
         self._trail = Trail()
         self._views = self._read_only()
         self._frozen: list[ref[Occupancy]] = []
@@ -264,7 +266,7 @@ class Columns:
             self._store_fits(again, fitting)
         return again
 
-    def _store_fits(self, rows: Rows, fitting: Mask) -> None:
+    def _store_fits(self, rows: Rows | slice, fitting: Mask) -> None:
         """Store which devices fit, and update `free`."""
         if self._scopes is not None:
             fitting = fitting & self._scopes.open[rows]
