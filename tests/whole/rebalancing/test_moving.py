@@ -12,10 +12,12 @@ import pytest
 
 from reconciler.api.objects.core import GATE
 from reconciler.api.validation.served_kinds import CLAIM, NODE, POD
+from reconciler.app import evicting as evicting_parts
 from reconciler.control.decisions.moving import MoveEvicted, MovesAborted, MovesPlanned, PodMoved
 from reconciler.control.decisions.nominations import Nominated, NominationUsed
 from reconciler.control.rebalancing import rebalancer
 from reconciler.control.rebalancing.allowed import MOVABLE
+from tests.tools.faulty_transport import Fault, Faulty, answer, lost_answer
 from tests.tools.machines import device_class, halves, objects_of, spec_of
 from tests.tools.running_reconciler import Cluster, Running, reconciling
 from tests.tools.small_fleet import pod
@@ -177,6 +179,24 @@ async def test_advice_and_dry_runs_evict_nothing_and_hold_no_place(flags: dict[s
 def journal(folder: Path) -> str:
     """The text of all its files."""
     return b"".join(gzip.decompress(path.read_bytes()) for path in folder.iterdir()).decode()
+
+
+@pytest.mark.parametrize("faults", [[answer(403)], [answer(503), lost_answer]], ids=["refused", "away"])
+async def test_advice_outlasts_a_server_that_does_not_name_its_rights(
+    faults: list[Fault], monkeypatch: pytest.MonkeyPatch
+):
+    """Whoever allocates goes on: an error here would end the process."""
+    monkeypatch.setattr(evicting_parts, "ASK_AGAIN", 0.01)
+    cluster = fleet()
+    web = ReplicaSet(cluster)
+
+    def prepare(faulty: Faulty) -> None:
+        faulty.on("POST", "/selfsubjectaccessreviews", *faults)
+
+    async with moving(cluster, rebalance="advise", prepare=prepare) as running, replaced(web):
+        await scattered(running, cluster, web)
+        await running.heard(MovesPlanned)
+        assert running.faulty.faults == []
 
 
 async def test_nobody_is_moved_who_is_not_opted_in():
