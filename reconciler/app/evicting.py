@@ -1,7 +1,7 @@
 """Parts that evict pods: to make room for pending ones, and to move them so that more fits."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import random
@@ -32,6 +32,7 @@ from reconciler.control.making_room.preemptor import Preemptor
 from reconciler.control.making_room.preemptor import Terms as RoomTerms
 from reconciler.control.ownership import Ownership
 from reconciler.control.queueing.pending import Pending
+from reconciler.control.rebalancing.advice import Advice
 from reconciler.control.rebalancing.allowed import Allowed
 from reconciler.control.rebalancing.rebalancer import Rebalancer, Terms
 from reconciler.errors import Gone, Rejected, Relist, Retry
@@ -79,6 +80,8 @@ class Evicting(NamedTuple):
 
     jobs: list[Job]
     signals: list[Signals]
+    moves: Callable[[], Sequence[Advice]] = tuple
+    """The standing advice which pods to move"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +140,7 @@ def evicting(
         rebalancer = _rebalancer(shared)
         jobs.append(Job("rebalance", rebalancer.run))
         signals.append(moves_signals(rebalancer.standing))
+        return Evicting(jobs, signals, lambda: rebalancer.standing.lines)
     return Evicting(jobs, signals)
 
 
