@@ -96,7 +96,7 @@ def _rest(base: Foundation, found: Found, kueue: KueueKinds | None, on_decision:
             *([] if learner is None else [Job("learn the demand", learner.run)]),
             *([] if maker is None else [Job("make templates", maker.run)]),
             *switches(settings, client, intake.pause),
-            *observe(base, found, core, leadership, inboxes, task_health, choosing, leaving.signals),
+            *observe(base, found, core, leadership, inboxes, task_health, choosing, leaving),
             *leaving.jobs,
             *provisioning_jobs(base, core, ours, reporter.report),
             *kueue_jobs(base, core, served, kueue, ours, reporter.report, keeper),

@@ -1,7 +1,7 @@
 """Parts that evict pods: to make room for pending ones, and to move them so that more fits."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import random
@@ -32,9 +32,10 @@ from reconciler.control.making_room.preemptor import Preemptor
 from reconciler.control.making_room.preemptor import Terms as RoomTerms
 from reconciler.control.ownership import Ownership
 from reconciler.control.queueing.pending import Pending
+from reconciler.control.rebalancing.advice import Advice
 from reconciler.control.rebalancing.allowed import Allowed
 from reconciler.control.rebalancing.rebalancer import Rebalancer, Terms
-from reconciler.errors import Rejected
+from reconciler.errors import Gone, Rejected, Relist, Retry
 from reconciler.operations.journal.recording import Recorder
 from reconciler.operations.telemetry.moves import moves_signals
 from reconciler.operations.telemetry.room import room_signals
@@ -46,6 +47,8 @@ log = structlog.get_logger()
 TO_PLAN = (Right("list", BUDGET.plural, BUDGET.group), Right("watch", BUDGET.plural, BUDGET.group))
 TO_EVICT = (Right("create", "pods/eviction"),)
 TO_HINT = (Right("patch", "pods/status"),)
+ASK_AGAIN = 5.0
+"""Seconds until rights are asked for again after a failure"""
 
 
 async def check_rights(settings: Settings, client: Client) -> None:
@@ -77,6 +80,8 @@ class Evicting(NamedTuple):
 
     jobs: list[Job]
     signals: list[Signals]
+    moves: Callable[[], Sequence[Advice]] = tuple
+    """The standing advice which pods to move"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +140,7 @@ def evicting(
         rebalancer = _rebalancer(shared)
         jobs.append(Job("rebalance", rebalancer.run))
         signals.append(moves_signals(rebalancer.standing))
+        return Evicting(jobs, signals, lambda: rebalancer.standing.lines)
     return Evicting(jobs, signals)
 
 
@@ -199,8 +205,24 @@ def _rebalancer(shared: _Shared) -> Rebalancer:
 async def _watch(client: Client, budgets: KnownBudgets, *, needed: bool) -> None:
     """Follow the budgets from the first plan on. If advice alone wants them, they may be missing."""
     await budgets.asked.wait()
-    if not needed and (lacking := await missing(client, TO_PLAN)):
-        log.info("budgets not considered", error=f"no right to {', '.join(map(str, lacking))}")
+    if not needed and (why := await _denied(client)):
+        log.info("budgets not considered", error=why)
         budgets.go_without()
         await asyncio.Event().wait()
     await forever(BUDGET.plural, follow(client, BUDGET, sink=budgets.take, random=random))
+
+
+async def _denied(client: Client) -> str:
+    """Why budgets must not be read; empty if they may be. A server that is away is waited for.
+
+    No answer of the server is an error here: advice must never stop who allocates.
+    """
+    while True:
+        try:
+            lacking = await missing(client, TO_PLAN)
+        except Retry as exc:
+            await asyncio.sleep(max(exc.after, ASK_AGAIN))
+        except (Rejected, Gone, Relist) as exc:
+            return str(exc)
+        else:
+            return f"no right to {', '.join(map(str, lacking))}" if lacking else ""

@@ -1,11 +1,12 @@
 """What operators see: Events, findings of the doctor, the status page, the signals of all parts."""
 
 import socket
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from reconciler.app.control import Control
 from reconciler.app.discovery import Found
+from reconciler.app.evicting import Evicting
 from reconciler.app.foundation import Foundation, now
 from reconciler.app.from_settings import ownership
 from reconciler.app.job import Job
@@ -16,6 +17,7 @@ from reconciler.cluster.events import EventWriter
 from reconciler.control.decisions.decision import Report
 from reconciler.control.intake import Intake
 from reconciler.control.queueing.pending import Pending
+from reconciler.control.rebalancing.advice import Advice
 from reconciler.operations.doctor_schedule import DoctorSchedule
 from reconciler.operations.events.events import Events
 from reconciler.operations.events.inbox import EventInbox
@@ -76,16 +78,16 @@ def observe(
     inboxes: Inboxes,
     health: TaskHealth,
     placing: Placing,
-    more: Sequence[Signals],
+    leaving: Evicting,
 ) -> list[Job]:
-    """Build what operators see, and register the signals of all parts and `more`. Returns the jobs to run."""
+    """Build what operators see, and register the signals of all parts. Returns the jobs to run."""
     clock, intake = base.clock, core.intake
     machines = core.machines.fleet if core.machines is not None else None
     capacity = Capacity(intake.store.snapshot, ready=intake.listed.is_set)
     jobs = placing.jobs
     signals = [
         *placing.signals,
-        *more,
+        *leaving.signals,
         server_signals(
             found.served,
             found.off,
@@ -121,7 +123,9 @@ def observe(
         signals.append(doctor.signals())
     base.telemetry.register(*signals)
     if base.port is not None:
-        base.telemetry.register(_page(base, core, leadership, inboxes, capacity, signals, placing))
+        base.telemetry.register(
+            _page(base, core, leadership, inboxes, capacity, signals, placing, leaving.moves)
+        )
     return jobs
 
 
@@ -172,6 +176,7 @@ def _page(
     capacity: Capacity,
     signals: Iterable[Signals],
     placing: Placing,
+    moves: Callable[[], Sequence[Advice]],
 ) -> Signals:
     """The page with the facts of all parts and, if enabled, the endpoints for questions."""
     intake = core.intake
@@ -187,6 +192,7 @@ def _page(
         inboxes.pending,
         inboxes.messages,
         placing.view,
+        moves,
     )
     routes = page_routes(sources.sources(capacity, facts, clock=base.clock, now=now), base.stop)
     if base.settings.status_what_if:

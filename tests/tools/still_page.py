@@ -15,6 +15,7 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.plan import Granted, Plan
+from reconciler.control.rebalancing.advice import Advice
 from reconciler.operations.metrics.capacity import Capacity
 from reconciler.operations.page.routes import page_routes
 from reconciler.operations.page.sources import Fact, GangEntry, PendingUnit, PlacementView, Sources
@@ -42,6 +43,7 @@ class Still:
     plans: dict[ObjectKey, Plan] = field(default_factory=dict)
     fleet: Fleet | None = None
     placement: PlacementView | None = None
+    moves: tuple[Advice, ...] = ()
     gangs: dict[GangKey, GangEntry] = field(default_factory=dict)
 
     def allocate(self, *raws: Object) -> list[tuple[DeviceID, ...]]:
@@ -85,6 +87,7 @@ class Still:
             pending_version=lambda: (len(self.waiting), self.fleet.changes if self.fleet else 0),
             fleet=lambda: self.fleet,
             placement=lambda: self.placement,
+            moves=lambda: self.moves,
             explain=lambda _: None,
             gangs=lambda: (list(self.gangs), []),
             gang=self.gangs.get,

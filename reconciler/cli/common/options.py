@@ -117,7 +117,7 @@ def held_room_option(func: F) -> F:
 
     @wraps(func)
     def command(*, connection: Connection, held_room: tuple[str, ...], **rest: Any) -> Any:
-        return func(connection=connection._replace(held_room=held_room), **rest)
+        return func(connection=connection._replace(held_room=tuple(filter(None, held_room))), **rest)
 
     return click.option(
         "--held-room",
@@ -125,7 +125,8 @@ def held_room_option(func: F) -> F:
         metavar="NAMESPACE/NAME",
         default=(HELD_ROOM,),
         show_default=True,
-        help="ConfigMap in which the reconciler writes which room it holds. Can be repeated, for shards.",
+        help="ConfigMap in which the reconciler writes which room it holds. Can be repeated, for shards. "
+        "Empty: held room is not considered.",
     )(command)
 
 

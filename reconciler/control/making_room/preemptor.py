@@ -156,6 +156,7 @@ class Preemptor:
         plan = await self._planned(unit)
         if plan is None:
             self._wait(unit)
+            self._turns.end(Purpose.PREEMPTION)  # it may have asked for one
             return
         new = self.standing.note(unit, plan)
         nominee = self._candidates.nominee(unit)

@@ -1,10 +1,11 @@
 """A plan of moves that is being carried out."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
-from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.pods import claims_of, controller_of
 from reconciler.control.rebalancing.advice import Advice, Relocation
 from reconciler.state.store import Store
@@ -53,16 +54,25 @@ def replacement(move: Relocation, store: Store) -> Pod | None:
 
 
 def astray(move: Relocation, before: frozenset[str], store: Store) -> str:
-    """Why no pod will come to the place that is held: the one that could is elsewhere. Empty if one may."""
+    """Why no pod will come to the place that is held: the one that could is elsewhere. Empty if one may.
+
+    The claims of a pod are written one after the other: it may have a part of the place.
+    """
+    place = set(move.to.devices)
     for pod in siblings(move, store):
         if pod.metadata.uid in before or pod.finished:
             continue
-        claims = [store.claims.get(key) for key in claims_of(pod)]
-        if any(claim is not None and claim.allocation is not None for claim in claims):
+        claims = [claim for key in claims_of(pod) if (claim := store.claims.get(key)) is not None]
+        if not {device for claim in claims for device in _devices(claim)} <= place:
             return f"pod {pod.key}, which replaces pod {move.victim.key}, got other devices"
         if not pod.gated:
             return f"pod {pod.key}, which replaces pod {move.victim.key}, does not have our scheduling gate"
     return ""
+
+
+def _devices(claim: ResourceClaim) -> Iterator[DeviceID]:
+    if claim.allocation is not None:
+        yield from (result.id for result in claim.allocation.devices.results)
 
 
 def _pod_of(claim: ResourceClaim | None, uid: str, store: Store) -> Pod | None:

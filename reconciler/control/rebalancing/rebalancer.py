@@ -14,6 +14,7 @@ from functools import partial
 import structlog
 
 from reconciler.aio.worker_thread import Closed, WorkerThread
+from reconciler.control.build_ahead import build_ahead
 from reconciler.control.decisions.decision import Report
 from reconciler.control.decisions.moving import MoveEvicted, MovesAborted, MovesPlanned, PodMoved
 from reconciler.control.evicting.budgets import KnownBudgets
@@ -37,7 +38,8 @@ SHARE = 0.01
 LOOK, STEP = 5.0, 1.0
 """Seconds between two looks at rest, and while pods are moved"""
 LONGEST_WAIT = 60.0
-"""Seconds: a plan that would have to wait longer for its next eviction is dropped"""
+"""Seconds: a plan whose next eviction was not allowed is dropped if it would have to wait longer. The rates
+may let it wait longer"""
 LONGEST_REST = 3600.0
 """Seconds until the next plan after several in a row were dropped"""
 TRIES = 3
@@ -131,6 +133,7 @@ class Rebalancer:
             self.standing.forget()
             self._calm.again()
             return
+        await build_ahead(self._store)  # the snapshots below then do not hold the loop
         if self._campaign is not None:
             await self._advance(self._campaign)
         elif self._clock() >= self._rests_until and self._calm.due(self._state(), self._clock()):

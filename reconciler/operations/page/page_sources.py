@@ -19,6 +19,7 @@ from reconciler.control.loop import Reconciler
 from reconciler.control.planner import Decide, Step
 from reconciler.control.queueing.pending import Pending
 from reconciler.control.queueing.units import Kind, Unit, gang_unit
+from reconciler.control.rebalancing.advice import Advice
 from reconciler.operations.metrics.capacity import Capacity
 from reconciler.operations.page.sources import Fact, GangEntry, PendingUnit, PlacementView, Question, Sources
 from reconciler.state.store import Store
@@ -66,8 +67,11 @@ class PageSources:
         pending: Pending,
         messages: RefusalMessages,
         placement: Callable[[], PlacementView | None] = lambda: None,
+        moves: Callable[[], Sequence[Advice]] = lambda: (),
     ) -> None:
-        """`step` returns the next step of a unit; `machines` has Koordinator's devices, if served."""
+        """`step` returns the next step of a unit; `machines` has Koordinator's devices, if served; `moves` is
+        the standing advice.
+        """
         self._intake = intake
         self._reconciler = reconciler
         self._step = step
@@ -75,6 +79,7 @@ class PageSources:
         self._pending = pending
         self._messages = messages
         self._placement = placement
+        self._moves = moves
         self._gangs = GangOverview(intake)
 
     def sources(
@@ -102,6 +107,7 @@ class PageSources:
             pending_version=self._pending_version,
             fleet=self._fleet,
             placement=self._placement,
+            moves=self._moves,
             explain=self._explain,
             gangs=self._gangs.keys,
             gang=self._gang,

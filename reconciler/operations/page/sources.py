@@ -10,6 +10,7 @@ from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.control.gangs.overview import GangLine
+from reconciler.control.rebalancing.advice import Advice
 from reconciler.operations.metrics.capacity import Capacity
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
@@ -102,6 +103,8 @@ class Sources:
     """Koordinator's devices, to read at once and not to keep; None if they are not served"""
     placement: Callable[[], PlacementView | None]
     """None if first fit decides all claims"""
+    moves: Callable[[], Sequence[Advice]]
+    """Which pods to move, for each goal; empty if there is no advice"""
     explain: Callable[[Question], Explanation | None]
     """Takes some milliseconds. None if there is nothing to decide"""
     gangs: Callable[[], tuple[Sequence[GangKey], Sequence[GangKey]]]

@@ -9,6 +9,7 @@ from reconciler.operations.page.panels.gangs import GangsPanel
 from reconciler.operations.page.panels.head import HeadPanel
 from reconciler.operations.page.panels.machines import MachinesPanel
 from reconciler.operations.page.panels.map import A_PAGE, MapPanel
+from reconciler.operations.page.panels.moves import MovesPanel
 from reconciler.operations.page.panels.nodes import NodesPanel
 from reconciler.operations.page.panels.panel import Panel
 from reconciler.operations.page.panels.pending import PendingPanel
@@ -42,6 +43,7 @@ class View:
             MapPanel(sources, self.renderer, index),
             MachinesPanel(sources, self.renderer),
             PlacementPanel(sources, self.renderer),
+            MovesPanel(sources, self.renderer),
         )
         """In the order of the page"""
 
@@ -63,7 +65,8 @@ class View:
         """Part -> version. Computed only after a change."""
         version = self._sources.snapshot().version if self._sources.ready() else -1
         sources = self._sources
-        state = (version, sources.pending_version(), sources.gangs_version(), tuple(sources.facts()))
+        moves, facts = tuple(sources.moves()), tuple(sources.facts())
+        state = (version, sources.pending_version(), sources.gangs_version(), moves, facts)
         if state != self._state:
             self._state = state
             self._versions.clear()

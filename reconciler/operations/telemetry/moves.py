@@ -8,8 +8,6 @@ from reconciler.operations.page.sources import Fact
 from reconciler.operations.telemetry.signals import Signals
 
 TITLE = "Moves for more room"
-MOST = 5
-"""Moves of a goal that the header of the page names; /statusz has all"""
 
 
 def moves_signals(standing: StandingAdvice) -> Signals:
@@ -17,30 +15,27 @@ def moves_signals(standing: StandingAdvice) -> Signals:
     return Signals(
         readings=[by(of.MOVES_GAIN, standing.gains), by(of.MOVES_ADVISED, standing.moves)],
         facts=[lambda: _fact(standing)],
-        sections={
-            TITLE: lambda: [
-                (one.goal, _told(one, len(one.moves), without_budgets=standing.without_budgets))
-                for one in standing.lines
-            ]
-        },
+        sections={TITLE: lambda: [(one.goal, _told_in_full(one, standing)) for one in standing.lines]},
     )
 
 
 def _fact(standing: StandingAdvice) -> Fact:
-    advised = [one for one in standing.lines if one.moves]
-    texts = [_told(one, MOST, without_budgets=standing.without_budgets) for one in advised]
+    """A panel of the page has the moves."""
+    texts = [_told(one, standing) for one in standing.lines if one.moves]
     return Fact(TITLE, "; ".join(texts) or "no plan now")
 
 
-def _told(advice: Advice, most: int, *, without_budgets: bool) -> str:
-    """`2 moves: 3 devices of whole, not 1: pod a from n0 to n1, ...`"""
+def _told_in_full(advice: Advice, standing: StandingAdvice) -> str:
+    """With each move: `...: pod a from n0 to n1, ...`"""
+    moves = f": {', '.join(map(str, advice.moves))}" if advice.moves else ""
+    return f"{_told(advice, standing)}{moves}"
+
+
+def _told(advice: Advice, standing: StandingAdvice) -> str:
+    """`device of whole: 3 instead of 1 after 2 moves`"""
     if not advice.moves:
         return advice.why or f"{advice.before} of {advice.counted}: nothing to do"
-    count, after = len(advice.moves), advice.after
-    moves = ", ".join(map(str, advice.moves[:most]))
-    more = f" and {count - most} more" if count > most else ""
-    note = " (budgets not considered)" if without_budgets else ""
-    return (
-        f"{advice.counted}: {after} instead of {advice.before} after {count} "
-        f"move{'' if count == 1 else 's'}: {moves}{more}{note}"
-    )
+    count = len(advice.moves)
+    note = " (budgets not considered)" if standing.without_budgets else ""
+    plural = "" if count == 1 else "s"
+    return f"{advice.counted}: {advice.after} instead of {advice.before} after {count} move{plural}{note}"

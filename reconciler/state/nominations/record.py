@@ -114,6 +114,8 @@ def _check(raw: Mapping[str, Any]) -> None:
     for place in raw["places"]:
         texts += [place["node"], *(part for device in place["devices"] for part in device), *place["room"]]
         numbers += place["room"].values()
+        if any(amount < 0 for amount in place["room"].values()):
+            raise ValueError("room must not be negative")  # the node would have more of it
     if not raw["places"]:
         raise ValueError("places must not be empty")
     for text in texts:

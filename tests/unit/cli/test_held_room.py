@@ -72,6 +72,13 @@ async def test_explain_ignores_what_is_not_held_any_more(text: str):
     assert result.exit_code == 0, result.output
 
 
+async def test_an_empty_name_asks_for_no_held_room():
+    """Nor for a right: an account without it, as in shadow mode, is not told that it lacks one."""
+    result = await ask(cluster(record(held())), "explain", "two", "-n", "default", "--held-room", "")
+    assert result.exit_code == 0, result.output
+    assert "note: " not in result.stderr
+
+
 @pytest.mark.parametrize("text", ["{", '[{"nominee": 1}]'])
 async def test_a_record_that_cannot_be_read_is_noted(text: str):
     result = await ask(cluster(record(text)), "explain", "two", "-n", "default")

@@ -72,3 +72,13 @@ async def test_the_commands_succeed_with_the_rights_of_the_account(
 def test_it_can_be_left_out():
     made = chart.objects(chart.texts({**OWNED, "tests": {"enabled": False}}))
     assert not any(map(chart.is_hook, made.values()))
+
+
+def test_a_release_of_another_name_asks_for_its_own_held_room():
+    made = chart.objects(chart.texts(OWNED, release="mine"))
+    (hook,) = [one for one in made.values() if chart.is_hook(one)]
+    (text,) = hook["spec"]["containers"][0]["args"]
+    assert "--held-room dra-reconciler/mine-held-room " in text
+    assert ("ConfigMap", "mine-held-room") in {
+        (one["kind"], one["metadata"]["name"]) for one in made.values()
+    }

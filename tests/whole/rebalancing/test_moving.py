@@ -12,11 +12,15 @@ import pytest
 
 from reconciler.api.objects.core import GATE
 from reconciler.api.validation.served_kinds import CLAIM, NODE, POD
+from reconciler.app import evicting as evicting_parts
 from reconciler.control.decisions.moving import MoveEvicted, MovesAborted, MovesPlanned, PodMoved
 from reconciler.control.decisions.nominations import Nominated, NominationUsed
 from reconciler.control.rebalancing import rebalancer
 from reconciler.control.rebalancing.allowed import MOVABLE
+from reconciler.control.rebalancing.rebalancer import Rebalancer
+from tests.tools.faulty_transport import Fault, Faulty, answer, lost_answer
 from tests.tools.machines import device_class, halves, objects_of, spec_of
+from tests.tools.patience import PATIENCE
 from tests.tools.running_reconciler import Cluster, Running, reconciling
 from tests.tools.small_fleet import pod
 
@@ -179,6 +183,24 @@ def journal(folder: Path) -> str:
     return b"".join(gzip.decompress(path.read_bytes()) for path in folder.iterdir()).decode()
 
 
+@pytest.mark.parametrize("faults", [[answer(403)], [answer(503), lost_answer]], ids=["refused", "away"])
+async def test_advice_outlasts_a_server_that_does_not_name_its_rights(
+    faults: list[Fault], monkeypatch: pytest.MonkeyPatch
+):
+    """Whoever allocates goes on: an error here would end the process."""
+    monkeypatch.setattr(evicting_parts, "ASK_AGAIN", 0.01)
+    cluster = fleet()
+    web = ReplicaSet(cluster)
+
+    def prepare(faulty: Faulty) -> None:
+        faulty.on("POST", "/selfsubjectaccessreviews", *faults)
+
+    async with moving(cluster, rebalance="advise", prepare=prepare) as running, replaced(web):
+        await scattered(running, cluster, web)
+        await running.heard(MovesPlanned)
+        assert running.faulty.faults == []
+
+
 async def test_nobody_is_moved_who_is_not_opted_in():
     cluster = fleet()
     web = ReplicaSet(cluster, movable=False)
@@ -241,3 +263,25 @@ async def test_nobody_moves_while_writes_are_paused():
         await asyncio.sleep(0.1)
     assert not running.of(MoveEvicted)
     assert not running.of(Nominated)
+
+
+async def test_a_look_at_the_fleet_does_not_hold_the_loop_while_pools_are_built(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """They are built a few at a time, and before anybody asks for a snapshot."""
+    cluster = Cluster([device_class(), *objects_of("n0", halves())])
+    sizes, unbuilt, looks, grown = set[int](), list[bool](), asyncio.Event(), asyncio.Event()
+    state = Rebalancer._state
+
+    def looked(self: Rebalancer) -> Any:
+        unbuilt.append(self._store.unbuilt)
+        sizes.add(self._store.snapshot().fleet.size)
+        (grown if len(sizes) > 1 else looks).set()
+        return state(self)
+
+    monkeypatch.setattr(Rebalancer, "_state", looked)
+    async with moving(cluster, rebalance="advise"), asyncio.timeout(PATIENCE):
+        await looks.wait()
+        cluster.load(*objects_of("n1", halves()))
+        await grown.wait()
+    assert not any(unbuilt)

@@ -1,0 +1,64 @@
+"""The panel of standing advice which pods to move."""
+
+import pytest
+
+from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference
+from reconciler.control.evicting.victims import Victim
+from reconciler.control.rebalancing.advice import Advice, Relocation
+from reconciler.operations.page.panels.moves import MOST
+from reconciler.state.nominations.nomination import HeldPlace
+from tests.tools.page_documents import Seen
+from tests.tools.page_fleets import HOSTILE, small
+from tests.tools.still_page import Still, standing
+from tests.tools.watched_reconciler import ask
+
+pytestmark = pytest.mark.loopback
+
+
+def move(number: int, gains: str = "n0/gpu-0") -> Relocation:
+    device = DeviceID("d", "n1", "quarter-0")
+    return Relocation(
+        Victim(ObjectKey("default", f"web-{number}"), "u", ()),
+        OwnerReference(kind="ReplicaSet", name="web", uid="w", controller=True),
+        0,
+        "n0",
+        (),
+        HeldPlace("n1", (device,)),
+        gains,
+    )
+
+
+async def page(still: Still) -> Seen:
+    answer = await ask(f"{still.url}/")
+    assert answer.status == 200
+    return Seen(answer.text)
+
+
+async def test_each_move_says_from_where_to_where_and_what_it_frees():
+    async with standing(small()) as still:
+        still.moves = (
+            Advice("node=1", "free node", 1, 1, 1),
+            Advice("whole=2", "device of whole", 0, 2, 2, (move(0), move(1, HOSTILE))),
+        )
+        found = await page(still)
+    assert "whole=2 : 2 instead of 0 of device of whole after 2 moves, in this order." in found.text
+    assert "default/web-0 n0 n1 n0/gpu-0" in found.text
+    assert "default/web-1 n0 n1 " in found.text
+    assert "node=1" not in found.text
+    assert found.all("section", id="moves")
+
+
+async def test_a_long_plan_is_cut():
+    async with standing(small()) as still:
+        moves = tuple(move(number) for number in range(MOST + 1))
+        still.moves = (Advice("whole=2", "device of whole", 0, 2, 2, moves),)
+        found = await page(still)
+    assert f"{MOST} are shown." in found.text
+    assert f"web-{MOST - 1} " in found.text
+    assert f"web-{MOST} " not in found.text
+
+
+async def test_the_panel_is_absent_while_nothing_should_move():
+    async with standing(small()) as still:
+        still.moves = (Advice("whole=2", "device of whole", 2, 2, 2),)
+        assert not (await page(still)).all("section", id="moves")
