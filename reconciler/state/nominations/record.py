@@ -113,7 +113,10 @@ def _check(raw: Mapping[str, Any]) -> None:
     numbers = [raw["priority"]]
     for place in raw["places"]:
         texts += [place["node"], *(part for device in place["devices"] for part in device), *place["room"]]
-        numbers += place["room"].values()
+        amounts = place["room"].values()
+        numbers += amounts
+        if any(isinstance(amount, int) and amount < 0 for amount in amounts):
+            raise ValueError("room must not be negative")
     if not raw["places"]:
         raise ValueError("places must not be empty")
     for text in texts:

@@ -62,6 +62,7 @@ def test_a_clock_of_the_process_is_not_written():
         {"places": [{"node": "n", "devices": [["d", "p", ["x"]]], "room": {}}]},
         {"places": [{"node": "n", "devices": [], "room": {"cpu": 1.5}}]},
         {"places": [{"node": "n", "devices": [], "room": {"cpu": 2**70}}]},
+        {"places": [{"node": "n", "devices": [], "room": {"cpu": -1000}}]},
         {"places": 3},
         {"places": []},
         {"priority": "high"},
