@@ -26,6 +26,14 @@ def goes(scene: Scene, device: Device) -> bool:
     return device.key in scene.held.shares or admitted(scene, device, [])
 
 
+def silenced(scene: Scene, device: Device) -> bool:
+    """Whether it declares groups although their gate is off (GRP-7)."""
+    entries = device.raw.get("consumesCounters", ())
+    return not scene.has("DRADeviceCompatibilityGroups") and any(
+        entry.get("compatibilityGroups") for entry in entries
+    )
+
+
 def fits_counters(scene: Scene, everything: list[Device], device: Device) -> bool:
     if not device.raw.get("consumesCounters") or device.key in scene.held.shares:
         return True

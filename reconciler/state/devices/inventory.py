@@ -66,8 +66,7 @@ class Inventory:
         """Those that had changed when a thread began to join a fleet. It reads this set: only replace it"""
         self._unbuilt: set[PoolID] = set()
         """Those that were not built ahead since they changed"""
-        self._built_ahead: dict[PoolID, tuple[int, ...]] = {}
-        self._half_built: tuple[PoolID, tuple[int, ...], Steps[Pool]] | None = None
+        self._half_built: tuple[PoolID, Steps[Pool]] | None = None
         self._stating = StatingDrivers()
         self._fleet = fleet
         self._tainted_by: Sequence[DeviceTaintRule] = ()
@@ -143,9 +142,13 @@ class Inventory:
         return bool(stale)
 
     def _has_changed(self, pool: PoolID) -> None:
-        """Build a pool before the next fleet."""
+        """Build a pool before the next fleet, afresh even if it soon is as it was: by then held devices may
+        have drawn from other slices, which counts too.
+        """
         self._stale.add(pool)
         self._unbuilt.add(pool)
+        if self._half_built is not None and self._half_built[0] == pool:
+            self._half_built = None
 
     # -- joining
 
@@ -157,10 +160,8 @@ class Inventory:
             return self._fleet, None
         if self.vocabulary.size > self._most_values:
             self._shed_values()
-        for pool in self._stale:
-            if pool not in self._built_ahead or self._built_ahead[pool] != self._content(pool):
-                self._build(pool)
-        self._built_ahead.clear()
+        for pool in self._unbuilt:
+            self._build(pool)
         self._unbuilt.clear()
         layout = lay_out(self._pools, self._stale, self._fleet if tainted_alike else None)
         self._stale.clear()
@@ -190,8 +191,6 @@ class Inventory:
         if self._fleet is not layout.previous or fleet.vocabulary is not self.vocabulary:
             return False
         self._joining = frozenset()
-        built = self._built_ahead
-        self._built_ahead = {pool: built[pool] for pool in self._stale if pool in built}
         self._fleet, self._tainted_by = fleet, ()
         return True
 
@@ -215,13 +214,11 @@ class Inventory:
         built = False
         for _ in range(min(pools, len(self._unbuilt))):
             built = True
-            half_built = self._half_built[0] if self._half_built is not None else None
-            pool = half_built if half_built in self._unbuilt else self._unbuilt.pop()
+            pool = self._half_built[0] if self._half_built is not None else self._unbuilt.pop()
             self._unbuilt.discard(pool)
             if not self._build_on(pool):
                 self._unbuilt.add(pool)
                 return True
-            self._built_ahead[pool] = self._content(pool)
         return built
 
     def _shed_values(self) -> None:
@@ -233,6 +230,8 @@ class Inventory:
                 self._members[block.slice.pool_id][name] = block
             self._builder.adopt(self._encoder)
             self._stale.update(self._members)
+            self._unbuilt.update(self._members)
+            self._half_built = None
             self._fleet = None
             in_use = self.vocabulary.size
         self._most_values = SPARE_VALUES + (1 + SPARE_FACTOR) * in_use
@@ -242,31 +241,22 @@ class Inventory:
             pass
 
     def _build_on(self, pool: PoolID) -> bool:
-        """Take one step of building a pool; return whether it is built. A changed pool starts over."""
+        """Take one step of building a pool; return whether it is built."""
         if not self._members.get(pool):
             self._members.pop(pool, None)
             self._pools.pop(pool, None)
             return True
-        content = self._content(pool)
-        if self._half_built is None or self._half_built[:2] != (pool, content):
+        if self._half_built is None or self._half_built[0] != pool:
             members, mode = tuple(self._members[pool].values()), self._group_mode(pool.driver)
-            steps = self._builder.build(pool, members, self._retained(pool), mode)
-            self._half_built = pool, content, steps
-        half_built, self._half_built = self._half_built, None
+            self._half_built = pool, self._builder.build(pool, members, self._retained(pool), mode)
+        (_, steps), self._half_built = self._half_built, None
         try:
-            next(half_built[2])
+            next(steps)
         except StopIteration as done:
             self._pools[pool] = done.value
             return True
-        self._half_built = half_built
+        self._half_built = pool, steps
         return False
 
     def _group_mode(self, driver: str) -> GroupMode:
         return self._rules.group_mode(driver, states=driver in self._stating)
-
-    def _content(self, pool: PoolID) -> tuple[int, ...]:
-        """Identifies the content of a pool: blocks never change, and a built pool keeps its blocks alive.
-
-        The group mode counts as content, because a pool is built for one mode.
-        """
-        return (pool.driver in self._stating, *map(id, self._members.get(pool, {}).values()))

@@ -113,8 +113,9 @@ def _check(raw: Mapping[str, Any]) -> None:
     numbers = [raw["priority"]]
     for place in raw["places"]:
         texts += [place["node"], *(part for device in place["devices"] for part in device), *place["room"]]
-        numbers += place["room"].values()
-        if any(amount < 0 for amount in place["room"].values()):
+        amounts = place["room"].values()
+        numbers += amounts
+        if any(isinstance(amount, int) and amount < 0 for amount in amounts):
             raise ValueError("room must not be negative")  # the node would have more of it
     if not raw["places"]:
         raise ValueError("places must not be empty")

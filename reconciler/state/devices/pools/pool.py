@@ -149,7 +149,7 @@ class Pool:
         if not relevant:
             return None
         current, generation, wanted = relevant, max(self._generations), self._wanted
-        if len(self._generations) > 1 or not only:
+        if len(self._generations) > 1 or not only or len(relevant) < len(self.blocks):
             generation = max(self.blocks[at].generation for at in relevant)
             current = [at for at in relevant if self.blocks[at].generation == generation]
             first = next((at for at in current if self.blocks[at].slice.spec.node_name), current[0])

@@ -26,7 +26,7 @@ from tests.tools.builders import (
 from tests.tools.examples import examples
 from tests.tools.naive_allocation import Device, Scene
 from tests.tools.naive_rules import Failure
-from tests.tools.one_test_each import fits_counters, goes, has_capacity, published
+from tests.tools.one_test_each import fits_counters, goes, has_capacity, published, silenced
 from tests.tools.refused_worlds import CASES
 
 
@@ -159,11 +159,7 @@ def _naive(scene: Scene, everything: list[Device], wanted: Object) -> dict[str, 
     counts = {"devices": len(left)}
     tests: dict[str, Callable[[Device], bool]] = {
         "match class and selectors": lambda d: _matches(scene, wanted, d),
-        "need no disabled feature": lambda d: (
-            scene.world.rules.has("DRADeviceCompatibilityGroups")
-            or d.key in scene.held.shares
-            or not any(entry.get("compatibilityGroups") for entry in d.raw.get("consumesCounters", ()))
-        ),
+        "need no disabled feature": lambda d: d.key in scene.held.shares or not silenced(scene, d),
         "are not in use": lambda d: bool(wanted.get("adminAccess")) or d.key not in scene.held.dedicated,
         "have the capacity": lambda d: has_capacity(scene, wanted, d),
         "are not excluded by what is held": lambda d: goes(scene, d),

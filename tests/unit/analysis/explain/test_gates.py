@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from itertools import combinations
 
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from reconciler.allocation.dra.refusal import Fatal
@@ -19,12 +19,23 @@ from reconciler.api.objects.plan import Reason
 from reconciler.cel.program import CelError, CelRefused, compile_selector
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from tests.tools.allocation_strategies import CONTESTED, EVERYTHING, contests, worlds
-from tests.tools.allocation_world import World
-from tests.tools.builders import Object, claim, devices, request, resource_slice, selectors
+from tests.tools.allocation_world import World, without
+from tests.tools.builders import (
+    Object,
+    claim,
+    counter_slice,
+    device,
+    devices,
+    held,
+    hold,
+    request,
+    resource_slice,
+    selectors,
+)
 from tests.tools.examples import examples
 from tests.tools.naive_allocation import Device, Scene, reaches
 from tests.tools.naive_rules import Failure
-from tests.tools.one_test_each import fits_counters, goes, has_capacity, in_order
+from tests.tools.one_test_each import fits_counters, goes, has_capacity, in_order, silenced
 
 SOUND = (*(feature for feature in CONTESTED if feature != "all"), "places", "bindings")
 """What the loops understand; pools without faults, of which the gate has tests of its own"""
@@ -79,24 +90,42 @@ def predicates(scene: Scene, everything: list[Device], wanted: Object) -> dict[K
     def free(device: Device) -> bool:
         return bool(wanted.get("adminAccess")) or device.key not in scene.held.dedicated
 
+    def supported(device: Device) -> bool:
+        waits = not scene.world.rules.binding_conditions and bool(device.raw.get("bindingConditions"))
+        return not waits and (device.key in scene.held.shares or not silenced(scene, device))
+
     def anywhere(device: Device) -> bool:
         return any(reaches(device.place, node) for node in scene.world.nodes)
 
     return {
         Kind.CLASS: [of_class(scene, wanted["deviceClassName"])],
         Kind.SELECTOR: [expression(scene, s["cel"]["expression"]) for s in wanted.get("selectors", ())],
-        Kind.FEATURE: [lambda d: scene.world.rules.binding_conditions or not d.raw.get("bindingConditions")],
+        Kind.FEATURE: [supported],
         Kind.TAINTS: [lambda d: scene.tolerated(wanted, d)],
         Kind.HELD: [free],
         Kind.CAPACITY: [capacity],
         Kind.COUNTERS: [lambda d: fits_counters(scene, everything, d)],
-        Kind.GROUPS: [lambda d: goes(scene, d)],
+        Kind.GROUPS: [lambda d: goes(scene, d) or silenced(scene, d)],
         Kind.NODES: [anywhere],
     }
 
 
+def _silenced_world() -> World:
+    """One device declares groups, whose gate is off, and one is held in the same set."""
+    made = [device(name, draws={"g": {"m": 1}}) for name in ("grouped", "plain", "taken")]
+    made[0]["consumesCounters"][0]["compatibilityGroups"] = ["x"]
+    pool: Object = {"nodeName": "n", "slices": 2}
+    return World(
+        [counter_slice("t", {"g": {"m": 40}}, **pool), resource_slice("s", made, **pool)],
+        [claim("c", request())],
+        held=[held("h", hold("taken"))],
+        rules=without("DRADeviceCompatibilityGroups"),
+    )
+
+
 @examples(60)
 @given(st.one_of(contests(), worlds(features=SOUND)))
+@example(_silenced_world())
 def test_every_gate_is_what_a_loop_over_devices_says(world: World):
     assume(world.rules.has("DRAPartitionableDevices"))
     seen = world.snapshot()

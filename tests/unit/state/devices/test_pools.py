@@ -116,6 +116,12 @@ CASES = [
         rules=WITHOUT_COUNTERS,
     ),
     Case(
+        "POOL-2: what slices of the feature say of their number does not count",
+        [counter_slice("s", COUNTERS, slices=3, **ON_N), resource_slice("t", A, slices=1, **ON_N)],
+        "p usable A",
+        rules=WITHOUT_COUNTERS,
+    ),
+    Case(
         "POOL-2: a pool of nothing else is no pool",
         [resource_slice("u", [device("B", **ON_N)], **EACH)],
         "",
