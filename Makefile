@@ -37,8 +37,9 @@ EXAMPLES  ?= 35
 
 soak: $(STAMP)  ## thousands of simulated schedules that `make test` does not have, and properties on many times more examples
 	$(BIN)/python -m tests.tools.simulation --first $(FIRST) --schedules $(SCHEDULES)
-	$(BIN)/python -m tests.tools.simulation --first $(FIRST) --schedules $$(( $(SCHEDULES) / 10 )) --sockets
-	$(BIN)/python -m tests.tools.simulation --first $(FIRST) --schedules $$(( $(SCHEDULES) / 10 )) --pair
+	for kind in sockets pair gangs moves bursts; do \
+	  $(BIN)/python -m tests.tools.simulation --first $(FIRST) --schedules $$(( $(SCHEDULES) / 10 )) --$$kind || exit 1; \
+	done
 	$(BIN)/python -m tests.tools.room_twin --first $(FIRST) --cases $$(( 2 * $(SCHEDULES) ))
 	EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n auto -m hypothesis
 

@@ -103,14 +103,7 @@ def build_control(
     connection = base.connection(guarded(base, reasons), watched=served)
     writer = Writer(connection.client, served, echoes=echoes, withdrawals=withdrawals, now=now)
     held_room = held_room_config_map(settings, connection.client)
-    fence = Fence(
-        intake,
-        writer,
-        ours,
-        clock=base.clock,
-        patience=settings.write_seconds,
-        take_over=None if held_room is None else takeover_of(base, intake, held_room).take_over,
-    )
+    fence = _fence(base, intake, writer, ours, held_room)
     planner = Planner(intake.store, intake.roster, intake.placement, ours, intake.reclaimed, placing.in_use)
     settler = Settler(intake, writer, reporter.report)
     pod_writer = PodWriter(connection.client, served)
@@ -186,6 +179,14 @@ def _intake(
         withdrawing=withdrawals,
         volumes=not base.settings.without_volumes,
     )
+
+
+def _fence(
+    base: Foundation, intake: Intake, writer: Writer, ours: Ownership, held_room: KeptConfigMap | None
+) -> Fence:
+    take_over = None if held_room is None else takeover_of(base, intake, held_room).take_over
+    patience = base.settings.write_seconds
+    return Fence(intake, writer, ours, clock=base.clock, patience=patience, take_over=take_over)
 
 
 def _gang_planner(intake: Intake, planner: Planner, machines: KoordinatorState | None) -> GangPlanner:

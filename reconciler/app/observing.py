@@ -114,9 +114,7 @@ def observe(
     if base.port is not None:  # else nobody asks, and a simulated day would be full of beats
         jobs.append(Job("heartbeat", base.telemetry.heart.run))
     events = _events(base, core)
-    if writes_events(base.settings):
-        jobs.append(_recorder(base, found, core, inboxes, events))
-    jobs += _unmanaged(base, found, core, events)
+    jobs += [*_recorder(base, found, core, inboxes, events), *_unmanaged(base, found, core, events)]
     doctor = _doctor(base, found, intake, events)
     if doctor is not None:
         jobs.append(Job("rounds of the doctor", doctor.run))
@@ -134,7 +132,10 @@ def _events(base: Foundation, core: Control) -> Events:
     return Events(sink, instance=host, clock=base.clock, now=now, busy=lambda: queue.busy)
 
 
-def _recorder(base: Foundation, found: Found, core: Control, inboxes: Inboxes, events: Events) -> Job:
+def _recorder(base: Foundation, found: Found, core: Control, inboxes: Inboxes, events: Events) -> list[Job]:
+    """None where no Events are written."""
+    if not writes_events(base.settings):
+        return []
     recorder = EventRecorder(
         inboxes.events,
         events,
@@ -144,7 +145,7 @@ def _recorder(base: Foundation, found: Found, core: Control, inboxes: Inboxes, e
         leads=core.fence.up,
         clock=base.clock,
     )
-    return Job("notices", recorder.run)
+    return [Job("notices", recorder.run)]
 
 
 def _unmanaged(base: Foundation, found: Found, core: Control, events: Events) -> list[Job]:

@@ -73,7 +73,7 @@ class BackgroundSearch:
         snapshot, if the state changes faster than the search ends. None: the question no longer exists, or
         the unit is requeued, at the latest when a thread is free.
         """
-        before, held = self._answered, self._store.nominations.serial
+        before = self._state()
         self._awaiting += 1
         self._calm.clear()
         try:
@@ -83,13 +83,15 @@ class BackgroundSearch:
             self._note_calm()
         first = _Turn(self._order, self._note_calm)
         try:
-            # Units before it in the queue may have taken room in between.
-            same = self._answered == before and self._store.nominations.serial == held
-            now = question if same else self._again(unit, question)
+            now = question if self._state() == before else self._again(unit, question)
             return await self._answer(unit, now, first) if now is not None else None
         finally:
             self._answered += 1
             first.release()
+
+    def _state(self) -> tuple[int, int, int]:
+        """Equal while the nodes of a question are the same: units before it in the queue may take room."""
+        return self._answered, self._store.nominations.serial, self._intake.nodes.serial
 
     @property
     def busy(self) -> bool:

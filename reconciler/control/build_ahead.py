@@ -26,7 +26,7 @@ async def build_ahead(store: Store) -> None:
         if assembly is not None:
             store.adopt(await asyncio.to_thread(_run, assembly))
             del assembly
-            # Tens of milliseconds with a million devices, and the snapshot takes as long.
+            # With a million devices this takes tens of milliseconds, as does the snapshot that follows.
             await asyncio.sleep(0)
 
 

@@ -18,8 +18,9 @@ from reconciler.control.decisions.allocating import Allocated, Freed, Ungated, W
 from reconciler.control.decisions.decision import Report
 from reconciler.control.handler import Act, Ask, Decided, Given, Handler, Idle, Later, Refused, Stuck
 from reconciler.control.intake import Intake
+from reconciler.control.made_for import is_made_for
 from reconciler.control.ownership import classes_of
-from reconciler.control.planner import Blocked, Decide, Free, Nothing, Planner, Ungate, is_made_for
+from reconciler.control.planner import Blocked, Decide, Free, Nothing, Planner, Ungate
 from reconciler.control.queueing.units import Kind, Unit
 from reconciler.control.queueing.waiting import AWAITS_OTHERS, Wants
 from reconciler.control.releasing import Releasing

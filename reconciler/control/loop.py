@@ -68,13 +68,14 @@ class Reconciler:
         for handler in self._handlers:
             await handler.warm_up()
         while not self._stopping:
+            if not self._fence.up.is_set():
+                self.ahead.take_back()  # another replica may give the same devices to others
             await self._fence.up.wait()
             for handler in self._handlers:
                 await handler.calm()
             try:
                 async with self._queue.take() as unit:
                     if not self._fence.up.is_set():  # it was lowered while this worker waited for a unit
-                        self.ahead.take_back()
                         self._intake.put(unit)
                         continue
                     await build_ahead(self._intake.store)  # keeps the order of the queue

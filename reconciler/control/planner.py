@@ -10,12 +10,12 @@ from reconciler.allocation.policies.pod_room import PodRoom
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.objects.claims import FINALIZER, ResourceClaim
 from reconciler.api.objects.core import Pod
-from reconciler.api.objects.gangs import GangSource, gang_of
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.pods import claims_of, is_live
 from reconciler.control.audit.losing_claim import lost_device, written_by_us
 from reconciler.control.audit.reclaimed import ReclaimedByScheduler
+from reconciler.control.made_for import is_made_for_another
 from reconciler.control.ownership import Ownership
 from reconciler.control.queueing.units import Kind, Roster, Unit
 from reconciler.errors import Rejected
@@ -381,7 +381,7 @@ class Planner:
             return Blocked((key,), NOT_FOUND, f"claim {key} does not exist")
         if claim.deleting:
             return Blocked((key,), DELETING, f"claim {key} is being deleted")
-        if pod is not None and _made_for_another(claim, pod):
+        if pod is not None and is_made_for_another(claim, pod):
             return Blocked(
                 (key,), "ClaimOfOtherPod", f"claim {key} was created from a template for another pod"
             )
@@ -394,35 +394,3 @@ class Planner:
                 keys = tuple(claim.key for claim in claims)
                 return Blocked(keys, NOT_OURS, f"claim {claim.key}: {foreign}")
         return None
-
-
-def _made_for_another(claim: ResourceClaim, pod: Pod) -> bool:
-    by_template = {e.name for e in pod.spec.resource_claims if e.resource_claim_template_name is not None}
-    made = {name for entry, name in pod.claim_names().items() if entry in by_template}
-    return claim.key.name in made and not is_made_for(claim, pod) and not is_made_for_group(claim, pod)
-
-
-def is_made_for_group(claim: ResourceClaim, pod: Pod) -> bool:
-    """Whether a claim was created from a template for the PodGroup of this pod. Source: GANG-5.
-
-    Pods name their group, but do not know its uid.
-    """
-    group = gang_of(pod)
-    return (
-        group is not None
-        and group.source is GangSource.POD_GROUP
-        and any(
-            owner.controller
-            and owner.kind == "PodGroup"
-            and owner.api_version.partition("/")[0] == "scheduling.k8s.io"
-            and owner.name == group.name
-            for owner in claim.metadata.owner_references
-        )
-    )
-
-
-def is_made_for(claim: ResourceClaim, pod: Pod) -> bool:
-    """Whether a claim was created from a template for this pod."""
-    return any(
-        owner.controller and owner.uid == pod.metadata.uid for owner in claim.metadata.owner_references
-    )

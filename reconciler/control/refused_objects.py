@@ -2,7 +2,7 @@
 
 import structlog
 
-from reconciler.api.objects.changes import Change, Changed, Refused, Replaced
+from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
 from reconciler.api.objects.meta import ObjectKey
 
 log = structlog.get_logger()
@@ -20,10 +20,15 @@ class RefusedObjects:
             case Refused():
                 self._refuse(change)
             case Replaced(refused=refused):
+                still = {(one.kind, one.key) for one in refused}
+                for name in [name for name in self._refused if name[0] == change.kind and name not in still]:
+                    del self._refused[name]
                 for one in refused:
                     self._refuse(one)
             case Changed(kind=kind, object=thing):
                 self._refused.pop((kind, thing.key), None)
+            case Removed(kind=kind, key=key):
+                self._refused.pop((kind, key), None)
 
     def _refuse(self, refused: Refused) -> None:
         if self._refused.get((refused.kind, refused.key)) != refused.reason:

@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from reconciler.aio.queue import Queue
-from reconciler.api.objects.changes import Changed, Refused, Replaced
+from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control.decisions.decision import Decision
 from reconciler.control.intake import Intake
@@ -145,6 +145,19 @@ async def test_an_unreadable_object_is_reported_once_for_each_reason():
         ("invalid object ignored", "ResourceSlice", "odd"),
         ("invalid object ignored", "ResourceSlice", "odder"),
     ]
+
+
+@pytest.mark.parametrize(
+    "end",
+    [Removed("ResourceSlice", key("s")), Replaced("ResourceSlice", (), ())],
+    ids=["removed", "unlisted"],
+)
+async def test_an_unreadable_object_that_is_gone_is_forgotten(end: Change):
+    picture = intake()
+    with capture_logs() as lines:
+        for change in (Refused("ResourceSlice", key("s"), "odd"), Replaced("Pod", (), ()), end) * 2:
+            picture.take(change)
+    assert len(lines) == 2
 
 
 async def test_a_claim_from_an_answer_is_not_brought_back_to_life():
