@@ -2,7 +2,7 @@
 
 import structlog
 
-from reconciler.api.objects.changes import Change, Changed, Refused, Replaced
+from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
 from reconciler.api.objects.meta import ObjectKey
 
 log = structlog.get_logger()
@@ -19,11 +19,15 @@ class RefusedObjects:
         match change:
             case Refused():
                 self._refuse(change)
-            case Replaced(refused=refused):
+            case Replaced(kind=kind, refused=refused):
+                still = {(kind, one.key) for one in refused}
+                self._refused = {at: why for at, why in self._refused.items() if at[0] != kind or at in still}
                 for one in refused:
                     self._refuse(one)
             case Changed(kind=kind, object=thing):
                 self._refused.pop((kind, thing.key), None)
+            case Removed(kind=kind, key=key):
+                self._refused.pop((kind, key), None)
 
     def _refuse(self, refused: Refused) -> None:
         if self._refused.get((refused.kind, refused.key)) != refused.reason:
