@@ -19,10 +19,9 @@ class RefusedObjects:
         match change:
             case Refused():
                 self._refuse(change)
-            case Replaced(refused=refused):
-                still = {(one.kind, one.key) for one in refused}
-                for name in [name for name in self._refused if name[0] == change.kind and name not in still]:
-                    del self._refused[name]
+            case Replaced(kind=kind, refused=refused):
+                still = {(kind, one.key) for one in refused}
+                self._refused = {at: why for at, why in self._refused.items() if at[0] != kind or at in still}
                 for one in refused:
                     self._refuse(one)
             case Changed(kind=kind, object=thing):

@@ -128,8 +128,8 @@ def _take_apart(text: str) -> _Line:
         _known.clear()
     stripped = text.lstrip(" ")
     if not stripped or stripped[0] == "#":
-        if not text.isascii() or "\t" in text or "\r" in text:
-            raise _Declined
+        if not (text.isascii() and text.isprintable()):
+            raise _Declined  # YAML has no control characters; comments with tabs are rare
         _known[text] = _SKIPPED
         return _SKIPPED
     match = _LINE.fullmatch(text) if len(text) <= LONGEST_LINE else None

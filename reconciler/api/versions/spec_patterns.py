@@ -53,13 +53,16 @@ class _Pattern(NamedTuple):
 
 
 class SpecPatterns:
-    """The patterns of the specs that were read lately."""
+    """The patterns of the specs that were read lately.
+
+    Several threads may read. What is kept is only replaced; what two learn at once, one may lose.
+    """
 
     def __init__(self, read: Read) -> None:
         self._read = read
-        self._patterns: dict[int, list[_Pattern]] = {}
+        self._patterns: dict[int, tuple[_Pattern, ...]] = {}
         """By number of pieces, the last used first"""
-        self._unmatched: dict[int, list[bytes]] = {}
+        self._unmatched: dict[int, tuple[bytes, ...]] = {}
         """Texts by number of pieces, the newest first"""
         self._in_vain = 0
 
@@ -94,7 +97,7 @@ class SpecPatterns:
                 rest[place] = b""
             if rest == pattern.pieces:
                 if number:
-                    self._patterns[len(pieces)].insert(0, self._patterns[len(pieces)].pop(number))
+                    self._patterns[len(pieces)] = (pattern, *_without(pattern, patterns))
                 decoded = b'"'.join(strings).decode()
                 # Anything else is no JSON, as are quotation marks and backslashes, which are not in here.
                 return _filled(pattern, decoded.split('"')) if decoded.isprintable() else None
@@ -109,23 +112,18 @@ class SpecPatterns:
                 return
         for other in self._unmatched.get(count, ()):
             if (made := self._widened(other.split(b'"'), (), pieces, spec)) is not None:
-                self._unmatched.pop(count)
+                self._unmatched.pop(count, None)
                 self._keep(made, in_place_of=None)
                 return
         if len(self._unmatched) >= PATTERNS:
             self._unmatched.clear()
-        unmatched = self._unmatched.setdefault(count, [])
-        unmatched.insert(0, text)
-        del unmatched[ALIKE:]
+        self._unmatched[count] = (text, *self._unmatched.get(count, ())[: ALIKE - 1])
 
     def _keep(self, made: _Pattern, *, in_place_of: _Pattern | None) -> None:
         if len(self._patterns) >= PATTERNS:
             self._patterns.clear()
-        kept = self._patterns.setdefault(len(made.pieces), [])
-        if in_place_of is not None:
-            kept[:] = [pattern for pattern in kept if pattern is not in_place_of]
-        kept.insert(0, made)
-        del kept[ALIKE:]
+        kept = _without(in_place_of, self._patterns.get(len(made.pieces), ()))
+        self._patterns[len(made.pieces)] = (made, *kept[: ALIKE - 1])
 
     def _widened(
         self, other: _Pieces, places: Sequence[int], pieces: _Pieces, spec: ResourceSliceSpec
@@ -176,6 +174,10 @@ class SpecPatterns:
             SpecPattern(spec, [blank for _, blank in of_devices if isinstance(blank, Blank)]),
             tuple([str(meaning) for _, meaning in others]),
         )
+
+
+def _without(one: _Pattern | None, patterns: Sequence[_Pattern]) -> Sequence[_Pattern]:
+    return [pattern for pattern in patterns if pattern is not one]
 
 
 def _strings(spec: ResourceSliceSpec) -> Iterator[tuple[str, Blank | str]]:

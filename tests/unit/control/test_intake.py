@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from reconciler.aio.queue import Queue
-from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
+from reconciler.api.objects.changes import Changed, Refused, Removed, Replaced
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control.decisions.decision import Decision
 from reconciler.control.intake import Intake
@@ -148,16 +148,22 @@ async def test_an_unreadable_object_is_reported_once_for_each_reason():
 
 
 @pytest.mark.parametrize(
-    "end",
-    [Removed("ResourceSlice", key("s")), Replaced("ResourceSlice", (), ())],
-    ids=["removed", "unlisted"],
+    "gone",
+    [Removed("ResourceClaim", key("a")), Replaced("ResourceClaim", (), ())],
+    ids=["deleted", "unlisted"],
 )
-async def test_an_unreadable_object_that_is_gone_is_forgotten(end: Change):
+async def test_an_unreadable_object_is_forgotten_when_it_is_gone(gone):
+    """Anybody may create claims that cannot be read, by ever new names."""
     picture = intake()
+    refused = Refused("ResourceClaim", key("a"), "odd")
     with capture_logs() as lines:
-        for change in (Refused("ResourceSlice", key("s"), "odd"), Replaced("Pod", (), ()), end) * 2:
+        picture.take(Refused("ResourceSlice", key("s"), "odd"))
+        for change in (refused, gone, refused):
             picture.take(change)
-    assert len(lines) == 2
+        picture.take(Replaced("ResourceClaim", (), (refused,)))
+    assert [line["kind"] for line in lines] == ["ResourceSlice", "ResourceClaim", "ResourceClaim"]
+    picture.take(gone)
+    assert list(picture._refused._refused) == [("ResourceSlice", key("s"))]
 
 
 async def test_a_claim_from_an_answer_is_not_brought_back_to_life():

@@ -77,6 +77,9 @@ LEFT = [
     "a: 0b_\n",
     "a:\n- b\nc\n",
     "a:\n - b\n- c\n",
+    "# \x07\na: b\n",
+    "a: b\n  # \x7f\n",
+    "a: b\n#\tc\n",
 ]  # fmt: skip
 
 
@@ -102,7 +105,8 @@ VALUES = st.sampled_from(
         *("12:30", "x: y", "x:", "x #", "#", "{a: 1}", "|", "*a", "+1", "0_", "_1", "0x", "~~", "(a)", "a,b"),
     ]
 )
-LINES = st.builds(lambda *parts: "".join(parts), INDENTS, DASHES, KEYS, VALUES)
+COMMENTS = st.sampled_from(["#", "  # a: b", "#\t", "# \x00", "# \x1b[0m", "# ü", "#\r", " ", "\t"])
+LINES = st.builds(lambda *parts: "".join(parts), INDENTS, DASHES, KEYS, VALUES) | COMMENTS
 
 
 @given(st.lists(LINES, min_size=1, max_size=7).map("\n".join))

@@ -2,6 +2,7 @@
 
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -111,6 +112,31 @@ def test_drivers_that_have_nothing_in_common_cost_little():
         known.read(spec_of("n", "u").replace(b'{"int": 0}', b'{"int": %d}' % n), learn=True)
     assert read == 4 * spec_patterns.IN_VAIN
     assert sum(map(len, known._unmatched.values())) <= spec_patterns.ALIKE
+
+
+def test_a_thread_may_drop_the_patterns_while_another_compares_with_them():
+    """`POST /whatif` and `/fit` read slices in threads, and the watch reads them in the loop."""
+    known = patterns()
+
+    def read(driver: bytes, n: int) -> ResourceSliceSpec:
+        text = spec_of(f"n-{n}", f"u-{n}").replace(b'"driver": "d"', b'"driver": "%b"' % driver)
+        return known.read(text, learn=True)
+
+    for driver in (b"a", b"b"):
+        read(driver, 0), read(driver, 1)
+    (count, (newer, older)), = known._patterns.items()  # fmt: skip
+
+    def interrupted(pieces: list[bytes]) -> Any:
+        with ThreadPoolExecutor(1) as other:
+            for devices in range(2, 2 * spec_patterns.PATTERNS):
+                for n in range(2):
+                    text = spec_of(f"n-{n}", *[f"u-{n}"] * devices)
+                    other.submit(known.read, text, learn=True).result()
+        return older.taken(pieces)
+
+    known._patterns[count] = type(known._patterns[count])([newer, older._replace(taken=interrupted)])
+    assert str(read(b"a", 2)) == str(read(b"a", 2))
+    assert read(b"a", 2).driver == "a"
 
 
 LITERAL = re.compile(rb'"[^"\\]*"')

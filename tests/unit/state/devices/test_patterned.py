@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reconciler.api.objects.device_patterns import PatternDevices, differing
@@ -43,13 +43,18 @@ def slices(values: list[tuple[str, ...]], **more: Any) -> list[ResourceSlice]:
     return found
 
 
-ROWS = st.tuples(st.sampled_from(["n-0", "n-1"]), STRINGS, STRINGS, STRINGS, STRINGS)
+ROWS = st.tuples(st.sampled_from(["n-0", "n-1", ""]), STRINGS, STRINGS, STRINGS, STRINGS)
 
 
-@given(st.lists(ROWS, min_size=2, max_size=6))
-def test_columns_are_those_of_a_slice_without_a_pattern(rows):
+SAME = ("u-0", "u-0", "u-0")
+
+
+@given(st.lists(ROWS, min_size=2, max_size=6), st.booleans())
+@example([("n-0", "u-0", *SAME), ("n-1", "u-1", *SAME), ("", "u-2", *SAME)], True)
+def test_columns_are_those_of_a_slice_without_a_pattern(rows, all_nodes):
+    """Also of slices in files that give an empty node name, which counts as none."""
     encoder = Encoder(Vocabulary(), Semantics())
-    for source in slices(rows):
+    for source in slices(rows, **({"allNodes": True} if all_nodes else {})):
         made, plain = block_of(source, encoder), build(_without_pattern(source), encoder)
         assert made.header == plain.header
         assert np.array_equal(made.table, plain.table)
