@@ -42,6 +42,8 @@ def nomination(*devices: str, of: Store, name: str = "somebody") -> Nomination:
 def test_others_see_what_the_plain_definition_says(seed: int, data: st.DataObject):
     """Also while devices are taken and freed, so that columns are followed row by row."""
     world = room_world(seed).world()
+    for other in tuple(world.store.nominations):
+        world.store.end_nomination(other.nominee)
     fleet = world.store.snapshot().fleet
     rows = data.draw(st.sets(st.integers(0, fleet.size - 1), max_size=4))
     devices = tuple(fleet.id_of(row) for row in sorted(rows))
