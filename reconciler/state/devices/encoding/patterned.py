@@ -35,6 +35,8 @@ def block_of(source: ResourceSlice, encoder: Encoder) -> Block:
     if not isinstance(spec.devices, PatternDevices):
         return build(source, encoder)
     pattern, strings = spec.devices.pattern, spec.devices.strings
+    if bool(spec.node_name) != bool(pattern.spec.node_name):  # an empty name is none
+        return build(source, encoder)
     known = encoder.patterns.get(pattern) or encoder.patterns.put(pattern, _columns(source, pattern, encoder))
     table = known.block.table.copy()
     if spec.node_name and not spec.per_device_node_selection:

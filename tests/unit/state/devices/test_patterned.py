@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reconciler.api.objects.device_patterns import PatternDevices, differing
@@ -47,6 +47,7 @@ ROWS = st.tuples(st.sampled_from(["n-0", "n-1"]), STRINGS, STRINGS, STRINGS, STR
 
 
 @given(st.lists(ROWS, min_size=2, max_size=6))
+@example([(node, f"u-{node}", "v", "w", "x") for node in ("n-0", "n-1", "", "n-2")])
 def test_columns_are_those_of_a_slice_without_a_pattern(rows):
     encoder = Encoder(Vocabulary(), Semantics())
     for source in slices(rows):
