@@ -12,8 +12,8 @@ from reconciler.api.manifests.yaml_text import MAX_DEPTH
 
 LONGEST_LINE = 1000
 """Characters. YAML allows 1,024 for a key."""
-CACHE_SIZE = 1 << 16
-"""Distinct lines that are kept; then all are dropped"""
+CACHE_SIZE, LONGEST_KEPT = 1 << 16, 200
+"""Distinct lines that are kept, then all are dropped; and their characters: longer ones seldom repeat"""
 
 DECLINED: Final = object()
 """No value: the text is not of this form, or no YAML at all"""
@@ -124,14 +124,11 @@ def _pop(outer: list[tuple[int, Any]]) -> tuple[int, Any]:
 
 def _take_apart(text: str) -> _Line:
     """A line that is not kept yet. Raises _Declined."""
-    if len(_known) >= CACHE_SIZE:
-        _known.clear()
     stripped = text.lstrip(" ")
     if not stripped or stripped[0] == "#":
         if not (text.isascii() and text.isprintable()):
             raise _Declined  # YAML has no control characters; comments with tabs are rare
-        _known[text] = _SKIPPED
-        return _SKIPPED
+        return _keep(text, _SKIPPED)
     match = _LINE.fullmatch(text) if len(text) <= LONGEST_LINE else None
     if match is None:
         raise _Declined
@@ -142,8 +139,14 @@ def _take_apart(text: str) -> _Line:
     value = _value(found)
     if key is None and (value is _NOTHING or not dash):
         raise _Declined
-    line = _Line(indent, indent + 2 * dash, dash, key, value)
-    _known[text] = line
+    return _keep(text, _Line(indent, indent + 2 * dash, dash, key, value))
+
+
+def _keep(text: str, line: _Line) -> _Line:
+    if len(text) <= LONGEST_KEPT:
+        if len(_known) >= CACHE_SIZE:
+            _known.clear()
+        _known[text] = line
     return line
 
 

@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perf.fleets import mig
+from reconciler.api.manifests import plain_yaml
 from reconciler.api.manifests.documents import split
 from reconciler.api.manifests.plain_yaml import DECLINED, parse
 from reconciler.api.manifests.yaml_text import MAX_DEPTH, ParseError
@@ -127,3 +128,14 @@ def test_published_manifests_mean_the_same_to_both_parsers():
     files: list[Path] = sorted(SAMPLES.rglob("*.y*ml"))
     taken = [agree(part) for file in files for _, part in split(file.read_text("utf-8", "replace"))]
     assert sum(taken) > len(taken) / 4
+
+
+def test_long_lines_and_too_many_lines_are_not_kept(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(plain_yaml, "_known", kept := {})
+    monkeypatch.setattr(plain_yaml, "CACHE_SIZE", 3)
+    long = "x" * plain_yaml.LONGEST_KEPT
+    assert parse(f"# {long}\na: {long}\nb: 1\nc: 2\n") == {"a": long, "b": 1, "c": 2}
+    assert not any(len(line) > plain_yaml.LONGEST_KEPT for line in kept)
+    for number in range(10):
+        parse(f"k{number}: {number}")
+    assert len(kept) <= 3
