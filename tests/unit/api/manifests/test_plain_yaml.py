@@ -131,7 +131,8 @@ def test_published_manifests_mean_the_same_to_both_parsers():
 
 
 def test_long_lines_and_too_many_lines_are_not_kept(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(plain_yaml, "_known", kept := {})
+    kept: dict[str, object] = {}
+    monkeypatch.setattr(plain_yaml, "_known", kept)
     monkeypatch.setattr(plain_yaml, "CACHE_SIZE", 3)
     long = "x" * plain_yaml.LONGEST_KEPT
     assert parse(f"# {long}\na: {long}\nb: 1\nc: 2\n") == {"a": long, "b": 1, "c": 2}
