@@ -195,8 +195,10 @@ class Reconciler:
         self._intake.pause.check()
         handler.assume(answer.grant)
         self._stop_waiting(unit)
-        self._decide_ahead(handler, answer.grant)
-        await handler.write(answer.grant, decided)
+        try:
+            self._decide_ahead(handler, answer.grant)
+        finally:  # an internal error about other units must not keep this one from its devices
+            await handler.write(answer.grant, decided)
         self._done(unit)
 
     def _decide_ahead(self, handler: Handler[Q, G, R], grant: G) -> None:
@@ -210,8 +212,8 @@ class Reconciler:
         for unit, one in found:
             decided = Decided(self._reporter.answered("", (self._clock() - began) / len(found)), began)
             handler.record_ahead(decided.name, one)
-            handler.assume_ahead(one)
             self.ahead.add(unit, Ahead(handler, one, decided))
+            handler.assume_ahead(one)
         if found:
             self.ahead.seal(self._state())
 

@@ -9,6 +9,7 @@ import pytest
 
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
+from reconciler.control.copies import Copies
 from reconciler.errors import Conflict, Rejected, Retry
 from reconciler.operations.journal.entries import Header
 from reconciler.operations.journal.recording import Recorder
@@ -177,6 +178,21 @@ async def test_the_journal_decides_each_unit_again_in_the_same_way(tmp_path: Pat
     tally = replay(tmp_path)
     assert (tally.different, tally.unknown) == ([], 0)
     assert tally.same >= 8 + 2  # two were taken back and decided again
+
+
+async def test_an_internal_error_ahead_does_not_keep_a_unit_from_its_own_devices(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    def find(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Copies, "find", find)
+    stage = stage_of(machine("n0"))
+    stage.news(*[claim(f"c{n}") for n in range(3)])
+    async with stage.at_work(1):
+        await asyncio.sleep(5)
+    assert places(stage) == ["n0/d0", "n0/d1", "n0/d2"]
+    assert stage.reconciler.failures == 3
 
 
 async def test_a_lowered_fence_takes_back_what_was_decided_ahead():

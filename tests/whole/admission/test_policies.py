@@ -14,6 +14,7 @@ from reconciler.api.objects.claims import ALLOCATED_AT, FINALIZER, TIERS
 from reconciler.api.objects.core import GATE
 from reconciler.api.objects.seats import FENCED, SEAT
 from reconciler.control.ownership import MANAGED
+from reconciler.operations.events.recorder import MOVED, MOVES_DROPPED, PREEMPTED
 from tests.tools.admission_policies import Policy, Review, compiled, expressions
 from tests.tools.deployed_rights import ACCOUNT, documents
 from tests.tools.small_fleet import claim, pod
@@ -345,6 +346,10 @@ def lease(name: str = "dra-reconciler", **notes: str) -> Any:
         pytest.param("CREATE", None, event(kind="Node"), "and about nothing else", id="about a node"),
         pytest.param("CREATE", None, event(type="Normal", reason="Allocated"), "", id="allocated"),
         pytest.param("CREATE", None, event(kind="Pod", type="Normal", reason="Ungated"), "", id="ungated"),
+        *[
+            pytest.param("CREATE", None, event(kind="Pod", type="Normal", reason=reason), "", id=reason)
+            for reason in (PREEMPTED, MOVED, MOVES_DROPPED)
+        ],
         pytest.param("CREATE", None, event(type="Normal", reason="Scheduled"), "or a pod was", id="normal"),
         pytest.param("CREATE", None, event(type="Odd", reason="Ungated"), "or a pod was", id="odd"),
         pytest.param("DELETE", event(), None, "deletes no Events", id="delete"),
