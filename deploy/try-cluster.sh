@@ -9,8 +9,8 @@ has() { command -v "$1" >/dev/null 2>&1; }
 missing=
 has kind || has k3d || missing="$missing
   kind or k3d   https://kind.sigs.k8s.io, https://k3d.io"
-has docker || has podman || missing="$missing
-  docker or podman, which runs the cluster and builds the image"
+has docker || missing="$missing
+  docker        which runs the cluster and builds the image"
 has kubectl || missing="$missing
   kubectl       https://kubernetes.io/docs/tasks/tools"
 has helm || missing="$missing
@@ -20,7 +20,6 @@ if [ -n "$missing" ]; then
     echo "Without them, \`make run\` and docs/tutorial need neither a cluster nor a container engine." >&2
     exit 1
 fi
-engine=docker; has docker || engine=podman
 tool=kind; has kind || tool=k3d
 
 if [ "${1:-}" = delete ]; then
@@ -29,7 +28,7 @@ if [ "${1:-}" = delete ]; then
 fi
 
 image=dra-reconciler:try
-"$engine" build -f deploy/Containerfile -t "$image" .
+docker build -f deploy/Containerfile -t "$image" .
 # DRA is on by default since 1.34; partitions need their gate until 1.36.
 gates=DRAPartitionableDevices=true
 if [ "$tool" = kind ]; then
@@ -62,5 +61,8 @@ helm --kube-context "$context" upgrade --install dra-reconciler deploy/helm/dra-
     --set image.repository=dra-reconciler --set image.tag=try --set image.pullPolicy=Never --wait
 echo
 echo "Try it:   dra-reconciler top --context $context"
-echo "Test it:  DRA_RECONCILER_TEST_CONTEXT=$context make test-cluster"
+echo "Test it (it installs for itself, so uninstall first):"
+echo "          helm --kube-context $context uninstall dra-reconciler -n dra-reconciler"
+echo "          kubectl --context $context delete namespace dra-reconciler"
+echo "          DRA_RECONCILER_TEST_CONTEXT=$context make test-cluster"
 echo "End it:   $0 delete"
