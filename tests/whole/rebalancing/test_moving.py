@@ -19,10 +19,11 @@ from reconciler.control.rebalancing import rebalancer
 from reconciler.control.rebalancing.allowed import MOVABLE
 from reconciler.control.rebalancing.rebalancer import Rebalancer
 from tests.tools.faulty_transport import Fault, Faulty, answer, lost_answer
-from tests.tools.machines import device_class, halves, objects_of, spec_of
+from tests.tools.machines import claim_of, device_class, halves, objects_of, pod_of, spec_of
 from tests.tools.patience import PATIENCE
 from tests.tools.running_reconciler import Cluster, Running, reconciling
 from tests.tools.small_fleet import pod
+from tests.tools.watched_reconciler import watched
 
 pytestmark = pytest.mark.loopback
 
@@ -285,3 +286,28 @@ async def test_a_look_at_the_fleet_does_not_hold_the_loop_while_pools_are_built(
         cluster.load(*objects_of("n1", halves()))
         await grown.wait()
     assert not any(unbuilt)
+
+
+def scattered_before() -> Cluster:
+    """A quarter on each of three nodes is held by a running pod that an earlier process served."""
+    cluster = fleet()
+    for at in range(3):
+        cluster.load(pod_of(f"p{at}", f"n{at}"))
+        made = claim_of(f"p{at}", "quarter", f"n{at}", "quarter-0")
+        made["status"]["reservedFor"][0]["uid"] = cluster.pod(f"p{at}")["metadata"]["uid"]
+        cluster.load(made)
+    return cluster
+
+
+async def test_advice_is_on_by_default_and_on_the_page():
+    async with watched(
+        scattered_before(), rebalance_goals="whole=2", rebalance_calm_seconds=0.05, embedded=True
+    ) as seen:
+        (planned,) = await seen.heard(MovesPlanned, 1)
+        advised = await seen.value("dra_reconciler_moves_advised", goal="whole=2")
+        page, status = (await seen.get("/")).text, (await seen.get("/statusz")).text
+    assert not planned.acts
+    assert len(planned.pods) == advised == 2
+    assert 'id="moves"' in page
+    assert "device of whole: 2 instead of 0 after 2 moves" in page
+    assert f"{planned.pods[0]} from n" in status
