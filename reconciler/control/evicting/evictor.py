@@ -74,4 +74,4 @@ class Evictor:
         uid, times = self._refused
         times = times + 1 if uid == victim.uid else 1
         self._refused = victim.uid, times
-        return min(AGAIN * 2**times, LONGEST_AGAIN)
+        return min(AGAIN * 2.0 ** min(times, 10), LONGEST_AGAIN)
