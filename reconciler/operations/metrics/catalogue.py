@@ -63,14 +63,14 @@ ROOM_ADVICE = MetricSpec(
 MOVES_GAIN = MetricSpec(
     "moves_gain",
     "gauge",
-    "How much more fits after the moves that are advised. Only with --rebalance.",
+    "How much more fits after the moves that are advised. Not with --rebalance off.",
     (("goal", "as in the setting rebalance_goals"),),
     by_leader=True,
 )
 MOVES_ADVISED = MetricSpec(
     "moves_advised",
     "gauge",
-    "Pods that are advised to be moved. Only with --rebalance.",
+    "Pods that are advised to be moved. Not with --rebalance off.",
     (("goal", "as in the setting rebalance_goals"),),
     by_leader=True,
 )
