@@ -28,7 +28,7 @@ class Step:
 
     move: Move
     alone: bool = True
-    """If they find no place: whether that is so even if nobody else of the drained moves"""
+    """If they find no place: whether that is certain even if nobody else of the drained moves"""
     waits_for: tuple[ObjectKey, ...] = ()
     """Budgets that allow no eviction now"""
 
@@ -60,6 +60,13 @@ class DrainAnswer:
     def proved(self) -> bool:
         """Whether another order could not help."""
         return all(step.alone for step in self.stuck)
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether a search gave up, and nothing else keeps what is drained from being emptied for certain."""
+        unsure = not self.unused and not any(step.alone for step in self.stuck)
+        refusals = [step.move.refusal for step in self.stuck]
+        return unsure and any(refusal is not None and not refusal.proven for refusal in refusals)
 
 
 def drain(world: World, drained: Drained) -> DrainAnswer:
@@ -155,7 +162,8 @@ def _in_order(
         waiting = left
     trial.back_to(mark)
     for group in waiting:
-        alone = any(move.refusal is not None for move in _move(group, occupants, world, trial))
+        refusals = [move.refusal for move in _move(group, occupants, world, trial)]
+        alone = any(refusal is not None and refusal.proven for refusal in refusals)
         trial.back_to(mark)
         steps += [Step(move, alone, _budgets(move, occupants)) for move in refused[group]]
     return steps, waiting

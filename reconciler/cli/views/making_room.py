@@ -69,9 +69,10 @@ def print_drain(answer: DrainAnswer, out: TextIO) -> None:
     elif answer.empties:
         print_line(console, f"can be emptied, in this order: {counted(len(moving), 'step')}")
     else:
+        what = "cannot be emptied" if not answer.gave_up else "no way found to empty it, a search gave up"
         how = "" if answer.proved else "; another order might help"
         left = len(answer.stuck) + len(answer.unused)
-        print_line(console, f"cannot be emptied: {left} of {len(answer.steps) + len(answer.unused)}{how}")
+        print_line(console, f"{what}: {left} of {len(answer.steps) + len(answer.unused)}{how}")
     for step in moving:
         if step.waits_for:
             pods = ", ".join(map(str, step.move.unit.pods))

@@ -1,5 +1,6 @@
 """Drains: each step is replayed, and what cannot go is tried on a state without it."""
 
+from io import StringIO
 from typing import Any
 
 import pytest
@@ -16,10 +17,13 @@ from reconciler.analysis.making_room.draining import (
 )
 from reconciler.analysis.making_room.report import drain_as_json
 from reconciler.analysis.making_room.units import Occupants
+from reconciler.analysis.making_room.wanted import WantedPod
 from reconciler.analysis.making_room.world import World, world_of
 from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
+from reconciler.cli.views.making_room import print_drain
 from reconciler.errors import Rejected
 from tests.tools.builders import Object, gpu_slice, version
 from tests.tools.examples import examples
@@ -96,6 +100,30 @@ def test_the_most_important_pod_gets_the_last_place():
     assert not answer.empties
     assert not answer.proved
     assert drain_as_json(answer)["stuck"][0]["evenAlone"] is False
+
+
+def test_a_search_that_gave_up_proves_nothing(monkeypatch: pytest.MonkeyPatch):
+    world = fleet(*running("one", "gpu-0", "a"))
+    whole = WantedPod.place
+    monkeypatch.setattr(WantedPod, "place", lambda *asked: whole(*asked, steps=0))
+    answer = drain(world, without_nodes(frozenset("a"), world))
+    (stuck,) = answer.stuck
+    assert stuck.move.refusal is not None
+    assert stuck.move.refusal.reason == Reason.GAVE_UP
+    assert not answer.proved
+    assert drain_as_json(answer)["stuck"][0]["evenAlone"] is False
+    print_drain(answer, said := StringIO())
+    verdict = said.getvalue().splitlines()[0]
+    assert verdict == "no way found to empty it, a search gave up: 1 of 1; another order might help"
+
+
+def test_a_search_that_gave_up_changes_nothing_if_something_else_is_certain(monkeypatch: pytest.MonkeyPatch):
+    world = fleet(*running("one", "gpu-0", "a"), *running("lonely", "gpu-1", "a", ownerReferences=[]))
+    whole = WantedPod.place
+    monkeypatch.setattr(WantedPod, "place", lambda *asked: whole(*asked, steps=0))
+    answer = drain(world, without_nodes(frozenset("a"), world))
+    assert sorted(step.alone for step in answer.stuck) == [False, True]
+    assert not answer.gave_up
 
 
 def by_taint(world: World) -> Any:
