@@ -63,6 +63,8 @@ class Answer:
     """No plan gains more"""
     fewest: int | None
     """No plan with this gain, or with the gain that was wanted, has fewer moves"""
+    gave_up: bool
+    """Whether a limit ended the search before it gained what was wanted, or the most"""
     steps: tuple[Step, ...]
     pictures: tuple[Picture, ...]
     profiles: tuple[ProfileChange, ...]

@@ -74,6 +74,8 @@ class Plan:
     """No plan gains more"""
     fewest: int | None
     """No plan with so much gain has fewer moves"""
+    gave_up: bool
+    """Whether a limit ended the search before it gained what was wanted, or the most"""
 
     @property
     def moves(self) -> tuple[PlannedMove, ...]:
@@ -112,6 +114,8 @@ class Planner:
         self._start = self._holds.copy(), self._counts.copy()
         self._mark = trial.mark()
         self._bounds: dict[int, int | None] = {}
+        self._cut = False
+        """Whether a limit ended a search"""
         found = (options_of(at, goal, self._holds, movers, self._blockers) for at in range(goal.fields))
         self._fields = [one for one in found if one is not None]
         self._sizes = [size_of(mover, self._holds.fleet) for mover in movers]
@@ -141,7 +145,8 @@ class Planner:
                 best = other
         self._redo(best)
         gained = _gain(best)
-        return Plan(best, gained, self.most, self._fewest(min(wanted, gained)))
+        gave_up = self._cut and gained < min(wanted, self.most)
+        return Plan(best, gained, self.most, self._fewest(min(wanted, gained)), gave_up)
 
     def _is_best(self, steps: tuple[Step, ...], wanted: int) -> bool:
         """Whether the bounds leave no room for a better plan."""
@@ -160,7 +165,10 @@ class Planner:
         left = [option for one in self._fields for option in one.options if option != without]
         done: list[Step] = []
         moved = set[int]()
-        while (missing := wanted - _gain(done)) > 0 and left and self._may_go_on(done):
+        while (missing := wanted - _gain(done)) > 0 and left:
+            if not self._may_go_on(done):
+                self._cut = True
+                break
             option = min(left, key=lambda one: self._rank(one, missing))
             left.remove(option)
             step = self._try(option) if moved.isdisjoint(option.movers) else None

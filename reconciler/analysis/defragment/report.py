@@ -19,6 +19,7 @@ def as_json(answer: Answer) -> dict[str, Any]:
         "gainWanted": answer.wanted,
         "gainAtMost": answer.most,
         "reached": answer.reached,
+        "gaveUp": answer.gave_up,
         "moves": len(answer.moves),
         "movesAtLeast": answer.fewest,
         "optimal": answer.optimal,

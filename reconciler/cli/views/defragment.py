@@ -49,6 +49,8 @@ def _verdict(answer: Answer) -> Iterator[str]:
         yield f"found a gain of {answer.gain} of {answer.wanted}; no plan gains more than {answer.most}"
     else:
         yield f"no plan gains more than {answer.most}"
+    if answer.gave_up:
+        yield "the search gave up at a limit; another plan may gain more"
     if answer.optimal:
         yield "proven: no plan with this gain has fewer moves"
     elif answer.gain and answer.fewest is not None:

@@ -3,12 +3,14 @@
 import asyncio
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from reconciler.analysis.defragment import Limit, defragment
 from reconciler.cli import main
 from reconciler.embedded import serve
 from tests.tools.builders import Object
@@ -94,6 +96,26 @@ def test_too_much_is_refused_with_what_is_possible(say):
     result = say("--gain", "whole=2")
     assert result.exit_code == 1
     assert "found a gain of 1 of 2; no plan gains more than 1" in result.stdout
+
+
+GAVE_UP = "the search gave up at a limit; another plan may gain more"
+
+
+@pytest.mark.parametrize("limit", [Limit(decisions=0), Limit(moves=0), Limit(more=lambda: False)])
+def test_a_search_that_gives_up_says_so(say, monkeypatch: pytest.MonkeyPatch, limit: Limit):
+    assert GAVE_UP not in say("--gain", "whole=1").stdout
+    monkeypatch.setattr("reconciler.cli.defragment.answer_of", partial(defragment, limit=limit))
+    result = say("--gain", "whole=1")
+    assert result.exit_code == 1
+    assert result.stdout.splitlines() == ["found a gain of 0 of 1; no plan gains more than 1", GAVE_UP]
+    assert json.loads(say("--gain", "whole=1", "-o", "json").stdout)["gaveUp"] is True
+
+
+@pytest.mark.parametrize("gain", ["1", "2"])
+def test_a_limit_that_costs_no_gain_is_not_mentioned(say, monkeypatch: pytest.MonkeyPatch, gain: str):
+    monkeypatch.setattr("reconciler.cli.defragment.answer_of", partial(defragment, limit=Limit(moves=1)))
+    assert GAVE_UP not in say("--gain", f"whole={gain}").stdout
+    assert json.loads(say("--gain", f"whole={gain}", "-o", "json").stdout)["gaveUp"] is False
 
 
 @pytest.mark.parametrize(
