@@ -114,6 +114,18 @@ class Evictions:
             left = [pod for pod in left if pod["metadata"]["uid"] != victim["metadata"]["uid"]]
             if len(left) < int(_annotation(victim, SIZE) or 0):
                 yield f"its gang {gang} has only {len(left)} pods left"
+        yield from self._over_budget(victim)
+
+    def _over_budget(self, victim: Any) -> Iterator[str]:
+        """A budget counts who ran when the server was last looked at: who ended since is no fault of ours."""
+        team, uid = _team(victim), victim["metadata"]["uid"]
+        if team not in self._least or not _runs(victim):
+            return
+        self._count["evictions that a budget allowed"] += 1
+        others = [pod for pod in self._pods.values() if _team(pod) == team and _runs(pod)]
+        left = sum(pod["metadata"]["uid"] != uid for pod in others)
+        if left < self._least[team]:
+            yield f"{left} running pods are left of team {team}, and its budget wants {self._least[team]}"
 
     def _waits(self, pod: Any) -> bool:
         """Whether a gated pod has a claim without devices."""

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
+from reconciler.analysis.making_room.budgets import Budgets
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import FINALIZER
 from reconciler.api.objects.gang_patches import release
@@ -33,6 +34,7 @@ from reconciler.control.queueing.waiting import Waiting
 from reconciler.control.rebalancing.allowed import Allowed
 from reconciler.control.rebalancing.rebalancer import Rebalancer
 from reconciler.control.settler import Settler
+from reconciler.embedded.server import evicting as server_evicting
 from reconciler.errors import Retry, Undecided
 from reconciler.ha.elector import Elector
 from reconciler.state import store
@@ -234,7 +236,19 @@ GANGED: dict[str, Mutant] = {
 }
 """The same, of what keeps gangs whole"""
 
+
+@contextmanager
+def _without_budgets() -> Iterator[None]:
+    """Nobody counts: neither who plans, nor the server, which would refuse what a plan must not do."""
+    with (
+        mock.patch.object(Budgets, "of", return_value=()),
+        mock.patch.object(server_evicting, "_count"),
+    ):
+        yield
+
+
 EVICTING: dict[str, Mutant] = {
+    "budgets allow everything": _without_budgets,
     "held room is for everybody": _swap(Store, "snapshot_for", lambda self, _: self.snapshot()),
     "everybody may preempt": _swap(Candidates, "_may_preempt", lambda _, pods: bool(list(pods))),
     "pods of others are evicted": _swap(making_room, "allocated_by_us", lambda *_: True),
@@ -275,6 +289,7 @@ SEEDS = {
     "claims in use are freed": 33,
     "refusals slow writes down": 36,
     "everybody leads": 5,
+    "budgets allow everything": 39,
     "several pods move at once": 10,
 }
 """Schedules that have noticed a mutant, to be tried first: any of the others will do, but takes longer"""

@@ -1,10 +1,12 @@
 """Pods of lower priority are evicted for pending ones, one at a time, within budgets."""
 
 import asyncio
+import gzip
 import re
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,10 +25,12 @@ from reconciler.control.decisions.nominations import Nominated, NominationUsed
 from reconciler.control.evicting.budgets import KnownBudgets
 from reconciler.control.making_room import preemptor
 from reconciler.control.making_room.plan import RoomPlan, RoomQuestion
+from reconciler.embedded.controllers import run_controllers
 from tests.tools.gangs import annotated
 from tests.tools.patience import PATIENCE
 from tests.tools.running_reconciler import Cluster, Running, reconciling
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
+from tests.tools.watched_reconciler import Watched, watched
 
 pytestmark = pytest.mark.loopback
 
@@ -49,7 +53,7 @@ async def evicting(cluster: Cluster, **flags: Any) -> AsyncIterator[Running]:
         yield running
 
 
-async def fleet(running: Running, cluster: Cluster, low: int = 2) -> None:
+async def fleet(running: Running | Watched, cluster: Cluster, low: int = 2) -> None:
     """One node with as many devices as running pods of priority 0, each with one."""
     for number in range(low):
         cluster.load(claim(f"c{number}", managed=False), pod(f"low{number}", f"c{number}"))
@@ -123,6 +127,32 @@ async def test_room_that_is_made_for_one_is_not_taken_by_another():
     assert "held for pod default/high until" in told.message
     assert not cluster.devices("other")
     assert cluster.gated("high")
+
+
+async def test_room_that_is_held_is_shown_on_the_page_in_a_metric_and_in_the_pod():
+    """Between the two evictions, as above."""
+    cluster = small()
+    options: dict[str, Any] = {
+        "preemption": "evict",
+        "preempting_classes": {"high"},
+        "eviction_cooldown_seconds": 0.0,
+        "evictions_per_minute": 1,
+        "backoff_cap_seconds": 0.2,
+    }
+    async with watched(cluster, **options) as seen, run_controllers(cluster.api):
+        await fleet(seen, cluster)
+        cluster.load(claim("wanted", 2, managed=False), important("high", "wanted"))
+        await seen.heard(Evicted)
+        await cluster.until(lambda: "nominatedNodeName" in cluster.pod("high").get("status", {}))
+        page = (await seen.get("/")).text
+        count = await seen.value("dra_reconciler_held_room_devices", nominee="pod")
+        (held_room,) = await seen.heard(Nominated)
+        hint = cluster.pod("high")["status"]["nominatedNodeName"]
+        assert cluster.gated("high")
+    assert "Held room" in page
+    assert re.search(r"pod default/high until \S+ \(2 devices on a\)", page)
+    assert count == len(held_room.devices) == 2
+    assert held_room.nodes == (hint,) == ("a",)
 
 
 async def test_nobody_leaves_any_more_when_the_pod_gets_devices_elsewhere():
@@ -309,9 +339,9 @@ async def test_a_pod_that_has_just_started_is_left_alone():
 
 
 @pytest.mark.parametrize("flags", [{"preemption": "advise"}, {"eviction_dry_run": True}])
-async def test_advice_and_dry_runs_evict_nothing_and_hold_no_room(flags: dict[str, Any]):
+async def test_advice_and_dry_runs_evict_nothing_and_hold_no_room(flags: dict[str, Any], tmp_path: Path):
     cluster = small(1)
-    async with evicting(cluster, **flags) as running:
+    async with evicting(cluster, **flags, journal=str(tmp_path)) as running:
         await fleet(running, cluster, 1)
         cluster.load(claim("wanted", managed=False), important("high", "wanted"))
         (planned,) = await running.heard(RoomPlanned)
@@ -320,6 +350,12 @@ async def test_advice_and_dry_runs_evict_nothing_and_hold_no_room(flags: dict[st
     assert not running.of(Evicted)
     assert not running.of(Nominated)
     assert cluster.api.store[POD].get("default/low0") is not None
+    assert '"room plan"' in journal(tmp_path)
+
+
+def journal(folder: Path) -> str:
+    """The text of all its files."""
+    return b"".join(gzip.decompress(path.read_bytes()) for path in folder.iterdir()).decode()
 
 
 def placed_before() -> Cluster:

@@ -43,6 +43,12 @@ def test_so_it_is_where_there_are_gangs(name: str):
         assert any(run(seed, gangs=True).findings for seed in (SEEDS.get(name, 0), *range(IN_MEMORY)))
 
 
+@pytest.mark.parametrize("name", sorted(EVICTING.keys() - OTHERWISE))
+def test_so_it_is_where_pods_are_evicted(name: str):
+    with EVICTING[name]():
+        assert any(run(seed, evictions=True).findings for seed in (SEEDS.get(name, 0), *range(IN_MEMORY)))
+
+
 @pytest.mark.parametrize("name", sorted(MOVING))
 def test_so_it_is_where_pods_move(name: str):
     with MOVING[name]():
