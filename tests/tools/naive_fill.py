@@ -151,4 +151,5 @@ class Twin:
     def _state(self, name: str) -> tuple[object, ...]:
         one = self.machines[name]
         serving = tuple(not want.gpus or self._serves(want, name) for want, _ in self.demand)
-        return one.cores, serving, tuple(sorted(one.free))
+        # A device of which nothing is left is like none.
+        return one.cores, serving, tuple(sorted(free for free in one.free if free))
