@@ -54,7 +54,7 @@ ASK_AGAIN = 5.0
 async def check_rights(settings: Settings, client: Client) -> None:
     """Raise Rejected if the settings need rights that this account does not have.
 
-    Advice which pods to move needs none: it is on by default, and then made without budgets.
+    Advice which pods to move needs none: it is on by default, and without them it is made without budgets.
     """
     if settings.mode == "shadow":
         return
@@ -225,4 +225,7 @@ async def _denied(client: Client) -> str:
         except (Rejected, Gone, Relist) as exc:
             return str(exc)
         else:
-            return f"no right to {', '.join(map(str, lacking))}" if lacking else ""
+            told = (
+                f"no right to {', '.join(map(str, lacking))}; to grant it, see Rights in docs/rebalancing.md"
+            )
+            return told if lacking else ""

@@ -24,6 +24,8 @@ COMPONENTS = {
     "request nodes": "provisioning",
 }
 """What a process may do besides -> the folder below `components` with a role for that"""
+ADVISE = "advise"
+"""What shows plans may do besides: as `evict`, but it only reads, as the chart binds that role for it"""
 ROLE_KINDS = ("ClusterRole", "Role")
 
 
@@ -63,7 +65,7 @@ def settings() -> Settings:
 def bound(mode: str) -> list[Any]:
     """The objects of RBAC for a mode. The overlay for `shadow` replaces one role and drops others."""
     base = [one for one in documents("base") if one["apiVersion"].startswith("rbac.")]
-    if mode in COMPONENTS:
+    if mode in (*COMPONENTS, ADVISE):
         return [*base, *of_component(mode)]
     if mode != "shadow":
         return base
@@ -97,24 +99,32 @@ class Granted:
 @cache
 def granted(mode: str) -> Granted:
     """What `deploy` gives in a mode. What a component adds is all needed; the base is for other modes."""
-    needed = of_component(mode) if mode in COMPONENTS else None
+    needed = of_component(mode) if mode in (*COMPONENTS, ADVISE) else None
     return Granted(bound(mode), ACCOUNTS.get(mode, ACCOUNT), needed=needed)
 
 
 def of_component(mode: str) -> list[Any]:
     """The objects of RBAC that a component adds."""
-    return documents(f"components/{COMPONENTS[mode]}")
+    if mode != ADVISE:
+        return documents(f"components/{COMPONENTS[mode]}")
+    return [one | {"rules": _reading(one)} if "rules" in one else one for one in of_component("evict")]
+
+
+def _reading(role: Any) -> list[Any]:
+    return [rule for rule in role["rules"] if set(rule["verbs"]) <= {"list", "watch"}]
 
 
 def modes_of(settings: Settings) -> tuple[str, ...]:
-    """Modes whose rights a process has, by its settings."""
+    """Modes whose rights a process has, by its settings; with advice by default, those it may be given."""
     wanted = {
-        "evict": settings.preemption != "off" or settings.rebalance == "evict",
+        "evict": "evict" in (settings.preemption, settings.rebalance),
         "make templates": settings.make_templates,
         "answer Kueue": bool(settings.kueue_check),
         "request nodes": bool(settings.provisioning_requests),
     }
-    return tuple(mode for mode in COMPONENTS if wanted[mode]) or (settings.mode,)
+    found = tuple(mode for mode in COMPONENTS if wanted[mode]) or (settings.mode,)
+    advises = settings.mode != "shadow" and "advise" in (settings.preemption, settings.rebalance)
+    return (*found, ADVISE) if advises and not wanted["evict"] else found
 
 
 def modes_by(roles: Roles, account: Account) -> tuple[str, ...]:
@@ -122,10 +132,14 @@ def modes_by(roles: Roles, account: Account) -> tuple[str, ...]:
     mode = next((mode for mode, ours in ACCOUNTS.items() if ours == account), None)
     if mode is None:
         return ()
-    found = (
-        one for one in COMPONENTS if all(_allows(roles, account, right) for right in granted(one).rights)
-    )
-    return tuple(found) or (mode,)
+    found = [
+        one
+        for one in (*COMPONENTS, ADVISE)
+        if all(_allows(roles, account, right) for right in granted(one).rights)
+    ]
+    if "evict" in found:
+        found.remove(ADVISE)
+    return (mode, ADVISE) if found == [ADVISE] else tuple(found) or (mode,)
 
 
 def _allows(roles: Roles, account: Account, asked: Right) -> bool:

@@ -153,6 +153,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "and": lambda *values: next((one for one in values if not _truth(one)), values[-1]),
     "or": lambda *values: next((one for one in values if _truth(one)), values[-1]),
     "int": int,
+    "ternary": lambda yes, no, value: yes if value else no,
     "first": lambda values: values[0],
     "toJson": lambda value: json.dumps(value, separators=(",", ":")),
 }

@@ -40,7 +40,7 @@ class Rights:
 
     def note(self, modes: Sequence[str], asked: AccessRequest) -> None:
         """A process with the rights of these modes asked for that in the test that runs now."""
-        allowing = (mode for mode in modes if self._granted[mode].allows(asked))
+        allowing = (mode for mode in modes if mode in self._granted and self._granted[mode].allows(asked))
         key = (next(allowing, modes[0]), asked)
         if key not in self.seen:
             self.seen[key] = os.environ.get("PYTEST_CURRENT_TEST", "a test").rpartition(" (")[0]
@@ -132,5 +132,5 @@ def _told(asked: AccessRequest) -> str:
 
 def plugin() -> Rights:
     """For the roles of this repository."""
-    modes = (*deployed_rights.ACCOUNTS, *deployed_rights.COMPONENTS)
+    modes = (*deployed_rights.ACCOUNTS, *deployed_rights.COMPONENTS, deployed_rights.ADVISE)
     return Rights({mode: deployed_rights.granted(mode) for mode in modes})

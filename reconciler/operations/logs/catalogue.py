@@ -78,7 +78,9 @@ RECONCILES = (
           "Internal error (please report). A place that is held expires; allocation is not affected.",
           ("exception",)),
     Event("budgets not considered", INFO,
-          "Advice which pods to move is made without PodDisruptionBudgets: this account may not read them.",
+          "Advice which pods to move is made without PodDisruptionBudgets: this account may not read them. "
+          "So it may name pods whose budgets allow no eviction. docs/rebalancing.md says how to grant the "
+          "right.",
           ("error",)),
     Event("job failed", ERROR,
           "Internal error (please report) of the admission check or of the requests for nodes. It is tried "

@@ -14,7 +14,7 @@ import pytest
 from docs import chart_values
 from tests.tools import chart
 from tests.tools.chart import CHART, DEFAULTS, METADATA, NOTES, SCHEMA
-from tests.tools.deployed_rights import DEPLOY, documents
+from tests.tools.deployed_rights import ADVISE, DEPLOY, documents, of_component
 from tests.tools.go_template import NotInOurPart, render
 from tests.tools.kustomize import VERSIONS, built, built_with
 
@@ -151,15 +151,24 @@ def test_requests_for_nodes_are_those_of_the_component():
 
 
 def test_advice_needs_to_read_budgets_and_nothing_more():
-    assert rendered(preemption="advise").keys() == rendered().keys()
-    rules = rendered()["ClusterRole", "dra-reconciler"]["rules"]
-    assert ["poddisruptionbudgets"] in [rule["resources"] for rule in rules]
+    made, wanted = rendered(preemption="advise"), compared(of_component(ADVISE))
+    assert {key: made[key] for key in wanted} == wanted
+    assert made.keys() == rendered().keys() | wanted.keys()
 
 
-def test_moving_pods_needs_to_evict_them_and_nothing_more():
+@pytest.mark.parametrize("rebalance", ["off", "advise"])
+def test_no_role_reads_budgets_or_evicts_unless_that_is_asked_for(rebalance: str):
+    """Advice which pods to move is the default, and does without."""
+    made = rendered(rebalance=rebalance)
+    assert made.keys() == rendered().keys()
+    told = {name for one in made.values() for rule in one.get("rules", ()) for name in rule["resources"]}
+    assert told.isdisjoint({"poddisruptionbudgets", "pods/eviction", "pods/status"})
+
+
+def test_moving_pods_needs_to_evict_them_to_read_budgets_and_nothing_more():
     made = rendered(rebalance="evict", rebalanceGoals=["a=2", "90%"], rebalanceNamespaces=["x"])
     role = made["ClusterRole", "dra-reconciler-rebalance"]
-    assert [rule["resources"] for rule in role["rules"]] == [["pods/eviction"]]
+    assert [rule["resources"] for rule in role["rules"]] == [["poddisruptionbudgets"], ["pods/eviction"]]
     (container,) = made["Deployment", "dra-reconciler"]["spec"]["template"]["spec"]["containers"]
     told = {one["name"]: one.get("value") for one in container["env"]}
     assert told["DRA_RECONCILER_REBALANCE"] == "evict"
@@ -337,6 +346,9 @@ SINCE_0_2 = (
     "policy",
     "preemption",
     "preemptingClasses",
+    "rebalance",
+    "rebalanceGoals",
+    "rebalanceNamespaces",
     "kueueCheck",
     "provisioningRequests",
 )

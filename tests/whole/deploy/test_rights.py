@@ -19,7 +19,7 @@ from reconciler.cluster.http import connect
 from reconciler.cluster.transport import Response, Transport
 from reconciler.control.decisions.allocating import Allocated, Freed, Ungated
 from reconciler.control.decisions.comparing import Compared
-from reconciler.control.decisions.making_room import Evicted
+from reconciler.control.decisions.making_room import Evicted, RoomPlanned
 from reconciler.control.decisions.pausing import WritesPaused
 from reconciler.control.demand import learner
 from reconciler.control.rebalancing import rebalancer
@@ -148,7 +148,7 @@ def round_made(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
 
 @pytest.fixture
 def advised(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Set when there is advice which pods to move, for which budgets are read."""
+    """Set when there is advice which pods to move; whether budgets may be read was asked before."""
     made, note = asyncio.Event(), StandingAdvice.note
 
     def noted(standing: StandingAdvice, found: tuple[Advice, ...]) -> list[Advice]:
@@ -252,6 +252,29 @@ async def test_the_rights_to_evict_are_enough_and_bound_for_that_alone(tmp_path:
     assert rights.judge(whole=True) == []
 
 
+async def test_plans_that_are_shown_need_to_read_budgets_and_nothing_more(tmp_path: Path):
+    rights = Rights({mode: deployed_rights.granted(mode) for mode in ("allocate", "advise")})
+    found, api = cluster("advise")
+    found.load(device_class(), node("a"), devices("a", "d0"), pod("low", "first"), claim("first"))
+    found.load(switch(pause="false"))
+    flags: dict[str, Any] = {"preemption": "advise", "preempting_classes": {"urgent"}}
+    async with running(found, tmp_path, rights, **flags, eviction_cooldown_seconds=0.0) as there:
+        await there.running.heard(Ungated)
+        found.api.bind("default", "low", "a")
+        found.api.update(
+            POD, "default", "low", lambda shown: shown | {"status": STARTED}, subresource="status"
+        )
+        found.load(claim("second"), pod("high", "second", priority=1, priorityClassName="urgent"))
+        await there.running.heard(RoomPlanned)
+    assert api.refused == []
+    assert rights.judge(whole=False) == []
+    needed = {deployed_rights.right(one) for mode, one in rights.seen if mode == "advise"}
+    assert needed == deployed_rights.granted("advise").rights
+    assert {(one.verb, one.resource) for one in needed} == {
+        ("list", "poddisruptionbudgets"), ("watch", "poddisruptionbudgets"),
+    }  # fmt: skip
+
+
 async def test_without_the_role_it_does_not_start_and_says_what_is_missing(tmp_path: Path):
     found, _ = cluster()
     rights = Rights({mode: deployed_rights.granted(mode) for mode in ("allocate", "evict")})
@@ -264,7 +287,8 @@ async def test_without_the_role_it_does_not_start_and_says_what_is_missing(tmp_p
     with pytest.raises(ExceptionGroup) as stopped:
         await run()
     (refused,) = stopped.value.exceptions
-    assert "create pods/eviction, patch pods/status. Add deploy/components/rebalance" in str(refused)
+    assert "list poddisruptionbudgets.policy, watch poddisruptionbudgets.policy, create pods" in str(refused)
+    assert "patch pods/status. Add deploy/components/rebalance" in str(refused)
 
 
 @pytest.mark.parametrize(
