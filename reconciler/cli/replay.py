@@ -37,7 +37,7 @@ def replay_command(
     """Carry out the command. Its options and its help are in `cli/commands/replay.py`."""
     names = parse_policies(policy) if policy else None
     wanted = None if demand is None else demand_in(demand)
-    configure("warning")
+    configure("warning", "short")
     explanations: list[dict[str, Any]] = []
     last: list[Again] = []
     with _progress(output) as advance:
