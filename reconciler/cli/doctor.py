@@ -79,8 +79,8 @@ def doctor(
         progress.stage("checking")
         findings = worst_first(_with_lines(examine(data), sources))
     match output:
-        case "json":
-            echo_value(as_json(findings), "json")
+        case "json" | "yaml":
+            echo_value(as_json(findings), output)
         case "sarif":
             echo_value(as_sarif(findings, version("dra-reconciler")), "json")
         case "name":

@@ -271,6 +271,14 @@ class Placement:
         assert found is not None
         return found
 
+    def barred(self, snapshot: Snapshot) -> str:
+        """Why a claim without a pod has no node; empty if it has one, or there is none at all."""
+        topology = snapshot.topology
+        usable = self._nodes.open(topology)
+        if usable is None or len(usable) or not topology.order:
+            return ""
+        return f"0 of {len(topology.order)} nodes are ready and not cordoned"
+
     def left_out(
         self,
         pod: Pod,
