@@ -1,7 +1,7 @@
 """The nodes of the cluster as columns, and which nodes suit a pod."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Container, Hashable, Sequence
 from contextlib import suppress
 from copy import copy, deepcopy
 from typing import Any, NamedTuple, TypeVar
@@ -56,6 +56,12 @@ HERE = Hosted(roomier=False, counted=False)
 """Nothing changed"""
 
 
+class _Held(NamedTuple):
+    holder: str
+    """For people: for whom it is held, and until when"""
+    charges: tuple[ObjectKey, ...]
+
+
 class Nodes:
     """One row for each node; rows of removed nodes are reused. Masks are (N,) by row if not stated."""
 
@@ -71,7 +77,7 @@ class Nodes:
         self.labels_serial = 0
         """Number of changes of nodes so far"""
         self._labels = LabelColumns()
-        self._nominated: dict[Nominee, tuple[ObjectKey, ...]] = {}
+        self._nominated: dict[Nominee, _Held] = {}
         """For whom room is held -> the charges that hold it"""
         self._row_of: dict[str, int] = {}
         self._spare: list[int] = []
@@ -148,13 +154,14 @@ class Nodes:
             who = f"{nomination.nominee} {nomination.nominee.source} {at}"
             keys.append(ObjectKey("", who))  # no pod is without a namespace
             roomier |= self.room.charge(keys[-1], Charge(place.node, dict(place.room)))
-        self._nominated[nomination.nominee] = tuple(keys)
+        self._nominated[nomination.nominee] = _Held(str(nomination), tuple(keys))
         return roomier
 
     def end_nomination(self, nominee: Nominee) -> bool:
         """Hold no room for a nominee any more. Returns whether a node has more room now."""
         roomier = False
-        for key in self._nominated.pop(nominee, ()):
+        held = self._nominated.pop(nominee, None)
+        for key in held.charges if held is not None else ():
             roomier |= self.room.charge(key, None)
         return roomier
 
@@ -167,11 +174,28 @@ class Nodes:
         """The charges that hold room for some nominees."""
         if not self._nominated:
             return ()
-        return tuple(key for nominee in own for key in self._nominated.get(nominee, ()))
+        return tuple(
+            key for nominee in own if nominee in self._nominated for key in self._nominated[nominee].charges
+        )
 
     def held_for_pod(self, pod: Pod) -> tuple[ObjectKey, ...]:
         """The charges that hold room for a pod."""
         return self.held_for(own_of(pod)) if self._nominated else ()
+
+    def held_for_all(self) -> tuple[ObjectKey, ...]:
+        """All charges that hold room."""
+        return tuple(key for held in self._nominated.values() for key in held.charges)
+
+    def holders(self, names: Container[str], *, but: Container[ObjectKey]) -> list[str]:
+        """For whom room is held on some nodes, and until when, without the charges `but`."""
+        return [
+            held.holder
+            for held in self._nominated.values()
+            if any(
+                key not in but and (charge := self.room.charged(key)) is not None and charge.node in names
+                for key in held.charges
+            )
+        ]
 
     @property
     def serial(self) -> int:
