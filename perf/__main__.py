@@ -82,6 +82,8 @@ def run(
             if cases and case and case not in cases:
                 continue
             sized = {**size, **known(other, size)}
+            if problem := workload.problem(sized):
+                raise click.BadParameter(f"{workload.name}: {problem}", param_hint="--set")
             done = _repeat(workload, case, sized, repeats or workload.repeats, oracle)
             report = report.model_copy(update={"runs": (*report.runs, done)})
             if not as_json:
