@@ -83,6 +83,8 @@ def run(
             if cases and case and case not in cases:
                 continue
             sized = {**size, **known(other, size)}
+            if problem := workload.problem(sized):
+                raise click.BadParameter(f"{workload.name}: {problem}", param_hint="--set")
             done = _repeat(workload, case, sized, repeats or workload.repeats, oracle)
             if kubeconfig is not None:
                 done = done.model_copy(update={"case": f"{case} on a cluster".lstrip()})
