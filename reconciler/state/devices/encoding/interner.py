@@ -9,8 +9,8 @@ UNKNOWN = -2
 """The code of a value that was never seen. No column holds it."""
 
 LARGE = 1 << 13
-"""Values from which on the codes are kept in PARTS. A dictionary that grows moves all its entries: one for the
-serial numbers of a million devices would hold the event loop for 170 ms, splitting it later for 50 ms"""
+"""Values from which on the codes are kept in PARTS. A dictionary that grows moves all its entries: that of
+the serial numbers of a million devices would hold the event loop for 170 ms, and to split it later for 50"""
 PARTS = 61
 """A prime: a dictionary places its entries by the lowest bits of their hashes, which must not be alike"""
 
