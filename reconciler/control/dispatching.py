@@ -56,12 +56,8 @@ class Dispatcher:
 
     def dispatch(self, delta: Delta) -> None:
         """Queue the units that may get another answer now."""
-        for key in delta.pods:
-            self._pod(key)
-        changed = [self.charges.pod(key) for key in delta.pods]
-        self.wake(hosted([*changed, self.charges.claims(delta.claims)]))
-        for key in delta.claims:
-            self.requeue_claim(key)
+        if delta.pods or delta.claims:
+            self._pods_and_claims(delta)
         raced = self.audit.check(delta.devices) | self.audit.sharing(delta.claims)
         for key in raced:
             self.put(Unit(Kind.CLAIM, key))  # one of them may have to be freed
@@ -69,6 +65,14 @@ class Dispatcher:
             self.changed.set()
         self.queue.wake(self.waiting.woken_by(delta))
         self.nominating.follow(delta)
+
+    def _pods_and_claims(self, delta: Delta) -> None:
+        for key in delta.pods:
+            self._pod(key)
+        changed = [self.charges.pod(key) for key in delta.pods]
+        self.wake(hosted([*changed, self.charges.claims(delta.claims)]))
+        for key in delta.claims:
+            self.requeue_claim(key)
 
     def wake_with_volumes(self) -> None:
         """Wake the units whose pods name claims of volumes."""

@@ -10,11 +10,12 @@ import numpy as np
 
 from kernels.types import Codes, Mask, Rows
 from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
-from reconciler.api.objects.core import Node, Pod, Taint
+from reconciler.api.objects.core import Node, NodeSpec, NodeStatus, Pod, Taint
 from reconciler.api.objects.label_selector import LabelSelector
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.node_selector import NodeSelector
 from reconciler.errors import Rejected
+from reconciler.state.devices.encoding.recent import OfObjects
 from reconciler.state.devices.snapshot.node_subset import NodeSubset
 from reconciler.state.devices.snapshot.snapshot import Topology
 from reconciler.state.nodes.demand import amounts
@@ -62,6 +63,15 @@ class _Held(NamedTuple):
     charges: tuple[ObjectKey, ...]
 
 
+class _Described(NamedTuple):
+    """What machines of one type have in common: parsing shares equal specs and statuses."""
+
+    spec: NodeSpec
+    taints: tuple[Taint, ...]
+    soft: tuple[Taint, ...]
+    offered: Wanted
+
+
 class Nodes:
     """One row for each node; rows of removed nodes are reused. Masks are (N,) by row if not stated."""
 
@@ -69,19 +79,20 @@ class Nodes:
         """`on_wanted` is that of `KindsOnDemand`; None if objects that were not put do not exist. `volumes`
         says whether storage objects are considered.
         """
-        self.room = Room()
-        self.residents = Residents()
+        self._row_of: dict[str, int] = {}
+        self.room = Room(self._row_of)
+        self.residents = Residents(self._row_of)
         self.soft_taints = SoftTaints()
         self.on_demand = KindsOnDemand(on_wanted)
-        self.volumes = VolumeState(self, complete=on_wanted is None, considered=volumes)
+        self.volumes = VolumeState(self, self._row_of, complete=on_wanted is None, considered=volumes)
         self.labels_serial = 0
         """Number of changes of nodes so far"""
-        self._labels = LabelColumns()
+        self._labels = LabelColumns(self._row_of)
         self._nominated: dict[Nominee, _Held] = {}
         """For whom room is held -> the charges that hold it"""
-        self._row_of: dict[str, int] = {}
         self._spare: list[int] = []
         self._node: dict[str, Node] = {}
+        self._described: OfObjects[NodeStatus, _Described] = OfObjects(KEPT)
         self._supposed: set[str] = set()
         self._profiles: dict[tuple[Taint, ...], int] = {}
         self._profile: Codes = np.zeros(0, dtype=np.int32)
@@ -93,14 +104,18 @@ class Nodes:
     def fork(self) -> "Nodes":
         """The same nodes and pods for another thread, changed independently from now on."""
         other = copy(self)
-        other.room, other.residents = self.room.fork(), self.residents.fork()
+        rows = other._row_of = dict(self._row_of)
+        other.room, other.residents = self.room.fork(rows), self.residents.fork(rows)
         other.soft_taints = self.soft_taints.fork()
         other._nominated = dict(self._nominated)
-        other.on_demand, other._labels = self.on_demand.fork(), self._labels.fork()
-        other._row_of, other._spare, other._node = dict(self._row_of), list(self._spare), dict(self._node)
+        other.on_demand, other._labels = self.on_demand.fork(), self._labels.fork(rows)
+        other._spare, other._node = list(self._spare), dict(self._node)
+        other._described = OfObjects(KEPT)
         other._supposed, other._profiles = set(self._supposed), dict(self._profiles)
         other._profile, other._masks = self._profile.copy(), self._masks.copy()
-        other.volumes = deepcopy(self.volumes, {id(self): other})  # it refers to its nodes
+        other.volumes = deepcopy(
+            self.volumes, {id(self): other, id(self._row_of): rows}
+        )  # it refers to these
         return other
 
     @property
@@ -114,17 +129,17 @@ class Nodes:
 
     def note(self, change: Change) -> bool:
         """Apply a change of nodes; return whether placements may differ now. Heartbeats return False."""
-        if self.residents.namespaces.note(change):
-            self.residents.namespaces_changed()
-            return True
-        if self.volumes.note(change):
-            return True
+        if change.kind != "Node":
+            if self.residents.namespaces.note(change):
+                self.residents.namespaces_changed()
+                return True
+            return self.volumes.note(change)
         match change:
             case Changed(object=Node() as node):
                 return self._put(node)
-            case Removed(kind="Node", key=key) | Refused(kind="Node", key=key):
+            case Removed(key=key) | Refused(key=key):
                 return self._drop(key.name)
-            case Replaced(kind="Node", objects=objects):
+            case Replaced(objects=objects):
                 listed = {node.key.name: node for node in objects if isinstance(node, Node)}
                 gone = [self._drop(name) for name in list(self._node) if name not in listed]
                 return any([*gone, *[self._put(node) for node in listed.values()]])
@@ -375,12 +390,20 @@ class Nodes:
             self.residents.put_node(row, name)
             self.volumes.attached.put_node(row, name)
         self._node[name] = node
-        self._labels.put(row, name, node.metadata.labels)
-        self.soft_taints.put(row, soft_taints(node))
-        self._profile[row] = self._profiles.setdefault(taints_of(node), len(self._profiles))
-        self.room.put(row, name, amounts(node.status.allocatable))
+        self._labels.put(row, node.metadata.labels)
+        described = self._describe(node)
+        self.soft_taints.put(row, described.soft)
+        self._profile[row] = self._profiles.setdefault(described.taints, len(self._profiles))
+        self.room.put(row, name, described.offered)
         self._invalidate()
         return True
+
+    def _describe(self, node: Node) -> "_Described":
+        known = self._described.get(node.status)
+        if known is None or known.spec is not node.spec:
+            made = _Described(node.spec, taints_of(node), soft_taints(node), amounts(node.status.allocatable))
+            known = self._described.put(node.status, made)
+        return known
 
     def _drop(self, name: str) -> bool:
         row = self._row_of.pop(name, None)
@@ -389,11 +412,11 @@ class Nodes:
         del self._node[name]
         self._supposed.discard(name)
         self._spare.append(row)
-        self._labels.drop(row, name)
+        self._labels.drop(row)
         self.soft_taints.put(row, ())
-        self.room.drop(name)
-        self.residents.drop_node(name)
-        self.volumes.attached.drop_node(name)
+        self.room.drop(row)
+        self.residents.drop_node(row, name)
+        self.volumes.attached.drop_node(row, name)
         self._invalidate()
         return True
 
