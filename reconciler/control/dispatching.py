@@ -21,7 +21,7 @@ from reconciler.control.queueing.room_charges import Charges, hosted
 from reconciler.control.queueing.units import Kind, Roster, Unit, gang_unit
 from reconciler.control.queueing.waiting import Waiting
 from reconciler.state.delta import Delta
-from reconciler.state.nodes.table import Hosted, Nodes
+from reconciler.state.nodes.table import HERE, Hosted, Nodes
 from reconciler.state.store import Store
 from reconciler.state.volumes.objects import claims_named
 
@@ -91,6 +91,8 @@ class Dispatcher:
 
     def wake(self, hosted: Hosted) -> None:
         """Wake the units that other pods kept from nodes."""
+        if hosted is HERE:
+            return
         if hosted.roomier:
             self.queue.wake(self.waiting.crowded())
         if hosted.counted:
