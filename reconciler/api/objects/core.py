@@ -245,14 +245,11 @@ class Pod(ApiObject):
     @property
     def gated(self) -> bool:
         """Whether the pod has our scheduling gate."""
-        gates = self.spec.scheduling_gates
-        return bool(gates) and any([gate.name == GATE for gate in gates])
+        return GATE in [gate.name for gate in self.spec.scheduling_gates]
 
     @kept
     def claim_keys(self) -> tuple[ObjectKey, ...]:
-        """The claims that the pod names, in its order. Cached: they are read dozens of times until the pod has
-        its devices.
-        """
+        """The claims that the pod names, in its order. Cached: they are read dozens of times for each pod."""
         names = (name for name in self.claim_names().values() if name is not None)
         return tuple(dict.fromkeys(ObjectKey(self.key.namespace, name) for name in names))
 
