@@ -59,15 +59,16 @@ class Dispatcher:
         for key in delta.pods:
             self._pod(key)
         changed = [self.charges.pod(key) for key in delta.pods]
-        self.wake(hosted([*changed, self.charges.claims(delta.claims)]))
+        claims = self.charges.claims(delta.claims)
+        self.wake(hosted([*changed, claims]) if changed else claims)
         for key in delta.claims:
             self.requeue_claim(key)
-        raced = self.audit.check(delta.devices) | self.audit.sharing(delta.claims)
-        for key in raced:
+        for key in self.audit.check(delta.devices) | self.audit.sharing(delta.claims):
             self.put(Unit(Kind.CLAIM, key))  # one of them may have to be freed
         if delta.devices or delta.supply:
             self.changed.set()
-        self.queue.wake(self.waiting.woken_by(delta))
+        if woken := self.waiting.woken_by(delta):
+            self.queue.wake(woken)
         self.nominating.follow(delta)
 
     def wake_with_volumes(self) -> None:
@@ -138,6 +139,8 @@ class Dispatcher:
 
     def _gangs(self, pods: Iterable[ObjectKey]) -> None:
         """Requeue the gangs of pods that wait."""
+        if not self.gangs.known:
+            return
         for gang in self.gangs.of(pods):
             self.put(gang_unit(gang))
 
