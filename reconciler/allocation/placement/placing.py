@@ -185,7 +185,7 @@ class Placement:
         could serve it. None if the first is the only one that counts.
         """
         order = snapshot.topology.order
-        own = (key for pod, _, _ in pods for key in self._nodes.held_for_pod(pod))
+        own = (key for pod, _, _ in pods for key in self._nodes.nominated.charges_of_pod(pod))
         counters = Counters(self._nodes, (*(pod.key for pod, _, _ in pods), *own))
         room, waived = self._nodes.room, frozenset[str]()
         found: list[tuple[Kind, tuple[int, ...], Pod]] = []
@@ -324,14 +324,14 @@ class Placement:
     def _held_room(self, reason: str, out: Mask, question: Question, order: tuple[str, ...]) -> str:
         """How many of the nodes that are short of a resource are short because room is held, and for whom."""
         nodes, own = self._nodes, question.counters.but
-        if not nodes.nominates:
+        if not nodes.nominated:
             return ""
-        everything = (*own, *nodes.held_for_all())
+        everything = (*own, *nodes.nominated.charges())
         short = nodes.room.short_of(demand(question.pod), question.waived, but=everything)
         resource = PODS if reason == TOO_MANY else reason.removeprefix("Insufficient ")
         if resource in short:
             out = out & ~nodes.in_order(short[resource], order)
-        holders = nodes.holders({order[at] for at in np.flatnonzero(out).tolist()}, but=own)
+        holders = nodes.nominated.holders({order[at] for at in np.flatnonzero(out).tolist()}, but=own)
         if not holders:
             return ""
         more = f" and {len(holders) - NAMED} more" if len(holders) > NAMED else ""
@@ -367,7 +367,7 @@ class Placement:
         return Question(
             pod,
             self._nodes,
-            Counters(self._nodes, (pod.key, *self._nodes.held_for_pod(pod))),
+            Counters(self._nodes, (pod.key, *self._nodes.nominated.charges_of_pod(pod))),
             held=tuple(selectors_of(held)),
             waived=backed(snapshot.classes, pod) | offered,
             supposed=self._supposed,
@@ -384,13 +384,13 @@ class Placement:
 
     def _nominated(self, question: Question) -> dict[str, list[Pod]]:
         found = self._nodes.residents.nominated(question.pod)
-        if not self._nodes.nominates:
+        if not self._nodes.nominated:
             return found
         # Room that we hold counts already, for the same pods.
         return {
             node: apart
             for node, pods in found.items()
-            if (apart := [pod for pod in pods if not self._nodes.held_for_pod(pod)])
+            if (apart := [pod for pod in pods if not self._nodes.nominated.charges_of_pod(pod)])
         }
 
     @property

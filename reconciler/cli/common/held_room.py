@@ -87,7 +87,7 @@ def hold(found: Iterable["Nomination"], store: "Store", nodes: "Nodes | None" = 
     for one in found:
         store.nominate(one)
         if nodes is not None:
-            nodes.nominate(one)
+            nodes.nominated.hold(one)
 
 
 class FollowedRoom:
