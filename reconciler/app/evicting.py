@@ -49,6 +49,8 @@ TO_EVICT = (Right("create", "pods/eviction"),)
 TO_HINT = (Right("patch", "pods/status"),)
 ASK_AGAIN = 5.0
 """Seconds until rights are asked for again after a failure"""
+ASK_FOR_RIGHTS = 300.0
+"""Seconds until a right that was missing is asked for again"""
 
 
 async def check_rights(settings: Settings, client: Client) -> None:
@@ -203,12 +205,14 @@ def _rebalancer(shared: _Shared) -> Rebalancer:
 
 
 async def _watch(client: Client, budgets: KnownBudgets, *, needed: bool) -> None:
-    """Follow the budgets from the first plan on. If advice alone wants them, they may be missing."""
+    """Follow the budgets from the first plan on. Advice alone goes without while they must not be read."""
     await budgets.asked.wait()
-    if not needed and (why := await _denied(client)):
-        log.info("budgets not considered", error=why)
-        budgets.go_without()
-        await asyncio.Event().wait()
+    while not needed and (why := await _denied(client)):
+        if not budgets.unknown:
+            log.info("budgets not considered", error=why)
+            budgets.go_without()
+        await asyncio.sleep(ASK_FOR_RIGHTS)
+    budgets.go_with()
     await forever(BUDGET.plural, follow(client, BUDGET, sink=budgets.take, random=random))
 
 

@@ -202,7 +202,9 @@ class Preemptor:
             return
         victims = campaign.plan.victims
         if campaign.leaving is None and victims and is_leaving(victims[0], self._store):
-            self._left(campaign)  # somebody else deleted it, or an eviction without an answer was granted
+            # Somebody else deleted it, or an eviction without an answer was granted.
+            self._evictor.leaves(victims[0])
+            self._left(campaign)
         if campaign.leaving is not None and not has_left(campaign.leaving, self._store):
             return
         campaign.leaving = None

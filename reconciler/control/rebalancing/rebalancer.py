@@ -208,7 +208,8 @@ class Rebalancer:
             return
         move = campaign.advice.moves[0]
         if campaign.asked and is_leaving(move.victim, self._store):
-            self._begun(campaign, move)  # an eviction without an answer was granted
+            self._evictor.leaves(move.victim)  # an eviction without an answer was granted
+            self._begun(campaign, move)
             return
         if self._clock() < campaign.not_before:
             return
