@@ -90,14 +90,22 @@ def for_each_kind(target: Target, layout: FleetLayout) -> tuple[Target, ...]:
 
 
 def _grouping(attribute: tuple[str, str], layout: FleetLayout) -> str:
-    """The name of an attribute that divides the whole devices of nodes into groups; empty if it does not."""
+    """The name of an attribute that divides the whole devices of nodes into groups; empty if it does not.
+
+    A group has several devices of one driver: a GPU with its NIC is not one that devices can be left over in.
+    """
     if attribute[1] not in ALIGNED:
         return ""
-    codes = layout.fleet.cel.attributes[attribute].codes
+    fleet = layout.fleet
+    codes = fleet.cel.attributes[attribute].codes
     rows = np.flatnonzero(layout.offered & (codes >= 0) & (layout.node_of >= 0))
-    groups, sizes = np.unique(np.stack([layout.node_of[rows], codes[rows]]), axis=1, return_counts=True)
-    several = (sizes > 1).any() and len(np.unique(groups[0])) < groups.shape[1]
-    return "/".join(attribute) if several and not (layout.fleet.sets[rows] >= 0).any() else ""
+    if (fleet.sets[rows] >= 0).any():
+        return ""
+    drivers = layout.driver_of_pool[fleet.pool_of[rows]]
+    found = np.stack([layout.node_of[rows], drivers, codes[rows]])
+    groups, sizes = np.unique(found, axis=1, return_counts=True)
+    several = groups[:, sizes > 1]
+    return "/".join(attribute) if len(np.unique(several[0])) < several.shape[1] else ""
 
 
 def goal_of(target: Target, layout: FleetLayout) -> Goal:

@@ -34,8 +34,11 @@ def named(*objects: Object) -> list[str]:
         ([*objects_of("n", wholes(2))], ["node"]),
         ([*objects_of("n", wholes(1))], []),
         (grouped("n", "numaNode", 0, 0, 1, 1), ["w/numaNode", "node"]),
-        (grouped("n", PCIE, "a", "a", "b"), [PCIE, "node"]),
-        ([*objects_of("n", halves()), *grouped("m", "numaNode", 0, 0, 1)], [f"{DRIVER}/whole", "w/numaNode"]),
+        (grouped("n", PCIE, "a", "a", "b", "b"), [PCIE, "node"]),
+        (
+            [*objects_of("n", halves()), *grouped("m", "numaNode", 0, 0, 1, 1)],
+            [f"{DRIVER}/whole", "w/numaNode"],
+        ),
     ],
     ids=["partitions", "whole devices", "single devices", "NUMA nodes", "PCIe roots", "both"],
 )
@@ -43,7 +46,14 @@ def test_each_kind_of_room_that_the_fleet_has_is_counted(objects: list[Object], 
     assert named(*objects) == names
 
 
-@pytest.mark.parametrize("values", [(0, 1, 2), (0, 0, 0)], ids=["one device each", "one group"])
+def test_a_device_with_its_nic_is_no_group():
+    found = [*grouped("n", PCIE, "a", "b"), *grouped("n", PCIE, "a", "b", driver="nic")[1:]]
+    assert named(*found) == ["node"]
+
+
+@pytest.mark.parametrize(
+    "values", [(0, 1, 2), (0, 0, 0), (0, 0, 1)], ids=["one device each", "one group", "one and a rest"]
+)
 def test_an_attribute_that_divides_no_node_into_groups_is_left_out(values: tuple[int, ...]):
     assert named(*grouped("n", "numaNode", *values)) == ["node"]
 
