@@ -8,10 +8,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from reconciler.api.migrate.mapping import mapping
+from reconciler.api.migrate.pods import rewrite
 from reconciler.api.objects.claims import FINALIZER
 from reconciler.api.objects.core import GATE
 from tests.tools.deployed_rights import ACCOUNT, DEPLOY, documents
+from tests.tools.extended_requests import comparable, pod_specs
 from tests.tools.real_cluster import Kubectl, lent
 from tests.tools.small_fleet import claim, device_class, pod, template
 
@@ -24,6 +29,12 @@ VALIDATING = [
 
 def placed(made: Any, namespace: str = NAMESPACE) -> Any:
     return {**made, "metadata": {**made["metadata"], "namespace": namespace}}
+
+
+def asking(name: str) -> Any:
+    """A pod that asks for two GPUs as an extended resource."""
+    main = {"name": "main", "image": "example.com/i", "resources": {"limits": {"nvidia.com/gpu": "2"}}}
+    return pod(name, gates=(), containers=[main])
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +53,9 @@ def kubectl() -> Iterator[Kubectl]:
         run("apply", "-f", "-", given=items)
         run("apply", "-f", "-", given=space)
         run("create", "-f", "-", given=device_class("dra-reconciler-test"))
+        for probe, field in ((pod("p", "c", gates=()), "schedulingGates"), (asking("p"), "resourceClaims")):
+            dry = ("create", "--dry-run=server", "-f", "-", "-o", f"jsonpath={{.spec.{field}}}")
+            run.until_printed(*dry, given=placed(probe))
         yield run
     finally:
         run.run("delete", "namespace", NAMESPACE, "--wait=false")
@@ -94,14 +108,38 @@ def test_pods_get_the_gate_and_lose_it_and_keep_their_image(kubectl: Kubectl):
 
 
 def test_a_pod_that_two_policies_change_gets_one_claim_and_one_gate(kubectl: Kubectl):
-    bare = placed(pod("rewritten", gates=()))
-    main = {"name": "main", "image": "example.com/i", "resources": {"limits": {"nvidia.com/gpu": "2"}}}
-    bare["spec"] |= {"containers": [main], "resourceClaims": []}
-    made = json.loads(kubectl("create", "-f", "-", "-o", "json", given=bare))["spec"]
+    made = json.loads(kubectl("create", "-f", "-", "-o", "json", given=placed(asking("rewritten"))))["spec"]
     wanted = {"name": "main-gpu-nvidia-com", "resourceClaimTemplateName": "gpu.nvidia.com-2"}
     assert made["resourceClaims"] == [wanted]
     assert made["containers"][0]["resources"] == {"claims": [{"name": "main-gpu-nvidia-com"}]}
     assert made["schedulingGates"] == [{"name": GATE}]
+
+
+@settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(specs=st.lists(pod_specs(), min_size=10, max_size=30))
+def test_the_server_rewrites_as_the_command_does(kubectl: Kubectl, specs: list[dict[str, Any]]):
+    """Nothing is kept: the server answers what it would create."""
+    pods = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"dry-{at}", "namespace": NAMESPACE},
+            "spec": spec,
+        }
+        for at, spec in enumerate(specs)
+    ]
+    asked = {"apiVersion": "v1", "kind": "List", "items": pods}
+    answer = kubectl("create", "--dry-run=server", "-f", "-", "-o", 'jsonpath={.spec}{"\\n"}', given=asked)
+    for made, spec in zip(map(json.loads, answer.splitlines()), specs, strict=True):
+        found = rewrite(spec, mapping([]), gate=True, where="Pod p")
+        wanted = found.spec if found is not None else spec
+        if wanted.get("resourceClaims"):  # by the other policy of this namespace
+            gates = wanted.get("schedulingGates", [])
+            wanted = {
+                **wanted,
+                "schedulingGates": [*(one for one in gates if one["name"] != GATE), {"name": GATE}],
+            }
+        assert comparable(made) == comparable(wanted)
 
 
 def test_our_account_makes_templates_in_labelled_namespaces_alone_and_changes_none(kubectl: Kubectl):
