@@ -212,8 +212,6 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
             )
 
         await self._settler.settle(list(zip(granted.plans, question.decide.claims, strict=True)), written)
-        if question.unit.kind is Kind.POD and isinstance(needs := self.next(question.unit), Act):
-            await needs.write()  # mostly its gate: a turn of its own would begin later
 
     def _age(self, claim: ResourceClaim) -> float | None:
         """Seconds since a claim was created. The clock of the server may be ahead."""
