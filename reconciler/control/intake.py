@@ -114,6 +114,9 @@ class Intake:
                 self._dispatcher.requeue_claim(key)
         for again in self.early.note(change, self.store.pods):
             self.take(again)
+        if change.kind == "ResourceSlice":
+            for again in self._naming.again():
+                self.take(again)
         if isinstance(change, Replaced):
             self._listed(change.kind)
 

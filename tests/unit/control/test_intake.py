@@ -7,10 +7,12 @@ from structlog.testing import capture_logs
 
 from reconciler.aio.queue import Queue
 from reconciler.api.objects.changes import Changed, Refused, Removed, Replaced
+from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control.decisions.decision import Decision
 from reconciler.control.intake import Intake
 from reconciler.control.queueing.waiting import Wants
+from reconciler.state.devices.pools import naming
 from reconciler.state.store import Store
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
 from tests.tools.unit_pictures import claim_unit, intake, key, pod_unit, put, remove, taken, typed
@@ -173,3 +175,22 @@ async def test_a_claim_from_an_answer_is_not_brought_back_to_life():
     remove(picture, "ResourceClaim", "a")
     picture.observe(answer)
     assert key("a") not in picture.store.claims
+
+
+async def test_slices_with_new_names_are_taken_in_once_the_old_ones_are_gone(monkeypatch: pytest.MonkeyPatch):
+    """A list names first what exists now, then what is gone: a driver may have named all anew meanwhile."""
+    monkeypatch.setattr(naming, "MAX_OF_DRIVER", 4)
+
+    def of_names(name: str, *names: str) -> dict[str, Any]:
+        found = devices("n", "d0")
+        attributes = {each: {"int": 1} for each in names}
+        found["spec"]["devices"][0] |= {"attributes": attributes, "capacity": {}}
+        found["metadata"]["name"] = name
+        return found
+
+    picture = intake(of_names("old", "a", "b", "c"))
+    put(picture, of_names("new", "d", "e", "f"))
+    assert [one.key.name for one in picture.store.slices] == ["old"]
+    picture.take(Removed("ResourceSlice", ObjectKey("", "old")))
+    assert [one.key.name for one in picture.store.slices] == ["new"]
+    assert not picture.store.refused
