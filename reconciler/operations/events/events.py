@@ -165,10 +165,7 @@ class Events:
                 while self._queued.is_set():
                     await self._wait_for_token()
                     await self._try(self._next())
-        left = len(self._warnings) + len(self._normal)
-        if left:
-            self.dropped += left
-            log.debug("events dropped at the stop", events=left)
+        self.dropped += len(self._warnings) + len(self._normal)
 
     async def _try(self, notice: Notice) -> None:
         """Write an Event, or drop it if that is not possible."""
