@@ -186,16 +186,22 @@ class _Follower:
 
     async def _list_singly(self) -> "_Read":
         """Pass on each object as it is read, then remove what is gone."""
-        read = _Read()
+        read, there = _Read(), 0
         self.listings += 1
         async for found in self._objects(read):
+            there += self.known.get(found.key) != self.listings  # none twice
             self._emit(found if isinstance(found, Refused) else Changed(self.resource.kind, found))
+        if there < len(self.known):
+            await self._remove_gone()
+        self._emit(Listed(self.resource.kind))
+        return read
+
+    async def _remove_gone(self) -> None:
+        """Pass on that what the last listing did not have is gone."""
         breaks = Breaks()
         for key in sorted(key for key, listing in self.known.items() if listing < self.listings):
             self._emit(Removed(self.resource.kind, key))
             await breaks.after_step()
-        self._emit(Listed(self.resource.kind))
-        return read
 
     async def _list_whole(self) -> "_Read":
         """Pass on the objects together when all are read."""

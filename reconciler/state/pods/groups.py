@@ -33,8 +33,10 @@ class PodGroups:
         if source is None:
             return frozenset()
         match change:
-            case Changed(object=PodGroup() | CoschedulingPodGroup() as group):
-                return self._put(_key(group.key, source), group)
+            case Changed(object=PodGroup() as group):
+                return self._put(_key(group.key, GangSource.POD_GROUP), group)
+            case Changed(object=CoschedulingPodGroup() as group):
+                return self._put(_key(group.key, GangSource.COSCHEDULING), group)
             case Removed(key=key) | Refused(key=key):
                 return self._put(_key(key, source), None)
             case Replaced(objects=objects):
