@@ -21,6 +21,8 @@ class Delta:
     """Devices whose holders changed"""
 
     def __or__(self, other: "Delta") -> "Delta":
+        if other is NOTHING:
+            return self
         return Delta(
             claims=self.claims | other.claims,
             pods=self.pods | other.pods,
