@@ -187,9 +187,6 @@ class Queue(Generic[K]):
     def _arm(self) -> None:
         """Move due keys to the ready heap, wake a taker for each, and set the timer for the others."""
         loop = asyncio.get_running_loop()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         self._sweep()
         while self._later and self._later[0][0] <= loop.time():
             *_, waiting = heapq.heappop(self._later)
@@ -201,8 +198,17 @@ class Queue(Generic[K]):
                 if self._current(waiting):
                     del self._waiting[waiting.key]
             self._later.clear()
-        elif self._later:
-            self._timer = loop.call_at(self._later[0][0], self._arm)
+        due = self._later[0][0] if self._later else None
+        if self._timer is not None and self._timer.when() != due:
+            self._timer.cancel()
+            self._timer = None
+        if due is not None and self._timer is None:
+            self._timer = loop.call_at(due, self._due)
+
+    def _due(self) -> None:
+        """The timer fired."""
+        self._timer = None
+        self._arm()
 
     def _sweep(self) -> None:
         """Rebuild the heaps when most entries are outdated, so that memory follows the number of keys."""

@@ -218,7 +218,9 @@ class Planner:
         keys = claims_of(pod)
         if not pod.gated and not any(self._decidable(key) for key in keys):
             return Nothing()
-        apart = self.apart([key for key in keys if pod.gated or self._is_managed(key)])
+        apart = None
+        if not self._ours.shard.whole:
+            apart = self.apart([key for key in keys if pod.gated or self._is_managed(key)])
         if isinstance(apart, Nothing):
             return apart
         if (defect := self.defect(pod)) is not None:

@@ -399,6 +399,8 @@ class Store:
 
     def _note(self, devices: set[DeviceID]) -> Delta:
         """Record devices whose state changed. A device counts as freed if no claim holds it exclusively."""
+        if not devices:
+            return NOTHING
         self._mark(devices)
         freed = frozenset(d.pool_id for d in devices if not self._ledger.state(d).alone)
         return Delta(freed=freed, devices=frozenset(devices))

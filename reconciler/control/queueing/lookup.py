@@ -50,7 +50,7 @@ class UnitLookup:
         """Whether a unit still decides about a claim."""
         if unit.kind is Kind.GANG:
             return any(gang_unit(gang) == unit for gang in self._gangs.of(self._roster.users(key)))
-        return unit in self._roster.units(key)
+        return unit.key == key if unit.kind is Kind.CLAIM else unit.key in self._roster.users(key)
 
     def sharing(self, unit: Unit, before: Iterable[ObjectKey]) -> list[Unit]:
         """The other units that decide about one of its claims.

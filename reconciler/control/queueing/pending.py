@@ -58,7 +58,8 @@ class Pending:
 
     def drop(self, unit: Unit) -> None:
         """The unit is no longer pending."""
-        self._spells.pop(unit, None)
+        if self._spells.pop(unit, None) is None:  # as for nearly every unit whose turn ends
+            return
         self._remove(unit)
 
     def _remove(self, unit: Unit) -> None:

@@ -3,7 +3,6 @@
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from time import monotonic
 
 from prometheus_client import (
     CollectorRegistry,
@@ -25,8 +24,8 @@ from reconciler.operations.metrics import catalogue as of
 _Count = Callable[[Decision], None]
 _Observe = Callable[[float, str], None]
 
-EXEMPLARS = 1.0
-"""Seconds between two exemplars of one bucket. An exemplar takes longer than the counting"""
+EXEMPLARS = 16
+"""The first of so many observations in a bucket gets an exemplar, which takes longer than the counting"""
 
 
 class Meters:
@@ -101,14 +100,11 @@ def _counting(metric: Counter | Histogram, counted: Counted) -> _Count:
 
 def _observing(series: Histogram, spec: MetricSpec) -> _Observe:
     """A function that observes a value. Now and then its bucket gets an exemplar that names the decision."""
-    due = [0.0] * (len(spec.buckets) + 1)
+    counts = [0] * (len(spec.buckets) + 1)
 
     def observe(value: float, decision_id: str) -> None:
-        bucket, now = bisect_left(spec.buckets, value), monotonic()
-        if now < due[bucket]:
-            series.observe(value)
-            return
-        due[bucket] = now + EXEMPLARS
-        series.observe(value, {"decision_id": decision_id})
+        bucket = bisect_left(spec.buckets, value)
+        series.observe(value, None if counts[bucket] % EXEMPLARS else {"decision_id": decision_id})
+        counts[bucket] += 1
 
     return observe

@@ -27,6 +27,8 @@ def demand(pod: Pod) -> dict[str, int]:
     """Resource -> amount that the pod takes. Zero amounts are left out."""
     spec, status = pod.spec, pod.status
     running = _sum(_each(spec.containers, status.container_statuses))
+    if not (spec.init_containers or spec.overhead or spec.resources):  # most pods
+        return {name: amount(name, nanos) for name, nanos in running.items() if nanos > 0} | {PODS: 1}
     sidecars: Nanos = {}
     peak: Nanos = {}
     for container, asked in zip(

@@ -2,7 +2,9 @@
 
 import pytest
 
-from reconciler.api.objects.core import GATE, Pod
+from reconciler.api.objects.core import GATE, Pod, PodStatus
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.pods import claims_of
 
 
 def pod(**parts: object) -> Pod:
@@ -57,3 +59,13 @@ def test_null_stands_for_an_absent_list_or_map():
     assert empty.spec.resource_claims == ()
     assert empty.spec.node_selector == {}
     assert empty.claim_names() == {}
+
+
+def test_a_copy_of_a_pod_names_its_own_claims():
+    """Which claims a pod names is kept, and a copy may name others."""
+    before = pod(spec={"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]})
+    assert claims_of(before) == ()
+    made = [{"name": "gpu", "resourceClaimName": "p-gpu"}]
+    status = PodStatus.model_validate({"resourceClaimStatuses": made})
+    assert claims_of(before.model_copy(update={"status": status})) == (ObjectKey("ns", "p-gpu"),)
+    assert claims_of(before) == ()
