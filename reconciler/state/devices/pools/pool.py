@@ -73,6 +73,7 @@ class Pool:
         "id",
         "nodes",
         "offsets",
+        "positions",
         "size",
     )
 
@@ -97,6 +98,8 @@ class Pool:
         self.nodes = None if "" in nodes else nodes
         """The nodes that can see this pool; None if selectors decide"""
         self._named = named
+        self.positions = named.positions
+        """Device name -> its positions: usually one, several if generations overlap or by mistake"""
         self._generations = dict[int, int]()
         """Generation -> its slices"""
         self._per_device = self._binding = False
@@ -127,8 +130,8 @@ class Pool:
         return self._named.has_duplicates
 
     def rows_of(self, device: str) -> tuple[int, ...]:
-        """Positions of a device name: usually one, several if generations overlap or by mistake."""
-        return self._named.rows_of(device)
+        """Positions of a device name; see `positions`."""
+        return self.positions.get(device, ())
 
     def on(self, node: Reach, rules: Semantics) -> PoolOnNode | None:
         """The pool as a node sees it; None if it does not exist there (POOL-3 to POOL-7, POOL-11).
