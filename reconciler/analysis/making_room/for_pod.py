@@ -1,10 +1,12 @@
 """The cheapest set for a pod or a claim, which needs one node: node by node, the cheapest bound first."""
 
+from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
 import numpy as np
 
 from kernels.types import Mask
+from reconciler.allocation.placement.pod_volumes import volumes_of
 from reconciler.analysis.making_room.bounds import Bounds, lower_bound
 from reconciler.analysis.making_room.costs import Cost, Pricing
 from reconciler.analysis.making_room.found import Found
@@ -143,7 +145,16 @@ class _Search:
         pools = [fleet.index[one.pool] for one in self._snapshot.topology.view(name).pools]
         rows = np.flatnonzero(np.isin(fleet.pool_of, pools))
         found = self._holds.at(rows.tolist())
-        return found.union(self._on.get(name, ())) & self._holds.eligible
+        return found.union(self._on.get(name, ()), self._rivals()) & self._holds.eligible
+
+    def _rivals(self) -> Iterator[ObjectKey]:
+        """The pods, on any node, that use a volume of the pod that only one pod at a time may use."""
+        pod, volumes = self._wanted.pod, self._attempts.world.nodes.volumes
+        if pod is None or not pod.spec.volumes or not volumes.considered:
+            return
+        for claim in volumes_of(pod, volumes.objects).exclusive:
+            for rival, _ in volumes.uses.users(claim.key, but=(pod.key,)):
+                yield rival
 
     def _depends_on_others(self) -> bool:
         """Whether pods on other nodes decide where the pod can run: by affinity or spread."""

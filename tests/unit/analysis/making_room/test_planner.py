@@ -22,6 +22,7 @@ from tests.tools.examples import examples
 from tests.tools.room_twin import difference
 from tests.tools.room_worlds import room_world
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, held, node, pod
+from tests.tools.volume_scenarios import mounting, volume, volume_claim
 
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}
 
@@ -157,6 +158,16 @@ def test_nothing_is_proved_for_pods_that_want_others_near_or_far(count: int):
     found = advice(*FULL, count=count, topologySpreadConstraints=[spread])
     assert not found.optimal
     assert found.fits == (count == 2)
+
+
+@pytest.mark.parametrize("on", ["n", "m"])
+def test_a_pod_leaves_whose_volume_only_one_pod_may_use_wherever_it_runs(on: str):
+    rival = pod("rival", gates=(), nodeName=on, **mounting("alone"))
+    alone = volume_claim("alone", volume="v", accessModes=["ReadWriteOncePod"])
+    wanted = {"nodeSelector": {"kubernetes.io/hostname": "n"}, **mounting("alone")}
+    found = advice(*running("a", "gpu-0"), rival, alone, volume("v", of="alone"), **wanted)
+    assert names(found) == ["rival"]
+    assert found.optimal
 
 
 def test_those_that_leave_are_placed_elsewhere_if_something_replaces_them():
