@@ -13,14 +13,13 @@ from reconciler.analysis.making_room.found import Found
 from reconciler.analysis.making_room.holds import Holds
 from reconciler.analysis.making_room.leaving import Attempts, OutOfTries
 from reconciler.analysis.making_room.node_room import NodeRoom, with_room
-from reconciler.analysis.making_room.subsets import Fits, Subsets
+from reconciler.analysis.making_room.subsets import NONE, Fits, Subsets
 from reconciler.analysis.making_room.units import Pods
 from reconciler.analysis.making_room.wanted import WantedPod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.errors import Rejected
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
-NONE: Pods = frozenset()
 CHAINS = 14
 """Most pods that may move for which pods of other nodes are moved, too, to make room for those that leave"""
 _Entry = tuple[Cost, int, bool, Pods]
