@@ -24,11 +24,12 @@ def near_misses(
 
     `results` has, for each slot, those of its alternatives.
     """
-    total = np.zeros(len(reach.names), dtype=np.int64)
-    unmatched = np.zeros(len(reach.names), dtype=np.int64)
+    # Counts come from users and may be huge: sums of them must not overflow.
+    total = np.zeros(len(reach.names), dtype=np.float64)
+    unmatched = np.zeros(len(reach.names), dtype=np.float64)
     for alternatives in results:
-        total += np.min([_missing(result) for result in alternatives], axis=0)
-        unmatched += np.min([np.maximum(r.nodes.wanted - r.selected_counts, 0) for r in alternatives], axis=0)
+        total += np.min([_missing(result).astype(np.float64) for result in alternatives], axis=0)
+        unmatched += np.min([_unmatched(result).astype(np.float64) for result in alternatives], axis=0)
     for at in np.lexsort((unmatched, total))[:MOST_NODES].tolist():
         lacks = []
         for alternatives in results:
@@ -40,6 +41,10 @@ def near_misses(
 
 def _missing(result: GateResult) -> Amounts:
     return np.maximum(result.nodes.wanted - result.nodes.have, 0)
+
+
+def _unmatched(result: GateResult) -> Amounts:
+    return np.maximum(result.nodes.wanted - result.selected_counts, 0)
 
 
 def _lack(parsed: ParsedClaims, result: GateResult, at: int, snapshot: Snapshot, reach: NodeReach) -> Lack:

@@ -1,5 +1,7 @@
 """Single gates and constraints, in worlds made for them."""
 
+import pytest
+
 from reconciler.allocation.reasons.explanation import Explanation, Request
 from reconciler.allocation.reasons.kinds import Kind
 from reconciler.analysis.explain.explain import explain
@@ -103,6 +105,18 @@ def test_the_nearest_node_lacks_fewest_devices_then_has_most_of_the_kind():
         nodes=[node("a"), node("b"), node("c")],
     )
     assert [miss.node for miss in explanation_of(world).nearest] == ["c", "b", "a"]
+
+
+@pytest.mark.parametrize("count", [2**63 - 1, 2**70])
+def test_huge_counts_are_not_added_to_nonsense(count: int):
+    slices = [
+        resource_slice("a", devices("a0"), pool="a", nodeName="a"),
+        resource_slice("b", devices("b0"), pool="b", nodeName="b"),
+    ]
+    wanted = claim("c", request("huge", count), request("r", 1), request("s", count))
+    world = World(slices, [wanted], nodes=[node("a"), node("b")])
+    (first, _) = explanation_of(world).nearest
+    assert [lack.wanted for lack in first.lacks] == [count, count]
 
 
 def test_of_the_sets_of_a_device_the_one_that_comes_closest_is_told():
