@@ -32,7 +32,7 @@ docker build -f deploy/Containerfile -t "$image" .
 # DRA is on by default since 1.34; partitions need their gate until 1.36.
 gates=DRAPartitionableDevices=true
 if [ "$tool" = kind ]; then
-    kind create cluster --name "$name" --config - <<END
+    kind get clusters 2>/dev/null | grep -qx "$name" || kind create cluster --name "$name" --config - <<END
 kind: Cluster
 apiVersion: kind.x-k8s.io/v1alpha4
 featureGates: {DRAPartitionableDevices: true}
@@ -41,7 +41,8 @@ END
     kind load docker-image "$image" --name "$name"
     context=kind-$name
 else
-    k3d cluster create "$name" --agents 2 --k3s-arg "--kube-apiserver-arg=feature-gates=$gates@server:*" \
+    k3d cluster list --no-headers 2>/dev/null | cut -d ' ' -f 1 | grep -qx "$name" || k3d cluster create "$name" \
+        --agents 2 --k3s-arg "--kube-apiserver-arg=feature-gates=$gates@server:*" \
         --k3s-arg "--kube-scheduler-arg=feature-gates=$gates@server:*" --k3s-arg "--kubelet-arg=feature-gates=$gates@all:*"
     k3d image import "$image" --cluster "$name"
     context=k3d-$name

@@ -24,6 +24,7 @@ from reconciler.cluster.watch import follow
 from reconciler.control.decisions.decision import Report
 from reconciler.control.evicting.budgets import KnownBudgets
 from reconciler.control.evicting.evictor import Evictor
+from reconciler.control.evicting.means import Means
 from reconciler.control.evicting.rates import Rates
 from reconciler.control.evicting.turns import Turns
 from reconciler.control.held_room.keeper import HeldRoomKeeper
@@ -49,6 +50,8 @@ TO_EVICT = (Right("create", "pods/eviction"),)
 TO_HINT = (Right("patch", "pods/status"),)
 ASK_AGAIN = 5.0
 """Seconds until rights are asked for again after a failure"""
+ASK_FOR_RIGHTS = 300.0
+"""Seconds until a right that was missing is asked for again"""
 
 
 async def check_rights(settings: Settings, client: Client) -> None:
@@ -88,17 +91,11 @@ class Evicting(NamedTuple):
 class _Shared:
     """What all plans have in common."""
 
-    base: Foundation
+    settings: Settings
     core: Control
     ours: Ownership
     recorder: Recorder | None
-    report: Report
-    leads: Callable[[], bool]
-    budgets: KnownBudgets
-    evictions: Evictions
-    evictor: Evictor
-    turns: Turns
-    keeper: HeldRoomKeeper | None
+    means: Means
 
 
 def evicting(
@@ -121,19 +118,23 @@ def evicting(
         return Evicting(jobs, signals)
     budgets, evictions = KnownBudgets(), Evictions(client)
     rates = Rates(settings.evictions_per_minute, settings.evictions_per_hour)
-    evictor = Evictor(evictions, rates, core.intake.pause, clock=base.clock, report=report)
-
-    def may_write() -> bool:
-        return leads() and core.fence.up.is_set()
-
-    shared = _Shared(
-        base, core, ours, recorder, report, may_write, budgets, evictions, evictor, Turns(), keeper
+    means = Means(
+        core.intake,
+        budgets,
+        Evictor(evictions, rates, core.intake.pause, clock=base.clock, report=report),
+        Turns(),
+        leads=lambda: leads() and core.fence.up.is_set(),
+        clock=base.clock,
+        now=now,
+        report=report,
+        written=None if keeper is None else keeper.written,
     )
+    shared = _Shared(settings, core, ours, recorder, means)
     needed = settings.preemption != "off" or settings.rebalance == "evict"
     jobs.append(Job(f"watch {BUDGET.plural}", partial(_watch, client, budgets, needed=needed)))
     if settings.preemption != "off":
         budgets.asked.set()
-        preemptor = _preemptor(shared, pending)
+        preemptor = _preemptor(shared, pending, evictions)
         jobs.append(Job("make room", preemptor.run))
         signals.append(room_signals(preemptor.standing))
     if settings.rebalance != "off":
@@ -144,15 +145,12 @@ def evicting(
     return Evicting(jobs, signals)
 
 
-def _preemptor(shared: _Shared, pending: Pending) -> Preemptor:
-    core, settings = shared.core, shared.base.settings
+def _preemptor(shared: _Shared, pending: Pending, evictions: Evictions) -> Preemptor:
+    core, settings = shared.core, shared.settings
     return Preemptor(
-        core.intake,
+        shared.means,
         Candidates(core.intake, pending, core.planner, core.gang_planner, settings.preempting_classes),
-        shared.budgets,
-        shared.evictor,
-        shared.turns,
-        shared.evictions,
+        evictions,
         RoomPlanner(shared.ours).plan,
         RoomTerms(
             settings.preemption == "evict",
@@ -160,17 +158,12 @@ def _preemptor(shared: _Shared, pending: Pending) -> Preemptor:
             settings.nomination_seconds,
             settings.eviction_cooldown_seconds,
         ),
-        leads=shared.leads,
-        clock=shared.base.clock,
-        now=now,
-        report=shared.report,
-        journal=None if shared.recorder is None else shared.recorder.planned,
-        written=None if shared.keeper is None else shared.keeper.written,
+        None if shared.recorder is None else shared.recorder.planned,
     )
 
 
 def _rebalancer(shared: _Shared) -> Rebalancer:
-    settings, acts = shared.base.settings, shared.base.settings.rebalance == "evict"
+    settings, acts = shared.settings, shared.settings.rebalance == "evict"
     allowed = Allowed(settings.rebalance_namespaces, settings.rebalance_max_priority)
     planner = MovePlanner(
         shared.ours,
@@ -180,10 +173,7 @@ def _rebalancer(shared: _Shared) -> Rebalancer:
         moves_per_gain=settings.rebalance_moves_per_gain,
     )
     return Rebalancer(
-        shared.core.intake,
-        shared.budgets,
-        shared.evictor,
-        shared.turns,
+        shared.means,
         planner.plan,
         planner.problem,
         Terms(
@@ -193,22 +183,19 @@ def _rebalancer(shared: _Shared) -> Rebalancer:
             settings.nomination_seconds,
             settings.eviction_cooldown_seconds,
         ),
-        leads=shared.leads,
-        clock=shared.base.clock,
-        now=now,
-        report=shared.report,
-        journal=None if shared.recorder is None else shared.recorder.moves_planned,
-        written=None if shared.keeper is None else shared.keeper.written,
+        None if shared.recorder is None else shared.recorder.moves_planned,
     )
 
 
 async def _watch(client: Client, budgets: KnownBudgets, *, needed: bool) -> None:
-    """Follow the budgets from the first plan on. If advice alone wants them, they may be missing."""
+    """Follow the budgets from the first plan on. Advice alone goes without while they must not be read."""
     await budgets.asked.wait()
-    if not needed and (why := await _denied(client)):
-        log.info("budgets not considered", error=why)
-        budgets.go_without()
-        await asyncio.Event().wait()
+    while not needed and (why := await _denied(client)):
+        if not budgets.unknown:
+            log.info("budgets not considered", error=why)
+            budgets.go_without()
+        await asyncio.sleep(ASK_FOR_RIGHTS)
+    budgets.go_with()
     await forever(BUDGET.plural, follow(client, BUDGET, sink=budgets.take, random=random))
 
 

@@ -145,7 +145,7 @@ def _recorder(base: Foundation, found: Found, core: Control, inboxes: Inboxes, e
         leads=core.fence.up,
         clock=base.clock,
     )
-    return [Job("notices", recorder.run)]
+    return [Job("notices", recorder.run, finish=recorder.finish)]
 
 
 def _unmanaged(base: Foundation, found: Found, core: Control, events: Events) -> list[Job]:

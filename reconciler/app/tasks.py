@@ -10,7 +10,7 @@ log = structlog.get_logger()
 
 
 async def tasks(parts: Parts) -> None:
-    """Run until `stop` is set, then let writes in flight finish, for `drain_seconds` at most.
+    """Run until `stop` is set, then let writes in flight finish, for `drain_seconds` at most, and the jobs.
 
     Cancelled: writes in flight may or may not be applied.
     """
@@ -27,6 +27,9 @@ async def tasks(parts: Parts) -> None:
             deadline.reschedule(asyncio.get_running_loop().time() + settings.drain_seconds)
     except TimeoutError:
         log.warning("writes aborted by drain timeout", drain_seconds=settings.drain_seconds)
+    for job in parts.jobs:
+        if job.finish is not None:
+            await job.finish()
 
 
 async def _jobs(parts: Parts) -> None:

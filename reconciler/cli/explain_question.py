@@ -260,7 +260,7 @@ def _without_questions(
 ) -> Situation:
     """Say why there is nothing to decide: it is allocated, its pods have finished, or it does not exist."""
     if of_pod and key in pods:
-        return Situation(message="the pod has no pending claims", allocated=True)
+        return Situation(message=_of_pod(pods[key], claims), allocated=True)
     if of_pod or key not in claims:
         hint = "" if of_pod or key not in pods else "; there is a pod of that name; use --pod to explain it"
         hint = hint or similar_key(key, pods if of_pod else claims)
@@ -269,6 +269,18 @@ def _without_questions(
     if allocation is not None:
         return Situation(message=f"allocated: {_devices(allocation)}", allocated=True)
     return Situation(message="not pending: the claim is being deleted, or its pods have finished")
+
+
+def _of_pod(pod: Pod, claims: Mapping[ObjectKey, ResourceClaim]) -> str:
+    """The devices of a pod without pending claims."""
+    names = dict.fromkeys(pod.claim_names().values())
+    named = (claims.get(ObjectKey(pod.key.namespace, name)) for name in names if name is not None)
+    held = [
+        f"{claim.key.name}: {_devices(claim.allocation)}"
+        for claim in named
+        if claim is not None and claim.allocation is not None
+    ]
+    return f"allocated: {'; '.join(held)}" if held else "the pod has no pending claims"
 
 
 def _devices(allocation: Allocation) -> str:

@@ -20,9 +20,9 @@ def refusal(method: str, path: str, response: Response) -> ReconcilerError:
     not started it. 409 also means that an object exists already. 401 ends when credentials are refreshed.
     """
     status = _status(response)
-    message = (
-        f"{method} {path}: {response.status} {status.get('message') or status.get('reason') or ''}".rstrip()
-    )
+    said = str(status.get("message") or status.get("reason") or "")
+    remedy = _remedy(response.status, said)
+    message = f"{method} {path}: {response.status} {said}".rstrip() + (f": {remedy}" if remedy else "")
     after = _seconds(response, status)
     match response.status:
         case 404:
@@ -36,6 +36,15 @@ def refusal(method: str, path: str, response: Response) -> ReconcilerError:
         case code if code >= 500:
             return Retry(message, after=after) if method in READS else Undecided(message, after=after)
     return Rejected(message)
+
+
+def _remedy(code: int, said: str) -> str:
+    """What helps against a refusal for lack of rights; empty for others, such as those of policies."""
+    if code == 401:
+        return "renew the credentials, or use others (kubectl auth whoami shows them)"
+    if code == 403 and said.partition(" cannot ")[0].endswith('"'):
+        return "grant it this right, or use other credentials (kubectl auth can-i --list shows its rights)"
+    return ""
 
 
 def _status(response: Response) -> dict[str, Any]:

@@ -18,6 +18,10 @@ Raw = dict[str, Any]
 PatchType = Literal["application/merge-patch+json", "application/json-patch+json"]
 PAGE_BYTES = 2 * 2**20
 """Aim for the size of a page of a listing: cutting it into objects holds the loop for two milliseconds"""
+UNCHECKED: Query = (("fieldValidation", "Ignore"),)
+"""Of patches: by default a server reads the patched object strictly, only to warn of fields that it does not
+know. Nobody reads that, and it costs the server a twentieth or more of a write; `dropped` finds them.
+"""
 MERGE: PatchType = "application/merge-patch+json"
 JSON: PatchType = "application/json-patch+json"
 
@@ -112,7 +116,7 @@ class Client:
 
         Raises Conflict if the patch sets `metadata.resourceVersion` to another than the server's.
         """
-        return await self._write("PATCH", resource.path(key, subresource), patch, content_type)
+        return await self._object(self._patch(resource.path(key, subresource), patch, content_type))
 
     async def patch_text(
         self,
@@ -124,20 +128,18 @@ class Client:
         subresource: str = "",
     ) -> bytes:
         """Like `patch`, but returns the response undecoded."""
-        path = resource.path(key, subresource)
-        return await self._answer(
-            self._request("PATCH", path, body=_encoded(patch), content_type=content_type)
-        )
+        return await self._answer(self._patch(resource.path(key, subresource), patch, content_type))
 
     async def delete(self, resource: Resource, key: ObjectKey) -> Raw:
         """Delete an object. With finalizers it stays, and is returned with a deletionTimestamp."""
         return await self._object(self._request("DELETE", resource.path(key)))
 
-    async def _write(
-        self, method: str, path: str, value: Raw | list[Raw], content_type: str = "application/json"
-    ) -> Raw:
-        body = _encoded(value)
-        return await self._object(self._request(method, path, body=body, content_type=content_type))
+    async def _write(self, method: str, path: str, value: Raw) -> Raw:
+        return await self._object(self._request(method, path, body=_encoded(value)))
+
+    def _patch(self, path: str, patch: Raw | list[Raw], content_type: PatchType) -> Request:
+        body = _encoded(patch)
+        return self._request("PATCH", path, query=UNCHECKED, body=body, content_type=content_type)
 
     async def _object(self, request: Request) -> Raw:
         answer = await self._answer(request)

@@ -9,6 +9,7 @@ from reconciler.api.objects.changes import Changed, Refused, Removed
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.versions.claim_text import read_claim
 from reconciler.api.versions.node_text import read_node
+from reconciler.api.versions.pod_text import read_pod
 from reconciler.api.versions.slice_text import read_slice
 from reconciler.cluster.decoding import DEEPEST, LONGEST_OBJECT, cut_event, decode, holds
 from reconciler.cluster.echoes import Echoes
@@ -16,7 +17,7 @@ from reconciler.cluster.kinds import Resource
 from reconciler.errors import Malformed, Relist, Retry
 
 Decode = Callable[[Mapping[str, Any]], ApiObject]
-"""Raises Malformed for an unreadable object. Current slices, claims and nodes are read without it."""
+"""Raises Malformed for an unreadable object. Current slices, claims, nodes and pods are read without it."""
 
 _FromText = Callable[[bytes, str], ApiObject | None]
 
@@ -24,6 +25,7 @@ _FROM_TEXT: Mapping[str, _FromText] = {
     "ResourceSlice": read_slice,
     "ResourceClaim": read_claim,
     "Node": read_node,
+    "Pod": read_pod,
 }
 _LISTED_FROM_TEXT: Mapping[str, _FromText] = {**_FROM_TEXT, "ResourceSlice": partial(read_slice, listed=True)}
 

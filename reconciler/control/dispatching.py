@@ -56,13 +56,8 @@ class Dispatcher:
 
     def dispatch(self, delta: Delta) -> None:
         """Queue the units that may get another answer now."""
-        for key in delta.pods:
-            self._pod(key)
-        changed = [self.charges.pod(key) for key in delta.pods]
-        claims = self.charges.claims(delta.claims)
-        self.wake(hosted([*changed, claims]) if changed else claims)
-        for key in delta.claims:
-            self.requeue_claim(key)
+        if delta.pods or delta.claims:
+            self._pods_and_claims(delta)
         for key in self.audit.check(delta.devices) | self.audit.sharing(delta.claims):
             self.put(Unit(Kind.CLAIM, key))  # one of them may have to be freed
         if delta.devices or delta.supply:
@@ -70,6 +65,15 @@ class Dispatcher:
         if woken := self.waiting.woken_by(delta):
             self.queue.wake(woken)
         self.nominating.follow(delta)
+
+    def _pods_and_claims(self, delta: Delta) -> None:
+        for key in delta.pods:
+            self._pod(key)
+        changed = [self.charges.pod(key) for key in delta.pods]
+        claims = self.charges.claims(delta.claims)
+        self.wake(hosted([*changed, claims]) if changed else claims)
+        for key in delta.claims:
+            self.requeue_claim(key)
 
     def wake_with_volumes(self) -> None:
         """Wake the units whose pods name claims of volumes."""

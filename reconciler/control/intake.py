@@ -24,7 +24,7 @@ from reconciler.control.queueing.units import Unit
 from reconciler.control.queueing.watch_lag import WatchLag
 from reconciler.control.refused_objects import RefusedObjects
 from reconciler.ha.shards.filtering import within
-from reconciler.state.delta import Delta
+from reconciler.state.delta import SUPPLY
 from reconciler.state.devices.pools.naming import Naming
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.pods.groups import PodGroups
@@ -98,22 +98,27 @@ class Intake:
             self._take_storage(change)
             return
         unchanged = isinstance(change, Changed) and self._is_unchanged(change.object)
-        for thing in _objects(change):
-            self.reclaimed.note(thing)
+        for thing in _objects(change) if change.kind == "ResourceClaim" else ():
             if isinstance(thing, ResourceClaim):
+                self.reclaimed.note(thing)
                 self.audit.reached(thing.metadata.resource_version)
                 self.lag.shown(thing.metadata.resource_version)
         delta = self.store.apply(change)
         if self.nodes.note(change):
-            delta |= Delta(supply=True)
+            delta |= SUPPLY
         for gang in self.groups.note(change):
             self._dispatcher.requeue_gang(gang)
-        self._dispatcher.dispatch(replace(delta, claims=frozenset()) if unchanged else delta)
+        if unchanged:
+            delta = replace(delta, claims=frozenset(), pods=frozenset())
+        self._dispatcher.dispatch(delta)
         if delta.classes and not self._ours.shard.whole:  # classes decide the shard of a claim
             for key in [key for key, claim in self.store.claims.items() if claim.allocation is None]:
                 self._dispatcher.requeue_claim(key)
         for again in self.early.note(change, self.store.pods):
             self.take(again)
+        if change.kind == "ResourceSlice":
+            for again in self._naming.again():
+                self.take(again)
         if isinstance(change, Replaced):
             self._listed(change.kind)
 
@@ -193,11 +198,19 @@ class Intake:
         self._dispatcher.wake(self._dispatcher.charges.forget(key))
 
     def _is_unchanged(self, thing: ApiObject) -> bool:
-        """Whether a claim changed in no relevant field: most such events come from our own writes."""
-        known = self.store.claims.get(thing.key) if isinstance(thing, ResourceClaim) else None
-        if known is None or ("ResourceClaim", thing.key) in self.store.refused:
-            return False
-        return isinstance(thing, ResourceClaim) and _relevant(known) == _relevant(thing)
+        """Whether a claim or a pod changed in no relevant field.
+
+        Most events of claims come from our own writes, most of pods are reports of kubelets.
+        """
+        if isinstance(thing, ResourceClaim):
+            claim = self.store.claims.get(thing.key)
+            if claim is None or ("ResourceClaim", thing.key) in self.store.refused:
+                return False
+            return _relevant(claim) == _relevant(thing)
+        if isinstance(thing, Pod) and not thing.gated:  # that of a gated pod may be what its unit waits for
+            pod = self.store.pods.get(thing.key)
+            return pod is not None and _is_same(pod, thing) and ("Pod", thing.key) not in self.store.refused
+        return False
 
 
 def _objects(change: Change) -> Iterable[ApiObject]:
@@ -207,6 +220,16 @@ def _objects(change: Change) -> Iterable[ApiObject]:
         case Replaced(objects=objects):
             return objects
     return ()
+
+
+def _is_same(one: Pod, other: Pod) -> bool:
+    """Whether two versions of a pod differ in the version only. Equal parts of both are often one object."""
+    ours, theirs = one.metadata, other.metadata
+    return (
+        (one.spec is other.spec or one.spec == other.spec)
+        and (one.status is other.status or one.status == other.status)
+        and ours.model_copy(update={"resource_version": theirs.resource_version}) == theirs
+    )
 
 
 def _relevant(claim: ResourceClaim) -> tuple[object, ...]:

@@ -145,6 +145,7 @@ class Reconciler:
                 self._stop_waiting(unit)
                 await handler.write(ahead.grant, ahead.decided)
                 self._done(unit)
+                await self._go_on(unit)
                 return
             await handler.resolve(unit)
             needs = handler.next(unit)
@@ -200,6 +201,17 @@ class Reconciler:
         finally:  # an internal error about other units must not keep this one from its devices
             await handler.write(answer.grant, decided)
         self._done(unit)
+        await self._go_on(unit)
+
+    async def _go_on(self, unit: Unit) -> None:
+        """Do what a pod with devices needs next, mostly to remove its gate: its next turn begins later."""
+        for handler in self._handlers if unit.kind is Kind.POD else ():
+            match handler.next(unit):
+                case None:
+                    continue
+                case Act(write=write):
+                    await write()
+            return
 
     def _decide_ahead(self, handler: Handler[Q, G, R], grant: G) -> None:
         """Decide the units that come next, as far as they ask for the same as the one just decided."""

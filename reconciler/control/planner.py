@@ -342,10 +342,10 @@ class Planner:
         return question.together.fit([self._placement.reach(plan, snapshot) for plan in granted.plans])
 
     def left_out(self, question: Decide) -> str:
-        """Why nodes were excluded for a pod, for people; empty if none was."""
-        if question.pod is None:
-            return ""
+        """Why nodes were excluded, for people; empty if none was, or a claim without a pod has some."""
         snapshot = self._store.snapshot()
+        if question.pod is None:
+            return self._placement.barred(snapshot)
         text = self._placement.left_out(question.pod, question.held, snapshot)
         if isinstance(question.together, Together):
             more = self._left_out_together(question.together, question, snapshot)

@@ -30,6 +30,7 @@ NOT_RUN: Mapping[str, str] = {
     "make ": "changes this checkout; CI runs test and lint, and another test runs the demonstration",
     "source .venv/bin/activate": "changes the shell; the other commands run from that folder",
     "python -m tests.conformance": "CI runs it if the recorded answers are available",
+    "python -m tests.tools.written_state": "changes this checkout; tests/whole/ha reads what it made",
     "python -m reconciler.": "another test compares the page with the output",
     "python -m docs.": "another test compares the pictures and pages",
     "python -m perf placement": "learns for hours; tests/whole/perf runs a small one",

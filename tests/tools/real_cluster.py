@@ -36,6 +36,13 @@ class Kubectl:
         assert done.returncode == 0, f"{' '.join(words)}: {done.stderr}"
         return done.stdout
 
+    def until_printed(self, *words: str, given: Any = None) -> str:
+        """What a command prints that prints nothing until a policy is in effect."""
+        end = time.monotonic() + PATIENCE
+        while not (printed := self(*words, given=given)):
+            assert time.monotonic() < end, f"{' '.join(words)}: has printed nothing"
+        return printed
+
     def until_refused(self, words: Callable[[int], Sequence[str]]) -> str:
         """What is said when a request is refused that may pass until a policy is in effect.
 

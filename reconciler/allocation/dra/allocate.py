@@ -70,7 +70,7 @@ def allocate(
     considered, among = plausible(shape, nodes, snapshot)
     plain = shape.plain(snapshot, steps) if only is None and companions is None else None
     by_name = policy is None and not prefers(pod)
-    if by_name and (first := _on_first(among, plain, claims, snapshot, budget)) is not None:
+    if by_name and (first := _on_first(shape, among, plain, claims, snapshot, budget)) is not None:
         return first
     parsed = ParsedClaims(tuple(claims), shape.parsed.slots)
     best: tuple[int, int, Found] | None = None
@@ -129,6 +129,7 @@ def allocate(
 
 
 def _on_first(
+    shape: ClaimShape,
     among: Mask,
     plain: PlainRequest | None,
     claims: Sequence[ResourceClaim],
@@ -138,8 +139,9 @@ def _on_first(
     """The answer of the first node of a mask (N,), which most claims without alternatives get; else None."""
     if plain is None or len(plain.options) > 1 or not len(among):
         return None
-    first = int(among.argmax())
-    if not among.item(first):
+    node_filter = shape.node_filter
+    first = node_filter.first if among is node_filter.open else int(among.argmax())
+    if first < 0 or not among.item(first):
         return None
     budget.spend()
     name = snapshot.topology.order[first]

@@ -4,7 +4,7 @@ A count may be too high, but never too low: what depends on a single node is not
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,6 +37,8 @@ class Available:
     admin: bool
     mask: Mask
     """(D,)"""
+    cells: bytearray
+    """(D,) the memory of `mask`: single devices are read and found in it at a third of the time"""
     per_node: Amounts
     """(N + 1,) devices that belong to one node, by the fleet's code of the node. The last entry is 0: it
     stands for nodes without devices"""
@@ -79,8 +81,8 @@ class Available:
         rows = self.trail.between(self.serial, occupancy.serial)
         self.serial = occupancy.serial
         if self.local and len(rows) <= FEW:
-            now = judge(self.static, snapshot, rows, admin=self.admin)
-            self._follow_few(rows.tolist(), now.tolist(), snapshot.fleet)
+            listed = rows.tolist()
+            self._follow_few(list(dict.fromkeys(listed)) if several else listed, snapshot)
             return
         rows = rows[self.concerned[rows]]
         now = judge(self.static, snapshot, rows, admin=self.admin)
@@ -93,23 +95,31 @@ class Available:
         if len(rows):
             self._turn(rows, now, snapshot.fleet)
 
-    def _follow_few(self, rows: Sequence[int], now: Sequence[bool], fleet: Fleet) -> None:
-        """The same for a few devices that belong to one node each: half the time of a dozen array calls."""
-        codes, nodes = fleet.codes["node"], []
-        for row, could in zip(rows, now, strict=True):
-            if could == self.mask.item(row) or not self.concerned.item(row):
-                continue
-            change = 1 if could else -1
-            node = codes.item(row)
-            self.mask[row] = could
-            self.per_node[node] += change
-            nodes.append(node)
-            for name, counts in self.values.items():
-                code = fleet.cel.attributes[name].codes.item(row)
-                if code >= 0:
-                    counts[code] += change
-        if nodes:
-            self.log.add(nodes)
+    def _follow_few(self, rows: Sequence[int], snapshot: Snapshot) -> None:
+        """The same for a few devices that belong to one node each: half the time of a dozen array calls.
+
+        rows (n,)  distinct
+        """
+        could: Callable[[int], bool] = snapshot.occupancy.free.item
+        if self.admin or self.static.fails or (self.static.consumption and snapshot.occupancy.consumed):
+            now = judge(self.static, snapshot, np.array(rows, dtype=np.intp), admin=self.admin)
+            could = dict(zip(rows, now.tolist(), strict=True)).__getitem__
+        cells, concerned = self.cells, self.concerned.item
+        turned = [row for row in rows if could(row) != cells[row] and concerned(row)]
+        if not turned:
+            return
+        code_of, per_node, nodes, node = snapshot.fleet.codes["node"].item, self.per_node, [], -1
+        for row in turned:
+            free = cells[row] = not cells[row]
+            if (code := code_of(row)) != node:
+                nodes.append(node := code)
+            per_node[node] += 1 if free else -1
+        self.log.add(nodes)
+        for name, counts in self.values.items():
+            codes = snapshot.fleet.cel.attributes[name].codes
+            for row in turned:
+                if (code := codes.item(row)) >= 0:
+                    counts[code] += 1 if cells[row] else -1
 
     def _turn(self, rows: Rows, now: Mask, fleet: Fleet) -> None:
         """Make devices available or not available, in mask and counts. Each was the opposite before."""
@@ -174,13 +184,15 @@ def _count(option: RequestOption, snapshot: Snapshot) -> Available:
         mask = concerned & occupancy.free
     nodes = fleet.codes["node"][mask]
     far = nodes < 0
+    cells = bytearray(mask)
     selectors = fleet.codes["selector"][mask][far]
     selectors = selectors[selectors >= 0]
     failing = _failing(static, fleet)
     return Available(
         static=static,
         admin=option.admin,
-        mask=mask,
+        mask=np.frombuffer(cells, dtype=np.bool_),
+        cells=cells,
         per_node=np.bincount(
             nodes[~far] if far.any() else nodes, minlength=len(fleet.vocabulary.nodes.values) + 1
         ),

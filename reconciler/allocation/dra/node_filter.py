@@ -11,6 +11,9 @@ from reconciler.allocation.dra.count_log import START, Position, Selected
 from reconciler.allocation.dra.request_options import RequestOption, Slot
 from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
 
+FEW = 8
+"""Changed nodes up to which judging each is faster than array calls"""
+
 
 @dataclass(slots=True)
 class _OptionCounts:
@@ -57,9 +60,11 @@ class NodeFilter:
         self._counts = [[_OptionCounts.of(option) for option in slot.options] for slot in slots]
         self._options = [counts for of_slot in self._counts for counts in of_slot]
         self._codes: Rows = np.maximum(topology.order_codes, -1).astype(np.intp)
+        self._place_of = topology.place_of
         self._all_placed = bool((topology.place_of[:-1] >= 0).all())
         size = len(self._codes)
-        self.open: Mask = np.ones(size, dtype=np.bool_)
+        self._cells = bytearray(b"\1") * size
+        self.open: Mask = np.frombuffer(self._cells, dtype=np.bool_)
         """(N,) has enough devices for each request alone, or may meet an error"""
         self.failing: Mask = np.zeros(size, dtype=np.bool_)
         """(N,) may meet an error, which must be reported"""
@@ -67,6 +72,8 @@ class NodeFilter:
         """(N,) the best rank that a node could give; None without alternatives"""
         self._plain = False
         """Whether comparing counts is enough: no alternatives and no errors"""
+        self._single: _OptionCounts | None = None
+        """The only option, if it has a number, comparing counts is enough, and each device is of one node"""
         if any(len(slot.options) > 1 for slot in slots):
             self.least = np.zeros(size, dtype=np.int64)
 
@@ -75,8 +82,15 @@ class NodeFilter:
         """What is available for each option, as of the last `follow`; empty if there are several slots."""
         return tuple([_current(counts) for counts in self._options]) if len(self._counts) == 1 else ()
 
+    @property
+    def first(self) -> int:
+        """The place of the first node in `open`; -1 if there is none."""
+        return self._cells.find(1)
+
     def follow(self, snapshot: Snapshot) -> None:
         """Update all masks to a snapshot."""
+        if self._single is not None and self._follow_few(self._single, snapshot):
+            return
         changed: list[Rows] = []
         everywhere = False
         for counts in self._options:
@@ -88,10 +102,35 @@ class NodeFilter:
         if everywhere:
             without_error = not any(_current(counts).fails for counts in self._options)
             self._plain = bool(self._counts) and self.least is None and without_error
+            self._single = None
+            if self._plain and len(self._options) == 1 and not self._options[0].option.all:
+                self._single = self._options[0] if _current(self._options[0]).local else None
             self._judge(slice(None))
         elif changed:
             places = changed[0] if len(changed) == 1 else np.concatenate(changed)
             self._judge(places if self._all_placed else places[places >= 0])
+
+    def _follow_few(self, counts: _OptionCounts, snapshot: Snapshot) -> bool:
+        """The same for one request whose devices belong to one node each, if few nodes changed.
+
+        Returns whether it was done.
+        """
+        current = counts.current
+        if current is None or not current.reaches(snapshot):
+            return False
+        current.follow(snapshot)
+        if counts.position is current.log.end:
+            return True
+        nodes = current.log.few_since(counts.position, FEW)
+        if nodes is None:
+            return False
+        counts.position = current.log.end
+        place_of, count, wanted = self._place_of.item, current.per_node.item, counts.option.source.wanted
+        for node in nodes:
+            place = place_of(node)
+            if place >= 0:
+                self._cells[place] = count(node) >= wanted
+        return True
 
     def _judge(self, places: Rows | slice) -> None:
         codes = self._codes[places]

@@ -37,6 +37,9 @@ class PlainOption:
 
     def rows(self, view: View) -> list[int] | None:
         """The rows that first fit takes; empty if a node has too few; None if that needs a search."""
+        span = view.span
+        if span is not None and view.whole and self.codes is None and (self.count == 1 or not self.entangled):
+            return self._first(span.start, span.stop)
         mask = view.of(self.available.mask)
         if not view.whole:
             mask = mask & view.here
@@ -52,6 +55,16 @@ class PlainOption:
             return self._alike(rows, self.codes)
         first: list[int] = rows[: self.count].tolist()
         return first
+
+    def _first(self, start: int, stop: int) -> list[int]:
+        """The first devices of a range of rows; empty if it has too few."""
+        found, find, at = [], self.available.cells.find, start - 1
+        for _ in range(self.count):
+            at = find(1, at + 1, stop)
+            if at < 0:
+                return []
+            found.append(at)
+        return found
 
     def _alike(self, rows: Rows, codes: Codes) -> list[int]:
         """The first devices that share a value; empty if too few do. The value that comes first wins."""

@@ -1,6 +1,7 @@
 """Turns chosen devices into the allocations of claims. Source: docs/rules/results.md."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 
 from kernels.types import Mask, Rows
 from reconciler.allocation.dra.refusal import Fatal
@@ -66,22 +67,22 @@ class PlainPlans:
         """`options` are what the results are for, in order."""
         self._fleet = snapshot.fleet
         self._devices = [Maker(AllocatedDevice, _fields_of(option)) for option in options]
-        self._configs = tuple(_configs(claim, options, old=snapshot.rules.old))
+        configs = tuple(_configs(claim, options, old=snapshot.rules.old))
+        self._devices_of = Maker(DeviceAllocation, {"config": configs} if configs else None)
 
     def plan(self, claim: ResourceClaim, view: View, rows: Sequence[Sequence[int]]) -> Plan:
         """The plan of one claim. Raises Fatal for a device that a result cannot express (RES-13).
 
         rows  of each option: the rows of the fleet that it gets
         """
-        fleet = self._fleet
-        results = [
-            make(_names(row, fleet))
-            for make, of_option in zip(self._devices, rows, strict=True)
-            for row in of_option
-        ]
+        results: list[AllocatedDevice] = []
+        for make, of_option in zip(self._devices, rows, strict=True):
+            results += _plain_devices(make, of_option, self._fleet)
         metadata = claim.metadata
-        selector = _node_selector(view, [row for of_option in rows for row in of_option])
-        allocation = _allocation(results, self._configs, selector)
+        fields: dict[str, object] = {"devices": self._devices_of({"results": tuple(results)})}
+        if (selector := _node_selector(view, chain.from_iterable(rows))) is not None:
+            fields["node_selector"] = selector
+        allocation = _allocation_of(fields)
         return Plan(claim.key, metadata.uid, metadata.resource_version, view.node.name, allocation)
 
 
@@ -141,6 +142,16 @@ def _names(row: int, fleet: Fleet) -> dict[str, object]:
     pool = fleet.pools[at]
     driver, name = pool.id
     return {"driver": driver, "pool": name, "device": pool.names[row - fleet.start.item(at)]}
+
+
+def _plain_devices(make: Maker[AllocatedDevice], rows: Sequence[int], fleet: Fleet) -> list[AllocatedDevice]:
+    """The results of devices that have no special fields: mostly of one pool."""
+    at = fleet.pool_of.item(rows[0])
+    pool, first = fleet.pools[at], fleet.start.item(at)
+    if len(rows) > 1 and not first <= min(rows) <= max(rows) < first + pool.size:
+        return [make(_names(row, fleet)) for row in rows]
+    (driver, name), names = pool.id, pool.names
+    return make.each({"driver": driver, "pool": name}, "device", [names[row - first] for row in rows])
 
 
 def _special_fields(
@@ -210,7 +221,7 @@ def _configs(claim: ResourceClaim, used: Sequence[RequestOption], *, old: bool) 
     return configs
 
 
-def _node_selector(view: View, rows: Sequence[int]) -> NodeSelector | None:
+def _node_selector(view: View, rows: Iterable[int]) -> NodeSelector | None:
     """The nodes that reach all the devices (RES-12)."""
     fleet = view.fleet
     fields: list[NodeSelectorRequirement] = []

@@ -8,7 +8,7 @@ _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 
 UNREADABLE: Final = Rule(
     "unreadable", _E, "A document or an object cannot be read.",
-    "Fix the named field; the API server would also reject or drop it.",
+    "Fix the syntax, or the named field; the API server would also reject or drop it.",
 )  # fmt: skip
 PUT_RIGHT: Final = Rule(
     "put-right", _W, "A field has a shape that is fixed here, but that an API server rejects.",

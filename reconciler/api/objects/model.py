@@ -1,6 +1,6 @@
 """The base of every API object: frozen, camelCase outside, lists and maps that may be null."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -54,17 +54,40 @@ class Maker(Generic[M]):
 
     def __call__(self, fields: Mapping[str, Any]) -> M:
         """The object with these fields, by their names in Python. The required ones must be among them."""
-        made = object.__new__(self._model)
         values = self._values.copy()
         values.update(fields)
-        names = self._names.get(given := tuple(fields))
+        return _made(self._model, values, self._named(tuple(fields)))
+
+    def each(self, fields: Mapping[str, Any], name: str, values: Iterable[Any]) -> list[M]:
+        """The objects with these fields that differ in one more field, in the order of its values."""
+        model, found = self._model, []
+        common, names = {**self._values, **fields}, self._named((*fields, name))
+        for value in values:
+            own = common.copy()
+            own[name] = value
+            made = _new(model)  # as `_made`, without a call for each
+            _set_values(made, own)
+            _set_names(made, names)
+            _set_extra(made, None)
+            _set_private(made, None)
+            found.append(made)
+        return found
+
+    def _named(self, given: tuple[str, ...]) -> set[str]:
+        names = self._names.get(given)
         if names is None:
             names = self._names[given] = {*self._common, *given}
-        _set_values(made, values)
-        _set_names(made, names)
-        _set_extra(made, None)
-        _set_private(made, None)
-        return made
+        return names
+
+
+def _made(model: type[M], values: dict[str, Any], names: set[str]) -> M:
+    """The object with the values of all fields, of which some were given."""
+    made = _new(model)
+    _set_values(made, values)
+    _set_names(made, names)
+    _set_extra(made, None)
+    _set_private(made, None)
+    return made
 
 
 def built(model: type[M], fields: Mapping[str, Any]) -> M:
@@ -88,6 +111,7 @@ def _maker(model: type[Any]) -> Maker[Any]:
 
 
 # What `model_construct` sets, without the attribute look-ups of `object.__setattr__`.
+_new: Callable[..., Any] = object.__new__
 _set_values = BaseModel.__dict__["__dict__"].__set__
 _set_names = BaseModel.__dict__["__pydantic_fields_set__"].__set__
 _set_extra = BaseModel.__dict__["__pydantic_extra__"].__set__

@@ -178,7 +178,7 @@ def exit_on_errors() -> Iterator[None]:
         failures = list(_leaves(group.exceptions))
     if failures:
         for failure in failures:
-            _remark(f"error: {failure}")
+            _remark(f"Error: {failure}")
         sys.exit(Exit.FAILED)
 
 

@@ -54,6 +54,8 @@ class ReclaimedByScheduler:
         if pod is None or pod.spec.node_name or thing.metadata.uid in self._withdrawing:
             return  # the resourceclaim controller frees a bound pod's claim; the pod's end may be told later
         self._uids[thing.key] = thing.metadata.uid
+        if any(one.uid == pod.metadata.uid for one in before.status.reserved_for):
+            return  # most likely the pod was bound and has ended, and both are told later: no reason to warn
         held = before.allocation
         node = pinned_to(held.node_selector) if held is not None else ""
         devices = tuple(result.id for result in held.devices.results) if held is not None else ()

@@ -48,3 +48,8 @@ class KnownBudgets:
     def go_without(self) -> None:
         """Plan without budgets: they cannot be read. For advice only."""
         self.listed = self.unknown = True
+
+    def go_with(self) -> None:
+        """Wait for the list of budgets, which can be read."""
+        if self.unknown:
+            self.listed = self.unknown = False

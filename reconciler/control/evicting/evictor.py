@@ -42,6 +42,8 @@ class Evictor:
         self._report = report
         self._refused: tuple[str, int] = "", 0
         """Uid of a pod, and how often in a row it could not be evicted"""
+        self._unanswered: tuple[str, Decision] | None = None
+        """Uid of the pod whose eviction had no answer last, and what to report if it was granted"""
 
     def wait(self) -> float:
         """Seconds until the rates allow another eviction; 0 if they do."""
@@ -59,16 +61,25 @@ class Evictor:
         except Paused:
             return PAUSED
         except Gone:
+            self.leaves(victim)
             return None
         except Retry as exc:
             if isinstance(exc, Undecided):
                 self._rates.count(self._clock())
+                self._unanswered = victim.uid, granted
             delay = max(exc.after, self._back_off(victim))
             log.info("eviction not allowed now", pod=str(victim.key), error=str(exc), pause=round(delay, 3))
             return delay
         self._rates.count(self._clock())
+        self._unanswered = None
         self._report(granted)
         return None
+
+    def leaves(self, victim: Victim) -> None:
+        """Report an eviction that had no answer as granted: the pod leaves, or is gone."""
+        if self._unanswered is not None and self._unanswered[0] == victim.uid:
+            self._report(self._unanswered[1])
+            self._unanswered = None
 
     def _back_off(self, victim: Victim) -> float:
         uid, times = self._refused

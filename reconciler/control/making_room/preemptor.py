@@ -6,23 +6,21 @@ completely, and its claims are free, before the next one is evicted.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from functools import partial
 
 import structlog
 
 from reconciler.aio.worker_thread import Closed, WorkerThread
 from reconciler.cluster.evictions import Evictions
-from reconciler.control.decisions.decision import Report
 from reconciler.control.decisions.making_room import Evicted, RoomPlanAborted, RoomPlanned
-from reconciler.control.evicting.budgets import KnownBudgets
-from reconciler.control.evicting.evictor import AGAIN, LONGEST_AGAIN, Evictor
+from reconciler.control.evicting.evictor import AGAIN, LONGEST_AGAIN
 from reconciler.control.evicting.ground import Ground, changed
-from reconciler.control.evicting.turns import Purpose, Turns
+from reconciler.control.evicting.means import Means
+from reconciler.control.evicting.turns import Purpose
 from reconciler.control.evicting.victims import Victim, has_left, is_leaving, started_after
-from reconciler.control.intake import Intake
 from reconciler.control.making_room.candidates import Candidates
 from reconciler.control.making_room.plan import PlanRoom, RoomPlan, RoomQuestion
 from reconciler.control.making_room.standing import Standing
@@ -72,40 +70,22 @@ class Preemptor:
 
     def __init__(
         self,
-        intake: Intake,
+        means: Means,
         candidates: Candidates,
-        budgets: KnownBudgets,
-        evictor: Evictor,
-        turns: Turns,
         evictions: Evictions,
         plan: PlanRoom,
         terms: Terms,
-        *,
-        leads: Callable[[], bool],
-        clock: Callable[[], float],
-        now: Callable[[], datetime],
-        report: Report,
         journal: Callable[[RoomPlanned], None] | None = None,
-        written: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`leads` says whether this process may write; `clock` is that of the loop; `journal` gets every new
-        plan; `written` waits until held room is written down, where it is.
-        """
-        self._intake = intake
-        self._store = intake.store
+        """`journal` gets every new plan."""
+        self._means = means
+        self._intake, self._store = means.intake, means.intake.store
+        self._clock, self._report = means.clock, means.report
         self._candidates = candidates
-        self._budgets = budgets
-        self._evictor = evictor
-        self._turns = turns
         self._evictions = evictions
         self._plan = plan
         self._terms = terms
-        self._leads = leads
-        self._clock = clock
-        self._now = now
-        self._report = report
         self._journal = journal
-        self._written = written
         self._thread = WorkerThread("room")
         self._campaign: Campaign | None = None
         self._ground: Ground | None = None
@@ -135,7 +115,7 @@ class Preemptor:
             self._thread.close()
 
     async def _step(self) -> None:
-        if not self._intake.listed.is_set() or not self._budgets.listed or not self._leads():
+        if not self._intake.listed.is_set() or not self._means.budgets.listed or not self._means.leads():
             self._stop()
             return
         if self._campaign is not None:
@@ -145,7 +125,7 @@ class Preemptor:
         self.standing.keep(units)
         self._waits = {unit: wait for unit, wait in self._waits.items() if unit in set(units)}
         if not units:
-            self._turns.end(Purpose.PREEMPTION)
+            self._means.turns.end(Purpose.PREEMPTION)
         for unit in units:
             if self._waits.get(unit, (0.0, 0.0))[0] <= self._clock():
                 await self._consider(unit)
@@ -156,7 +136,7 @@ class Preemptor:
         plan = await self._planned(unit)
         if plan is None:
             self._wait(unit)
-            self._turns.end(Purpose.PREEMPTION)  # it may have asked for one
+            self._means.turns.end(Purpose.PREEMPTION)  # it may have asked for one
             return
         new = self.standing.note(unit, plan)
         nominee = self._candidates.nominee(unit)
@@ -166,12 +146,12 @@ class Preemptor:
         if not acts or not (plan.victims or plan.awaits):
             self._intake.put(unit)  # it fits as it is, or waits for somebody else
             self._wait(unit)
-            self._turns.end(Purpose.PREEMPTION)
+            self._means.turns.end(Purpose.PREEMPTION)
             return
-        if plan.victims and (wait := self._evictor.wait()) > 0:
+        if plan.victims and (wait := self._means.evictor.wait()) > 0:
             self._waits[unit] = self._clock() + wait, AGAIN
             return
-        if not self._turns.take(Purpose.PREEMPTION):
+        if not self._means.turns.take(Purpose.PREEMPTION):
             self._waits[unit] = self._clock() + AGAIN, AGAIN  # a pod is being moved
             return
         # Also if nobody has to leave: pods that are being deleted make room, which is held for it.
@@ -202,21 +182,23 @@ class Preemptor:
             return
         victims = campaign.plan.victims
         if campaign.leaving is None and victims and is_leaving(victims[0], self._store):
-            self._left(campaign)  # somebody else deleted it, or an eviction without an answer was granted
+            # Somebody else deleted it, or an eviction without an answer was granted.
+            self._means.evictor.leaves(victims[0])
+            self._left(campaign)
         if campaign.leaving is not None and not has_left(campaign.leaving, self._store):
             return
         campaign.leaving = None
         if not campaign.plan.victims or self._clock() < campaign.not_before:
             return
-        if (wait := self._evictor.wait()) > 0:
+        if (wait := self._means.evictor.wait()) > 0:
             if wait > self._terms.hold_seconds:  # devices should not be idle for so long
                 await self._abort(campaign, "no further eviction is allowed for a long time")
                 return
             campaign.not_before = self._clock() + wait
             self._hold(campaign, more=wait)
             return
-        if self._written is not None:
-            await self._written()  # a next leader holds it, too: nobody leaves in vain
+        if self._means.written is not None:
+            await self._means.written()  # a next leader holds it, too: nobody leaves in vain
         again = await self._planned(campaign.unit)
         if self._store.nominations.get(campaign.nominee) is None:
             self._end(campaign)
@@ -237,7 +219,7 @@ class Preemptor:
         if self._intake.queue.is_due(campaign.unit):
             return  # something was freed that may be enough: it is decided first
         try:
-            delay = await self._evictor.evict(victim, Evicted(victim.key, victim.uid, campaign.nominee))
+            delay = await self._means.evictor.evict(victim, Evicted(victim.key, victim.uid, campaign.nominee))
         except Rejected as exc:
             await self._abort(campaign, str(exc))
             return
@@ -258,13 +240,14 @@ class Preemptor:
         need = self._candidates.need(unit)
         if need is None:
             return None
-        if self._budgets.unreadable:
-            budget = min(self._budgets.unreadable)
+        if self._means.budgets.unreadable:
+            budget = min(self._means.budgets.unreadable)
             why = f"PodDisruptionBudget {budget} cannot be read, so nobody knows which pods it protects"
             return RoomPlan((), (), refused=why)
-        pods, today = self._candidates.pods(unit), self._now()
+        pods, today = self._candidates.pods(unit), self._means.now()
         cooldown = timedelta(seconds=self._terms.cooldown_seconds)
-        nodes, groups, budgets = self._intake.nodes.fork(), self._intake.groups.fork(), self._budgets.known
+        nodes, groups = self._intake.nodes.fork(), self._intake.groups.fork()
+        budgets = self._means.budgets.known
         self._ground = Ground.of(self._store, nodes, groups, budgets)
         question = RoomQuestion(
             self._candidates.nominee(unit),
@@ -288,11 +271,11 @@ class Preemptor:
 
     def _changed(self, unit: Unit, plan: RoomPlan) -> str:
         """What of the last plan has changed since it was asked for; empty if nothing has."""
-        if self._budgets.unreadable:
-            return f"PodDisruptionBudget {min(self._budgets.unreadable)} became unreadable"
+        if self._means.budgets.unreadable:
+            return f"PodDisruptionBudget {min(self._means.budgets.unreadable)} became unreadable"
         assert self._ground is not None  # a plan was made
         pods, intake = self._candidates.pods(unit), self._intake
-        now = Ground.of(self._store, intake.nodes, intake.groups, self._budgets.known)
+        now = Ground.of(self._store, intake.nodes, intake.groups, self._means.budgets.known)
         wanted = intake.units.claims(unit)
         own = own_of_all(pods)
         return changed(self._ground, now, plan.victims, plan.places, waiting=pods, wanted=wanted, own=own)
@@ -300,7 +283,7 @@ class Preemptor:
     def _hold(self, campaign: Campaign, *, more: float = 0.0) -> None:
         """Hold the room of a plan from now on."""
         seconds = self._terms.hold_seconds + more
-        deadline = (self._now() + timedelta(seconds=seconds)).astimezone(UTC)
+        deadline = (self._means.now() + timedelta(seconds=seconds)).astimezone(UTC)
         pods = self._candidates.pods(campaign.unit)
         one = len(pods) == 1 and campaign.unit.kind is Kind.POD
         self._intake.nominating.hold(
@@ -328,7 +311,7 @@ class Preemptor:
     def _stop(self) -> None:
         """Carry out no plan any more. Room that is held expires."""
         self._campaign = None
-        self._turns.end(Purpose.PREEMPTION)
+        self._means.turns.end(Purpose.PREEMPTION)
 
     def _wait(self, unit: Unit) -> None:
         """Let some time pass before another plan for a unit."""

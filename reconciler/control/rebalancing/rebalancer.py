@@ -6,23 +6,20 @@ there. If anything differs, the rest of the plan is dropped: a later plan starts
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from functools import partial
 
 import structlog
 
 from reconciler.aio.worker_thread import Closed, WorkerThread
 from reconciler.control.build_ahead import build_ahead
-from reconciler.control.decisions.decision import Report
 from reconciler.control.decisions.moving import MoveEvicted, MovesAborted, MovesPlanned, PodMoved
-from reconciler.control.evicting.budgets import KnownBudgets
-from reconciler.control.evicting.evictor import Evictor
 from reconciler.control.evicting.ground import Ground, changed
-from reconciler.control.evicting.turns import Purpose, Turns
+from reconciler.control.evicting.means import Means
+from reconciler.control.evicting.turns import Purpose
 from reconciler.control.evicting.victims import has_left, is_leaving, started_after
-from reconciler.control.intake import Intake
 from reconciler.control.rebalancing.advice import Advice, MovesQuestion, PlanMoves, Relocation, TryMoves
 from reconciler.control.rebalancing.calm import Calm
 from reconciler.control.rebalancing.campaign import Campaign, astray, replacement, siblings
@@ -68,38 +65,20 @@ class Rebalancer:
 
     def __init__(
         self,
-        intake: Intake,
-        budgets: KnownBudgets,
-        evictor: Evictor,
-        turns: Turns,
+        means: Means,
         plan: PlanMoves,
         trial: TryMoves,
         terms: Terms,
-        *,
-        leads: Callable[[], bool],
-        clock: Callable[[], float],
-        now: Callable[[], datetime],
-        report: Report,
         journal: Callable[[MovesPlanned], None] | None = None,
-        written: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`leads` says whether this process may write; `clock` is that of the loop; `journal` gets every new
-        plan; `written` waits until held room is written down, where it is.
-        """
-        self._intake = intake
-        self._store = intake.store
-        self._budgets = budgets
-        self._evictor = evictor
-        self._turns = turns
-        self._plan = plan
+        """`journal` gets every new plan."""
+        self._means = means
+        self._intake, self._store = means.intake, means.intake.store
+        self._clock, self._report = means.clock, means.report
         self._trial = trial
+        self._plan = plan
         self._terms = terms
-        self._leads = leads
-        self._clock = clock
-        self._now = now
-        self._report = report
         self._journal = journal
-        self._written = written
         self._thread = WorkerThread("rebalance")
         self._calm = Calm(terms.calm_seconds)
         self._campaign: Campaign | None = None
@@ -128,7 +107,7 @@ class Rebalancer:
             self._thread.close()
 
     async def _step(self) -> None:
-        if not self._intake.listed.is_set() or not self._leads():
+        if not self._intake.listed.is_set() or not self._means.leads():
             self._end()
             self.standing.forget()
             self._calm.again()
@@ -141,19 +120,19 @@ class Rebalancer:
 
     def _state(self) -> Hashable:
         """Equal while a plan would say the same."""
-        return self._store.snapshot().version, self._intake.nodes.serial, self._budgets.serial
+        return self._store.snapshot().version, self._intake.nodes.serial, self._means.budgets.serial
 
     async def _consider(self) -> None:
         """Make new advice, and start to carry out the first of it if that is allowed."""
-        self._budgets.asked.set()
-        if not self._budgets.listed:
+        self._means.budgets.asked.set()
+        if not self._means.budgets.listed:
             return
         state, began = self._state(), self._clock()
         found = await self._thread.run(partial(self._plan, self._question()))
         spent = self._clock() - began
         self._calm.planned(state, began, self._clock())
         self._rests_until = self._clock() + spent / SHARE
-        self.standing.without_budgets = self._budgets.unknown
+        self.standing.without_budgets = self._means.budgets.unknown
         chosen = next((one for one in found if one.moves), None)
         acts = self._terms.evict and not self._terms.dry_run and self._calm.rests(began)
         for one in self.standing.note(found):
@@ -163,12 +142,12 @@ class Rebalancer:
 
     def _question(self, campaign: Campaign | None = None) -> MovesQuestion:
         asked = campaign is not None and campaign.asked
-        since = self._now() - timedelta(seconds=self._terms.cooldown_seconds)
+        since = self._means.now() - timedelta(seconds=self._terms.cooldown_seconds)
         return MovesQuestion(
             Forked.fork_of(self._store),
             self._intake.nodes.fork(),
             self._intake.groups.fork(),
-            self._budgets.known,
+            self._means.budgets.known,
             partial(started_after, since),
             frozenset([campaign.advice.moves[0].nominee]) if campaign is not None and asked else NOBODY,
         )
@@ -208,28 +187,29 @@ class Rebalancer:
             return
         move = campaign.advice.moves[0]
         if campaign.asked and is_leaving(move.victim, self._store):
-            self._begun(campaign, move)  # an eviction without an answer was granted
+            self._means.evictor.leaves(move.victim)  # an eviction without an answer was granted
+            self._begun(campaign, move)
             return
         if self._clock() < campaign.not_before:
             return
         if campaign.asked and self._store.nominations.get(move.nominee) is None:
             self._abort(campaign, f"pod {move.victim.key} could not be evicted in time")
             return
-        if self._turns.yields(Purpose.REBALANCING):
+        if self._means.turns.yields(Purpose.REBALANCING):
             self._abort(campaign, "room is made for a pending pod first")
             return
-        if (wait := self._evictor.wait()) > 0:
+        if (wait := self._means.evictor.wait()) > 0:
             campaign.not_before = self._clock() + wait
             return
         await self._move(campaign, move)
 
     async def _move(self, campaign: Campaign, move: Relocation) -> None:
         """Hold the place of what replaces a pod, and evict it."""
-        if not self._turns.take(Purpose.REBALANCING):
+        if not self._means.turns.take(Purpose.REBALANCING):
             self._abort(campaign, "room is made for a pending pod first")
             return
-        if self._budgets.unreadable:
-            self._abort(campaign, f"PodDisruptionBudget {min(self._budgets.unreadable)} cannot be read")
+        if self._means.budgets.unreadable:
+            self._abort(campaign, f"PodDisruptionBudget {min(self._means.budgets.unreadable)} cannot be read")
             return
         version = self._store.snapshot().version
         question = self._question(campaign)
@@ -247,22 +227,22 @@ class Rebalancer:
         if why := self._changed(ground, move):
             self._abort(campaign, f"{why} while the move was checked")
             return
-        if not self._leads() or is_leaving(move.victim, self._store):
+        if not self._means.leads() or is_leaving(move.victim, self._store):
             self._abort(campaign, f"pod {move.victim.key} is gone, or another replica leads")
             return
         if not campaign.asked:
             campaign.asked = True
             campaign.before = frozenset(pod.metadata.uid for pod in siblings(move, self._store))
             self._hold(move)
-            if self._written is not None:
-                await self._written()  # a next leader holds it, too: no pod leaves its place in vain
+            if self._means.written is not None:
+                await self._means.written()  # a next leader holds it, too: no pod leaves its place in vain
                 return  # something may have changed meanwhile
         counted = campaign.advice.counted
         granted = MoveEvicted(
             move.victim.key, move.victim.uid, move.node, move.to.node, move.to.devices, counted, move.gains
         )
         try:
-            delay = await self._evictor.evict(move.victim, granted)
+            delay = await self._means.evictor.evict(move.victim, granted)
         except Rejected as exc:
             self._abort(campaign, str(exc))
             return
@@ -275,14 +255,16 @@ class Rebalancer:
 
     def _changed(self, before: Ground, move: Relocation) -> str:
         """What of a move has changed; empty if nothing has."""
-        if self._budgets.unreadable:
-            return f"PodDisruptionBudget {min(self._budgets.unreadable)} became unreadable"
-        now = Ground.of(self._store, self._intake.nodes, self._intake.groups, self._budgets.known)
-        return changed(before, now, [move.victim], [move.to], own=frozenset([move.nominee]))
+        if self._means.budgets.unreadable:
+            return f"PodDisruptionBudget {min(self._means.budgets.unreadable)} became unreadable"
+        now = Ground.of(self._store, self._intake.nodes, self._intake.groups, self._means.budgets.known)
+        victim, own = before.pods.get(move.victim.key), frozenset([move.nominee])
+        replaced = [] if victim is None else [victim]
+        return changed(before, now, [move.victim], [move.to], waiting=replaced, own=own)
 
     def _hold(self, move: Relocation) -> None:
         seconds = self._terms.hold_seconds
-        deadline = (self._now() + timedelta(seconds=seconds)).astimezone(UTC)
+        deadline = (self._means.now() + timedelta(seconds=seconds)).astimezone(UTC)
         self._intake.nominating.hold(
             Nomination(
                 move.nominee,
@@ -315,7 +297,7 @@ class Rebalancer:
             campaign.deadline = self._clock() + self._terms.hold_seconds
         if pod.spec.node_name and pod.status.phase == RUNNING and has_left(move.victim, self._store):
             self._report(PodMoved(move.victim.key, pod.key, pod.spec.node_name, move.to.devices))
-            self._turns.end(Purpose.REBALANCING)
+            self._means.turns.end(Purpose.REBALANCING)
             self._rest = self._terms.calm_seconds
             campaign.moving = None
             if not campaign.advice.moves:
@@ -342,4 +324,4 @@ class Rebalancer:
     def _end(self) -> None:
         """Carry out no plan any more."""
         self._campaign = None
-        self._turns.end(Purpose.REBALANCING)
+        self._means.turns.end(Purpose.REBALANCING)

@@ -7,6 +7,7 @@ with a count, as in Kubernetes components. Normal Events are written only while 
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, Protocol
@@ -25,6 +26,8 @@ YIELD_SECONDS = 0.05
 """Delay of a Normal Event: the gate of the pod that got its devices is removed in that time"""
 LONGEST_YIELD = 5.0
 """Seconds for which a process that always has something to allocate holds Normal Events back"""
+FLUSH_SECONDS = 2.0
+"""Time for Events that are still queued when the process stops. Most servers take a hundred in that time"""
 MAX_QUEUED = 256
 """Queued Events of each type; further ones are dropped and counted"""
 PER_SECOND = 10.0
@@ -153,22 +156,34 @@ class Events:
             await self._wait_for_token()
             if not self._warnings:
                 await self._let_others_write()
-            notice = self._next()
-            if self._clock() < self._paused_until:
-                self.dropped += 1
-                continue
-            try:
-                await self._write(notice)
-                self.written += 1
-            except Inconsistent:
-                raise
-            except Rejected as exc:
-                self.dropped += 1
-                self._paused_until = self._clock() + BACKOFF_SECONDS
-                log.warning("events cannot be written", error=str(exc), pause=BACKOFF_SECONDS)
-            except ReconcilerError as exc:
-                self.dropped += 1
-                log.debug("event dropped", error=str(exc))
+            await self._try(self._next())
+
+    async def flush(self) -> None:
+        """Write what is queued, for FLUSH_SECONDS at most. For a process that stops, after `run`."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FLUSH_SECONDS):
+                while self._queued.is_set():
+                    await self._wait_for_token()
+                    await self._try(self._next())
+        self.dropped += len(self._warnings) + len(self._normal)
+
+    async def _try(self, notice: Notice) -> None:
+        """Write an Event, or drop it if that is not possible."""
+        if self._clock() < self._paused_until:
+            self.dropped += 1
+            return
+        try:
+            await self._write(notice)
+            self.written += 1
+        except Inconsistent:
+            raise
+        except Rejected as exc:
+            self.dropped += 1
+            self._paused_until = self._clock() + BACKOFF_SECONDS
+            log.warning("events cannot be written", error=str(exc), pause=BACKOFF_SECONDS)
+        except ReconcilerError as exc:
+            self.dropped += 1
+            log.debug("event dropped", error=str(exc))
 
     def _next(self) -> Notice:
         """The next notice. Allocations come in bursts, and must not delay Warnings."""

@@ -68,6 +68,15 @@ class EventRecorder:
             group.create_task(self._record_findings(), name="events of findings")
             group.create_task(self._events.run(), name="write events")
 
+    async def finish(self) -> None:
+        """Write the Events of what is decided and written, for some seconds at most. For after `run`."""
+        outcomes, findings = self._inbox.outcomes, self._inbox.findings
+        while not outcomes.empty():
+            self._events.record(self._of_outcome(outcomes.get_nowait()))
+        while self._leads.is_set() and not findings.empty():
+            self._events.record(self._of_finding(findings.get_nowait()))
+        await self._events.flush()
+
     async def _record_outcomes(self) -> None:
         while True:
             self._events.record(self._of_outcome(await self._inbox.outcomes.get()))

@@ -56,7 +56,8 @@ HELD_ROOM = MetricSpec(
 ROOM_ADVICE = MetricSpec(
     "room_advice",
     "gauge",
-    "Pending pods and gangs that may preempt, by what the latest plan says. Only with --preemption.",
+    "Pending pods and gangs that may preempt, by what the latest plan says. Only with --preemption advise or "
+    "evict.",
     (("result", "possible; advice_only if only a person may evict; none"),),
     by_leader=True,
 )

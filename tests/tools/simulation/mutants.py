@@ -254,6 +254,7 @@ EVICTING: dict[str, Mutant] = {
     "pods of others are evicted": _swap(making_room, "allocated_by_us", lambda *_: True),
     "whole gangs are evicted": _swap(RoomPlan, "acts", property(lambda self: not self.refused)),
     "plans outlive what they rest on": _swap(ground, "_different", lambda *_: iter(())),
+    "plans outlive what the pod must mind": _swap(ground, "_surroundings", lambda *_: iter(())),
     "a new leader holds nothing": _swap(HeldRoomTakeover, "_read", _nothing_read),
 }
 """The same, of what keeps evictions from doing harm"""
@@ -313,6 +314,8 @@ TESTS: dict[str, str] = {
     "test_a_claim_is_allocated_before_its_pod_names_it_and_the_gate_waits_for_the_name",
     "plans outlive what they rest on": "tests/unit/control/evicting/test_ground.py::"
     "test_only_the_budgets_of_those_who_leave_count[fewer]",
+    "plans outlive what the pod must mind": "tests/unit/control/evicting/test_ground.py::"
+    "test_volumes_and_pods_elsewhere_count_if_the_pod_minds_them[near]",
     "a new leader holds nothing": "tests/unit/control/held_room/test_keeper.py::"
     "test_the_next_leader_holds_the_same_room_until_the_same_deadline",
     "gates go as soon as a pod has a seat": _GANGS

@@ -14,7 +14,7 @@ def test_each_error_of_a_group_is_printed_and_the_command_fails(capsys: pytest.C
     with pytest.raises(SystemExit) as ended, exit_on_errors():
         raise nested
     assert ended.value.code == Exit.FAILED
-    assert capsys.readouterr().err == "error: no route\nerror: no such gate\n"
+    assert capsys.readouterr().err == "Error: no route\nError: no such gate\n"
 
 
 def test_internal_errors_are_not_reported_as_errors_of_the_cluster(capsys: pytest.CaptureFixture[str]):

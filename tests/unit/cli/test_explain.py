@@ -63,6 +63,15 @@ def test_a_claim_that_is_allocated_shows_its_devices():
     )
 
 
+def test_a_pod_whose_claims_are_allocated_shows_their_devices():
+    held = yaml.safe_load(claim("one"))
+    device = {"request": "gpu", "driver": "gpu.example.com", "pool": "n1", "device": "gpu-1"}
+    held["status"] = {"allocation": {"devices": {"results": [device]}}}
+    result = explain("p", "--pod", manifests=together(FLEET, yaml.safe_dump(held), pod("p", "gpu=one")))
+    said = "default/p: allocated: one: gpu.example.com/n1/gpu-1 for request gpu\n"
+    assert (result.exit_code, result.stdout) == (0, said)
+
+
 def test_all_claims_of_a_pod_are_explained_together():
     objects = together(FLEET, template("t", 1), claim("two", 2), pod("p", "a=two", "b:t"))
     by_pod, by_claim = explain("--pod", "p", manifests=objects), explain("two", manifests=objects)

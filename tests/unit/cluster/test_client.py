@@ -47,6 +47,25 @@ async def test_a_status_says_what_to_do_next(code, of_a_read, of_a_write):
     assert (type(read.value), type(write.value)) == (of_a_read, of_a_write)
 
 
+RBAC = 'pods "p" is forbidden: User "u" cannot get resource "pods" in API group ""'
+POLICY = "pods 'p' is forbidden: ValidatingAdmissionPolicy 'x' denied request: you cannot do that"
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "remedy"),
+    [(401, "Unauthorized", "renew the credentials"), (403, RBAC, "grant it this right"), (403, POLICY, "")],
+)
+async def test_a_refusal_for_lack_of_rights_says_what_helps_and_others_speak_for_themselves(
+    code: int, said: str, remedy: str
+):
+    with pytest.raises((Retry, Rejected)) as caught:
+        await Client(Scripted(status(code, said))).get(POD, KEY)
+    before, _, after = str(caught.value).partition(said)
+    assert before.endswith(f"{code} ")
+    assert after.startswith(f": {remedy}" if remedy else "")
+    assert bool(after) == bool(remedy)
+
+
 async def test_creating_what_exists_is_a_conflict():
     """Two candidates create one Lease: the loser reads it and decides afresh."""
     client = Client(Scripted(status(409, "exists", reason="AlreadyExists")))

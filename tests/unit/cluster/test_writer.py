@@ -320,6 +320,7 @@ async def test_only_our_gate_is_removed_and_only_from_the_version_we_saw(gates, 
         Sent(
             "PATCH",
             "/api/v1/namespaces/default/pods/p",
+            query={"fieldValidation": "Ignore"},
             body={"metadata": {"resourceVersion": "5"}, "spec": {"schedulingGates": left}},
             content_type=MERGE,
         )

@@ -6,6 +6,7 @@ from collections import deque
 import pytest
 
 from reconciler.control.handler import Act, Ask, Idle, Later
+from reconciler.errors import Retry
 from tests.tools.scripted_loop import BASE, CAP, Scripted, Stage, given, refused, stuck
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
 from tests.tools.unit_pictures import claim_unit, pod_unit, remove
@@ -63,6 +64,44 @@ async def test_the_first_handler_that_serves_a_unit_has_its_turn():
     assert passing.done == ["warm up", "resolve", "next", "close"]
     assert "write" in serving.done
     assert other.done == ["warm up", "close"]
+
+
+async def test_what_a_pod_with_devices_needs_next_is_done_in_the_turn_that_wrote_them():
+    released = []
+
+    async def release() -> None:
+        released.append(len(handler.written))
+
+    handler = Scripted(needs=[Ask("devices?"), Act(release), Idle()])
+    stage = Stage(Scripted(needs=[None]), handler)
+    await stage.run(1.0, pod("p"))
+    assert released == [1]
+    assert stage.reconciler.reconciles == 1
+
+
+async def test_a_pod_that_another_handler_serves_by_then_is_left_to_its_next_turn():
+    first, second = Scripted(needs=[None, Idle()]), Scripted(needs=[Ask("devices?"), Act(not_wanted)])
+    await Stage(first, second).run(1.0, pod("p"))
+    assert second.done.count("write") == 1
+    assert second.done.count("next") == 1
+
+
+async def not_wanted() -> None:
+    raise AssertionError("another handler serves the unit")
+
+
+async def test_a_gate_that_cannot_be_removed_is_tried_again_and_its_devices_are_not_written_again():
+    tried = []
+
+    async def fail_once() -> None:
+        tried.append(asyncio.get_running_loop().time())
+        if len(tried) == 1:
+            raise Retry("busy")
+
+    handler = Scripted(needs=[Ask("devices?"), Act(fail_once), Act(fail_once), Idle()])
+    await Stage(handler).run(BASE + 1, pod("p"))
+    assert tried == [0.0, BASE]
+    assert handler.done.count("write") == 1
 
 
 async def test_a_refusal_is_asked_again_after_a_back_off_that_doubles_up_to_its_cap():

@@ -45,7 +45,7 @@ def test_an_object_that_the_server_rejects_stops_it(tmp_path: Path):
     (tmp_path / "f.yaml").write_text(claim("a").replace("count: 1", "count: -1"))
     result = CliRunner().invoke(main, ["apiserver", "--port", "0", "-f", str(tmp_path)])
     assert result.exit_code == 1
-    assert result.stderr.startswith("error: ResourceClaim a: ")
+    assert result.stderr.startswith("Error: ResourceClaim a: ")
 
 
 @pytest.mark.parametrize("options", [[], ["--with-controllers"]])

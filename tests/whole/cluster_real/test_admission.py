@@ -8,36 +8,54 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from reconciler.api.migrate.mapping import mapping
+from reconciler.api.migrate.pods import rewrite
 from reconciler.api.objects.claims import FINALIZER
 from reconciler.api.objects.core import GATE
 from tests.tools.deployed_rights import ACCOUNT, DEPLOY, documents
+from tests.tools.extended_requests import comparable, pod_specs
 from tests.tools.real_cluster import Kubectl, lent
-from tests.tools.small_fleet import claim, device_class, pod
+from tests.tools.small_fleet import claim, device_class, pod, template
 
 NAMESPACE = "dra-reconciler-test"
 AS = ("--as", ACCOUNT.name, "--as-group", "system:serviceaccounts", "--as-group", "system:authenticated")
+VALIDATING = [
+    one["metadata"]["name"] for one in documents("admission") if one["kind"] == "ValidatingAdmissionPolicy"
+]
 
 
-def placed(made: Any) -> Any:
-    return {**made, "metadata": {**made["metadata"], "namespace": NAMESPACE}}
+def placed(made: Any, namespace: str = NAMESPACE) -> Any:
+    return {**made, "metadata": {**made["metadata"], "namespace": namespace}}
+
+
+def asking(name: str) -> Any:
+    """A pod that asks for two GPUs as an extended resource."""
+    main = {"name": "main", "image": "example.com/i", "resources": {"limits": {"nvidia.com/gpu": "2"}}}
+    return pod(name, gates=(), containers=[main])
 
 
 @pytest.fixture(scope="module")
 def kubectl() -> Iterator[Kubectl]:
-    """The cluster, with our account, its roles, the policies, and a namespace whose pods get the gate."""
+    """The cluster, with our account, its roles, the policies, and a namespace of pods for all of them."""
     run = lent()
     if run.run("get", "namespace", "dra-reconciler").returncode == 0:
         pytest.fail("the cluster has a namespace dra-reconciler: it is in use, or was left from another run")
-    rights = [one for one in documents("base") if one["kind"] not in ("Deployment", "NetworkPolicy")]
+    ours = documents("base", "components/templates")
+    rights = [one for one in ours if one["kind"] not in ("Deployment", "NetworkPolicy")]
     rights.sort(key=lambda one: one["kind"] != "Namespace")  # first: the others are in it
     items = {"apiVersion": "v1", "kind": "List", "items": [*rights, *documents("admission")]}
-    labels = {"dra-reconciler.io/gate-pods": "true"}
+    labels = {"dra-reconciler.io/gate-pods": "true", "dra-reconciler.io/rewrite-resources": "true"}
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}
     try:
         run("apply", "-f", "-", given=items)
         run("apply", "-f", "-", given=space)
         run("create", "-f", "-", given=device_class("dra-reconciler-test"))
+        for probe, field in ((pod("p", "c", gates=()), "schedulingGates"), (asking("p"), "resourceClaims")):
+            dry = ("create", "--dry-run=server", "-f", "-", "-o", f"jsonpath={{.spec.{field}}}")
+            run.until_printed(*dry, given=placed(probe))
         yield run
     finally:
         run.run("delete", "namespace", NAMESPACE, "--wait=false")
@@ -55,7 +73,7 @@ def test_the_server_takes_what_kustomize_builds(kubectl: Kubectl, folder: str):
     kubectl("apply", "--dry-run=server", "-k", str(DEPLOY / folder))
 
 
-@pytest.mark.parametrize("name", ["dra-reconciler-claims", "dra-reconciler-pods"])
+@pytest.mark.parametrize("name", VALIDATING)
 def test_the_server_finds_nothing_wrong_with_the_types_of_expressions(kubectl: Kubectl, name: str):
     kind = "validatingadmissionpolicy"
     kubectl("wait", kind, name, "--for=jsonpath={.status.observedGeneration}=1", "--timeout=60s")
@@ -87,6 +105,60 @@ def test_pods_get_the_gate_and_lose_it_and_keep_their_image(kubectl: Kubectl):
 
     assert "dra-reconciler-pods" in kubectl.until_refused(other_image)
     kubectl(*patched("p", "pod", {"spec": {"schedulingGates": None}}))
+
+
+def test_a_pod_that_two_policies_change_gets_one_claim_and_one_gate(kubectl: Kubectl):
+    made = json.loads(kubectl("create", "-f", "-", "-o", "json", given=placed(asking("rewritten"))))["spec"]
+    wanted = {"name": "main-gpu-nvidia-com", "resourceClaimTemplateName": "gpu.nvidia.com-2"}
+    assert made["resourceClaims"] == [wanted]
+    assert made["containers"][0]["resources"] == {"claims": [{"name": "main-gpu-nvidia-com"}]}
+    assert made["schedulingGates"] == [{"name": GATE}]
+
+
+@settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(specs=st.lists(pod_specs(), min_size=10, max_size=30))
+def test_the_server_rewrites_as_the_command_does(kubectl: Kubectl, specs: list[dict[str, Any]]):
+    """Nothing is kept: the server answers what it would create."""
+    pods = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"dry-{at}", "namespace": NAMESPACE},
+            "spec": spec,
+        }
+        for at, spec in enumerate(specs)
+    ]
+    asked = {"apiVersion": "v1", "kind": "List", "items": pods}
+    answer = kubectl("create", "--dry-run=server", "-f", "-", "-o", 'jsonpath={.spec}{"\\n"}', given=asked)
+    for made, spec in zip(map(json.loads, answer.splitlines()), specs, strict=True):
+        found = rewrite(spec, mapping([]), gate=True, where="Pod p")
+        wanted = found.spec if found is not None else spec
+        if wanted.get("resourceClaims"):  # by the other policy of this namespace
+            gates = wanted.get("schedulingGates", [])
+            wanted = {
+                **wanted,
+                "schedulingGates": [*(one for one in gates if one["name"] != GATE), {"name": GATE}],
+            }
+        assert comparable(made) == comparable(wanted)
+
+
+def test_our_account_makes_templates_in_labelled_namespaces_alone_and_changes_none(kubectl: Kubectl):
+    made = template("gpu.nvidia.com-2", 2)
+    kubectl("create", "-f", "-", *AS, given=placed(made))
+    refused = kubectl.run("create", "-f", "-", *AS, given=placed(made, "default"))
+    assert "is not labelled dra-reconciler.io/rewrite-resources=true" in refused.stderr
+    patch = json.dumps({"metadata": {"labels": {"a": "b"}}})
+    ours = (
+        "patch",
+        "resourceclaimtemplate",
+        "gpu.nvidia.com-2",
+        "-n",
+        NAMESPACE,
+        "--type=merge",
+        "-p",
+        patch,
+    )
+    assert "forbidden" in kubectl.run(*ours, *AS).stderr  # by the role: it has no such right
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,17 @@
-"""`make cluster` says what it lacks, and names files and values that exist. Clusters are not started here."""
+"""`make cluster` says what it lacks, names files and values that exist, and asks programs the right way.
+
+Clusters are not started here: the programs that would do so only note what they are asked.
+"""
 
 import re
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
 
 from tests.tools import chart
 from tests.tools.checkout import ROOT
@@ -36,3 +44,58 @@ def test_the_files_exist_and_the_chart_takes_the_values():
     slices = "".join((ROOT / "reconciler" / "cli" / "demo" / "manifests" / name).read_text() for name in demo)
     assert {*owned} == {*re.findall(r"^  driver: (\S+)$", slices, re.MULTILINE)}
     assert shlex.split(TEXT.splitlines()[0].removeprefix("#!")) == ["/bin/sh"]
+
+
+RECORD = """#!/bin/sh
+{ printf '%s' "${0##*/}"; printf '\\t%s' "$@"; echo; } >> "$RECORD"
+case "$*" in
+*"get nodes"*) printf 'node/%s\\n' dra-try-control-plane k3d-dra-try-server-0 worker-2 worker-1 ;;
+*"get clusters"* | *"cluster list"*) printf '%s\\n' $CLUSTERS ;;
+*"--config -"* | *"apply -f -"*) { echo ---; cat; } >> "$RECORD.yaml" ;;
+esac
+"""
+
+
+def started(folder: Path, tool: str, *words: str, clusters: str = "") -> tuple[list[list[str]], list[Any]]:
+    """Run the script with programs that only note what they are asked: their words, and what they read."""
+    programs = folder / "bin"
+    programs.mkdir()
+    for name in (tool, "docker", "kubectl", "helm"):
+        (programs / name).write_text(RECORD)
+        (programs / name).chmod(0o755)
+    for name in ("dirname", "sed", "grep", "sort", "cat", "cut"):
+        (programs / name).symlink_to(str(shutil.which(name)))
+    record = folder / "record"
+    env = {"PATH": str(programs), "RECORD": str(record), "CLUSTERS": clusters}
+    subprocess.run(["/bin/sh", str(SCRIPT), *words], env=env, capture_output=True, text=True, check=True)
+    given = Path(f"{record}.yaml")
+    read = [*yaml.safe_load_all(given.read_text())] if given.exists() else []
+    return [line.split("\t") for line in record.read_text().splitlines()], [one for one in read if one]
+
+
+@pytest.mark.parametrize("tool", ["kind", "k3d"])
+def test_it_asks_each_program_in_turn_and_names_the_nodes_of_the_cluster(tool: str, tmp_path: Path):
+    asked, given = started(tmp_path, tool)
+    context = f"{tool}-dra-try"
+    assert [words[0] for words in asked if words[0] != "kubectl"] == ["docker", tool, tool, tool, "helm"]
+    assert all(words[1:3] == ["--context", context] for words in asked if words[0] == "kubectl")
+    *_, chart_words = asked
+    assert chart_words[1:3] == ["--kube-context", context]
+    assert chart_words[-1] == "--wait"
+    if tool == "kind":
+        assert given.pop(0)["featureGates"] == {"DRAPartitionableDevices": True}
+    slices = [one for one in given if one["kind"] == "ResourceSlice"]
+    assert {one["spec"]["nodeName"] for one in slices} == {"worker-1", "worker-2"}
+    assert {one["spec"]["pool"]["name"] for one in slices} == {"worker-1", "worker-2"}
+
+
+@pytest.mark.parametrize("tool", ["kind", "k3d"])
+def test_a_cluster_that_runs_is_used_again(tool: str, tmp_path: Path):
+    asked, _ = started(tmp_path, tool, clusters="other dra-try")
+    assert not any("create" in words for words in asked)
+    assert asked[-1][0] == "helm"
+
+
+@pytest.mark.parametrize(("tool", "words"), [("kind", "delete cluster --name"), ("k3d", "cluster delete")])
+def test_delete_deletes_it_and_does_nothing_else(tool: str, words: str, tmp_path: Path):
+    assert started(tmp_path, tool, "delete") == ([[tool, *words.split(), "dra-try"]], [])

@@ -18,7 +18,7 @@ from reconciler.control.decisions.nominations import Nominated, NominationUsed
 from reconciler.control.rebalancing import rebalancer
 from reconciler.control.rebalancing.allowed import MOVABLE
 from reconciler.control.rebalancing.rebalancer import Rebalancer
-from tests.tools.faulty_transport import Fault, Faulty, answer, lost_answer
+from tests.tools.faulty_transport import Fault, Faulty, Held, answer, lost_answer
 from tests.tools.machines import claim_of, device_class, halves, objects_of, pod_of, spec_of
 from tests.tools.patience import PATIENCE
 from tests.tools.running_reconciler import Cluster, Running, reconciling
@@ -200,6 +200,19 @@ async def test_advice_outlasts_a_server_that_does_not_name_its_rights(
         await scattered(running, cluster, web)
         await running.heard(MovesPlanned)
         assert running.faulty.faults == []
+
+
+async def test_budgets_are_read_once_that_is_allowed(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(evicting_parts, "ASK_FOR_RIGHTS", 0.01)
+    cluster, listing = fleet(), Held()
+
+    def prepare(faulty: Faulty) -> None:
+        faulty.on("POST", "/selfsubjectaccessreviews", answer(403))
+        faulty.on("GET", "/poddisruptionbudgets", listing)
+
+    async with moving(cluster, rebalance="advise", prepare=prepare), asyncio.timeout(PATIENCE):
+        await listing.arrived.wait()
+        listing.go.set()
 
 
 async def test_nobody_is_moved_who_is_not_opted_in():

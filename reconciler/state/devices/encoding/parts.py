@@ -36,7 +36,7 @@ LISTS = ("ints", "bools", "strings", "versions")
 
 KEPT = 1 << 14
 """Most parts of each sort that are cached."""
-KEPT_PATTERNS = 1 << 8
+KEPT_PATTERNS = 1 << 10
 """Most patterns of slices whose columns are cached."""
 KEPT_VALUES = 1 << 12
 """Most values of one attribute that are cached: shared values are few, serial numbers are used once."""
@@ -88,21 +88,21 @@ class Header(NamedTuple):
 class Names:
     """The names of devices in order. Identical machines have equal names and share one object."""
 
-    __slots__ = ("_rows", "all")
+    __slots__ = ("all", "positions")
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self.all = names
-        self._rows: dict[str, tuple[int, ...]] = {}
+        self.positions: dict[str, tuple[int, ...]] = {}
         for row, name in enumerate(names):
-            self._rows[name] = (*self._rows.get(name, ()), row)
+            self.positions[name] = (*self.positions.get(name, ()), row)
 
     @property
     def has_duplicates(self) -> bool:
-        return len(self._rows) < len(self.all)
+        return len(self.positions) < len(self.all)
 
     def rows_of(self, name: str) -> tuple[int, ...]:
         """The positions of a device name."""
-        return self._rows.get(name, ())
+        return self.positions.get(name, ())
 
 
 class _KnownValue(NamedTuple):

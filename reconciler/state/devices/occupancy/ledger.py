@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 from copy import copy
+from operator import attrgetter
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from reconciler.api.objects.claims import AllocatedDevice, Allocation
-from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
+from reconciler.api.objects.claims import Allocation
+from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.semantics import CONSUMABLE_CAPACITY, Semantics
 from reconciler.api.objects.value import value
 
@@ -25,16 +26,24 @@ class Share(NamedTuple):
     id: str
 
 
-class Hold(NamedTuple):
-    """One device held by one claim: exclusively, or as a share that consumes capacity."""
+class Shared(NamedTuple):
+    """A share of one device that a claim holds, and the capacity that it consumes."""
 
     device: DeviceID
-    share: str | None
+    id: str
     consumed: Mapping[str, int]
     """Capacity key as the slice spells it -> billionths"""
 
 
-NOTHING: Mapping[str, int] = MappingProxyType({})
+class Holds(NamedTuple):
+    """What one claim holds."""
+
+    alone: tuple[DeviceID, ...]
+    """Devices that it holds exclusively; a device may appear twice"""
+    shares: tuple[Shared, ...]
+
+
+NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
 @value()
@@ -56,25 +65,33 @@ class DeviceState:
         """Capacity key -> billionths consumed by all shares (AS-5)."""
         return _sum(*self.shares.values())
 
-    def held_by(self, holder: Holder, share: str | None, consumed: Mapping[str, int]) -> "DeviceState":
-        """With one more hold."""
-        if share is None:
-            if not self.alone:
-                return DeviceState({holder: 1}, self.shares)
-            return DeviceState({**self.alone, holder: self.alone.get(holder, 0) + 1}, self.shares)
-        key = Share(holder, share)
-        return DeviceState(self.alone, {**self.shares, key: _sum(self.shares.get(key, NOTHING), consumed)})
+    def held_by(self, holder: Holder) -> "DeviceState":
+        """With one more exclusive hold."""
+        return DeviceState({**self.alone, holder: self.alone.get(holder, 0) + 1}, self.shares)
 
-    def released_by(self, holder: Holder, share: str | None) -> "DeviceState":
-        """Without the exclusive holds of a claim, and without one of its shares."""
-        alone, shares = dict(self.alone), dict(self.shares)
+    def shared_by(self, holder: Holder, share: Shared) -> "DeviceState":
+        """With one more share."""
+        key = Share(holder, share.id)
+        consumed = _sum(self.shares.get(key, NOTHING), share.consumed)
+        return DeviceState(self.alone, {**self.shares, key: consumed})
+
+    def released_by(self, holder: Holder) -> "DeviceState":
+        """Without the exclusive holds of a claim."""
+        alone = dict(self.alone)
         alone.pop(holder, None)
-        if share is not None:
-            shares.pop(Share(holder, share), None)
-        return DeviceState(alone, shares)
+        return DeviceState(alone, self.shares)
+
+    def without(self, share: Share) -> "DeviceState":
+        """Without one share."""
+        shares = dict(self.shares)
+        shares.pop(share, None)
+        return DeviceState(self.alone, shares)
 
 
 EMPTY = DeviceState({}, {})
+
+NOBODY: Mapping[str, DeviceState] = MappingProxyType({})
+"""No device is held"""
 
 
 def _sum(*amounts: Mapping[str, int]) -> dict[str, int]:
@@ -85,14 +102,17 @@ def _sum(*amounts: Mapping[str, int]) -> dict[str, int]:
     return total
 
 
+_new, _names = tuple.__new__, attrgetter("driver", "pool", "device")
+
+
 class Ledger:
     """Holds by claim and by device. It stores names only, so changes of slices do not affect it."""
 
     def __init__(self, rules: Semantics) -> None:
         self._sharing = rules.has(CONSUMABLE_CAPACITY)
-        self._of_claim: dict[str, tuple[Holder, tuple[Hold, ...]]] = {}
-        self._of_device: dict[DeviceID, DeviceState] = {}
-        self._of_pool: dict[tuple[str, str], dict[str, None]] = {}
+        self._of_claim: dict[str, tuple[Holder, Holds]] = {}
+        self._of_pool: dict[tuple[str, str], dict[str, DeviceState]] = {}
+        """(driver, pool) -> the states of its held devices by name. No pool is empty"""
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._of_claim
@@ -105,13 +125,13 @@ class Ledger:
     def fork(self) -> "Ledger":
         """The same holds, changed independently from now on."""
         other = copy(self)
-        other._of_claim, other._of_device = dict(self._of_claim), dict(self._of_device)
+        other._of_claim = dict(self._of_claim)
         other._of_pool = {pool: dict(held) for pool, held in self._of_pool.items()}
         return other
 
     def state(self, device: DeviceID) -> DeviceState:
         """The holds on a device."""
-        return self._of_device.get(device, EMPTY)
+        return self.held_in(device[:2]).get(device[2], EMPTY)
 
     def claims(self, device: DeviceID) -> tuple[ObjectKey, ...]:
         """The claims that hold a device."""
@@ -119,11 +139,11 @@ class Ledger:
 
     def devices(self) -> Iterable[DeviceID]:
         """All held devices."""
-        return self._of_device.keys()
+        return (DeviceID(*pool, name) for pool, held in self._of_pool.items() for name in held)
 
-    def held_in(self, pool: PoolID) -> Iterable[str]:
-        """The held devices of a pool."""
-        return self._of_pool.get(pool, ())
+    def held_in(self, pool: tuple[str, str]) -> Mapping[str, DeviceState]:
+        """The held devices of a pool, given by driver and name, and the holds on them."""
+        return self._of_pool.get(pool, NOBODY)
 
     def hold(self, holder: Holder, allocation: Allocation) -> set[DeviceID]:
         """Replace the holds of a claim by an allocation; return the devices whose state changed."""
@@ -133,17 +153,16 @@ class Ledger:
             return set()
         changed = self.release(holder.uid) if known is not None else set()
         self._of_claim[holder.uid] = (holder, holds)
-        alone = EMPTY.held_by(holder, None, NOTHING)
-        for device, share, consumed in holds:
-            state = self._of_device.get(device)
-            if state is None:
-                state = EMPTY
-                self._of_pool.setdefault(device[:2], {})[device.device] = None
-            if state is EMPTY and share is None:
-                self._of_device[device] = alone  # most devices: one state for all of them
-            else:
-                self._of_device[device] = state.held_by(holder, share, consumed)
-            changed.add(device)
+        only = DeviceState({holder: 1}, NOTHING)  # most devices: one state for all of them
+        for device in holds.alone:
+            of_pool, name = self._pool(device), device[2]
+            state = of_pool.get(name)
+            of_pool[name] = only if state is None else state.held_by(holder)
+        for share in holds.shares:
+            of_pool, name = self._pool(share.device), share.device[2]
+            of_pool[name] = of_pool.get(name, EMPTY).shared_by(holder, share)
+            changed.add(share.device)
+        changed.update(holds.alone)
         return changed
 
     def release(self, uid: str) -> set[DeviceID]:
@@ -151,32 +170,42 @@ class Ledger:
         if uid not in self._of_claim:
             return set()
         holder, holds = self._of_claim.pop(uid)
-        for hold in holds:
-            state = self._of_device.get(hold.device)
-            if state is None:  # this claim held it twice; it is already released
-                continue
-            state = state.released_by(holder, hold.share)
-            if state.alone or state.shares:
-                self._of_device[hold.device] = state
-            else:
-                del self._of_device[hold.device]
-                of_pool = self._of_pool[hold.device.pool_id]
-                del of_pool[hold.device.device]
-                if not of_pool:
-                    del self._of_pool[hold.device.pool_id]
-        return {hold.device for hold in holds}
+        for device in holds.alone:
+            self._set(device, self.state(device).released_by(holder))
+        for share in holds.shares:
+            self._set(share.device, self.state(share.device).without(Share(holder, share.id)))
+        return {*holds.alone, *[share.device for share in holds.shares]}
 
-    def _holds(self, allocation: Allocation) -> tuple[Hold, ...]:
+    def _set(self, device: DeviceID, state: DeviceState) -> None:
+        """Set the state of a device of which a claim released something."""
+        pool, name = device[:2], device[2]
+        of_pool = self._of_pool.get(pool)
+        if of_pool is None:  # the claim held it twice; it is already released
+            return
+        if state.alone or state.shares:
+            of_pool[name] = state
+            return
+        of_pool.pop(name, None)
+        if not of_pool:
+            del self._of_pool[pool]
+
+    def _pool(self, device: DeviceID) -> dict[str, DeviceState]:
+        """The states of the held devices of a device's pool."""
+        found = self._of_pool.get(pool := device[:2])
+        if found is None:
+            found = self._of_pool[pool] = {}
+        return found
+
+    def _holds(self, allocation: Allocation) -> Holds:
         """Admin access holds nothing (AS-1). A share id marks a shared device (AS-2)."""
-        return tuple([
-            _share(result)
-            if result.share_id and self._sharing
-            else Hold(DeviceID(result.driver, result.pool, result.device), None, NOTHING)
-            for result in allocation.devices.results
-            if not result.admin_access
-        ])  # fmt: skip
-
-
-def _share(result: AllocatedDevice) -> Hold:
-    consumed = {key: amount.nanos for key, amount in result.consumed_capacity.items()}
-    return Hold(result.id, result.share_id, consumed)
+        alone, shares = [], []
+        for result in allocation.devices.results:
+            if result.admin_access:
+                continue
+            device = _new(DeviceID, _names(result))
+            if self._sharing and result.share_id:
+                consumed = {key: amount.nanos for key, amount in result.consumed_capacity.items()}
+                shares.append(Shared(device, result.share_id, consumed))
+            else:
+                alone.append(device)
+        return Holds(tuple(alone), tuple(shares))

@@ -28,14 +28,14 @@ class Occupancy:
     """(D,) the device's draw fits in what is left, its pool is not over-committed (CTR-6), and it is open"""
     free: Mask
     """(D,) not held, and either fits or held in shares: a plain request could take the device"""
+    consumption: Codes
+    """(D,) number in `consumptions` of what shares consume of a device; 0 for nothing"""
     open: Mask | None
     """(D,) no held device excludes this one; part of `fits`. None if no device excludes others"""
     common: Bits | None
     """(scopes, W) names that all held devices of a scope share"""
     consumed: Mapping[int, Mapping[str, int]]
     """row of a shared device -> capacity key -> billionths consumed"""
-    consumption: Codes
-    """(D,) number in `consumptions` of what shares consume of a device; 0 for nothing"""
     consumptions: "Consumptions"
     overcharges: Mapping[PoolID, Overcharge]
     """What held devices are charged beyond their current slices; part of `left`. Few pools have any"""

@@ -90,7 +90,7 @@ class Fleet:
         at = self.index.get(device[:2])
         if at is None:
             return ()
-        first, rows = self.start.item(at), self.pools[at].rows_of(device[2])
+        first, rows = self.start.item(at), self.pools[at].positions.get(device[2], ())
         return (first + rows[0],) if len(rows) == 1 else tuple([first + row for row in rows])
 
     def id_of(self, row: int) -> DeviceID:

@@ -5,7 +5,7 @@ counted for each driver, so that a driver with ever new names does not use up th
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
@@ -15,6 +15,8 @@ MAX_OF_DRIVER = 1024
 """Most distinct names in all slices of one driver"""
 MAX_OF_FLEET = 4096
 """Most distinct names of all drivers together: 160 MB for 10,000 devices"""
+MOST_REFUSED = 256
+"""Refused slices that are taken in by themselves once others need fewer names; more wait for a change"""
 SliceNames = tuple[str, frozenset[str]]
 """A driver and the names in one of its slices: equal for most slices of a driver"""
 
@@ -29,6 +31,28 @@ class Naming:
         self._uses: dict[str, Counter[str]] = {}
         """Driver -> name -> number of distinct sets with it"""
         self._total = 0
+        self._refused: dict[str, ResourceSlice] = {}
+        """Slices with too many new names, the first refused first"""
+        self._fewer = False
+        """Whether a name went out of use since these were refused"""
+
+    def again(self) -> Iterator[Changed]:
+        """Slices that were refused and would be admitted by now: names of others went out of use.
+
+        A driver that names its attributes anew is seen with both names until its last old slice is gone.
+        """
+        if not self._fewer or not self._refused:
+            return
+        self._fewer = False
+        still = set[str]()
+        for name, source in list(self._refused.items()):
+            driver = source.spec.driver
+            if driver in still or self._refused.get(name) is not source:
+                continue
+            if self._too_many(driver, source.spec.names()):
+                still.add(driver)  # its others have to wait as well
+            else:
+                yield Changed(source.kind, source)
 
     def within(self, change: Change) -> Change:
         """The change, with each slice refused that has too many new names."""
@@ -37,6 +61,7 @@ class Naming:
                 why = self._admit(found)
                 return Refused(change.kind, found.key, why) if why else change
             case Removed(kind="ResourceSlice", key=key) | Refused(kind="ResourceSlice", key=key):
+                self._refused.pop(key.name, None)
                 self._release(key.name)
             case Replaced(kind="ResourceSlice", objects=objects):
                 slices = [one for one in objects if isinstance(one, ResourceSlice)]
@@ -47,6 +72,7 @@ class Naming:
         listed = {one.key.name for one in slices}
         for name in [name for name in self._names_of if name not in listed]:
             self._release(name)
+        self._refused.clear()
         known = frozenset(self._names_of)  # admitted slices are checked first
         reasons = {
             one.key: why for one in sorted(slices, key=lambda one: one.key.name not in known)
@@ -64,8 +90,11 @@ class Naming:
         names = (spec.driver, frozenset(spec.names()))
         if self._names_of.get(name) == names:
             return ""
+        self._refused.pop(name, None)
         self._release(name)
         if names not in self._slices and (why := self._too_many(*names)):
+            if len(self._refused) < MOST_REFUSED:
+                self._refused[name] = source
             return why
         self._add(name, names)
         return ""
@@ -110,5 +139,6 @@ class Naming:
             if not own[one]:
                 del own[one]
                 self._total -= 1
+                self._fewer = True
         if not own:
             self._uses.pop(names[0], None)

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.allocation.dra import availability
+from reconciler.allocation.dra import availability, node_filter
 from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
 from reconciler.allocation.dra.node_attempt import Found, attempt
+from reconciler.allocation.dra.node_filter import NodeFilter
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import ParsedClaims
 from reconciler.api.objects.claims import ResourceClaim
@@ -95,6 +96,7 @@ def test_the_answers_stay_those_of_the_search_while_devices_are_taken_and_releas
     """The counts follow the changes, one by one or all at once; nothing is derived anew between them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(availability, "FEW", few)
+        patch.setattr(node_filter, "FEW", few)
         take_and_release(data)
 
 
@@ -119,6 +121,10 @@ def take_and_release(data: st.DataObject) -> None:
             expected = availability._count(slot.options[0], seen)
             assert (counted.mask == expected.mask).all()
             assert counted.per_node.tolist() == expected.per_node.tolist()
+            anew = NodeFilter(shape.parsed.slots, seen.topology)
+            anew.follow(seen)
+            assert shape.node_filter.open.tolist() == anew.open.tolist()
+            assert shape.node_filter.first == next((at for at, it in enumerate(anew.open) if it), -1)
         name = data.draw(st.sampled_from(NODES))
         outcome = attempt(shape.parsed, name, seen, steps=STEPS) if shape is not None else None
         if isinstance(outcome, Found):

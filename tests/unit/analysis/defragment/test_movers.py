@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from reconciler.analysis.defragment import NODE, Answer, Target, defragment
+from reconciler.analysis.defragment.ended import Ended
 from reconciler.analysis.defragment.movers import movers_of
+from reconciler.analysis.defragment.places import MOST_TRIED
 from reconciler.analysis.making_room.world import World, world_of
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.semantics import Semantics
@@ -83,7 +85,7 @@ def test_a_percentage_is_of_the_most_that_fits():
     fleet = world(*quarter("a", "n0"), *quarter("b", "n1"), machines=3)
     found = defragment(Target("whole", percent=100), fleet)
     assert (found.before, found.wanted, found.gain, found.most) == (1, 1, 1, 1)
-    assert defragment(Target(percent=50), fleet).wanted == 0
+    assert defragment(Target("whole", percent=50), fleet).wanted == 0
 
 
 def test_a_pod_that_needs_what_is_counted_is_not_moved_for_it():
@@ -123,3 +125,25 @@ def test_held_room_is_not_free():
     before = defragment(Target("whole", gain=1), found).before
     found.store.nominate(Nomination(of_claim(ObjectKey("default", "c")), (place,), 0, 1.0, "T12:00:00Z"))
     assert (before, defragment(Target("whole", gain=1), found).before) == (1, 0)
+
+
+def of_two(attribute: str, machines: int) -> World:
+    """A pod that needs two quarters with one value of an attribute, and nodes with a quarter that stays."""
+    claim = claim_of("p", "quarter", "n0", "quarter-0", "quarter-1")
+    claim["spec"]["devices"]["constraints"] = [{"matchAttribute": f"d/{attribute}"}]
+    stays = [one for at in range(1, machines) for one in quarter(f"q{at}", f"n{at}", controller="")]
+    return world(claim, pod_of("p", "n0"), *stays, machines=machines)
+
+
+@pytest.mark.parametrize(("steps", "gain", "ended"), [(1, 0, (Ended.STEPS,)), (10, 1, ())])
+def test_a_place_that_was_not_found_within_the_steps_is_not_called_missing(
+    steps: int, gain: int, ended: tuple[Ended, ...]
+):
+    found = defragment(Target("whole", gain=1), of_two("profile", 3), steps=steps)
+    assert (found.gain, found.ended, found.gave_up) == (gain, ended, bool(ended))
+
+
+@pytest.mark.parametrize(("machines", "ended"), [(MOST_TRIED // 2, ()), (MOST_TRIED + 2, (Ended.PLACES,))])
+def test_it_is_said_if_places_were_left_untried(machines: int, ended: tuple[Ended, ...]):
+    """No node suits the pod; of the larger fleet not all are tried."""
+    assert defragment(Target("whole", gain=1), of_two("nothing", machines)).ended == ended

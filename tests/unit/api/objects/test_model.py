@@ -57,3 +57,11 @@ def test_a_key_is_computed_once_and_does_not_count_as_a_field():
     assert one.key is one.key
     assert one == other
     assert one.to_json() == other.to_json()
+
+
+def test_objects_that_differ_in_one_field_are_those_made_one_by_one():
+    make, common = Maker(AllocatedDevice, {"request": "r"}), {"driver": "d", "pool": "p"}
+    several = make.each(common, "device", ["a", "b"])
+    assert several == [make({**common, "device": name}) for name in ("a", "b")]
+    assert several[0].model_fields_set == {"request", "driver", "pool", "device"}
+    assert make.each(common, "device", []) == []

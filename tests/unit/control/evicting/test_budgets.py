@@ -30,6 +30,18 @@ def test_a_listing_replaces_all_and_events_change_one():
     assert known.known == ()
 
 
+def test_what_was_done_without_waits_for_the_list():
+    known = KnownBudgets()
+    known.go_without()
+    assert known.listed
+    known.go_with()
+    assert not known.listed
+    assert not known.unknown
+    known.take(Replaced(KIND, (budget("a"),), ()))
+    known.go_with()
+    assert known.listed
+
+
 def test_one_that_cannot_be_read_is_remembered_until_it_is_fixed():
     """Nobody knows which pods it covers."""
     known = KnownBudgets()

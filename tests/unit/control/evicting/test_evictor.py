@@ -91,6 +91,16 @@ async def test_without_an_answer_it_counts_since_it_may_have_been_granted():
     assert made.said == []
 
 
+async def test_what_had_no_answer_is_said_once_the_pod_leaves():
+    made = Made(Undecided("no answer"), Gone("no such pod"))
+    await made.evictor.evict(VICTIM, GRANTED)
+    made.evictor.leaves(VICTIM._replace(uid="other"))
+    assert made.said == []
+    await made.evictor.evict(VICTIM, GRANTED)
+    made.evictor.leaves(VICTIM)
+    assert made.said == [GRANTED]
+
+
 async def test_what_is_rejected_is_not_tried_again():
     made = Made(Rejected("forbidden"))
     with pytest.raises(Rejected):

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from reconciler.control.evicting.budgets import KnownBudgets
+from reconciler.control.evicting.means import Means
 from reconciler.control.evicting.turns import Purpose, Turns
 from reconciler.control.making_room.candidates import Candidates
 from reconciler.control.making_room.preemptor import Preemptor, Terms
@@ -35,20 +36,18 @@ async def test_who_needs_no_room_any_more_keeps_nobody_from_moving():
     budgets.listed = True
     picture = intake()
     picture.listed.set()
-    making = Preemptor(
+    means = Means(
         picture,
-        WithoutNeed(),
         budgets,
         unused,
         turns,
-        unused,
-        unused,
-        Terms(evict=True, dry_run=False, hold_seconds=1.0, cooldown_seconds=0.0),
         leads=lambda: True,
         clock=lambda: 0.0,
         now=lambda: datetime.now(UTC),
         report=lambda _: None,
     )
+    terms = Terms(evict=True, dry_run=False, hold_seconds=1.0, cooldown_seconds=0.0)
+    making = Preemptor(means, WithoutNeed(), unused, unused, terms)
     task = asyncio.create_task(making.run())
     await asyncio.sleep(0)
     await asyncio.sleep(0)

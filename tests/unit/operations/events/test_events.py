@@ -14,6 +14,7 @@ from reconciler.errors import Gone, ReconcilerError, Rejected, Retry
 from reconciler.operations.events.events import (
     BACKOFF_SECONDS,
     BURST,
+    FLUSH_SECONDS,
     LONGEST_YIELD,
     MAX_BYTES,
     MAX_QUEUED,
@@ -114,6 +115,33 @@ async def test_a_normal_event_names_the_other_object_of_the_action():
         await asyncio.sleep(1)
     (event,) = server.created
     assert (event["type"], event["reason"], event["related"]["name"]) == ("Normal", "Allocated", "p")
+
+
+async def test_what_is_queued_when_the_process_stops_is_written_without_delay():
+    """A process that always has something to allocate holds Normal Events back for seconds."""
+    server = Server()
+    async with writing(server, busy=lambda: True) as events:
+        events.record([allocated("a"), allocated("b"), notice("c")])
+        await asyncio.sleep(LONGEST_YIELD / 2)
+    assert [event["regarding"]["name"] for event in server.created] == ["c"]
+    began = asyncio.get_running_loop().time()
+    await events.flush()
+    assert [event["regarding"]["name"] for event in server.created] == ["c", "a", "b"]
+    assert asyncio.get_running_loop().time() == began
+    assert (events.written, events.dropped) == (3, 0)
+
+
+async def test_a_stop_does_not_wait_long_for_events():
+    """Neither for a server that does not answer, nor for more Events than may be written by then."""
+    server = Server()
+    async with writing(server) as events:
+        pass
+    events.record(allocated(str(number)) for number in range(MAX_QUEUED))
+    began = asyncio.get_running_loop().time()
+    await events.flush()
+    assert asyncio.get_running_loop().time() == began + FLUSH_SECONDS
+    assert events.written == len(server.created) >= BURST
+    assert events.written + events.dropped == MAX_QUEUED
 
 
 async def test_other_devices_are_another_event():

@@ -47,7 +47,7 @@ class Picture:
         self.inbox = EventInbox(LastingRefusals(self.pending, seconds=SECONDS, clock=clock))
         events = Events(self, instance="i", clock=clock, now=lambda: datetime(2026, 1, 1, tzinfo=UTC))
         served = Served({one.kind: one for one in (CLAIM, POD)})
-        recorder = EventRecorder(
+        self.recorder = EventRecorder(
             self.inbox,
             events,
             served,
@@ -56,7 +56,7 @@ class Picture:
             leads=self.leads,
             clock=clock,
         )
-        self.task = asyncio.create_task(recorder.run())
+        self.task = asyncio.create_task(self.recorder.run())
 
     async def create(self, event: dict[str, Any]) -> None:
         self.written.append(f"{event['regarding']['name']} {event['reason']}")
@@ -113,6 +113,16 @@ async def test_what_was_allocated_and_ungated(picture: Picture):
         Ungated(key("gone")),
     )
     assert found == ["c Allocated", "p Ungated", "equipped Allocated"]
+
+
+async def test_what_was_decided_last_is_told_when_the_process_stops(picture: Picture):
+    put(picture.intake, claim("c"), pod("p", "c"))
+    await picture.told()
+    picture.task.cancel()
+    await picture.told(Allocated(key("c"), key("p"), (DEVICE,), "n", 0.1, 1), Ungated(key("p")))
+    assert picture.written == []
+    await picture.recorder.finish()
+    assert picture.written == ["c Allocated", "p Ungated"]
 
 
 async def test_pods_that_leave_are_told_why_also_when_they_are_gone(picture: Picture):

@@ -1,6 +1,11 @@
 """Which claim holds which device: AS-1 to AS-6."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reconciler.api.objects.claims import Allocation
 from reconciler.api.objects.meta import DeviceID, ObjectKey
@@ -164,3 +169,42 @@ def test_an_empty_allocation_is_known_and_holds_nothing():
     assert ledger.hold(ANNE, Allocation()) == set()
     assert ANNE.uid in ledger
     assert ledger.release(ANNE.uid) == set()
+
+
+RESULTS = st.lists(
+    st.tuples(st.sampled_from("AB"), st.sampled_from(["p", "q"]), st.sampled_from(["", "s", "t"])), max_size=3
+)
+STEPS = st.lists(st.tuples(st.sampled_from([ANNE, BERT]), st.none() | RESULTS), max_size=8)
+
+
+@given(STEPS)
+def test_any_history_leaves_what_the_last_allocations_hold(steps: list[tuple[Holder, list[Any] | None]]):
+    """A slow twin adds up what each claim holds."""
+    ledger, last = Ledger(NEW), dict[Holder, list[Any]]()
+    for holder, results in steps:
+        before = held_by(last)
+        if results is None:
+            ledger.release(holder.uid)
+            last.pop(holder, None)
+        else:
+            holds = [
+                hold(device, pool=pool, **({"shareID": share} if share else {}))
+                for device, pool, share in results
+            ]
+            changed = ledger.hold(holder, allocation(*holds))
+            last[holder] = results
+            now = held_by(last)
+            assert changed >= {device for device in {*before, *now} if before.get(device) != now.get(device)}
+    expected = held_by(last)
+    assert set(ledger.devices()) == set(expected)
+    for device, holders in expected.items():
+        assert set(ledger.state(device).holders) == holders
+        assert device.device in ledger.held_in(device.pool_id)
+
+
+def held_by(allocations: Mapping[Holder, list[Any]]) -> dict[DeviceID, set[Holder]]:
+    found: dict[DeviceID, set[Holder]] = {}
+    for holder, results in allocations.items():
+        for device, pool, _ in results:
+            found.setdefault(DeviceID("d", pool, device), set()).add(holder)
+    return found

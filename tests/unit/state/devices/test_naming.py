@@ -89,6 +89,36 @@ def test_admitted_slices_of_a_list_stay():
     assert [one.key.name for one in found.refused] == ["a"]
 
 
+def test_a_driver_may_name_all_its_attributes_anew(monkeypatch: pytest.MonkeyPatch):
+    """Both names are in use until the last old slice is gone; then the others are admitted by themselves."""
+    monkeypatch.setattr(naming, "MAX_OF_DRIVER", 10)
+    held = Naming()
+    for n in range(3):
+        held.within(Changed(KIND, of_names(f"s{n}", "d", range(6))))
+    assert refusal(held.within(Changed(KIND, of_names("more", "e", range(11)))))
+    for n in range(2):
+        assert refusal(held.within(Changed(KIND, of_names(f"s{n}", "d", range(6, 12)))))
+        assert list(held.again()) == []
+    assert not refusal(held.within(Changed(KIND, of_names("s2", "d", range(6, 12)))))
+    found = list(held.again())
+    assert [change.object.key.name for change in found] == ["s0", "s1"]
+    assert [refusal(held.within(change)) for change in found] == ["", ""]
+    assert list(held.again()) == []
+
+
+def test_a_refused_slice_that_is_gone_does_not_come_back(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(naming, "MAX_OF_DRIVER", 10)
+    held = Naming()
+    held.within(Changed(KIND, of_names("old", "d", range(6))))
+    for name in ("gone", "listed"):
+        assert refusal(held.within(Changed(KIND, of_names(name, "d", range(6, 12)))))
+    held.within(Removed(KIND, ObjectKey("", "gone")))
+    held.within(Removed(KIND, ObjectKey("", "old")))
+    assert [change.object.key.name for change in held.again()] == ["listed"]
+    held.within(Replaced(KIND, (), ()))
+    assert list(held.again()) == []
+
+
 few = st.frozensets(st.sampled_from("abcdef"), max_size=4)
 slices = st.tuples(st.sampled_from("123"), st.sampled_from("xy"), few, few)
 

@@ -1,0 +1,29 @@
+"""What everything has in common that evicts pods."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from reconciler.control.decisions.decision import Report
+from reconciler.control.evicting.budgets import KnownBudgets
+from reconciler.control.evicting.evictor import Evictor
+from reconciler.control.evicting.turns import Turns
+from reconciler.control.intake import Intake
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """Shared by those who plan for different purposes."""
+
+    intake: Intake
+    budgets: KnownBudgets
+    evictor: Evictor
+    turns: Turns
+    leads: Callable[[], bool]
+    """Whether this process may write"""
+    clock: Callable[[], float]
+    """That of the loop"""
+    now: Callable[[], datetime]
+    report: Report
+    written: Callable[[], Awaitable[None]] | None = None
+    """Waits until held room is written down, where it is"""
