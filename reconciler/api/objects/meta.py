@@ -91,7 +91,8 @@ class ApiObject(Model):
     @kept
     def key(self) -> ObjectKey:
         """Cached: it is read a dozen times for each allocation."""
-        return self.metadata.key
+        metadata = self.metadata
+        return ObjectKey(metadata.namespace, metadata.name)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """As pydantic's, but without the cached key, which may not fit the copy."""
