@@ -175,11 +175,14 @@ class Topology:
         reach, fleet = Reach(node, self.fleet.vocabulary), self.fleet
         near = self.near.of(node.name, reach)
         found = [(at, pool) for at in near if (pool := fleet.pools[at].on(reach, self.rules)) is not None]
-        if len(found) == 1 and (inside := found[0][1].span) is not None:  # most nodes
+        if len(found) == 1:  # most nodes
             at, pool = found[0]
-            first = fleet.start.item(at)
-            span = slice(first + inside.start, first + inside.stop)
-            rows = np.arange(span.start, span.stop, dtype=np.intp)
+            first, span = fleet.start.item(at), pool.span
+            if span is None:
+                rows = pool.rows + first
+            else:
+                span = slice(first + span.start, first + span.stop)
+                rows = np.arange(span.start, span.stop, dtype=np.intp)
             return View(fleet, self.rules, node, (pool,), rows, pool.here, span, pool.whole)
         found.sort(key=lambda entry: (entry[1].has_binding_conditions, entry[0]))
         rows = _joined([pool.rows + fleet.start[at] for at, pool in found], np.intp)
