@@ -1,7 +1,7 @@
 """A server to measure against: the embedded one in a process of its own, or a cluster made for that.
 
-Everything that is created there is deleted again. On a cluster, nodes are created too, so it should be
-one that nobody else uses.
+Everything that is created there is deleted again: by the next run, if this one is killed. On a cluster, nodes
+are created too, so it should be one that nobody else uses.
 """
 
 import asyncio
@@ -9,13 +9,15 @@ import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TypedDict, TypeVar
 
+from perf.deciding import Wrong
 from perf.fleets.objects import Json
 from perf.machine import ROOT
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.client import Client
-from reconciler.cluster.discovery import discover
+from reconciler.cluster.discovery import CLAIM, discover
 from reconciler.cluster.kinds import NODE, POD, TEMPLATE, Resource, Served
 from reconciler.cluster.transport import Request, Transport
 from reconciler.errors import Gone
@@ -25,6 +27,14 @@ KUBECONFIG = "PERF_KUBECONFIG"
 IN_FLIGHT = 32
 ROOM = {"cpu": "256", "memory": "2Ti", "pods": "1000"}
 AT_ONCE = (("gracePeriodSeconds", "0"),)
+LABEL = "dra-reconciler.io/perf"
+"""On everything that is created, so that a run that was killed can be cleaned up after"""
+DELETED = (POD.kind, CLAIM.kind, TEMPLATE.kind, "ResourceSlice", "DeviceClass", NODE.kind)
+"""What may be created, in the order of its end"""
+PATIENCE = 60.0
+"""Seconds for what an earlier run left behind to go"""
+LOOK = 0.2
+"""Seconds between two looks whether it is gone"""
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -61,22 +71,16 @@ async def reach() -> AsyncIterator[Reach]:
 
 
 class Cluster:
-    """What was created on a server, so that it can be deleted."""
+    """Creates objects with a label on a server, and deletes all that have it."""
 
     def __init__(self, transport: Transport, client: Client, served: Served) -> None:
         self._transport = transport
         self.client = client
         self.served = served
-        self._created: list[tuple[Resource, ObjectKey]] = []
 
     async def create(self, raw: Json) -> Json:
         """Create one object."""
-        resource = TEMPLATE if raw["kind"] == TEMPLATE.kind else self.served[raw["kind"]]
-        made = await self.client.create(resource, raw)
-        self._created.append(
-            (resource, ObjectKey(raw["metadata"].get("namespace", ""), raw["metadata"]["name"]))
-        )
-        return made
+        return await self.client.create(self._resource(raw["kind"]), labelled(raw))
 
     async def create_node(self, raw: Json) -> None:
         """Create a node as a kubelet reports it: with room for pods, and without the taint of a new node."""
@@ -89,12 +93,43 @@ class Cluster:
         """Create many objects, several at a time."""
         return await in_flight(self.create, raws)
 
-    async def clean_up(self) -> None:
-        """Delete everything that was created. Claims go as soon as somebody frees what they hold."""
-        await in_flight(self._delete, reversed(self._created))
+    async def clean_up(self) -> int:
+        """Delete everything with the label. Claims go as soon as somebody frees what they hold.
 
-    async def _delete(self, made: tuple[Resource, ObjectKey]) -> None:
-        resource, key = made
+        Returns how many objects there were.
+        """
+        count = 0
+        for kind in DELETED:
+            keys = await self.labelled(kind)
+            await in_flight(partial(self._delete, self._resource(kind)), keys)
+            count += len(keys)
+        return count
+
+    async def start_afresh(self) -> None:
+        """Delete what an earlier run left behind, and wait until it is gone. Raises Wrong if it stays."""
+        if not (count := await self.clean_up()):
+            return
+        print(f"deleting {count} objects that an earlier run left behind", file=sys.stderr)
+        until = asyncio.get_running_loop().time() + PATIENCE
+        while left := await self.labelled(CLAIM.kind):
+            if asyncio.get_running_loop().time() > until:
+                raise Wrong(
+                    f"{len(left)} claims of an earlier run stay, such as {left[0]}: start "
+                    "kube-controller-manager, which frees them, or remove their finalizers"
+                )
+            await asyncio.sleep(LOOK)
+
+    async def labelled(self, kind: str) -> list[ObjectKey]:
+        """The objects of a kind that have the label."""
+        query = [("labelSelector", f"{LABEL}=true")]
+        found = await self.client.fetch(self._resource(kind).everywhere, query=query)
+        metadata = [item["metadata"] for item in found["items"]]
+        return [ObjectKey(one.get("namespace", ""), one["name"]) for one in metadata]
+
+    def _resource(self, kind: str) -> Resource:
+        return TEMPLATE if kind == TEMPLATE.kind else self.served[kind]
+
+    async def _delete(self, resource: Resource, key: ObjectKey) -> None:
         if resource.kind == POD.kind:  # where no kubelet runs, nobody else ends a bound pod
             await self._transport.send(
                 Request("DELETE", resource.path(key), query=AT_ONCE, timeout=self.client.write_seconds)
@@ -106,11 +141,18 @@ class Cluster:
             return
 
 
+def labelled(raw: Json) -> Json:
+    """The object, or the `spec` of a template, with the label of all that is deleted in the end."""
+    metadata = raw.get("metadata", {})
+    return {**raw, "metadata": {**metadata, "labels": {**metadata.get("labels", {}), LABEL: "true"}}}
+
+
 @asynccontextmanager
 async def cluster(transport: Transport) -> AsyncIterator[Cluster]:
-    """A cluster to create objects on. They are deleted at the end."""
+    """A cluster to create objects on. They are deleted at the end, and what is left of earlier runs now."""
     client = Client(transport)
     made = Cluster(transport, client, await discover(client))
+    await made.start_afresh()
     try:
         yield made
     finally:

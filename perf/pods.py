@@ -8,7 +8,7 @@ import numpy as np
 from perf import phases
 from perf.fleets import mig
 from perf.fleets.objects import Json, claim
-from perf.live import KUBECONFIG, Cluster
+from perf.live import KUBECONFIG, Cluster, labelled
 from perf.phases import Moments
 from perf.sightings import Sightings
 from perf.workload import Figure, latencies
@@ -105,5 +105,5 @@ def _template(profile: str) -> Json:
         "apiVersion": TEMPLATE.api_version,
         "kind": TEMPLATE.kind,
         "metadata": {"name": _template_name(profile), "namespace": "default"},
-        "spec": {"spec": spec},
+        "spec": labelled({"spec": spec}),
     }

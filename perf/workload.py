@@ -62,6 +62,8 @@ class Workload:
     tiny: Size
     """A size that takes a blink, for tests of what is measured"""
     repeats: int = field(default=3)
+    problem: Callable[[Size], str] = lambda _: ""
+    """Why a size cannot be run, and what to do; empty if it can"""
     oracle: OracleTask | None = None
 
 

@@ -1,6 +1,7 @@
 """Claims through HTTP, end to end, and the floor that writes alone set."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from time import perf_counter, process_time
@@ -29,6 +30,8 @@ from reconciler.settings import Settings
 
 PATIENCE = 300.0
 """Seconds after which claims that are still not allocated fail the run"""
+FULL = 0.75
+"""Part of the memory slices of a fleet that drawn claims surely find room in, whatever their order"""
 
 
 class Heard:
@@ -49,11 +52,15 @@ class Heard:
             self._news.set()
 
     async def wait(self, count: int) -> None:
-        """Wait until so many claims are allocated."""
-        async with asyncio.timeout(PATIENCE):
-            while len(self.at) < count:
-                self._news.clear()
-                await self._news.wait()
+        """Wait until so many claims are allocated. Raises Wrong if they are not in time."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while len(self.at) < count:
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError as exc:
+            missing = count - len(self.at)
+            raise Wrong(f"{missing} of {count} claims were not allocated within {PATIENCE:g} s") from exc
 
 
 def e2e(size: Size, progress: Progress) -> Outcome:
@@ -189,6 +196,20 @@ async def _reconciling(transport: Transport, told: Report) -> AsyncIterator[None
             stop.set()
 
 
+def too_much(size: Size) -> str:
+    """Why a fleet has no room for all claims of a size, and how many nodes would do; empty if it has."""
+    claims = size["rounds"] * size["backlog"] + size["single"] + size["beside"] + 2 * size["pods"]
+    mean = sum(mig.SHARE[name] * profile.span for name, profile in mig.PROFILES.items()) / sum(
+        mig.SHARE.values()
+    )
+    nodes = math.ceil(claims * mean / (mig.GPUS_A_NODE * mig.MEMORY_SLICES * FULL))
+    if nodes <= size["nodes"]:
+        return ""
+    return (
+        f"{size['nodes']} nodes have no room for {claims:,} claims, which all stay: add --set nodes={nodes}"
+    )
+
+
 def labelled_claim(number: int, profile: str) -> Json:
     """A claim of one partition that says whose it is."""
     raw = claim(f"claim-{number}", [mig.partition("partition", profile)])
@@ -218,5 +239,6 @@ WORKLOADS = [
         },
         tiny={"nodes": 1, "rounds": 2, "backlog": 3, "floor": 3, "single": 2, "pods": 1, "beside": 1},
         repeats=1,
+        problem=too_much,
     ),
 ]  # fmt: skip

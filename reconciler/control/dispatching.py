@@ -21,7 +21,7 @@ from reconciler.control.queueing.room_charges import Charges, hosted
 from reconciler.control.queueing.units import Kind, Roster, Unit, gang_unit
 from reconciler.control.queueing.waiting import Waiting
 from reconciler.state.delta import Delta
-from reconciler.state.nodes.table import Hosted, Nodes
+from reconciler.state.nodes.table import HERE, Hosted, Nodes
 from reconciler.state.store import Store
 from reconciler.state.volumes.objects import claims_named
 
@@ -58,19 +58,20 @@ class Dispatcher:
         """Queue the units that may get another answer now."""
         if delta.pods or delta.claims:
             self._pods_and_claims(delta)
-        raced = self.audit.check(delta.devices) | self.audit.sharing(delta.claims)
-        for key in raced:
+        for key in self.audit.check(delta.devices) | self.audit.sharing(delta.claims):
             self.put(Unit(Kind.CLAIM, key))  # one of them may have to be freed
         if delta.devices or delta.supply:
             self.changed.set()
-        self.queue.wake(self.waiting.woken_by(delta))
+        if woken := self.waiting.woken_by(delta):
+            self.queue.wake(woken)
         self.nominating.follow(delta)
 
     def _pods_and_claims(self, delta: Delta) -> None:
         for key in delta.pods:
             self._pod(key)
         changed = [self.charges.pod(key) for key in delta.pods]
-        self.wake(hosted([*changed, self.charges.claims(delta.claims)]))
+        claims = self.charges.claims(delta.claims)
+        self.wake(hosted([*changed, claims]) if changed else claims)
         for key in delta.claims:
             self.requeue_claim(key)
 
@@ -95,6 +96,8 @@ class Dispatcher:
 
     def wake(self, hosted: Hosted) -> None:
         """Wake the units that other pods kept from nodes."""
+        if hosted is HERE:
+            return
         if hosted.roomier:
             self.queue.wake(self.waiting.crowded())
         if hosted.counted:
@@ -140,6 +143,8 @@ class Dispatcher:
 
     def _gangs(self, pods: Iterable[ObjectKey]) -> None:
         """Requeue the gangs of pods that wait."""
+        if not self.gangs.known:
+            return
         for gang in self.gangs.of(pods):
             self.put(gang_unit(gang))
 

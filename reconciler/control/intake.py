@@ -182,6 +182,9 @@ class Intake:
 
         Does not wake units that share the claim: they are requeued with the unit that failed.
         """
+        if self.store.assumed(plan.uid) is None:  # most plans: a version with the allocation is known
+            self.store.forget(plan)
+            return
         self._dispatcher.dispatch(self.store.forget(plan))
         self._dispatcher.wake(self._dispatcher.charges.claims([plan.claim]))
 

@@ -21,10 +21,10 @@ from reconciler.state.devices.snapshot.snapshot import Topology
 from reconciler.state.nodes.demand import amounts
 from reconciler.state.nodes.growing import widened
 from reconciler.state.nodes.labels import LabelColumns
+from reconciler.state.nodes.nominated_room import NominatedRoom
 from reconciler.state.nodes.room import Charge, Room, Wanted
 from reconciler.state.nodes.soft_taints import SoftTaints
 from reconciler.state.nodes.taints import CLOSING, own_taints, soft_taints, taints_of, tolerated
-from reconciler.state.nominations.nomination import Nomination, Nominee, own_of
 from reconciler.state.on_demand import KindsOnDemand
 from reconciler.state.pods.residents import Residents
 from reconciler.state.volumes.state import VolumeState
@@ -82,8 +82,7 @@ class Nodes:
         self.labels_serial = 0
         """Number of changes of nodes so far"""
         self._labels = LabelColumns(self._row_of)
-        self._nominated: dict[Nominee, tuple[ObjectKey, ...]] = {}
-        """For whom room is held -> the charges that hold it"""
+        self.nominated = NominatedRoom(self.room)
         self._spare: list[int] = []
         self._node: dict[str, Node] = {}
         self._described: OfObjects[NodeStatus, _Described] = OfObjects(KEPT)
@@ -101,7 +100,7 @@ class Nodes:
         rows = other._row_of = dict(self._row_of)
         other.room, other.residents = self.room.fork(rows), self.residents.fork(rows)
         other.soft_taints = self.soft_taints.fork()
-        other._nominated = dict(self._nominated)
+        other.nominated = self.nominated.fork(other.room)
         other.on_demand, other._labels = self.on_demand.fork(), self._labels.fork(rows)
         other._spare, other._node = list(self._spare), dict(self._node)
         other._described = OfObjects(KEPT)
@@ -152,41 +151,6 @@ class Nodes:
         moved = self.residents.place(key, pod, node)
         freed = self.volumes.place(key, pod, node)
         return Hosted(roomier or moved.freed or freed, moved.counted, moved.settled)
-
-    def nominate(self, nomination: Nomination) -> bool:
-        """Hold the room of a nomination, in place of what is held for the same nominee. Returns whether a
-        node has more room now.
-        """
-        roomier = self.end_nomination(nomination.nominee)
-        keys = []
-        for at, place in enumerate(nomination.places):
-            who = f"{nomination.nominee} {nomination.nominee.source} {at}"
-            keys.append(ObjectKey("", who))  # no pod is without a namespace
-            roomier |= self.room.charge(keys[-1], Charge(place.node, dict(place.room)))
-        self._nominated[nomination.nominee] = tuple(keys)
-        return roomier
-
-    def end_nomination(self, nominee: Nominee) -> bool:
-        """Hold no room for a nominee any more. Returns whether a node has more room now."""
-        roomier = False
-        for key in self._nominated.pop(nominee, ()):
-            roomier |= self.room.charge(key, None)
-        return roomier
-
-    @property
-    def nominates(self) -> bool:
-        """Whether room is held for anything."""
-        return bool(self._nominated)
-
-    def held_for(self, own: frozenset[Nominee]) -> tuple[ObjectKey, ...]:
-        """The charges that hold room for some nominees."""
-        if not self._nominated:
-            return ()
-        return tuple(key for nominee in own for key in self._nominated.get(nominee, ()))
-
-    def held_for_pod(self, pod: Pod) -> tuple[ObjectKey, ...]:
-        """The charges that hold room for a pod."""
-        return self.held_for(own_of(pod)) if self._nominated else ()
 
     @property
     def serial(self) -> int:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -127,7 +128,7 @@ def test_a_thread_may_drop_the_patterns_while_another_compares_with_them(monkeyp
         read(driver, 0), read(driver, 1)
     (count, (newer, older)), = known._patterns.items()  # fmt: skip
 
-    def interrupted(strings: list[str]) -> Any:
+    def interrupted(strings: Sequence[str]) -> Any:
         with ThreadPoolExecutor(1) as other:
             for devices in range(2, 4 + spec_patterns.KINDS):
                 for n in range(2):

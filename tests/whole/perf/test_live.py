@@ -1,0 +1,44 @@
+"""Measurements on a server leave nothing behind, and refuse what a fleet has no room for."""
+
+import pytest
+from click.testing import CliRunner
+
+from perf.__main__ import main
+from perf.fleets import mig
+from perf.live import DELETED, Cluster, cluster
+from perf.workloads.live import WORKLOADS, labelled_claim
+from reconciler.cluster.http import connect
+from reconciler.embedded import ApiServer, serve
+
+E2E = WORKLOADS[0]
+
+pytestmark = pytest.mark.loopback
+
+
+async def labelled_objects(made: Cluster) -> int:
+    return sum([len(await made.labelled(kind)) for kind in DELETED])
+
+
+async def test_what_a_killed_run_left_behind_is_deleted_by_the_next_and_nothing_else():
+    async with serve(ApiServer()) as url, connect(server=url) as transport:
+        async with cluster(transport) as killed:
+            for raw in mig.fleet(1):
+                await killed.create(raw)
+            await killed.create(labelled_claim(0, "1g.5gb"))
+            others = await killed.client.create(killed.served["ResourceClaim"], labelled_claim(1, "1g.5gb"))
+            before = await labelled_objects(killed)
+            async with cluster(transport) as following:
+                assert before > 3
+                assert await labelled_objects(following) == 0
+                await following.create(labelled_claim(0, "1g.5gb"))
+        assert await labelled_objects(following) == 0
+        found = await following.client.fetch(following.served["ResourceClaim"].everywhere)
+        assert [item["metadata"]["uid"] for item in found["items"]] == [others["metadata"]["uid"]]
+
+
+def test_more_claims_than_fit_are_refused_with_the_size_that_does():
+    done = CliRunner().invoke(main, ["run", "e2e", "--set", "rounds=15"])
+    assert done.exit_code == 2
+    assert "60 nodes have no room for 3,320 claims" in " ".join(done.output.split())
+    assert not E2E.problem({**E2E.cases[""], "rounds": 15, "nodes": 141})
+    assert E2E.problem({**E2E.cases[""], "rounds": 15, "nodes": 140})
