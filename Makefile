@@ -56,6 +56,7 @@ docs: $(STAMP)  ## the pages and pictures that are made from the code
 	$(BIN)/python -m reconciler.cli.commands_page > docs/commands.md
 	$(BIN)/python -m docs.pictures
 	$(BIN)/python -m docs.chart_values
+	$(BIN)/python -m perf page perf/kept/*.json > perf/RESULTS.md
 
 tables: $(STAMP)  ## the tables of the parser of selectors, after an upgrade of cel-python
 	$(BIN)/python -m reconciler.cel.parser_tables > .venv/parser_tables.json

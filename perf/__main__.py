@@ -16,6 +16,7 @@ from perf.child import Failed, run_in_child
 from perf.live import KUBECONFIG
 from perf.machine import calibrate, commit, machine
 from perf.oracle import Unanswered, ask
+from perf.page import page
 from perf.placement.command import placement
 from perf.replay import replay
 from perf.results import Report, Run, load, save, summed_up
@@ -85,6 +86,8 @@ def run(
             if problem := workload.problem(sized):
                 raise click.BadParameter(f"{workload.name}: {problem}", param_hint="--set")
             done = _repeat(workload, case, sized, repeats or workload.repeats, oracle)
+            if kubeconfig is not None:
+                done = done.model_copy(update={"case": f"{case} on a cluster".lstrip()})
             report = report.model_copy(update={"runs": (*report.runs, done)})
             if not as_json:
                 console.print(f"\n[bold]{printing.headline(done)}", highlight=False, soft_wrap=True)
@@ -106,6 +109,13 @@ def compare(before: Path, after: Path) -> None:
     Console(width=None if sys.stdout.isatty() else 140).print(
         printing.comparison(first, second), highlight=False
     )
+
+
+@main.command("page")
+@click.argument("files", nargs=-1, required=True, metavar="RESULTS...", type=FILE)
+def page_(files: Sequence[Path]) -> None:
+    """Print files that `run --out` wrote as a page in Markdown; of several, the last one counts."""
+    click.echo(page([load(file) for file in files]), nl=False)
 
 
 @main.command()

@@ -1,6 +1,6 @@
 """Results as tables for a terminal."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from rich.table import Table
@@ -25,7 +25,12 @@ def catalogue(workloads: Iterable[Workload]) -> Table:
 
 def headline(run: Run) -> str:
     """What was run, at which size, on how fast a machine, with how much memory."""
-    return f"{run.title} ({_size(run.size)}; {run.calibration}; peak {max(run.peak_mib):,.0f} MiB)"
+    return f"{run.title} ({conditions(run)})"
+
+
+def conditions(run: Run) -> str:
+    """The size, the speed of the machine, and the memory that was needed."""
+    return f"{_size(run.size)}; {run.calibration}; peak {max(run.peak_mib):,.0f} MiB"
 
 
 def run_table(run: Run) -> Table:
@@ -37,26 +42,33 @@ def run_table(run: Run) -> Table:
     for figure in run.figures:
         if figure.name.startswith(PREFIX):
             continue
-        theirs, factor = _beside(run, figure)
-        ours = [_number(value) for value in (figure.median, figure.p99, figure.worst)]
+        theirs, factor = beside(run, figure)
+        ours = [number(value) for value in (figure.median, figure.p99, figure.worst)]
         table.add_row(figure.name, *ours, figure.unit, theirs, factor)
     return table
 
 
 def phases_table(run: Run) -> Table | None:
     """The phases of what was created, in their order; None if the run has none."""
-    found = {one.name.removeprefix(PREFIX): one for one in run.figures if one.name.startswith(PREFIX)}
-    if not found:
+    rows = list(phases(run))
+    if not rows:
         return None
     table = Table(box=None, pad_edge=False)
     table.add_column("phase", min_width=28)
     for heading in ("p50", "p99", ""):
         table.add_column(heading, justify="right" if heading else "left")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def phases(run: Run) -> Iterator[tuple[str, str, str, str]]:
+    """Each phase of what was created, in their order: its name, p50, p99 and unit."""
+    found = {one.name.removeprefix(PREFIX): one for one in run.figures if one.name.startswith(PREFIX)}
     for name, p50 in found.items():
         if name.endswith(" p50"):
             p99 = found[name.removesuffix("p50") + "p99"]
-            table.add_row(name.removesuffix(" p50"), _number(p50.median), _number(p99.median), p50.unit)
-    return table
+            yield name.removesuffix(" p50"), number(p50.median), number(p99.median), p50.unit
 
 
 def comparison(before: Report, after: Report) -> Table:
@@ -94,7 +106,7 @@ def versus_table(done: Versus) -> Table:
         table.add_row(f"[bold]{one.workload} {one.case}".rstrip(), "", "", "", "", _size(one.size))
         for ratio in one.ratios:
             low, middle, high = ratio.gain
-            medians = [f"{_number(float(np.median(side)))} {ratio.unit}" for side in (ratio.base, ratio.head)]
+            medians = [f"{number(float(np.median(side)))} {ratio.unit}" for side in (ratio.base, ratio.head)]
             spread = f"{low:.3f} to {high:.3f}"
             table.add_row(f"  {ratio.name}", *medians, f"{middle:.3f}", spread, colours[ratio.verdict])
     return table
@@ -111,18 +123,20 @@ def _verdict(times: float) -> str:
     return "[red]worse" if times <= 1 / NOTEWORTHY else ""
 
 
-def _beside(run: Run, figure: Summary) -> tuple[str, str]:
+def beside(run: Run, figure: Summary) -> tuple[str, str]:
+    """What the other allocator needed for the same, and how many times better we are; empty if unknown."""
     theirs = run.beside(figure)
     if theirs is None:
         return "", ""
-    return _number(theirs.median), f"{gain(theirs, figure):,.1f}x"
+    return number(theirs.median), f"{gain(theirs, figure):,.1f}x"
 
 
 def _with_unit(figure: Summary) -> str:
-    return f"{_number(figure.median)} {figure.unit}"
+    return f"{number(figure.median)} {figure.unit}"
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """Three digits, or all before the point."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.3g}"

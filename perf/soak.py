@@ -19,7 +19,8 @@ from reconciler.cluster.http import connect
 from reconciler.embedded import run_controllers, serve
 from tests.tools.simulation.clock import SimulationLoop
 from tests.tools.simulation.faults import Fault, Weather
-from tests.tools.simulation.schedule import Schedule, quiet
+from tests.tools.simulation.process import quiet
+from tests.tools.simulation.schedule import Schedule
 
 TURMOIL = 15.0
 """Seconds a round"""
@@ -97,10 +98,10 @@ class Soak(Schedule):
         until = self.loop.time() + seconds
         while self.loop.time() < until:
             self._act(self.world.act)
-            while len(self.world.all(POD)) > MOST:
+            while len(self.world.ground.all(POD)) > MOST:
                 self._act(self.world.drop_pod)
-            for claim in list(self.world.loose())[MOST:]:
-                self._act(lambda claim=claim: self.world.drop(claim))  # type: ignore[misc]
+            for claim in list(self.world.ground.loose())[MOST:]:
+                self._act(lambda claim=claim: self.world.claims.drop(claim))  # type: ignore[misc]
             if self.random.random() < 0.005:
                 self._kill(self._replicas[0])
             await asyncio.sleep(self.random.expovariate(30))
@@ -112,7 +113,7 @@ class Soak(Schedule):
             "seconds": round(self.loop.time(), 1),
             "rss_mib": round(_resident() / 2**20, 1),
             "tasks": len(asyncio.all_tasks()),
-            "claims": len(self.world.all(CLAIM)),
+            "claims": len(self.world.ground.all(CLAIM)),
         })  # fmt: skip
 
 

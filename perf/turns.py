@@ -1,11 +1,17 @@
 """The loop of claims as the process runs it, with writes that take no time: what deciding costs there."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+import logging
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from random import Random
 from time import perf_counter, thread_time
+
+import structlog
 
 from perf.deciding import Wrong
 from perf.fleets.objects import Json
@@ -33,6 +39,7 @@ from reconciler.control.queueing.pending import Pending
 from reconciler.control.queueing.units import Unit
 from reconciler.control.reporter import Reporter
 from reconciler.control.settler import Settler
+from reconciler.operations.logs.setup import LOGGER, configure
 from reconciler.operations.metrics.meters import Meters
 from reconciler.operations.metrics.tracing import NoTraces
 from reconciler.operations.observer import OperationsObserver
@@ -51,14 +58,24 @@ class NoWrites(Writer):
     def __init__(self) -> None:
         """Without a client."""
         self._version = 1_000_000
+        self.seconds = 0.0
+        """Of processor time, to make the answers"""
 
     async def write(self, plan: Plan, claim: ResourceClaim) -> ResourceClaim:
-        status = claim.status.model_copy(update={"allocation": plan.allocation})
-        return claim.model_copy(update={"status": status, "metadata": self._newer(claim)})
+        with self._counted():
+            status = claim.status.model_copy(update={"allocation": plan.allocation})
+            return claim.model_copy(update={"status": status, "metadata": self._newer(claim)})
 
     async def ungate(self, pod: Pod) -> Pod:
-        spec = pod.spec.model_copy(update={"scheduling_gates": ()})
-        return pod.model_copy(update={"spec": spec, "metadata": self._newer(pod)})
+        with self._counted():
+            spec = pod.spec.model_copy(update={"scheduling_gates": ()})
+            return pod.model_copy(update={"spec": spec, "metadata": self._newer(pod)})
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        busy = thread_time()
+        yield
+        self.seconds += thread_time() - busy
 
     def _newer(self, thing: ResourceClaim | Pod) -> object:
         self._version += 1
@@ -107,7 +124,7 @@ class Turns:
     deciding: float = 0.0
     """Seconds of processor time from the questions to devices that are counted as held"""
     whole: float = 0.0
-    """Seconds of processor time of everything: queue, plans, decisions, reports, answers to writes"""
+    """Seconds of processor time of everything but the server: queue, plans, decisions, reports, log lines"""
     longest: float = 0.0
     """Seconds of the longest pass for several units"""
     together: int = 0
@@ -119,7 +136,24 @@ def take_turns(fleet: Iterable[Json], claims: Sequence[ResourceClaim], pods: Seq
 
     The times are those of the others.
     """
-    return asyncio.run(_take_turns([read(one) for one in fleet], claims, [read(pod) for pod in pods]))
+    with _logged_to_nowhere():
+        return asyncio.run(_take_turns([read(one) for one in fleet], claims, [read(pod) for pod in pods]))
+
+
+@contextmanager
+def _logged_to_nowhere() -> Iterator[None]:
+    """Log lines are made as a process makes them, and dropped."""
+    before, handlers = structlog.get_config(), logging.getLogger().handlers[:]
+    levels = [(logger, logger.level) for logger in (logging.getLogger(), logging.getLogger(LOGGER))]
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere, redirect_stderr(nowhere):
+        try:
+            configure("info", "json")
+            yield
+        finally:
+            structlog.configure(**before)
+            logging.getLogger().handlers[:] = handlers
+            for logger, level in levels:
+                logger.setLevel(level)
 
 
 async def _take_turns(
@@ -167,9 +201,9 @@ async def _take_turns(
         for kind, objects in (("Pod", pods[1:]), ("ResourceClaim", claims[1:])):
             for one in objects:
                 intake.take(Changed(kind, one))
-        handler.seconds, busy = 0.0, thread_time()
+        handler.seconds, writer.seconds, busy = 0.0, 0.0, thread_time()
         await done.wait()
-        turns.whole = thread_time() - busy
+        turns.whole = thread_time() - busy - writer.seconds
         reconciler.stop()
     if reconciler.failures:
         raise Wrong(f"{reconciler.failures} turns failed")

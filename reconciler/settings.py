@@ -166,8 +166,8 @@ class Settings(BaseSettings):
 
     rebalance_goals: str = Field(default="90%", min_length=1)
     """What is to fit, separated by commas; the first goal that some moves reach comes first. `90%`: of the
-    most that any moves could reach, for the largest profile of each driver; `7g.40gb=90%`: of this profile;
-    `7g.40gb=4` or `node=2`: at least so many, `node` for nodes of which no device is held."""
+    most that any moves could reach, for each kind of room that the fleet can strand; `7g.40gb=90%`: of this
+    profile; `7g.40gb=4` or `node=2`: at least so many, `node` for nodes of which no device is held."""
 
     rebalance_namespaces: Names = frozenset()
     """Namespaces whose pods may be moved, but for pods with the label `dra-reconciler.io/movable: "false"`.

@@ -1,12 +1,16 @@
 """Bursts: many claims of one template, decided one by one, and by the loop of the process."""
 
-from perf.deciding import Decider, Wrong, audit, devices_of, read_claim
+import json
+
+from perf.deciding import Decider, Wrong, audit, devices_of
 from perf.fleets import gpus, mig
 from perf.fleets.objects import Json, claim, exactly
 from perf.turns import take_turns
 from perf.workload import Figure, Outcome, Progress, Size, Workload
 from reconciler.api.objects.changes import Changed
+from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import GATE
+from reconciler.api.versions.claim_text import API_VERSIONS, read_claim
 
 
 def whole(size: Size, progress: Progress) -> Outcome:
@@ -42,9 +46,8 @@ def _burst(
     of_pods: bool = False,
 ) -> Outcome:
     """The same claims one by one, and as the process decides them. Raises Wrong if they get other devices."""
-    claims = [
-        read_claim(claim(f"claim-{number:05}", [request], match=match)) for number in range(size["claims"])
-    ]
+    raws = [claim(f"claim-{number:05}", [request], match=match) for number in range(size["claims"])]
+    claims = [*map(_watched, raws)]
     alone = Decider.over(fleet)
     for one in claims:
         alone.store.apply(Changed("ResourceClaim", one))
@@ -72,6 +75,13 @@ def _burst(
         Figure("whole turns, claims/s of processor time", count / turns.whole, "/s", "more"),
         Figure("longest pass", turns.longest * 1e3, "ms"),
     ])  # fmt: skip
+
+
+def _watched(raw: Json) -> ResourceClaim:
+    """A claim as a watch reads it: claims of one template share their spec."""
+    found = read_claim(json.dumps(raw).encode(), API_VERSIONS[0])
+    assert found is not None
+    return found
 
 
 def _with_room(raw: Json) -> Json:

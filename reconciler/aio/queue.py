@@ -3,8 +3,8 @@
 import asyncio
 import heapq
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Generator, Hashable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Generator, Hashable, Iterable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -125,22 +125,24 @@ class Queue(Generic[K]):
         """Reset the failures of the key."""
         self._failures.pop(key, None)
 
-    @asynccontextmanager
-    async def take(self) -> AsyncIterator[K]:
+    def take(self) -> AbstractAsyncContextManager[K]:
         """Wait for a key and own it for the block. Raises Closed when no more keys will come.
 
         Cancelled while waiting: no key is taken. Cancelled inside the block: the key is released
         as if the work were done; the caller decides whether to put it again.
         """
+        return _Taken(self)
+
+    async def _own_next(self) -> K:
         key = await self._next()
         self._owned.add(key)
-        try:
-            yield key
-        finally:
-            self._owned.discard(key)
-            if key in self._again:
-                priority, due = self._again.pop(key)
-                self._wait(key, priority, due)
+        return key
+
+    def _release(self, key: K) -> None:
+        self._owned.discard(key)
+        if key in self._again:
+            priority, due = self._again.pop(key)
+            self._wait(key, priority, due)
 
     def ahead(self) -> Generator[K, None, None]:
         """The keys that can be taken now, in their order. They stay queued.
@@ -240,3 +242,19 @@ class Queue(Generic[K]):
             if not taker.done():
                 taker.set_result(None)
                 return
+
+
+class _Taken(AbstractAsyncContextManager[K]):
+    """A key while it is owned: `asynccontextmanager` would take four times as long for each turn."""
+
+    __slots__ = ("_key", "_queue")
+
+    def __init__(self, queue: Queue[K]) -> None:
+        self._queue = queue
+
+    async def __aenter__(self) -> K:
+        self._key = await self._queue._own_next()
+        return self._key
+
+    async def __aexit__(self, *_: object) -> None:
+        self._queue._release(self._key)

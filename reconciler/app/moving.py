@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 from reconciler.aio.worker_thread import ShouldContinue
 from reconciler.analysis.capacity import fleet_layout
-from reconciler.analysis.defragment import Answer, Limit, Move, Step, Target, defragment
+from reconciler.analysis.defragment import Answer, Limit, Move, Step, Target, defragment, for_each_kind
 from reconciler.analysis.defragment.movers import MayMove, anyone
-from reconciler.analysis.defragment.target import for_each_driver
 from reconciler.analysis.defragment.verifying import problem
 from reconciler.analysis.making_room.units import Occupant
 from reconciler.analysis.making_room.world import World
@@ -46,7 +45,7 @@ class MovePlanner:
         self._moves_per_gain = moves_per_gain
 
     def plan(self, question: MovesQuestion, wanted: ShouldContinue) -> tuple[Advice, ...]:
-        """Advice for each goal, in any thread. None for a goal without a name if nothing is partitioned."""
+        """Advice for each goal, in any thread. None for one without a name if nodes have one device each."""
         world, may_move = self._asked(question)
         found = []
         for target in self._targets(world):
@@ -75,7 +74,7 @@ class MovePlanner:
     def _targets(self, world: World) -> list[Target]:
         snapshot = world.store.snapshot()
         layout = fleet_layout(snapshot.fleet, snapshot.rules)
-        return [one for goal in self._goals for one in for_each_driver(goal, layout)]
+        return [one for goal in self._goals for one in for_each_kind(goal, layout)]
 
     def _asked(self, question: MovesQuestion) -> tuple[World, MayMove]:
         store = question.fork.store()
@@ -115,6 +114,7 @@ class MovePlanner:
         why = ""
         if not steps and answer.wanted:
             why = "no moves within the limits help" if answer.steps else "no moves were found"
+            why += "; the search gave up before it tried everything" if answer.gave_up else ""
         return Advice(
             str(target),
             answer.title,

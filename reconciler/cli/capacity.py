@@ -1,5 +1,6 @@
 """`dra-reconciler capacity`: how many nodes of which shapes a demand needs."""
 
+import asyncio
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
@@ -12,7 +13,6 @@ from reconciler.api.manifests.claims import Claims
 from reconciler.api.manifests.inferred_nodes import InferredNodes, infer_nodes
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Node, Pod
-from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.cli.capacity_question import Answer, Fleet, Question, costs_in
@@ -21,7 +21,8 @@ from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.contexts import Reached, ask_each, check_usage, report_unreached
 from reconciler.cli.common.contexts import as_json as contexts_as_json
 from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
-from reconciler.cli.common.fleet_source import bundle_objects, list_cluster, read_files, read_valid
+from reconciler.cli.common.fleet_source import bundle_objects, read_files, read_valid
+from reconciler.cli.common.held_room import note, split
 from reconciler.cli.common.output import echo_value
 from reconciler.cli.common.progress import ProgressTracker, track_progress
 from reconciler.cli.common.room_source import KINDS
@@ -93,7 +94,7 @@ def _answered(
     if reached.found is None:
         return Reached(reached.context, problem=reached.problem)
     try:
-        return Reached(reached.context, question.of(_of_cluster(read_valid(reached.found)), progress))
+        return Reached(reached.context, question.of(_of_cluster(reached.found), progress))
     except NoAnswer as exc:
         return Reached(reached.context, problem=exc.message)
 
@@ -109,14 +110,16 @@ def _fleet(fleet: Bundle | None, connection: Connection, progress: ProgressTrack
     """The manifests, or else the cluster."""
     if fleet is None:
         progress.stage("reading the cluster")
-        return _of_cluster(list_cluster(KINDS, connection, volumes=True))
+        return _of_cluster(asyncio.run(list_objects(KINDS, connection, volumes=True)))
     claims = Claims(fleet)  # also those made from the templates of pods
     listed = [one for one in bundle_objects(fleet) if not isinstance(one, Node | Pod | ResourceClaim)]
     listed += [*fleet.of(Node), *map(claims.typed, claims.entries), *claims.pods]
     return Fleet(infer_nodes(fleet.of(Node), fleet.of(ResourceSlice)), listed, may_suppose=True)
 
 
-def _of_cluster(objects: Iterable[ApiObject]) -> Fleet:
-    listed = list(objects)
+def _of_cluster(raws: Iterable[dict[str, Any]]) -> Fleet:
+    raws, held = split(raws)
+    note(held)
+    listed = list(read_valid(raws))
     nodes = tuple(one for one in listed if isinstance(one, Node))
-    return Fleet(InferredNodes(nodes, (), None, ()), listed)
+    return Fleet(InferredNodes(nodes, (), None, ()), listed, held=held)

@@ -19,7 +19,9 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.similar_names import instead
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.cli.common.exits import NoAnswer
+from reconciler.cli.common.held_room import hold
 from reconciler.cli.common.progress import ProgressTracker
+from reconciler.state.nominations.nomination import NOBODY, Nomination, Nominee, of_claim, own_of_all
 
 
 class Fleet(NamedTuple):
@@ -29,6 +31,8 @@ class Fleet(NamedTuple):
     objects: Sequence[ApiObject]
     may_suppose: bool = False
     """Whether nodes without a Node object count"""
+    held: tuple[Nomination, ...] = ()
+    """Room that is held for something"""
 
 
 class Answer(NamedTuple):
@@ -37,6 +41,14 @@ class Answer(NamedTuple):
     result: Sizing
     shapes: Mapping[str, Shape]
     """By name"""
+
+
+class _Demand(NamedTuple):
+    items: tuple[Item, ...]
+    pods: frozenset[ObjectKey] = frozenset()
+    """Its pods on the cluster: they are not part of the fleet, because the sizing places them"""
+    own: frozenset[Nominee] = NOBODY
+    """For whom room may be held that it uses"""
 
 
 class Question(NamedTuple):
@@ -57,7 +69,7 @@ class Question(NamedTuple):
     def of(self, fleet: Fleet, progress: ProgressTracker) -> Answer:
         """The answer for a fleet. Raises NoAnswer if it lacks what is named."""
         objects = [*fleet.objects, *self.asked.of(DeviceClass)]
-        items, gone = self._items(objects)
+        items, gone, own = self._items(objects)
         slices = [one for one in objects if isinstance(one, ResourceSlice)]
         chosen = [_priced(one, self.costs) for one in self._shapes(fleet.nodes.nodes, slices)]
         _check_costs(self.costs, chosen)
@@ -68,19 +80,22 @@ class Question(NamedTuple):
             supposed=fleet.nodes.supposed,
             may_suppose=fleet.may_suppose,
         )
+        # Room that is held for a part of the demand is free for the demand.
+        hold((one for one in fleet.held if one.nominee not in own), world.store, world.nodes)
         result = size(items, chosen, world, steps=self.steps, progress=progress.stage)
         return Answer(result, {shape.name: shape for shape in chosen})
 
-    def _items(self, objects: Sequence[ApiObject]) -> tuple[tuple[Item, ...], frozenset[ObjectKey]]:
-        """The demand, and the pods of it: they are not part of the fleet, because the sizing places them."""
+    def _items(self, objects: Sequence[ApiObject]) -> _Demand:
         if not self.pending:
             items = items_in(self.asked)
             if not items:
                 raise NoAnswer("--demand has no Demand, no pending claim, no template and no pod with claims")
-            return items, frozenset()
+            return _Demand(items)
         units = pending_units(objects)
         pods = frozenset(unit.pod.key for unit in units if unit.pod is not None)
-        return items_of((unit, 1) for unit in units), pods
+        own = own_of_all(unit.pod for unit in units if unit.pod is not None)
+        own |= {of_claim(claim.key) for unit in units for claim in unit.claims}
+        return _Demand(items_of((unit, 1) for unit in units), pods, own)
 
     def _shapes(self, nodes: Sequence[Node], slices: Sequence[ResourceSlice]) -> list[Shape]:
         """The shapes that are named, or one of each kind of node of the fleet."""

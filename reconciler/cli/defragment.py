@@ -5,18 +5,20 @@ import sys
 
 import click
 
-from reconciler.analysis.defragment import Target
+from reconciler.analysis.capacity import fleet_layout
+from reconciler.analysis.defragment import Answer, Target, for_each_kind
 from reconciler.analysis.defragment import defragment as answer_of
 from reconciler.analysis.defragment.report import as_json, evictions
 from reconciler.analysis.defragment.target import parse_percent
+from reconciler.analysis.making_room.world import World
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.commands.defragment import DEFAULT_PERCENT
 from reconciler.cli.common.cluster_listing import list_objects
 from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
 from reconciler.cli.common.fleet_source import read_files
-from reconciler.cli.common.output import echo_value
-from reconciler.cli.common.progress import track_progress
+from reconciler.cli.common.output import echo_value, remark
+from reconciler.cli.common.progress import ProgressTracker, track_progress
 from reconciler.cli.common.room_source import KINDS, of_cluster, of_manifests
 from reconciler.cli.views.defragment import print_plan
 from reconciler.errors import Rejected
@@ -44,7 +46,7 @@ def defragment(
             progress.stage("reading the cluster")
             raws = asyncio.run(list_objects(KINDS, connection, volumes=True, budgets=True))
             world = of_cluster(raws, rules)
-        answer = answer_of(wanted, world, steps=steps, progress=progress.stage)
+        answer = _first_plan(wanted, world, steps, progress)
     if output == "table":
         print_plan(answer, sys.stdout)
     elif output == "commands":
@@ -53,6 +55,25 @@ def defragment(
     else:
         echo_value(as_json(answer), output)
     sys.exit(Exit.OK if answer.reached else Exit.FAILED)
+
+
+def _first_plan(wanted: Target, world: World, steps: int, progress: ProgressTracker) -> Answer:
+    """The answer for a target; without a name, for the first kind of room that moves bring closer."""
+    snapshot = world.store.snapshot()
+    targets = for_each_kind(wanted, fleet_layout(snapshot.fleet, snapshot.rules))
+    if not targets:
+        raise NoAnswer(
+            "no devices share counters, and no node has several; name what to gain, such as --gain node=1"
+        )
+    answers = []
+    for target in targets:
+        answers.append(answer_of(target, world, steps=steps, progress=progress.stage))
+        if answers[-1].steps:
+            break
+        if len(targets) > 1:
+            why = "no moves were found" if answers[-1].wanted else "nothing to do"
+            remark(f"note: {target}: {why}")
+    return next((one for one in reversed(answers) if one.steps or one.wanted), answers[0])
 
 
 def _gain(text: str) -> Target:

@@ -44,6 +44,7 @@ KINDS = (
     "DeviceTaintRule",
     "Node",
     "Pod",
+    "Device",
 )
 
 
@@ -71,15 +72,15 @@ def doctor(
         else:
             progress.stage("reading the cluster")
             with errors_as(Failure):
-                found = [_document(raw) for raw in asyncio.run(list_objects(KINDS, connection))]
+                found = [_document(raw) for raw in asyncio.run(_listed(connection))]
         data = read_input(found, rules)
         if files and not (data.documents or data.refused):
             report_nothing(files)
         progress.stage("checking")
         findings = worst_first(_with_lines(examine(data), sources))
     match output:
-        case "json":
-            echo_value(as_json(findings), "json")
+        case "json" | "yaml":
+            echo_value(as_json(findings), output)
         case "sarif":
             echo_value(as_sarif(findings, version("dra-reconciler")), "json")
         case "name":
@@ -96,7 +97,7 @@ def _examine_contexts(
     """Examine several clusters, one after another as they are named. Exits with the worst code."""
     with track_progress(quiet=output not in FOR_PEOPLE) as progress:
         progress.stage("reading the clusters")
-        reached = ask_each(connection, contexts, lambda one: list_objects(KINDS, one))
+        reached = ask_each(connection, contexts, _listed)
         progress.stage("checking")
         found = [
             worst_first(examine(read_input(map(_document, one.found), rules)))
@@ -116,6 +117,11 @@ def _examine_contexts(
     codes = [_exit_code(findings, strict=strict) for findings in found if findings is not None]
     failed = silent or Exit.FAILED in codes
     sys.exit(Exit.FAILED if failed else max(codes))
+
+
+async def _listed(connection: Connection) -> list[dict[str, Any]]:
+    """All that is examined of a cluster."""
+    return await list_objects(KINDS, connection, leniently=True)
 
 
 def _with_lines(findings: Iterable[Finding], sources: Mapping[str, str]) -> Iterator[Finding]:

@@ -16,7 +16,14 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.similar_names import instead, key_instead
 from reconciler.cli.common.clock import Clock
 from reconciler.cli.common.exits import Exit
-from reconciler.cli.common.output import console_on, echo_value, print_line, print_table, remark
+from reconciler.cli.common.output import (
+    as_documents,
+    console_on,
+    echo_value,
+    print_line,
+    print_table,
+    remark,
+)
 from reconciler.cli.common.plain_text import counted
 from reconciler.cli.common.table import Table
 from reconciler.operations.logs.reading import Line, Reader
@@ -54,10 +61,10 @@ def logs(
     else:
         summary = summarize(matching)
         count = summary.events.total()
-        if output == "json":
-            echo_value(summary.as_json(), "json")
-        else:
+        if output == "table":
             _print_summary(summary, console)
+        else:
+            echo_value(summary.as_json(), output)
     if reader.foreign:
         remark(f"skipped {counted(reader.foreign, 'line')} that dra-reconciler did not write")
     if not count and not follow:
@@ -148,6 +155,8 @@ def _print_lines(lines: Iterable[Line], console: Console, output: str, *, at_onc
         count += 1
         if output == "json":
             click.echo(json.dumps(line.fields))
+        elif output == "yaml":
+            click.echo(as_documents([line.fields], explicit_start=True), nl=False)
         elif at_once:
             print_line(console, "  ".join(_cells(line)))
         else:

@@ -44,8 +44,8 @@ def modes(files: tuple[str, ...], connection: Connection, output: str, rules: Se
         with errors_as(Failure):
             objects = list_cluster(KINDS, connection)
     snapshot = store_of(objects, rules).snapshot()
-    if output == "json":
-        echo_value(_json(snapshot), "json")
+    if output in ("json", "yaml"):
+        echo_value(_json(snapshot), output)
     else:
         _print(snapshot, sys.stdout, wide=output == "wide")
     if has_invalid:

@@ -44,8 +44,8 @@ def release_gates(
         found = asyncio.run(_release(connection, within, dry_run=dry_run))
     failed = [one for one in found if one.problem]
     match output:
-        case "json":
-            echo_value({"dryRun": dry_run, "pods": [_as_json(one) for one in found]}, "json")
+        case "json" | "yaml":
+            echo_value({"dryRun": dry_run, "pods": [_as_json(one) for one in found]}, output)
         case "name":
             for one in found:
                 click.echo(object_name("Pod", one.pod))

@@ -37,7 +37,7 @@ def replay_command(
     """Carry out the command. Its options and its help are in `cli/commands/replay.py`."""
     names = parse_policies(policy) if policy else None
     wanted = None if demand is None else demand_in(demand)
-    configure("warning")
+    configure("warning", "short")
     explanations: list[dict[str, Any]] = []
     last: list[Again] = []
     with _progress(output) as advance:
@@ -61,10 +61,10 @@ def replay_command(
             raise click.UsageError(str(exc)) from exc
     if until is not None and (not last or last[0].then.id != until):
         raise click.UsageError(f"decision {until} is not in {journal}")
-    if output == "json":
-        echo_value(_as_json(tally, explanations), "json")
-    else:
+    if output == "table":
         _print(tally)
+    else:
+        echo_value(_as_json(tally, explanations), output)
     sys.exit(Exit.FAILED if tally.different else Exit.OK)
 
 
@@ -87,7 +87,7 @@ def _print_explanation(decision: str, explanation: Explanation | None) -> None:
 def _progress(output: str) -> Iterator[Any]:
     """Show the number of entries on a terminal: a journal can be long."""
     console = Console(stderr=True)
-    if output == "json" or not console.is_terminal:
+    if output != "table" or not console.is_terminal:
         yield lambda _: None
         return
     with Progress(console=console, transient=True) as bar:

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
 
 import click
 from rich.console import Console
@@ -21,7 +22,8 @@ from reconciler.cli.common.contexts import (
     side_by_side,
 )
 from reconciler.cli.common.exits import Exit, Failure, errors_as
-from reconciler.cli.common.fleet_source import bundle_objects, list_cluster, read_files, read_valid
+from reconciler.cli.common.fleet_source import bundle_objects, read_files, read_valid
+from reconciler.cli.common.held_room import FollowedRoom, hold, note, split
 from reconciler.cli.common.options import (
     FOR_PEOPLE,
 )
@@ -39,6 +41,7 @@ from reconciler.cli.views.capacity import as_json, tables
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.loading import store_of
+from reconciler.state.nominations.nomination import NOBODY
 from reconciler.state.store import Store
 
 KINDS = ("DeviceTaintRule", "ResourceSlice", "ResourceClaim")
@@ -114,8 +117,10 @@ def top(
             asyncio.run(_watch(connection, rules, view, console, clock))
         else:
             bundle = read_files(files) if files else None
-            objects = list_cluster(KINDS, connection) if bundle is None else bundle_objects(bundle)
-            snapshot = store_of(objects, rules).snapshot()
+            if bundle is None:
+                snapshot = _of_cluster(asyncio.run(list_objects(KINDS, connection)), rules)
+            else:
+                snapshot = store_of(bundle_objects(bundle), rules).snapshot()
             every = Gauge().lines(snapshot, chosen)
             check_names("driver", drivers, {line.driver for line in every})
             check_names("node", nodes, {line.node for line in every} | {*snapshot.topology.nodes})
@@ -143,6 +148,15 @@ class UsageView(TopView[Line]):
         echo_value(as_json(self.found, self.options.by), self.options.output)
 
 
+def _of_cluster(raws: Iterable[dict[str, Any]], rules: Semantics) -> Snapshot:
+    """The state of a cluster. Devices that are held for something count as held."""
+    raws, held = split(raws)
+    note(held)
+    store = store_of(read_valid(raws), rules)
+    hold(held, store)
+    return store.snapshot_for(NOBODY)
+
+
 def _show_contexts(
     connection: Connection, contexts: tuple[str, ...], options: TopOptions, rules: Semantics, console: Console
 ) -> None:
@@ -152,7 +166,7 @@ def _show_contexts(
     drivers, nodes = set[str](), set[str]()
     for one, view in zip(reached, views, strict=True):
         if one.found is not None:
-            snapshot = store_of(read_valid(one.found), rules).snapshot()
+            snapshot = _of_cluster(one.found, rules)
             every = Gauge().lines(snapshot, options.by)
             drivers |= {line.driver for line in every}
             nodes |= {line.node for line in every} | {*snapshot.topology.nodes}
@@ -236,7 +250,9 @@ async def follow_usage(
         client = Client(transport)
         served = await discover(client, also=KINDS)
         decoders = {kind: read for kind in KINDS if kind in served}
+        room = FollowedRoom(client, connection.held_room)
         async with following(client, served, decoders, store.apply):
             while True:
-                await show(store.snapshot())
+                await room.hold(store)
+                await show(store.snapshot_for(NOBODY))
                 await asyncio.sleep(interval)

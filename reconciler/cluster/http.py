@@ -21,7 +21,7 @@ from reconciler.cluster.lines import complete_lines
 from reconciler.cluster.target import Target, choose
 from reconciler.cluster.tls_errors import certificate_refused, explained
 from reconciler.cluster.transport import Query, Request, Response, WatchRequest
-from reconciler.cluster.wires import NeverSent, Wires
+from reconciler.cluster.wires import NeverSent, Wires, no_connection
 from reconciler.errors import Rejected, Retry, Undecided
 
 LONGEST_ANSWER = 256 * 2**20
@@ -222,10 +222,12 @@ async def _chunks(path: str, response: aiohttp.ClientResponse) -> AsyncGenerator
 
 def _failure(method: str, path: str, exc: Exception) -> Retry:
     """What a missing answer means. Timeouts are OSErrors, too."""
-    message = f"{method} {path}: {type(exc).__name__}: {exc}".rstrip(": ")
+    why = f"{type(exc).__name__}: {exc}".rstrip(": ")
     if isinstance(exc, aiohttp.ClientConnectorError):
-        where = f"{exc.host}:{exc.port}"
-        message = f"{method} {path}: no connection to {where}: {exc.os_error}: is the server up, and there?"
+        why = no_connection(exc.host, exc.port, exc.os_error)
+    elif isinstance(exc, NeverSent):
+        why = str(exc)
+    message = f"{method} {path}: {why}"
     if method in READS or isinstance(exc, _NEVER_SENT):
         return Retry(message)
     return Undecided(message)

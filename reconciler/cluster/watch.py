@@ -140,8 +140,10 @@ class _Follower:
     failures: int = 0
     doubts: int = 0
     """Failures since the listing, or since the last event."""
-    known: set[ObjectKey] = field(default_factory=set)
-    """Of a kind that is passed on singly: what was passed on and not removed"""
+    known: dict[ObjectKey, int] = field(default_factory=dict)
+    """Of a kind that is passed on singly: what was passed on and not removed, and in which listing at last"""
+    listings: int = 0
+    """How many were begun of such a kind"""
 
     async def advance(self) -> None:
         """List if the place was lost, then watch once until the watch ends."""
@@ -184,12 +186,12 @@ class _Follower:
 
     async def _list_singly(self) -> "_Read":
         """Pass on each object as it is read, then remove what is gone."""
-        read, listed = _Read(), set[ObjectKey]()
+        read = _Read()
+        self.listings += 1
         async for found in self._objects(read):
-            listed.add(found.key)
             self._emit(found if isinstance(found, Refused) else Changed(self.resource.kind, found))
         breaks = Breaks()
-        for key in sorted(self.known - listed):
+        for key in sorted(key for key, listing in self.known.items() if listing < self.listings):
             self._emit(Removed(self.resource.kind, key))
             await breaks.after_step()
         self._emit(Listed(self.resource.kind))
@@ -266,11 +268,11 @@ class _Follower:
         if self.resource.singly:
             match change:
                 case Changed(object=thing):
-                    self.known.add(thing.key)
+                    self.known[thing.key] = self.listings
                 case Refused(key=key):
-                    self.known.add(key)
+                    self.known[key] = self.listings
                 case Removed(key=key):
-                    self.known.discard(key)
+                    self.known.pop(key, None)
         try:
             self.sink(change)
         except ReconcilerError as exc:

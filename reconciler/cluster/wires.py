@@ -1,10 +1,11 @@
 """A connection pool for writes."""
 
 import asyncio
+import os
 import re
 import ssl
 from collections.abc import Mapping
-from socket import SOCK_STREAM
+from socket import SOCK_STREAM, gaierror
 from urllib.parse import quote, urlencode, urlsplit
 
 from aiohappyeyeballs import start_connection
@@ -27,6 +28,17 @@ _UNSENDABLE = re.compile(r"[^\t\x20-\x7e]").search
 
 class NeverSent(ConnectionError):
     """There was no connection, so nothing was sent."""
+
+
+def no_connection(host: str | None, port: int | None, error: OSError) -> str:
+    """Why there is none, in the words of the system where it refused: asyncio repeats the address."""
+    if isinstance(error, ConnectionError) and error.errno:
+        why = os.strerror(error.errno)
+    elif isinstance(error, gaierror):
+        why = error.strerror or str(error)
+    else:
+        why = str(error) or type(error).__name__
+    return f"no connection to {host}:{port}: {why}: is the server running, and is its address right?"
 
 
 class Wires:
@@ -132,7 +144,7 @@ class Wires:
                     lambda: Wire(self._longest), sock=sock, ssl=self._tls, server_hostname=self._name
                 )
         except OSError as exc:  # includes timeouts and invalid certificates
-            raise NeverSent(f"{type(exc).__name__}: {exc}".rstrip(": ")) from exc
+            raise NeverSent(no_connection(self._host, self._port, exc)) from exc
         return wire
 
 

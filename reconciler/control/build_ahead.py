@@ -19,7 +19,8 @@ async def build_ahead(store: Store) -> None:
 
     Those who call it go on in the order in which they called.
     """
-    async with _turns.setdefault(store, asyncio.Lock()):
+    turn = _turns.get(store)
+    async with _turns.setdefault(store, asyncio.Lock()) if turn is None else turn:
         while store.build_ahead(POOLS):  # noqa: ASYNC110 - only lets other tasks run
             await asyncio.sleep(0)
         assembly = store.assembly()

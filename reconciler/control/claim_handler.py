@@ -10,6 +10,7 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.pods import claims_of
+from reconciler.api.objects.value import value
 from reconciler.cluster.writer import Writer
 from reconciler.control.background_search import BackgroundSearch
 from reconciler.control.copies import Copies
@@ -30,7 +31,7 @@ Journal = Callable[[str, Unit, Decide, Granted | Refusal], None]
 """Records the name of a decision, the unit, the question and the answer"""
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class ClaimQuestion:
     """A unit, and the claims to allocate for it."""
 
@@ -38,7 +39,7 @@ class ClaimQuestion:
     decide: Decide
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class ClaimGrant:
     """Devices for all claims of a question."""
 

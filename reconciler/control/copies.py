@@ -18,6 +18,28 @@ from reconciler.state.store import Store
 Copy = tuple[Unit, Decide, Granted]
 
 
+class _Likeness:
+    """What a question must have in common with another one to be its copy."""
+
+    def __init__(self, first: Decide, spec: bytes) -> None:
+        self._first = first
+        self._spec = first.claims[0].spec
+        self._key = spec
+        self._preferences = preferences_of(first.claims[0])
+
+    def is_copy(self, found: Decide) -> bool:
+        """Whether a unit gets what the first would get in its place. Checks what may differ between units."""
+        first, claim = self._first, found.claims[0]
+        return (
+            len(found.claims) == 1
+            and not found.held
+            and (found.pod is None) == (first.pod is None)
+            and (found.nodes is first.nodes or found.nodes == first.nodes)
+            and preferences_of(claim) == self._preferences
+            and (claim.spec is self._spec or spec_key(claim) == self._key)
+        )
+
+
 class Copies:
     """Reads the state. Changes nothing."""
 
@@ -41,6 +63,7 @@ class Copies:
             or not self._decider.repeats(first, snapshot)
         ):
             return []
+        is_copy = _Likeness(first, spec).is_copy
         units: list[Unit] = []
         questions: list[Decide] = []
         room: Amounts | None = None
@@ -48,7 +71,7 @@ class Copies:
             found = self._planner.like(unit, first)
             if isinstance(found, Nothing | Blocked | Ungate):
                 continue
-            if not isinstance(found, Decide) or not self._is_copy(found, first, spec):
+            if not isinstance(found, Decide) or not is_copy(found):
                 break
             if first.pod is not None and room is None:
                 room = self._planner.room_for_copies(first.pod)
@@ -59,19 +82,6 @@ class Copies:
         if not questions:
             return []
         return list(zip(units, questions, self._decider.copies(questions, snapshot, room), strict=False))
-
-    @staticmethod
-    def _is_copy(found: Decide, first: Decide, spec: bytes) -> bool:
-        """Whether a unit gets what `first` would get in its place. Checks what may differ between units."""
-        claim, other = found.claims[0], first.claims[0]
-        return (
-            len(found.claims) == 1
-            and not found.held
-            and (found.pod is None) == (first.pod is None)
-            and (found.nodes is first.nodes or found.nodes == first.nodes)
-            and preferences_of(claim) == preferences_of(other)
-            and (claim.spec is other.spec or spec_key(claim) == spec)
-        )
 
     def is_current(self, unit: Unit, decided: Decide, granted: Granted) -> bool:
         """Whether the objects of a unit are those that it was decided for, and its devices still assumed."""

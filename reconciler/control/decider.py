@@ -8,10 +8,9 @@ from kernels.types import Amounts
 from reconciler.allocation.alignment import decide, preferences_of
 from reconciler.allocation.alignment.preferences import has_preferences
 from reconciler.allocation.dra.budget import UNLIMITED, Budget
-from reconciler.allocation.dra.copies import allocate_copies
 from reconciler.allocation.dra.node_order import prefers
 from reconciler.allocation.dra.refusal import Fatal
-from reconciler.allocation.dra.repeats import repeated
+from reconciler.allocation.dra.repeats import repeated, repeated_together
 from reconciler.allocation.dra.restricting import within
 from reconciler.allocation.dra.selector_masks import evaluate_all_selectors
 from reconciler.api.objects.claims import ResourceClaim
@@ -94,7 +93,8 @@ class Decider:
         `allocation.dra.copies.places`.
         """
         claims = [question.claims[0] for question in questions]
-        found = allocate_copies(claims, snapshot, nodes=questions[0].nodes, room=room, steps=self._steps)
+        nodes = questions[0].nodes
+        found = repeated_together(claims, snapshot, nodes=nodes, room=room, steps=self._steps)
         ours = takewhile(lambda pair: self._trespass(*pair) is None, zip(questions, found, strict=False))
         return [granted for _, granted in ours]
 

@@ -21,7 +21,7 @@ from reconciler.control.queueing.room_charges import Charges, hosted
 from reconciler.control.queueing.units import Kind, Roster, Unit, gang_unit
 from reconciler.control.queueing.waiting import Waiting
 from reconciler.state.delta import Delta
-from reconciler.state.nodes.table import Hosted, Nodes
+from reconciler.state.nodes.table import HERE, Hosted, Nodes
 from reconciler.state.store import Store
 from reconciler.state.volumes.objects import claims_named
 
@@ -56,19 +56,24 @@ class Dispatcher:
 
     def dispatch(self, delta: Delta) -> None:
         """Queue the units that may get another answer now."""
-        for key in delta.pods:
-            self._pod(key)
-        changed = [self.charges.pod(key) for key in delta.pods]
-        self.wake(hosted([*changed, self.charges.claims(delta.claims)]))
-        for key in delta.claims:
-            self.requeue_claim(key)
-        raced = self.audit.check(delta.devices) | self.audit.sharing(delta.claims)
-        for key in raced:
+        if delta.pods or delta.claims:
+            self._pods_and_claims(delta)
+        for key in self.audit.check(delta.devices) | self.audit.sharing(delta.claims):
             self.put(Unit(Kind.CLAIM, key))  # one of them may have to be freed
         if delta.devices or delta.supply:
             self.changed.set()
-        self.queue.wake(self.waiting.woken_by(delta))
+        if woken := self.waiting.woken_by(delta):
+            self.queue.wake(woken)
         self.nominating.follow(delta)
+
+    def _pods_and_claims(self, delta: Delta) -> None:
+        for key in delta.pods:
+            self._pod(key)
+        changed = [self.charges.pod(key) for key in delta.pods]
+        claims = self.charges.claims(delta.claims)
+        self.wake(hosted([*changed, claims]) if changed else claims)
+        for key in delta.claims:
+            self.requeue_claim(key)
 
     def wake_with_volumes(self) -> None:
         """Wake the units whose pods name claims of volumes."""
@@ -91,6 +96,8 @@ class Dispatcher:
 
     def wake(self, hosted: Hosted) -> None:
         """Wake the units that other pods kept from nodes."""
+        if hosted is HERE:
+            return
         if hosted.roomier:
             self.queue.wake(self.waiting.crowded())
         if hosted.counted:
@@ -136,6 +143,8 @@ class Dispatcher:
 
     def _gangs(self, pods: Iterable[ObjectKey]) -> None:
         """Requeue the gangs of pods that wait."""
+        if not self.gangs.known:
+            return
         for gang in self.gangs.of(pods):
             self.put(gang_unit(gang))
 

@@ -24,7 +24,7 @@ from reconciler.control.queueing.units import Unit
 from reconciler.control.queueing.watch_lag import WatchLag
 from reconciler.control.refused_objects import RefusedObjects
 from reconciler.ha.shards.filtering import within
-from reconciler.state.delta import Delta
+from reconciler.state.delta import SUPPLY
 from reconciler.state.devices.pools.naming import Naming
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.pods.groups import PodGroups
@@ -98,14 +98,14 @@ class Intake:
             self._take_storage(change)
             return
         unchanged = isinstance(change, Changed) and self._is_unchanged(change.object)
-        for thing in _objects(change):
-            self.reclaimed.note(thing)
+        for thing in _objects(change) if change.kind == "ResourceClaim" else ():
             if isinstance(thing, ResourceClaim):
+                self.reclaimed.note(thing)
                 self.audit.reached(thing.metadata.resource_version)
                 self.lag.shown(thing.metadata.resource_version)
         delta = self.store.apply(change)
         if self.nodes.note(change):
-            delta |= Delta(supply=True)
+            delta |= SUPPLY
         for gang in self.groups.note(change):
             self._dispatcher.requeue_gang(gang)
         self._dispatcher.dispatch(replace(delta, claims=frozenset()) if unchanged else delta)
@@ -177,6 +177,9 @@ class Intake:
 
         Does not wake units that share the claim: they are requeued with the unit that failed.
         """
+        if self.store.assumed(plan.uid) is None:  # most plans: a version with the allocation is known
+            self.store.forget(plan)
+            return
         self._dispatcher.dispatch(self.store.forget(plan))
         self._dispatcher.wake(self._dispatcher.charges.claims([plan.claim]))
 

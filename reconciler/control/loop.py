@@ -236,7 +236,10 @@ class Reconciler:
             for unit in units:
                 if unit.kind not in (Kind.CLAIM, Kind.POD):
                     return
-                if self._not_before.get(unit, 0.0) > self._clock():
+                if self._not_before and self._not_before.get(unit, 0.0) > self._clock():
+                    continue
+                if not before:
+                    yield unit
                     continue
                 others = next((needs for other in before if (needs := other.next(unit)) is not None), None)
                 if others is None:

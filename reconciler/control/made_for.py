@@ -34,5 +34,7 @@ def is_made_for_group(claim: ResourceClaim, pod: Pod) -> bool:
 def is_made_for_another(claim: ResourceClaim, pod: Pod) -> bool:
     """Whether a pod names a claim as made from a template, and it was made for something else (SCHED-1)."""
     by_template = {e.name for e in pod.spec.resource_claims if e.resource_claim_template_name is not None}
+    if not by_template:
+        return False
     made = {name for entry, name in pod.claim_names().items() if entry in by_template}
     return claim.key.name in made and not is_made_for(claim, pod) and not is_made_for_group(claim, pod)

@@ -53,7 +53,7 @@ class Nominating:
         """Hold room, in place of what is held for the same nominee. Others wait for it from now on."""
         before = self._store.nominations.get(nomination.nominee)
         delta = self._store.nominate(nomination)
-        self._wake(delta, self._nodes.nominate(nomination))
+        self._wake(delta, self._nodes.nominated.hold(nomination))
         self._tell()
         if before is None or before.places != nomination.places:
             nodes = tuple(dict.fromkeys(place.node for place in nomination.places))
@@ -102,7 +102,7 @@ class Nominating:
         if self._store.nominations.get(nominee) is None:
             return False
         delta = self._store.end_nomination(nominee)
-        self._wake(delta, self._nodes.end_nomination(nominee))
+        self._wake(delta, self._nodes.nominated.end(nominee))
         self._tell()
         return True
 

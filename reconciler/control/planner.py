@@ -13,6 +13,7 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.pods import claims_of, is_live
+from reconciler.api.objects.value import value
 from reconciler.control.audit.losing_claim import lost_device, written_by_us
 from reconciler.control.audit.reclaimed import ReclaimedByScheduler
 from reconciler.control.made_for import is_made_for_another
@@ -53,7 +54,7 @@ class Blocked:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Decide:
     """Find devices for these claims together."""
 
@@ -97,7 +98,7 @@ class Ungate:
     pod: Pod
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class _Needs:
     """A pod needs devices."""
 
@@ -107,6 +108,7 @@ class _Needs:
 
 
 Step = Nothing | Blocked | Decide | Free | Ungate
+_NOTHING = Nothing()
 
 
 class Planner:
@@ -140,9 +142,10 @@ class Planner:
             pod = self._store.pods.get(unit.key)
             return self._pod(pod) if pod is not None and is_live(pod) else Nothing()
         claim = self._store.claims.get(unit.key)
-        return self._claim(claim) if claim is not None else Nothing()
+        return self._claim(claim) if claim is not None else _NOTHING
 
-    def _claim(self, claim: ResourceClaim) -> Step:
+    def _claim(self, claim: ResourceClaim, like: Decide | None = None) -> Step:
+        """What a claim without pods needs. If it needs devices, its nodes are those of `like`, if given."""
         where = self.side(claim)
         if where.side is Side.ELSEWHERE:
             return Nothing()
@@ -156,12 +159,13 @@ class Planner:
             return Nothing()
         if where.side is Side.SEVERAL:
             return Blocked((claim.key,), SEVERAL, f"claim {claim.key}: {where.why}")
-        problem = self.problem(claim.key, None)
-        return (
-            problem
-            or self.allowed((claim,))
-            or Decide((claim,), self._open(), policies=self._policies(), own=frozenset([of_claim(claim.key)]))
-        )
+        problem = self.problem(claim.key, None) or self.allowed((claim,))
+        if problem is not None:
+            return problem
+        if like is not None:
+            return Decide((claim,), like.nodes, policies=like.policies)
+        own = frozenset([of_claim(claim.key)]) if self._store.nominations else NOBODY
+        return Decide((claim,), self._open(), policies=self._policies(), own=own)
 
     def _held(self, claim: ResourceClaim) -> Step:
         """Free an allocation of ours that lost a race, or that nobody else would free (RCC-3)."""
@@ -185,9 +189,13 @@ class Planner:
     def like(self, unit: Unit, first: Decide) -> Step | None:
         """What a unit needs. None if it needs devices, and its pod may not be a copy of that of `first`: then
         `next` has the answer. The nodes of a copy are those of `first`, which must be decided and assumed.
+        Nothing may be nominated.
         """
         if unit.kind is not Kind.POD:
-            return self.next(unit)
+            claim = self._store.claims.get(unit.key)
+            if claim is None:
+                return _NOTHING
+            return self._claim(claim, first if first.pod is None else None)
         pod = self._store.pods.get(unit.key)
         if pod is None or not is_live(pod):
             return Nothing()
@@ -332,10 +340,10 @@ class Planner:
         return question.together.fit([self._placement.reach(plan, snapshot) for plan in granted.plans])
 
     def left_out(self, question: Decide) -> str:
-        """Why nodes were excluded for a pod, for people; empty if none was."""
-        if question.pod is None:
-            return ""
+        """Why nodes were excluded, for people; empty if none was, or a claim without a pod has some."""
         snapshot = self._store.snapshot()
+        if question.pod is None:
+            return self._placement.barred(snapshot)
         text = self._placement.left_out(question.pod, question.held, snapshot)
         if isinstance(question.together, Together):
             more = self._left_out_together(question.together, question, snapshot)

@@ -25,6 +25,8 @@ class RefusedObjects:
                 for one in refused:
                     self._refuse(one)
             case Changed(kind=kind, object=thing):
+                if not self._refused:
+                    return
                 self._refused.pop((kind, thing.key), None)
             case Removed(kind=kind, key=key):
                 self._refused.pop((kind, key), None)

@@ -21,6 +21,10 @@ class Delta:
     """Devices whose holders changed"""
 
     def __or__(self, other: "Delta") -> "Delta":
+        if other is self or other is NOTHING:
+            return self
+        if self is NOTHING:
+            return other
         return Delta(
             claims=self.claims | other.claims,
             pods=self.pods | other.pods,
@@ -44,3 +48,4 @@ class Delta:
 
 
 NOTHING = Delta()
+SUPPLY = Delta(supply=True)

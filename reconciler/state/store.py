@@ -5,9 +5,10 @@ store retains what a held device drew before its slices changed. A new store can
 not async: nothing can happen between a read and a change.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
 from reconciler.api.objects.claims import Allocation, DeviceClass, ResourceClaim
@@ -17,7 +18,7 @@ from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.semantics import TAINT_RULES, TAINTS, Semantics
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.objects.taint_rules import DeviceTaintRule
-from reconciler.state.delta import NOTHING, Delta
+from reconciler.state.delta import NOTHING, SUPPLY, Delta
 from reconciler.state.devices.inventory import Inventory
 from reconciler.state.devices.occupancy.columns import Columns
 from reconciler.state.devices.occupancy.ledger import DeviceState, Holder, Ledger
@@ -189,7 +190,8 @@ class Store:
     def _apply(self, change: Change) -> Delta:
         match change:
             case Changed(object=thing):
-                self.refused.pop((change.kind, thing.key), None)
+                if self.refused:
+                    self.refused.pop((change.kind, thing.key), None)
                 return self._put(thing)
             case Removed(key=key, stating=stating):
                 self.refused.pop((change.kind, key), None)
@@ -294,31 +296,29 @@ class Store:
         return []
 
     def _put(self, thing: ApiObject) -> Delta:
-        match thing:
-            case ResourceClaim():
-                return self._put_claim(thing)
-            case Pod():
-                known = self._pods.get(thing.key)
-                if known is not None and known.metadata.uid == thing.metadata.uid and _older(thing, known):
-                    return NOTHING  # the answer to a patch came before the watch
-                self._pods[thing.key] = thing
-                return Delta(pods=frozenset([thing.key]))
-            case ResourceSlice():
-                return self._put_slice(thing)
-            case DeviceClass():
-                if self._classes.get(thing.key.name) == thing:
-                    return NOTHING
-                self._classes[thing.key.name] = thing
-                self._class_view = self._snapshot = None
-                return Delta(classes=frozenset([thing.key.name]))
-            case Node():
-                return self._put_node(thing)
-            case DeviceTaintRule():
-                if self._taint_rules.get(thing.key.name) == thing:
-                    return NOTHING
-                self._taint_rules[thing.key.name] = thing
-                return self._supply_changed()
-        return NOTHING
+        put = _PUTS.get(type(thing))
+        return NOTHING if put is None else put(self, thing)
+
+    def _put_pod(self, pod: Pod) -> Delta:
+        known = self._pods.get(pod.key)
+        if known is not None and known.metadata.uid == pod.metadata.uid and _older(pod, known):
+            return NOTHING  # the answer to a patch came before the watch
+        self._pods[pod.key] = pod
+        return Delta(pods=frozenset([pod.key]))
+
+    def _put_class(self, device_class: DeviceClass) -> Delta:
+        name = device_class.key.name
+        if self._classes.get(name) == device_class:
+            return NOTHING
+        self._classes[name] = device_class
+        self._class_view = self._snapshot = None
+        return Delta(classes=frozenset([name]))
+
+    def _put_rule(self, rule: DeviceTaintRule) -> Delta:
+        if self._taint_rules.get(rule.key.name) == rule:
+            return NOTHING
+        self._taint_rules[rule.key.name] = rule
+        return self._supply_changed()
 
     def _drop(self, kind: str, key: ObjectKey, stating: str = "") -> Delta:
         match kind:
@@ -413,7 +413,7 @@ class Store:
 
     def _supply_changed(self) -> Delta:
         self._snapshot = None
-        return Delta(supply=True)
+        return SUPPLY
 
     def _columns_of(self, fleet: Fleet, layout: Layout | None) -> Columns:
         """The columns of the fleet, copied from the previous columns where they are still valid."""
@@ -443,6 +443,17 @@ class Store:
         if not (self._taint_rules and self.rules.has(TAINTS) and self.rules.has(TAINT_RULES)):
             return ()
         return tuple([self._taint_rules[name] for name in sorted(self._taint_rules)])
+
+
+_PUTS: Mapping[type, Callable[[Store, Any], Delta]] = {
+    ResourceClaim: lambda store, thing: store._put_claim(thing),
+    Pod: lambda store, thing: store._put_pod(thing),
+    ResourceSlice: lambda store, thing: store._put_slice(thing),
+    DeviceClass: lambda store, thing: store._put_class(thing),
+    Node: lambda store, thing: store._put_node(thing),
+    DeviceTaintRule: lambda store, thing: store._put_rule(thing),
+}
+"""Not by `match`: to ask pydantic whether an object is of another class costs as much as to store it."""
 
 
 def _freed(nomination: Nomination) -> Delta:

@@ -36,7 +36,7 @@ class Trial:
         self._undo: list[Callable[[], object]] = []
 
     def __enter__(self) -> Self:
-        for key in self.nodes.held_for(self.own):
+        for key in self.nodes.nominated.charges_of(self.own):
             charge = self.nodes.room.charged(key)
             self._undo.append(partial(self.nodes.room.charge, key, charge))
             self.nodes.room.charge(key, None)

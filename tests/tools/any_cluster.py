@@ -20,8 +20,8 @@ from reconciler.cluster.discovery import discover
 from reconciler.cluster.http import connect
 from reconciler.cluster.kinds import NAMESPACE, Resource
 from reconciler.control.decisions.decision import Decision
-from reconciler.embedded import ApiServer, serve
-from reconciler.errors import Gone
+from reconciler.embedded import ApiServer, run_controllers, serve
+from reconciler.errors import Conflict, Gone
 from reconciler.settings import Settings
 from tests.tools.patience import PATIENCE
 from tests.tools.real_cluster import CONTEXT
@@ -101,6 +101,10 @@ class Lent:
             await self.client.patch(self._kinds["Node"], key, {"spec": {"taints": None}})
             await self.make(devices(name, "d0", "d1", driver=self.driver))
 
+    def know(self, *kinds: Resource) -> None:
+        """More kinds that are made here."""
+        self._kinds |= {kind.kind: kind for kind in kinds}
+
     def key(self, kind: Resource, name: str) -> Any:
         from reconciler.api.objects.meta import ObjectKey  # noqa: PLC0415
 
@@ -115,7 +119,14 @@ class Lent:
             metadata["namespace"] = self.name
         else:
             self._made.append((kind, metadata["name"]))
-        return await self.client.create(kind, {**raw, "apiVersion": kind.api_version, "metadata": metadata})
+        try:
+            return await self.client.create(
+                kind, {**raw, "apiVersion": kind.api_version, "metadata": metadata}
+            )
+        except Conflict:  # it is somebody else's, and stays
+            if not kind.namespaced:
+                self._made.remove((kind, metadata["name"]))
+            raise
 
     async def claim(self, name: str, count: int = 1, *, managed: bool = True) -> Object:
         return await self.make(claim(name, count, device_class=self.name, managed=managed))
@@ -124,6 +135,12 @@ class Lent:
         # No kubelet ends what a scheduler binds to our nodes.
         ours = {"tolerations": [{"operator": "Exists"}], "terminationGracePeriodSeconds": 0}
         return await self.make(pod(name, *claims, **{**ours, **spec}))
+
+    async def until(self, true: Callable[[], Awaitable[bool]]) -> None:
+        """Wait for what others see to."""
+        async with asyncio.timeout(PATIENCE):
+            while not await true():  # noqa: ASYNC110  there is no event to wait for
+                await asyncio.sleep(0.05)
 
     async def read(self, kind: str, name: str) -> Object:
         found = self._kinds[kind]
@@ -223,6 +240,7 @@ async def lent_or_embedded() -> AsyncIterator[Lent]:
             server = _Restarting()
             await server.start()
             around.push_async_callback(server.stop)
+            await around.enter_async_context(run_controllers(server.api))
             connection, restart = {"server": server.url}, server.restart
         client = Client(await around.enter_async_context(connect(**connection)))
         found = Lent(client, connection, restart)

@@ -17,11 +17,14 @@ from reconciler.analysis.making_room.leaving import leave
 from reconciler.analysis.making_room.moves import move_all, settle
 from reconciler.analysis.making_room.planner import GAVE_UP, make_room
 from reconciler.analysis.making_room.units import Occupants
+from reconciler.analysis.making_room.wanted import Place
 from reconciler.api.objects.budgets import PodDisruptionBudget
-from reconciler.api.objects.claims import ResourceClaim, ResourceClaimStatus
+from reconciler.api.objects.claims import AllocatedDevice, ResourceClaim, ResourceClaimStatus
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GANG, SIZE
-from reconciler.api.objects.meta import ApiObject
+from reconciler.api.objects.meta import ApiObject, DeviceID
+from reconciler.api.objects.plan import Plan
+from reconciler.api.objects.slices import ResourceSlice
 from tests.tools.room_worlds import RoomWorld, room_world
 
 MIRROR = "kubernetes.io/config.mirror"
@@ -38,9 +41,13 @@ def cheapest(world: RoomWorld, *, moves_only: bool = False) -> tuple[Cost, tuple
     best: tuple[Cost, tuple[Pod, ...]] | None = None
     for pods in _sets(world):
         cost = _cost(pods, world)
-        if (best is None or cost < best[0]) and fits_without(pods, world):
-            if moves_only and not _all_move(pods, world):
-                continue
+        if best is not None and cost > best[0][: len(cost)]:
+            continue
+        places = places_without(pods, world)
+        if isinstance(places, NoFit) or (moves_only and not _all_move(pods, world)):
+            continue
+        cost = (*cost, _spare(pods, places, world), tuple(sorted(pod.key for pod in pods)))
+        if best is None or cost < best[0]:
             best = cost, pods
     return best
 
@@ -59,11 +66,11 @@ def _all_move(pods: tuple[Pod, ...], world: RoomWorld) -> bool:
         return all(move.refusal is None for move in move_all(keys, occupants, state, trial))
 
 
-def fits_without(pods: tuple[Pod, ...], world: RoomWorld) -> bool:
-    """Whether it fits on a state that never had these pods."""
+def places_without(pods: tuple[Pod, ...], world: RoomWorld) -> tuple[Place, ...] | NoFit:
+    """Where it fits on a state that never had these pods."""
     changed = RoomWorld(list(_without(pods, world)), world.wanted, world.held).world()
     with changed.trial() as trial:
-        return not isinstance(world.wanted.place(changed, trial), NoFit)
+        return world.wanted.place(changed, trial)
 
 
 def _without(pods: tuple[Pod, ...], world: RoomWorld) -> Iterator[ApiObject]:
@@ -101,7 +108,46 @@ def _leaves_enough(gang: str, gone: tuple[Pod, ...], pods: list[Pod]) -> bool:
     return len(left) == len(members) or not left or len(left) >= least
 
 
+def _spare(pods: tuple[Pod, ...], places: tuple[Place, ...], world: RoomWorld) -> int:
+    """How many of the devices that these pods release could be allocated, each alone, beside these places."""
+    taken = {result.id for place in places for plan in place.plans for result in _results(plan)}
+    after = {one.key: one for one in _without(pods, world) if isinstance(one, ResourceClaim)}
+    in_use = taken | {device for one in world.held for device in one.devices}
+    in_use |= {result.id for one in after.values() for result in _results(one)}
+    claims = [one for one in world.objects if isinstance(one, ResourceClaim)]
+    released = [result.id for one in claims if not after[one.key].allocation for result in _results(one)]
+    slices = [one for one in world.objects if isinstance(one, ResourceSlice)]
+    return sum(_could_be_held(device, in_use, slices) for device in released)
+
+
+def _results(one: ResourceClaim | Plan) -> tuple[AllocatedDevice, ...]:
+    return () if one.allocation is None else one.allocation.devices.results
+
+
+def _could_be_held(device: DeviceID, in_use: set[DeviceID], slices: list[ResourceSlice]) -> bool:
+    """Whether a device is not in use, and what is left of each counter suffices for it."""
+    left: Counter[tuple[str, str, str]] = Counter()
+    draws: dict[DeviceID, Counter[tuple[str, str, str]]] = {}
+    for one in slices:
+        pool = one.spec.pool.name
+        for counters in one.spec.shared_counters:
+            for name, counter in counters.counters.items():
+                left[pool, counters.name, name] = counter.value.nanos
+        for published in one.spec.devices:
+            draws[DeviceID(one.spec.driver, pool, published.name)] = Counter(
+                {
+                    (pool, drawn.counter_set, name): counter.value.nanos
+                    for drawn in published.consumes_counters
+                    for name, counter in drawn.counters.items()
+                }
+            )
+    for other in in_use:
+        left.subtract(draws.get(other, Counter()))
+    return device not in in_use and all(left[name] >= amount for name, amount in draws[device].items())
+
+
 def _cost(pods: tuple[Pod, ...], world: RoomWorld) -> Cost:
+    """All costs before those that depend on the places."""
     if not pods:
         return (0, -(2**31) - 1)
     violated = 0
@@ -117,17 +163,12 @@ def _cost(pods: tuple[Pod, ...], world: RoomWorld) -> Cost:
         for pod in pods
         if (pod.spec.priority or 0) == highest
     ]
-    before = [one for one in world.objects if isinstance(one, ResourceClaim) and one.allocation]
-    after = {one.key for one in _without(pods, world) if isinstance(one, ResourceClaim) and one.allocation}
-    freed = [one for one in before if one.key not in after and one.allocation]
     return (
         violated,
         highest,
         sum((pod.spec.priority or 0) + 2**31 for pod in pods),
         len(pods),
         -min(starts),
-        sum(len(one.allocation.devices.results) for one in freed if one.allocation),
-        tuple(sorted(pod.key for pod in pods)),
     )
 
 

@@ -39,7 +39,7 @@ class RoomWorld:
         found = world_of(kept, Semantics())
         for one in self.held:
             found.store.nominate(one)
-            found.nodes.nominate(one)
+            found.nodes.nominated.hold(one)
         return found
 
 

@@ -131,7 +131,7 @@ def shared_codes(attribute: str, fleet: Fleet) -> Codes | None:
 
 
 def _is_scalar(key: Hashable) -> bool:
-    return isinstance(key, tuple) and key[0] in _SCALARS
+    return isinstance(key, str) or (isinstance(key, tuple) and key[0] in _SCALARS)
 
 
 def _of_any_domain(name: str, fleet: Fleet, rows: Rows) -> tuple[Codes, list[Hashable]]:
@@ -152,6 +152,8 @@ def _of_any_domain(name: str, fleet: Fleet, rows: Rows) -> tuple[Codes, list[Has
 def _tokens(key: Hashable, *, lists: bool) -> Tokens:
     """The values that an attribute stands for, each with its type: 1 and true are not equal."""
     match key:
+        case str():
+            return frozenset([("string", key)])
         case (str(kind), tuple(elements)) if kind in _ELEMENT:
             return frozenset((_ELEMENT[kind], element) for element in elements) if lists else frozenset()
         case (_, _):

@@ -30,8 +30,8 @@ from reconciler.state.caches import Cache, share
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot, View
 
-FEW, CHUNK = 4, 64
-"""Nodes of which the devices are judged at once: few for few copies, then twice as many each time"""
+CHUNK = 64
+"""Nodes of which the devices are judged at once, at most"""
 SPARE_NODES = 64
 """Nodes beyond the number of copies that are looked at before the rest is decided one by one"""
 
@@ -128,11 +128,15 @@ def places(
     """
     _, among = plausible(template.shape, nodes, snapshot)
     found: list[Place] = []
-    order = np.flatnonzero(among)[: most + SPARE_NODES].tolist()
-    end, size = 0, min(max(FEW, most), CHUNK)  # two copies often fit on the first node that is judged
+    order = np.flatnonzero(among)[: most + SPARE_NODES]
+    upto = np.cumsum(_most_on(template, order, room, snapshot))
+    end, least = 0, 1
     while end < len(order):
-        chunk = order[end : end + size]
-        end, size = end + size, min(2 * size, CHUNK)
+        counted = upto[end - 1] if end else 0
+        enough = np.searchsorted(upto, counted + most - len(found)) + 1 - end
+        size, least = min(max(int(enough), least), CHUNK), min(2 * least, CHUNK)
+        chunk = order[end : end + size].tolist()
+        end += size
         of_nodes = list(_available_on(template, chunk, snapshot))
         taken = [
             _taken(template, number, [rows[number] for _, rows in of_nodes], snapshot)
@@ -141,10 +145,22 @@ def places(
         judged = [one for one in taken if one is not None]
         if len(judged) < len(taken):
             break
-        found += _joined(chunk, [view for view, _ in of_nodes], judged, room)
+        found += _joined(chunk, [view for view, _ in of_nodes], judged, room, most - len(found))
         if len(found) >= most or len(of_nodes) < len(chunk):
             break
-    return found[:most]
+    return found
+
+
+def _most_on(template: Template, places: Rows, room: Amounts | None, snapshot: Snapshot) -> Amounts:
+    """(n,) for (n,) nodes by position: as many copies as their devices are enough for, counted one by one,
+    and their room. More may be too many, but never too few.
+    """
+    codes = np.maximum(snapshot.topology.order_codes[places], -1)
+    counts = [
+        one.per_node[codes] // option.source.wanted
+        for one, option in zip(template.requests, template.options, strict=True)
+    ]
+    return np.minimum.reduce(counts if room is None else [*counts, room[places]])
 
 
 def _available_on(
@@ -212,16 +228,20 @@ def _is_simple(sets: Codes, fleet: Fleet) -> bool:
 
 
 def _joined(
-    at: Sequence[int], views: Sequence[View], taken: Sequence[tuple[Rows, Rows]], room: Amounts | None
+    at: Sequence[int],
+    views: Sequence[View],
+    taken: Sequence[tuple[Rows, Rows]],
+    room: Amounts | None,
+    most: int,
 ) -> list[Place]:
-    """The copies that get devices for all requests, node by node."""
+    """The first `most` copies that get devices for all requests, node by node."""
     copies = [np.bincount(on, minlength=len(views)) for on, _ in taken]
     least = np.minimum.reduce(copies if room is None else [*copies, room[at[: len(views)]]])
     of_requests = []
     for (on, rows), of_node in zip(taken, copies, strict=True):
         number = np.arange(len(on)) - np.repeat(np.cumsum(of_node) - of_node, of_node)
-        of_requests.append(rows[number < least[on]].tolist())
-    of_copies = np.repeat(np.arange(len(views)), least).tolist()
+        of_requests.append(rows[number < least[on]][:most].tolist())
+    of_copies = np.repeat(np.arange(len(views)), least)[:most].tolist()
     return [
         Place(at[one], views[one], rows)
         for one, rows in zip(of_copies, zip(*of_requests, strict=True), strict=True)

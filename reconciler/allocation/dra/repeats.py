@@ -1,5 +1,7 @@
 """Answers claims that repeat: places for ever more copies are found ahead in one pass, and given one by one.
 
+Claims that are known to come next are answered together, in one pass.
+
 A place that was found ahead is given only while it is what a new decision would answer. Copies that nobody
 asks for cost little: at most as many are found ahead as were asked for before.
 """
@@ -8,11 +10,13 @@ from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kernels.types import Amounts, Mask
+import numpy as np
+
+from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.defaults import STEPS
 from reconciler.allocation.dra.availability import judge
 from reconciler.allocation.dra.claim_shapes import spec_key
-from reconciler.allocation.dra.copies import Place, Template, places, template_of
+from reconciler.allocation.dra.copies import Place, Template, allocate_copies, places, template_of
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.plan import Granted
 from reconciler.state.caches import Cache
@@ -36,18 +40,44 @@ def repeated(
     The caller counts the devices as held before it asks about the next claim, or the places found ahead are
     dropped. The steps of the answer count its devices only.
     """
+    one, new = _repeat_of(claim, snapshot, nodes)
+    return None if one is None or new else one.answer(claim, snapshot, nodes, steps)
+
+
+def repeated_together(
+    claims: Sequence[ResourceClaim],
+    snapshot: Snapshot,
+    *,
+    nodes: NodeSubset | None = None,
+    room: Amounts | None = None,
+    steps: int = STEPS,
+) -> list[Granted]:
+    """Answers for the first of some claims with equal specs; see `copies.allocate_copies`.
+
+    The place of one copy more is kept for `repeated`, until it is not what a new decision would answer.
+    """
+    one, _ = _repeat_of(claims[0], snapshot, nodes) if claims else (None, False)
+    if one is None:
+        return allocate_copies(claims, snapshot, nodes=nodes, room=room, steps=steps)
+    return one.answers(claims, snapshot, nodes, room, steps)
+
+
+def _repeat_of(
+    claim: ResourceClaim, snapshot: Snapshot, nodes: NodeSubset | None
+) -> tuple["_Repeat | None", bool]:
+    """The claims of a spec, and whether this is the first one; None if they must be decided alone."""
     key = spec_key(claim)
     if key is None or (nodes is not None and nodes.order is not snapshot.topology.order):
-        return None  # nodes that were chosen before nodes came or went: `allocate` goes by their names
+        return None, False  # nodes that were chosen before nodes came or went: `allocate` goes by their names
     known = _REPEATS.of(snapshot.topology)
     one = known.get(key)
-    if one is None:
-        known[key] = _Repeat()
-        if len(known) > KEPT:
-            known.popitem(last=False)
-        return None
-    known.move_to_end(key)
-    return one.answer(claim, snapshot, nodes, steps)
+    if one is not None:
+        known.move_to_end(key)
+        return one, False
+    one = known[key] = _Repeat()
+    if len(known) > KEPT:
+        known.popitem(last=False)
+    return one, True
 
 
 class _Repeat:
@@ -83,8 +113,27 @@ class _Repeat:
             self._rest = LONGEST_REST
             self._failed()
             return None
-        self._prepared = _prepared(template, found[1:], found[0], snapshot, nodes)
+        self._prepared = _prepared(template, found[1:], found[:1], snapshot, nodes)
         return template.grant(claim, found[0], snapshot)
+
+    def answers(
+        self,
+        claims: Sequence[ResourceClaim],
+        snapshot: Snapshot,
+        nodes: NodeSubset | None,
+        room: Amounts | None,
+        steps: int,
+    ) -> list[Granted]:
+        """See `repeated_together`."""
+        template = template_of(claims[0], snapshot, steps=steps)
+        if template is None:
+            return []
+        found = places(template, snapshot, len(claims) + 1, nodes=nodes, room=room)
+        given, more = found[: len(claims)], found[len(claims) :]
+        if room is not None:
+            nodes = _with_room(given, room, nodes, snapshot)
+        self._prepared = _prepared(template, more, given, snapshot, nodes) if more else None
+        return [template.grant(claim, place, snapshot) for claim, place in zip(claims, given, strict=False)]
 
     def _failed(self) -> None:
         self._prepared, self._size = None, FIRST
@@ -96,13 +145,14 @@ class _Prepared:
     """Places of copies that are not asked for yet, and what the state must be for them to be the answers.
 
     First fit gives the next copy the next place as long as nothing became available since, what the place
-    has is available, and what the place before it had is not, nor what that drew. The places on one node do
-    not depend on those on others, so a node that must not be used any more is skipped.
+    has is available, and what the places before it had is not, nor what those drew. The places on one node
+    do not depend on those on others, so a node that must not be used any more is skipped.
     """
 
     template: Template
     places: deque[Place]
-    given: Place
+    given: Rows
+    """(n,) what was given last"""
     left: Sequence[Mask]
     """Of each request, (D,): available when the state was looked at last"""
     nodes: NodeSubset | None
@@ -110,8 +160,9 @@ class _Prepared:
     classes: Mapping[str, DeviceClass]
     occupancy: tuple[object, int]
     """Trail and serial of that state"""
-    most_left: tuple[int, Amounts] | None
-    """The counter set that `given` draws from, and what is left of it afterwards; None if it draws nothing.
+    most_left: tuple[Rows, Amounts] | None
+    """(S,) the counter sets that `given` draws from, and (S, C) what is left of them afterwards; None if it
+    draws nothing.
 
     While no more is left, a device that did not fit beside the places does not fit now either.
     """
@@ -122,11 +173,11 @@ class _Prepared:
             return None
         if not self._follow(snapshot.occupancy, snapshot):
             return None
-        if any(snapshot.occupancy.free[rows].any() for rows in self.given.rows):
+        if snapshot.occupancy.free[self.given].any():
             return None
         if self.most_left is not None:
-            number, most = self.most_left
-            if (snapshot.occupancy.left[number] > most).any():
+            numbers, most = self.most_left
+            if (snapshot.occupancy.left[numbers] > most).any():
                 return None
         while self.places:
             place = self.places.popleft()
@@ -135,7 +186,8 @@ class _Prepared:
                 continue
             if not all(left[rows].all() for left, rows in zip(self.left, place.rows, strict=True)):
                 return None
-            self.given, self.most_left = place, _left_after(place, snapshot)
+            self.given = _rows_of([place])
+            self.most_left = _left_after(self.given, snapshot)
             return place
         return None
 
@@ -164,30 +216,51 @@ class _Prepared:
 
 
 def _prepared(
-    template: Template, found: Sequence[Place], given: Place, snapshot: Snapshot, nodes: NodeSubset | None
+    template: Template,
+    found: Sequence[Place],
+    given: Sequence[Place],
+    snapshot: Snapshot,
+    nodes: NodeSubset | None,
 ) -> _Prepared:
-    occupancy = snapshot.occupancy
+    occupancy, taken = snapshot.occupancy, _rows_of(given)
     return _Prepared(
         template,
         deque(found),
-        given,
+        taken,
         [one.mask.copy() for one in template.requests],
         nodes,
         snapshot.classes,
         (occupancy.trail, occupancy.serial),
-        _left_after(given, snapshot),
+        _left_after(taken, snapshot),
     )
 
 
-def _left_after(place: Place, snapshot: Snapshot) -> tuple[int, Amounts] | None:
-    """See `_Prepared.most_left`. Of a place at most one device draws, and from one set (see `copies`)."""
+def _rows_of(places: Sequence[Place]) -> Rows:
+    """(n,) the devices of places."""
+    return np.array([row for place in places for rows in place.rows for row in rows], dtype=np.intp)
+
+
+def _with_room(
+    given: Sequence[Place], room: Amounts, nodes: NodeSubset | None, snapshot: Snapshot
+) -> NodeSubset:
+    """The nodes without those that have no room for another copy: what they have left was passed over."""
+    more = np.bincount([place.at for place in given], minlength=len(room)) < room
+    return NodeSubset(snapshot.topology.order, more if nodes is None else more & nodes.mask)
+
+
+def _left_after(given: Rows, snapshot: Snapshot) -> tuple[Rows, Amounts] | None:
+    """See `_Prepared.most_left`. Devices of places draw from one set at most (see `copies`)."""
     fleet = snapshot.fleet
-    if fleet.sets.shape[1]:
-        for rows in place.rows:
-            number = int(fleet.sets[rows[0], 0])
-            if number >= 0:
-                return number, snapshot.occupancy.left[number] - fleet.table[fleet.draws[rows[0], 0]]
-    return None
+    if not fleet.sets.shape[1]:
+        return None
+    sets = fleet.sets[given, 0]
+    drawing = sets >= 0
+    if not drawing.any():
+        return None
+    numbers, of_row = np.unique(sets[drawing], return_inverse=True)
+    left = snapshot.occupancy.left[numbers]
+    np.subtract.at(left, of_row, fleet.table[fleet.draws[given[drawing], 0]])
+    return numbers, left
 
 
 _REPEATS: Cache[Topology, OrderedDict[bytes, _Repeat]] = Cache(lambda _: OrderedDict())

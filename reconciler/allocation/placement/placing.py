@@ -14,7 +14,7 @@ from kernels.types import Amounts, Mask
 from reconciler.allocation.placement.attach_room import attach_room
 from reconciler.allocation.placement.copies import is_copy, room_for_copies
 from reconciler.allocation.placement.extended_resources import backed
-from reconciler.allocation.placement.filters import ROOM, require_objects, tests_of
+from reconciler.allocation.placement.filters import ROOM, TOO_MANY, require_objects, tests_of
 from reconciler.allocation.placement.nominated import RESERVED, beside_nominated
 from reconciler.allocation.placement.pod_tests import Counters, Question, Test, passed
 from reconciler.allocation.placement.preferences import pod_preferences
@@ -34,9 +34,11 @@ from reconciler.state.caches import Cache, share
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.node_subset import NodeSubset
 from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
-from reconciler.state.nodes.demand import CPU, demand
+from reconciler.state.nodes.demand import CPU, PODS, demand
 from reconciler.state.nodes.table import Nodes
 
+NAMED = 3
+"""At most so many for whom room is held are named in a reason"""
 _OF_ONE_NODE = {
     "": "there is no Node object",
     "NodeAffinity": "outside node selector or affinity of the pod",
@@ -183,7 +185,7 @@ class Placement:
         could serve it. None if the first is the only one that counts.
         """
         order = snapshot.topology.order
-        own = (key for pod, _, _ in pods for key in self._nodes.held_for_pod(pod))
+        own = (key for pod, _, _ in pods for key in self._nodes.nominated.charges_of_pod(pod))
         counters = Counters(self._nodes, (*(pod.key for pod, _, _ in pods), *own))
         room, waived = self._nodes.room, frozenset[str]()
         found: list[tuple[Kind, tuple[int, ...], Pod]] = []
@@ -271,6 +273,14 @@ class Placement:
         assert found is not None
         return found
 
+    def barred(self, snapshot: Snapshot) -> str:
+        """Why a claim without a pod has no node; empty if it has one, or there is none at all."""
+        topology = snapshot.topology
+        usable = self._nodes.open(topology)
+        if usable is None or len(usable) or not topology.order:
+            return ""
+        return f"0 of {len(topology.order)} nodes are ready and not cordoned"
+
     def left_out(
         self,
         pod: Pod,
@@ -294,10 +304,14 @@ class Placement:
         left = np.ones(len(order), dtype=np.bool_)
         reasons: dict[str, int] = {}
         remedies: dict[str, None] = {}
-        for test, failed in self._failures(self._question(pod, held, snapshot, offered)):
+        question = self._question(pod, held, snapshot, offered)
+        for test, failed in self._failures(question):
             out = left & self._nodes.in_order(failed, order)
             if out.any():
-                reasons[test.reason] = reasons.get(test.reason, 0) + int(np.count_nonzero(out))
+                reason = test.reason
+                if test.plugin == ROOM:
+                    reason += self._held_room(reason, out, question, order)
+                reasons[reason] = reasons.get(reason, 0) + int(np.count_nonzero(out))
                 left[out] = False
                 if test.remedy:
                     remedies[test.remedy] = None
@@ -306,6 +320,22 @@ class Placement:
         listed = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
         text = f"{int(np.count_nonzero(left))} of {len(left)} nodes suit the pod: {listed}"
         return text if left.any() or not remedies else f"{text}. To help: {'; or '.join(remedies)}"
+
+    def _held_room(self, reason: str, out: Mask, question: Question, order: tuple[str, ...]) -> str:
+        """How many of the nodes that are short of a resource are short because room is held, and for whom."""
+        nodes, own = self._nodes, question.counters.but
+        if not nodes.nominated:
+            return ""
+        everything = (*own, *nodes.nominated.charges())
+        short = nodes.room.short_of(demand(question.pod), question.waived, but=everything)
+        resource = PODS if reason == TOO_MANY else reason.removeprefix("Insufficient ")
+        if resource in short:
+            out = out & ~nodes.in_order(short[resource], order)
+        holders = nodes.nominated.holders({order[at] for at in np.flatnonzero(out).tolist()}, but=own)
+        if not holders:
+            return ""
+        more = f" and {len(holders) - NAMED} more" if len(holders) > NAMED else ""
+        return f" ({np.count_nonzero(out)} by room held for {', '.join(holders[:NAMED])}{more})"
 
     def against(self, pod: Pod, node: str, snapshot: Snapshot) -> list[str]:
         """Why one node does not suit a pod now, with amounts."""
@@ -337,7 +367,7 @@ class Placement:
         return Question(
             pod,
             self._nodes,
-            Counters(self._nodes, (pod.key, *self._nodes.held_for_pod(pod))),
+            Counters(self._nodes, (pod.key, *self._nodes.nominated.charges_of_pod(pod))),
             held=tuple(selectors_of(held)),
             waived=backed(snapshot.classes, pod) | offered,
             supposed=self._supposed,
@@ -354,13 +384,13 @@ class Placement:
 
     def _nominated(self, question: Question) -> dict[str, list[Pod]]:
         found = self._nodes.residents.nominated(question.pod)
-        if not self._nodes.nominates:
+        if not self._nodes.nominated:
             return found
         # Room that we hold counts already, for the same pods.
         return {
             node: apart
             for node, pods in found.items()
-            if (apart := [pod for pod in pods if not self._nodes.held_for_pod(pod)])
+            if (apart := [pod for pod in pods if not self._nodes.nominated.charges_of_pod(pod)])
         }
 
     @property

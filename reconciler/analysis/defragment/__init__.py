@@ -3,7 +3,7 @@
 from reconciler.analysis.defragment.answer import Answer, Move, Picture, ProfileChange, Step
 from reconciler.analysis.defragment.defragmenting import defragment
 from reconciler.analysis.defragment.planner import Limit
-from reconciler.analysis.defragment.target import NODE, Target
+from reconciler.analysis.defragment.target import NODE, Target, for_each_kind
 
 __all__ = [
     "NODE",
@@ -15,4 +15,5 @@ __all__ = [
     "Step",
     "Target",
     "defragment",
+    "for_each_kind",
 ]

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from reconciler.analysis.defragment.ended import Ended
 from reconciler.analysis.defragment.picture import Cells
 from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference
 
@@ -63,8 +64,8 @@ class Answer:
     """No plan gains more"""
     fewest: int | None
     """No plan with this gain, or with the gain that was wanted, has fewer moves"""
-    gave_up: bool
-    """Whether a limit ended the search before it gained what was wanted, or the most"""
+    ended: tuple[Ended, ...]
+    """Limits that left something untried; none if the bounds prove that no plan is better"""
     steps: tuple[Step, ...]
     pictures: tuple[Picture, ...]
     profiles: tuple[ProfileChange, ...]
@@ -73,6 +74,11 @@ class Answer:
     def moves(self) -> tuple[Move, ...]:
         """All moves, in order."""
         return tuple(move for step in self.steps for move in step.moves)
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether a better plan may have been left untried."""
+        return bool(self.ended)
 
     @property
     def reached(self) -> bool:

@@ -60,7 +60,7 @@ def defragment(
         gain=plan.gain,
         most=plan.most,
         fewest=plan.fewest,
-        gave_up=plan.gave_up,
+        ended=plan.ended,
         steps=tuple(
             Step(goal.name(step.field), step.gain, tuple(_move(move, before.fleet) for move in step.moves))
             for step in plan.steps

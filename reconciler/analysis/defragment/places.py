@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 
@@ -13,8 +12,9 @@ from reconciler.allocation.dra.request_options import read_claims
 from reconciler.allocation.dra.restricting import within
 from reconciler.allocation.dra.static_match import match_in_fleet
 from reconciler.allocation.placement import Placement
+from reconciler.analysis.defragment.ended import Ended
 from reconciler.analysis.defragment.movers import Mover
-from reconciler.api.objects.plan import Granted
+from reconciler.api.objects.plan import Granted, Reason
 from reconciler.errors import Rejected
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot
@@ -42,6 +42,8 @@ class Places:
         self._steps = steps
         self.tried = 0
         """Decisions so far"""
+        self.ended: set[Ended] = set()
+        """Limits that kept places from being tried"""
 
     def of(
         self, mover: Mover, snapshot: Snapshot, worse: Codes, accepts: Callable[[Rows], bool]
@@ -72,7 +74,10 @@ class Places:
             tried = self._rows(rows, worse, snapshot, accepts)
         else:
             tried = self._nodes(rows, len(mover.rows), worse, snapshot)
-        for node, among in islice(tried, MOST_TRIED):
+        for number, (node, among) in enumerate(tried):
+            if number == MOST_TRIED:
+                self.ended.add(Ended.PLACES)
+                return
             place = self.decide(mover, snapshot, node, among)
             if place is not None and accepts(place.rows):
                 yield place
@@ -83,6 +88,8 @@ class Places:
         only = within(mover.claims, among.tolist(), snapshot)
         found = decide(mover.claims, snapshot, nodes=[node], steps=self._steps, only=only)
         if not isinstance(found, Granted):
+            if found.reason == Reason.GAVE_UP:
+                self.ended.add(Ended.STEPS)
             return None
         taken = [
             row
@@ -93,9 +100,8 @@ class Places:
         ]
         return Place(found, np.array(taken, dtype=np.intp))
 
-    @staticmethod
     def _rows(
-        rows: Rows, worse: Codes, snapshot: Snapshot, accepts: Callable[[Rows], bool]
+        self, rows: Rows, worse: Codes, snapshot: Snapshot, accepts: Callable[[Rows], bool]
     ) -> Iterator[tuple[str, Rows]]:
         """Single devices: where the fewest others are free first."""
         fleet = snapshot.fleet
@@ -106,6 +112,8 @@ class Places:
         for row in order[:MOST_LOOKED_AT].tolist():
             if accepts(np.array([row], dtype=np.intp)):
                 yield names[fleet.codes["node"][row]], np.array([row], dtype=np.intp)
+        if len(order) > MOST_LOOKED_AT:
+            self.ended.add(Ended.PLACES)
 
     @staticmethod
     def _nodes(rows: Rows, devices: int, worse: Codes, snapshot: Snapshot) -> Iterator[tuple[str, Rows]]:

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from reconciler.analysis.defragment.ceiling import alike, most_by_amounts
+from reconciler.analysis.defragment.ended import Ended
 from reconciler.analysis.defragment.future import Future
 from reconciler.analysis.defragment.goals import Goal, ProfileGoal
 from reconciler.analysis.defragment.holds import holds_of, size_of
 from reconciler.analysis.defragment.movers import Mover
 from reconciler.analysis.defragment.options import (
+    MOST_TRIED,
     Blockers,
     Option,
     fewest_moves,
@@ -74,8 +76,8 @@ class Plan:
     """No plan gains more"""
     fewest: int | None
     """No plan with so much gain has fewer moves"""
-    gave_up: bool
-    """Whether a limit ended the search before it gained what was wanted, or the most"""
+    ended: tuple[Ended, ...]
+    """Limits that left something untried; none if the bounds prove that no plan is better"""
 
     @property
     def moves(self) -> tuple[PlannedMove, ...]:
@@ -114,10 +116,12 @@ class Planner:
         self._start = self._holds.copy(), self._counts.copy()
         self._mark = trial.mark()
         self._bounds: dict[int, int | None] = {}
-        self._cut = False
-        """Whether a limit ended a search"""
+        self._ended: set[Ended] = set()
         found = (options_of(at, goal, self._holds, movers, self._blockers) for at in range(goal.fields))
         self._fields = [one for one in found if one is not None]
+        crowded = any(len(inside) > MOST_TRIED for inside in self._blockers.of_field.values())
+        if crowded and not goal.all_or_nothing:
+            self._ended.add(Ended.SETS)
         self._sizes = [size_of(mover, self._holds.fleet) for mover in movers]
 
     @property
@@ -135,9 +139,12 @@ class Planner:
         """Gain so much, or as much as is found. The trial then has the state after all moves."""
         best = self._greedy(wanted, None)
         limit, banned = self._places.tried + EXTRA_DECISIONS, set[Option]()
-        while self._places.tried < limit and self._limit.more() and not self._is_best(best, wanted):
+        while not self._is_best(best, wanted):
             without = next((step.option for step in best if step.option not in banned), None)
             if without is None:
+                break
+            if self._places.tried >= limit or not self._limit.more():
+                self._ended.add(Ended.ALTERNATIVES)
                 break
             banned.add(without)
             other = self._greedy(wanted, without)
@@ -145,8 +152,8 @@ class Planner:
                 best = other
         self._redo(best)
         gained = _gain(best)
-        gave_up = self._cut and gained < min(wanted, self.most)
-        return Plan(best, gained, self.most, self._fewest(min(wanted, gained)), gave_up)
+        ended = set() if self._is_best(best, wanted) else self._ended | self._places.ended
+        return Plan(best, gained, self.most, self._fewest(min(wanted, gained)), tuple(sorted(ended)))
 
     def _is_best(self, steps: tuple[Step, ...], wanted: int) -> bool:
         """Whether the bounds leave no room for a better plan."""
@@ -166,8 +173,8 @@ class Planner:
         done: list[Step] = []
         moved = set[int]()
         while (missing := wanted - _gain(done)) > 0 and left:
-            if not self._may_go_on(done):
-                self._cut = True
+            if (ended := self._limit_of(done)) is not None:
+                self._ended.add(ended)
                 break
             option = min(left, key=lambda one: self._rank(one, missing))
             left.remove(option)
@@ -180,10 +187,14 @@ class Planner:
                 left += [one for at in sorted(changed) for one in self._again(at, moved) if one != without]
         return tuple(done)
 
-    def _may_go_on(self, done: Sequence[Step]) -> bool:
+    def _limit_of(self, done: Sequence[Step]) -> Ended | None:
+        """The limit that has been reached, if any."""
         limit = self._limit
-        enough = limit.moves is not None and _moves(done) >= limit.moves
-        return not enough and self._places.tried < limit.decisions and limit.more()
+        if limit.moves is not None and _moves(done) >= limit.moves:
+            return Ended.MOVES
+        if self._places.tried >= limit.decisions:
+            return Ended.DECISIONS
+        return None if limit.more() else Ended.STOPPED
 
     def _changed(self, step: Step) -> set[int]:
         """The fields that pods of a step left or entered."""

@@ -20,6 +20,7 @@ def as_json(answer: Answer) -> dict[str, Any]:
         "gainAtMost": answer.most,
         "reached": answer.reached,
         "gaveUp": answer.gave_up,
+        "limitsReached": list(answer.ended),
         "moves": len(answer.moves),
         "movesAtLeast": answer.fewest,
         "optimal": answer.optimal,

@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import ceil
 
+import numpy as np
+
+from reconciler.allocation.alignment.preferences import DEFAULT_TIERS
 from reconciler.analysis.capacity.layout import FleetLayout
 from reconciler.analysis.capacity.solver import Solver
 from reconciler.analysis.defragment.goals import (
     Goal,
-    ProfileGoal,
     group_goal,
     node_goal,
     profile_goal,
@@ -17,6 +19,8 @@ from reconciler.api.objects.similar_names import instead
 from reconciler.errors import Rejected
 
 NODE = "node"
+ALIGNED = frozenset(name.rpartition("/")[2] for name in DEFAULT_TIERS)
+"""Attributes of any domain that group the devices of a node"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +28,9 @@ class Target:
     """How much of what. Exactly one of `gain`, `percent` and `least` is set."""
 
     name: str = ""
-    """A profile, also as `driver/profile`, a qualified attribute, or `node`; empty for the largest profile"""
+    """A profile, also as `driver/profile`, a qualified attribute, or `node`; empty for what `for_each_kind`
+    finds
+    """
     gain: int | None = None
     percent: int | None = None
     """Of what fits at most after any moves"""
@@ -64,28 +70,44 @@ def parse_percent(text: str) -> Target:
     return Target(name, percent=int(number))
 
 
-def for_each_driver(target: Target, layout: FleetLayout) -> tuple[Target, ...]:
-    """The same target; without a name, one for the largest profile of each driver that has partitions."""
+def for_each_kind(target: Target, layout: FleetLayout) -> tuple[Target, ...]:
+    """The same target; without a name, one for each kind of room that the fleet can strand.
+
+    That is the largest profile of each driver that has partitions; and of whole devices, groups on a NUMA
+    node or PCIe root, and if there are no partitions, whole nodes. None if no node has several devices.
+    """
     if target.name:
         return (target,)
     profiles = _partitions(layout)
-    found: dict[str, list[str]] = {}
+    drivers: dict[str, list[str]] = {}
     for name in profiles:
-        found.setdefault(name.partition("/")[0], []).append(name)
-    largest = (min(names, key=lambda name: _by_size(name, profiles, layout)) for names in found.values())
-    return tuple(replace(target, name=name) for name in largest)
+        drivers.setdefault(name.partition("/")[0], []).append(name)
+    found = [min(names, key=lambda name: _by_size(name, profiles, layout)) for names in drivers.values()]
+    found += sorted(filter(None, (_grouping(one, layout) for one in layout.fleet.cel.attributes)))
+    if not profiles and (np.bincount(layout.node_of[layout.offered & (layout.node_of >= 0)]) > 1).any():
+        found.append(NODE)
+    return tuple(replace(target, name=name) for name in found)
+
+
+def _grouping(attribute: tuple[str, str], layout: FleetLayout) -> str:
+    """The name of an attribute that divides the whole devices of nodes into groups; empty if it does not."""
+    if attribute[1] not in ALIGNED:
+        return ""
+    codes = layout.fleet.cel.attributes[attribute].codes
+    rows = np.flatnonzero(layout.offered & (codes >= 0) & (layout.node_of >= 0))
+    groups, sizes = np.unique(np.stack([layout.node_of[rows], codes[rows]]), axis=1, return_counts=True)
+    several = (sizes > 1).any() and len(np.unique(groups[0])) < groups.shape[1]
+    return "/".join(attribute) if several and not (layout.fleet.sets[rows] >= 0).any() else ""
 
 
 def goal_of(target: Target, layout: FleetLayout) -> Goal:
-    """What is counted. Raises Rejected if the fleet has nothing of that name."""
+    """What is counted, for a target with a name. Raises Rejected if the fleet has nothing of that name."""
     if target.name == NODE:
         return node_goal(layout)
     attributes = {f"{domain}/{name}": (domain, name) for domain, name in layout.fleet.cel.attributes}
     if target.name in attributes:
         return group_goal(layout, attributes[target.name])
     profiles = _partitions(layout)
-    if not target.name:
-        return _largest(layout, profiles)
     found = [at for name, at in profiles.items() if target.name in (name, name.partition("/")[2])]
     if len(found) == 1:
         return profile_goal(layout, found[0], Solver())
@@ -106,16 +128,6 @@ def _partitions(layout: FleetLayout) -> dict[str, int]:
     drawing = (layout.fleet.sets >= 0).any(axis=1) & layout.offered
     numbers = sorted({int(at) for at in layout.profiles.of[drawing]})
     return {"/".join(layout.profiles.names[at]): at for at in numbers}
-
-
-def _largest(layout: FleetLayout, profiles: dict[str, int]) -> ProfileGoal:
-    drivers = sorted({name.partition("/")[0] for name in profiles})
-    if not profiles:
-        raise Rejected(f"no devices share counters; name what to gain, such as --gain {NODE}=1")
-    if len(drivers) > 1:
-        raise Rejected(f"several drivers have partitions: {', '.join(drivers)}; name what to gain")
-    largest = min(profiles, key=lambda name: _by_size(name, profiles, layout))
-    return profile_goal(layout, profiles[largest], Solver())
 
 
 def _by_size(name: str, profiles: Mapping[str, int], layout: FleetLayout) -> tuple[tuple[float, ...], str]:

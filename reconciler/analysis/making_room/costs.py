@@ -27,7 +27,7 @@ class Cost(NamedTuple):
     started: float = 0.0
     """When the first of those of the highest priority started, negated: the one that ran longer costs more"""
     devices: int = 0
-    """Devices that are free afterwards, before they are given to anybody"""
+    """Devices that are released and still free when what is wanted has its place"""
     names: tuple[ObjectKey, ...] = ()
 
 
@@ -37,14 +37,28 @@ NOTHING = Cost()
 class Pricing:
     """Prices sets of pods of one state."""
 
-    def __init__(self, occupants: Occupants, devices_of: Callable[[ObjectKey], int]) -> None:
-        """`devices_of` says how many devices a claim holds."""
+    def __init__(
+        self, occupants: Occupants, spare: Callable[[Pods], int], least_spare: Callable[[Pods], int]
+    ) -> None:
+        """`spare` says how many devices pods release that are not needed, at the price of an attempt to place
+        what is wanted; `least_spare` bounds that from below, at once.
+        """
         self._occupants = occupants
-        self._devices_of = devices_of
+        self._spare, self._least_spare = spare, least_spare
         self._started: dict[ObjectKey, float] = {}
 
     def of(self, pods: Pods) -> Cost:
-        """The cost of these pods; those that leave with them must be among them."""
+        """The cost of these pods, without which it must fit. Those that leave with them must be among them.
+
+        Raises what `spare` raises.
+        """
+        return self._of(pods, self._spare)
+
+    def least(self, pods: Pods) -> Cost:
+        """A bound: neither these pods cost less, nor any more of them."""
+        return self._of(pods, self._least_spare)
+
+    def _of(self, pods: Pods, spare: Callable[[Pods], int]) -> Cost:
         if not pods:
             return NOTHING
         known = self._occupants.pods
@@ -57,7 +71,7 @@ class Pricing:
             priorities=sum(one.priority + OFFSET for one in found),
             pods=len(found),
             started=-min(self._start(one.pod.key) for one in found if one.priority == highest),
-            devices=sum(map(self._devices_of, self._occupants.freed(pods))),
+            devices=spare(pods),
             names=tuple(sorted(pods)),
         )
 

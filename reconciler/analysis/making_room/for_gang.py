@@ -154,7 +154,7 @@ class _Search:
         found: set[Pods] = set()
         for at, copies in chosen.items():
             for bounds in self._bounds:
-                found.add(bounds.cheapest(at, copies, self._pricing.of))
+                found.add(bounds.cheapest(at, copies, self._pricing.least))
         pods = self._holds.occupants.together(frozenset().union(*found))
         return pods & self._holds.eligible
 
@@ -190,7 +190,7 @@ class _Search:
 
     def _complete(self) -> Found:
         subsets = Subsets(
-            self._holds.occupants, self._holds.eligible, self._pricing.of, self._attempts.fits, self._accepts
+            self._holds.occupants, self._holds.eligible, self._pricing, self._attempts.fits, self._accepts
         )
         subsets.best = self._best
         try:

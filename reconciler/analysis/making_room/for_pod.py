@@ -95,12 +95,14 @@ class _Search:
             needed = [self._occupants.together(one) for one in self._all_needed(at)]
             self._needed[at] = [one for one in dict.fromkeys(needed) if one <= self._holds.eligible]
             for one in self._needed[at]:
-                heappush(heap, (self._pricing.of(one), at, True, one))
+                heappush(heap, (self._pricing.least(one), at, True, one))
             return
         if at not in self._needed:
             return  # all sets of this node were tried
         if self._fits(at, pods) and (self._accepts is None or self._accepts(pods)):
-            self._best = self._pricing.of(pods), pods
+            cost = self._pricing.of(pods)
+            if self._best is None or cost < self._best[0]:
+                self._best = cost, pods
             return
         self._search_node(at)
 
@@ -120,7 +122,7 @@ class _Search:
         subsets = Subsets(
             self._occupants,
             self._holds.eligible,
-            self._pricing.of,
+            self._pricing,
             lambda pods: self._fits(at, pods),
             self._accepts,
         )

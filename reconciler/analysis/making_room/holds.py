@@ -30,25 +30,20 @@ class Holds:
         self.eligible = frozenset(key for key, one in occupants.pods.items() if may_leave(one))
         self.units: list[Pods] = []
         """The pods of each unit"""
-        self.devices: dict[ObjectKey, int] = {}
-        """Claim -> how many devices it holds"""
         numbers: dict[Pods, int] = {}
         rows: list[int] = []
         units: list[int] = []
         alone: list[bool] = []
-        self.rows_of: dict[ObjectKey, list[int]] = {}
-        """Claim -> rows of its devices"""
-        for claim, users in occupants.users.items():
+        holders: list[int] = []
+        for at, (claim, users) in enumerate(occupants.users.items()):
             number = self._unit(users, numbers)
-            of_claim = self.rows_of[claim] = []
-            results = occupants.allocations[claim].devices.results
-            held = [one for one in results if not one.admin_access]
-            self.devices[claim] = len(held)
-            for result in held:
+            for result in occupants.allocations[claim].devices.results:
+                if result.admin_access:
+                    continue
                 found = snapshot.fleet.rows_of(result.id)
-                of_claim += found
                 rows += found
                 units += [number] * len(found)
+                holders += [at] * len(found)
                 alone += [not result.share_id] * len(found)
         self.rows: Rows = np.array(rows, dtype=np.intp)
         """(H,) rows of the fleet"""
@@ -56,6 +51,8 @@ class Holds:
         """(H,) the unit that frees the hold; `STAYS` if none does"""
         self.alone: Mask = np.array(alone, dtype=np.bool_)
         """(H,) held exclusively"""
+        self._holder: Rows = np.array(holders, dtype=np.intp)
+        """(H,) the claim, as a position in `users` of the occupants"""
 
     def _unit(self, users: Pods, numbers: dict[Pods, int]) -> int:
         if not users or not users <= self.eligible:
@@ -74,6 +71,18 @@ class Holds:
         found = np.zeros(self._snapshot.fleet.size, dtype=np.bool_)
         found[self.rows[self.alone & (self.unit == STAYS)]] = True
         return found
+
+    @cached_property
+    def apart(self) -> dict[ObjectKey, int]:
+        """Claim -> how many of its devices are free without it until somebody takes them themselves."""
+        fleet, occupancy, claims = self._snapshot.fleet, self._snapshot.occupancy, self.occupants.users
+        if occupancy.open is not None:
+            return dict.fromkeys(claims, 0)  # other devices can exclude them
+        own = np.bincount(self.rows, minlength=fleet.size) == 1
+        own[list(occupancy.held_for)] = False
+        own &= (fleet.sets < 0).all(axis=1)
+        counts = np.bincount(self._holder[self.alone & own[self.rows]], minlength=len(claims))
+        return dict(zip(claims, counts.tolist(), strict=True))
 
     @cached_property
     def _leaving(self) -> tuple[Rows, Rows]:

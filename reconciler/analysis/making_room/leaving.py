@@ -1,10 +1,17 @@
 """Tries sets of pods: without them, does it fit? Counts the attempts."""
 
+from collections.abc import Container, Iterable
+
+import numpy as np
+
 from reconciler.analysis.attempt import NoFit
+from reconciler.analysis.making_room.moves import settle
 from reconciler.analysis.making_room.units import Occupants, Pods
 from reconciler.analysis.making_room.wanted import Place, Wanted
 from reconciler.analysis.making_room.world import World
+from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.plan import Reason
+from reconciler.state.nominations.nomination import devices_of
 from reconciler.state.trial import Trial
 
 
@@ -30,6 +37,7 @@ class Attempts:
         self.unsure = False
         """Whether the search for devices gave up, so that it is not known whether something fits"""
         self._known: dict[tuple[str | None, Pods], tuple[Place, ...] | NoFit] = {}
+        self._spare: dict[Pods, int] = {}
 
     def place(self, pods: Pods, on: str | None = None) -> tuple[Place, ...] | NoFit:
         """Where it fits without these pods. Raises OutOfTries."""
@@ -49,3 +57,28 @@ class Attempts:
     def fits(self, pods: Pods, on: str | None = None) -> bool:
         """Whether it fits without these pods. Raises OutOfTries."""
         return not isinstance(self.place(pods, on), NoFit)
+
+    def spare(self, pods: Pods) -> int:
+        """How many devices these pods release that are still free when it has its place. Without them it must
+        fit. Raises OutOfTries. Source: MAKE-4.
+        """
+        if pods not in self._spare:
+            places = self.place(pods)
+            assert not isinstance(places, NoFit)
+            taken = frozenset(devices_of(plan for place in places for plan in place.plans))
+            mark = self.trial.mark()
+            leave(self.trial, pods, self.occupants, self.world)
+            settle(places, {pod.key: pod for pod in self.wanted.pods}, self.trial)
+            self._spare[pods] = self._still_free(self.occupants.freed(pods), taken)
+            self.trial.back_to(mark)
+        return self._spare[pods]
+
+    def _still_free(self, claims: Iterable[ObjectKey], taken: Container[DeviceID]) -> int:
+        """How many devices of released claims are free now. One that is shared may be taken and free."""
+        snapshot, allocations = self.trial.snapshot, self.occupants.allocations
+        rows: list[int] = []
+        for claim in claims:
+            for result in allocations[claim].devices.results:
+                if not result.admin_access and result.id not in taken:
+                    rows += snapshot.fleet.rows_of(result.id)
+        return int(snapshot.occupancy.free[np.array(rows, dtype=np.intp)].sum())

@@ -18,7 +18,9 @@ class NodeRoom:
     def __init__(self, pod: Pod, nodes: Nodes) -> None:
         self._nodes = nodes
         self._wanted = {name: amount for name, amount in demand(pod).items() if name in JUDGED}
-        self._short = nodes.room.short_of(self._wanted, frozenset(), but=(pod.key, *nodes.held_for_pod(pod)))
+        self._short = nodes.room.short_of(
+            self._wanted, frozenset(), but=(pod.key, *nodes.nominated.charges_of_pod(pod))
+        )
         self._own = nodes.room.charged(pod.key)
 
     def needed(self, node: str, leaving: Sequence[ObjectKey]) -> tuple[Pods, list[Pods]] | None:

@@ -14,7 +14,14 @@ from reconciler.analysis.making_room.holds import Holds
 from reconciler.analysis.making_room.leaving import Attempts, leave
 from reconciler.analysis.making_room.moves import all_move, move_all, settle
 from reconciler.analysis.making_room.units import Occupant, Occupants, Pods
-from reconciler.analysis.making_room.wanted import Place, Wanted, WantedGang, preempts, priority_of
+from reconciler.analysis.making_room.wanted import (
+    Place,
+    Wanted,
+    WantedGang,
+    most_devices,
+    preempts,
+    priority_of,
+)
 from reconciler.analysis.making_room.world import World
 from reconciler.state.trial import Trial
 
@@ -88,8 +95,13 @@ class _Question:
             return able and self.may_leave(one)
 
         holds = Holds(occupants, self.trial.snapshot, may_leave)
-        pricing = Pricing(occupants, lambda claim: holds.devices[claim])
         attempts = Attempts(self.wanted, self.world, self.trial, occupants, self.tries)
+        takes = most_devices(self.wanted.claims)
+
+        def least_spare(pods: Pods) -> int:
+            return int(max(sum(map(holds.apart.__getitem__, occupants.freed(pods))) - takes, 0))
+
+        pricing = Pricing(occupants, attempts.spare, least_spare)
         rejected: list[Pods] = []
 
         def moves(pods: Pods) -> bool:
@@ -108,7 +120,7 @@ class _Question:
         cost = pricing.of(found.pods)
         bound = cost if proved else min(found.bound, cost)
         return self._advice(
-            replace(asked, cost=cost, bound=bound, optimal=proved, tries=spent), found.pods, occupants
+            replace(asked, cost=cost, bound=bound, optimal=proved, tries=spent), found.pods, attempts
         )
 
     def _monotone(self) -> bool:
@@ -135,14 +147,14 @@ class _Question:
     def _settle(self, places: tuple[Place, ...]) -> None:
         settle(places, {pod.key: pod for pod in self.wanted.pods}, self.trial)
 
-    def _advice(self, asked: Advice, pods: Pods, occupants: Occupants) -> Advice:
+    def _advice(self, asked: Advice, pods: Pods, attempts: Attempts) -> Advice:
+        occupants, places = attempts.occupants, attempts.place(pods)
+        assert not isinstance(places, NoFit)  # the search saw it fit
         devices = {
             claim: tuple(one.id for one in occupants.allocations[claim].devices.results)
             for claim in occupants.freed(pods)
         }
         leave(self.trial, pods, occupants, self.world)
-        places = self.wanted.place(self.world, self.trial)
-        assert not isinstance(places, NoFit)  # the search saw it fit
         self._settle(places)
         moves = move_all(pods, occupants, self.world, self.trial)
         used = (occupants.pods[key].budgets for key in pods)

@@ -5,7 +5,7 @@ It relies on one property: what fits without some pods fits without more. Source
 
 from collections.abc import Callable, Iterable, Sequence
 
-from reconciler.analysis.making_room.costs import Cost
+from reconciler.analysis.making_room.costs import Cost, Pricing
 from reconciler.analysis.making_room.units import Occupants, Pods
 from reconciler.api.objects.meta import ObjectKey
 
@@ -19,13 +19,13 @@ class Subsets:
         self,
         occupants: Occupants,
         eligible: Pods,
-        price: Callable[[Pods], Cost],
+        pricing: Pricing,
         fits: Fits,
         accepts: Fits | None = None,
     ) -> None:
         """`fits` may raise to end the search. `accepts` is a further test, of sets that fit."""
         self._occupants, self._eligible = occupants, eligible
-        self._price, self._fits = price, fits
+        self._pricing, self._fits = pricing, fits
         self._accepts = accepts
         self.best: tuple[Cost, Pods] | None = None
         """The cheapest set so far"""
@@ -35,7 +35,7 @@ class Subsets:
 
         `needed`: one of these sets leaves in any case.
         """
-        atoms = sorted(pods, key=lambda key: self._price(frozenset([key])), reverse=True)
+        atoms = sorted(pods, key=lambda key: self._pricing.least(frozenset([key])), reverse=True)
         if self._fits(frozenset(atoms)):
             self._decide(atoms, 0, frozenset(), frozenset(), list(needed))
 
@@ -46,7 +46,9 @@ class Subsets:
         if not needed:
             return
         if self._fits(gone) and (self._accepts is None or self._accepts(gone)):
-            self.best = self._price(gone), gone
+            cost = self._pricing.of(gone)
+            if self.best is None or cost < self.best[0]:
+                self.best = cost, gone
             return
         while at < len(atoms) and atoms[at] in gone:
             at += 1
@@ -61,4 +63,5 @@ class Subsets:
 
     def _least(self, gone: Pods, needed: Sequence[Pods]) -> Cost:
         """The least cost of a set with all of `gone` and one of `needed`."""
-        return min((self._price(gone | one) for one in needed), default=self._price(gone))
+        least = self._pricing.least
+        return min((least(gone | one) for one in needed), default=least(gone))

@@ -1,6 +1,8 @@
 """What room is wanted for: a claim, the claims of a pod, or a gang. Asks the search that will place it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import inf
 from typing import NamedTuple
 
 from reconciler.allocation.defaults import STEPS
@@ -13,6 +15,7 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan
+from reconciler.api.objects.requests import ALL
 from reconciler.state.nominations.nomination import Nominee, of_claim, own_of_all
 from reconciler.state.trial import Trial
 
@@ -112,8 +115,22 @@ class WantedGang:
             return tuple(Place(seat.pod, seat.node, seat.plans) for seat in answer.seats)
         return NoFit(answer.reason, answer.message)
 
+    @property
+    def claims(self) -> tuple[ResourceClaim, ...]:
+        """The claims of all members that need devices."""
+        return tuple(claim for member in self.question.members for claim in member.claims)
+
 
 Wanted = WantedPod | WantedGang
+
+
+def most_devices(claims: Iterable[ResourceClaim]) -> float:
+    """No allocation of these claims has more devices; infinite if one may have all that there are."""
+    requests = (request for claim in claims for request in claim.spec.devices.requests)
+    either = ([one.exactly] if one.exactly is not None else one.first_available for one in requests)
+    return sum(
+        max((inf if one.allocation_mode == ALL else one.wanted for one in some), default=0) for some in either
+    )
 
 
 def priority_of(wanted: Wanted) -> int:

@@ -35,7 +35,7 @@ def size(
 
     The free devices of the fleet are used first. The world changes for the time of the call only.
     """
-    snapshot = world.store.snapshot()
+    snapshot = world.store.snapshot_for(world.own)
     solver = Solver()
     needs = needs_of(items, snapshot)
     progress("placing on the fleet")

@@ -52,7 +52,7 @@ class Simulation:
         for node in baseline.supposed:
             nodes.suppose(node)
         for one in baseline.store.nominations:
-            nodes.nominate(one)
+            nodes.nominated.hold(one)
         self._trial = Trial(baseline.store, nodes, supposed=True, own=own)
         self._placement = Placement(nodes, supposed=True)
         self._charged = False

@@ -1,11 +1,10 @@
 """Watch events: a kind is replaced as a whole or listed, or one object is changed, removed or rejected."""
 
-from dataclasses import dataclass
-
 from reconciler.api.objects.meta import ApiObject, ObjectKey
+from reconciler.api.objects.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Refused:
     """An object that cannot be read. Drop what the cache holds under its key."""
 
@@ -14,7 +13,7 @@ class Refused:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Replaced:
     """A complete list: an object that is neither in `objects` nor in `refused` does not exist."""
 
@@ -27,14 +26,14 @@ class Replaced:
     """(name, driver) of slices of other shards whose devices say `compatibleOnlyWith` (GRP-12)"""
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Listed:
     """A list is complete whose objects all came one by one before, and those that are gone were removed."""
 
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Changed:
     """An object was added or modified. The same change may arrive twice."""
 
@@ -42,7 +41,7 @@ class Changed:
     object: ApiObject
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Removed:
     """An object was deleted."""
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from pydantic import Field
 
@@ -93,8 +93,12 @@ class ApiObject(Model):
         """Cached: it is read a dozen times for each allocation."""
         return self.metadata.key
 
+    KEPT: ClassVar[tuple[str, ...]] = ("key",)
+    """Properties whose values are kept"""
+
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """As pydantic's, but without the cached key, which may not fit the copy."""
+        """As pydantic's, but without what is kept, which may not fit the copy."""
         copied = super().model_copy(update=update, deep=deep)
-        copied.__dict__.pop("key", None)
+        for name in self.KEPT:
+            copied.__dict__.pop(name, None)
         return copied

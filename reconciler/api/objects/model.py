@@ -50,10 +50,7 @@ class Maker(Generic[M]):
         self._common = frozenset(common or ())
         self._names: dict[tuple[str, ...], set[str]] = {}
         """Fields -> these and the common ones: one set for all objects with the same fields"""
-        self._values: dict[str, Any] = {
-            name: None if field.is_required() else field.get_default(call_default_factory=True)
-            for name, field in model.model_fields.items()
-        } | dict(common or {})
+        self._values: dict[str, Any] = {**_defaults(model), **(common or {})}
 
     def __call__(self, fields: Mapping[str, Any]) -> M:
         """The object with these fields, by their names in Python. The required ones must be among them."""
@@ -74,6 +71,15 @@ def built(model: type[M], fields: Mapping[str, Any]) -> M:
     """One object as a `Maker` makes it."""
     made: M = _maker(model)(fields)
     return made
+
+
+@lru_cache
+def _defaults(model: type[Model]) -> Mapping[str, Any]:
+    """The value of each field that is not given."""
+    return {
+        name: None if field.is_required() else field.get_default(call_default_factory=True)
+        for name, field in model.model_fields.items()
+    }
 
 
 @lru_cache

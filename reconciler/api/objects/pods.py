@@ -16,5 +16,4 @@ def controller_of(pod: Pod) -> OwnerReference | None:
 
 def claims_of(pod: Pod) -> tuple[ObjectKey, ...]:
     """The claims a pod names, in its order; one that is named twice is one claim."""
-    names = (name for name in pod.claim_names().values() if name is not None)
-    return tuple(dict.fromkeys(ObjectKey(pod.key.namespace, name) for name in names))
+    return pod.claim_keys if pod.spec.resource_claims else ()

@@ -1,14 +1,14 @@
 """ResourceSlice, resource.k8s.io/v1. Source: docs/rules/slices.md."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, WrapSerializer, model_validator
 from pydantic.dataclasses import dataclass
 
 from reconciler.api.objects.device_patterns import PatternDevices
 from reconciler.api.objects.meta import ApiObject, PoolID
-from reconciler.api.objects.model import LEAN, Bool, Int, Map, Model, Str, Tuple
+from reconciler.api.objects.model import LEAN, Bool, Int, Map, Model, Str, Tuple, kept
 from reconciler.api.objects.node_selector import NodeSelector
 from reconciler.api.objects.quantity import Quantity
 
@@ -168,9 +168,15 @@ class ResourceSlice(ApiObject):
             raise ValueError(f"its devices have {what}; at most {MAX_NAMES} are allowed")
         return self
 
-    @property
+    @kept
     def pool_id(self) -> PoolID:
         return PoolID(self.spec.driver, self.spec.pool.name)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """As pydantic's, but without the cached pool, which may not fit the copy."""
+        copied = super().model_copy(update=update, deep=deep)
+        copied.__dict__.pop("pool_id", None)
+        return copied
 
 
 def has_many_names(spec: ResourceSliceSpec) -> bool:

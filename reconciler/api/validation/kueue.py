@@ -1,95 +1,107 @@
-"""The kinds of Kueue: of its resource definitions, in v1beta2 and v1beta1, what this project uses."""
+"""The kinds of Kueue: of its resource definitions in v1beta2, the fields that this project uses.
 
-from typing import Any
+v1beta1 has the same fields with fewer limits. `retryCount` and `requeueAfterSeconds` are of Kueue 0.14: older
+servers drop them.
+"""
 
-from reconciler.api.validation.encoding import same
-from reconciler.api.validation.fields import Cause, Field
-from reconciler.api.validation.kinds import Review
-from reconciler.api.validation.timestamps import parse_timestamp
+from typing import Final
 
-STATES = ("Pending", "Ready", "Rejected", "Retry")
-STATUSES = ("False", "True", "Unknown")
-MAX_MESSAGE = 32_768
-MAX_UPDATES = 18
-MAX_NAME = 316
+from reconciler.api.validation.structural import (
+    CONDITION,
+    DNS_LABEL,
+    DNS_SUBDOMAIN,
+    MAX_MESSAGE,
+    AnyObject,
+    Fields,
+    Flag,
+    Integer,
+    Items,
+    Schema,
+    Text,
+    Texts,
+    Time,
+)
 
+_MOST_SETS: Final = 18
+_CONDITIONS: Final = Items(CONDITION, most=16, key="type")
+_NAME: Final = Text(63, pattern=DNS_LABEL)
+_OBJECT: Final[dict[str, Schema]] = {"apiVersion": Text(), "kind": Text(), "metadata": AnyObject()}
+_TOLERATION: Final = Fields(
+    {
+        "key": Text(),
+        "operator": Text(),
+        "value": Text(),
+        "effect": Text(),
+        "tolerationSeconds": Integer(),
+    }
+)
+_LEVEL: Final = Text(63)
+_POD_SET: Final = Fields(
+    {
+        "name": _NAME,
+        "count": Integer(0),
+        "template": AnyObject(),
+        "topologyRequest": Fields({"required": _LEVEL, "preferred": _LEVEL}),
+    },
+    required=("template",),
+)
+_ASSIGNMENT: Final = Fields(
+    {"name": _NAME, "flavors": Texts(Text(253, pattern=DNS_SUBDOMAIN)), "count": Integer(0)}
+)
+_UPDATE: Final = Fields(
+    {"name": _NAME, "labels": Texts(), "annotations": Texts(), "nodeSelector": Texts()}, required=("name",)
+)
+CHECK_STATE: Final = Fields(
+    {
+        "name": Text(316, 1),
+        "state": Text(words=("Pending", "Ready", "Retry", "Rejected")),
+        "lastTransitionTime": Time(),
+        "message": Text(MAX_MESSAGE),
+        "requeueAfterSeconds": Integer(0),
+        "retryCount": Integer(0),
+        "podSetUpdates": Items(_UPDATE, most=_MOST_SETS),
+    },
+    required=("name", "state", "lastTransitionTime", "message"),
+)
+"""The state of one admission check of a Workload"""
 
-def check_workload(review: Review) -> list[Cause]:
-    """Check the sets of pods, or the conditions and states of admission checks."""
-    root = Field(review.new)
-    if review.subresource == "status":
-        _conditions(root["status"]["conditions"])
-        names: set[Any] = set()
-        for state in root["status"]["admissionChecks"].items():
-            _required(state["name"])
-            state["name"].unique(names)
-            _required(state["state"])
-            if state["state"].present:
-                state["state"].one_of(STATES)
-            _time(state["lastTransitionTime"])
-            _message(state["message"])
-            for field in ("requeueAfterSeconds", "retryCount"):
-                if state[field].integer() < 0:
-                    state[field].invalid("should be greater than or equal to 0")
-            state["podSetUpdates"].at_most(MAX_UPDATES)
-            for update in state["podSetUpdates"].items():
-                _required(update["name"])
-        return root.causes
-    for one in root["spec"]["podSets"].items():
-        _required(one["template"])
-        if one["count"].integer() < 0:
-            one["count"].invalid("should be greater than or equal to 0")
-    return root.causes
-
-
-def check_admission_check(review: Review) -> list[Cause]:
-    """Check the name of the controller, which is immutable, or the conditions."""
-    root = Field(review.new)
-    if review.subresource == "status":
-        _conditions(root["status"]["conditions"])
-        return root.causes
-    controller = root["spec"]["controllerName"]
-    _required(controller)
-    if review.old is not None and not same(review.old["spec"].get("controllerName"), controller.value):
-        controller.invalid("field is immutable")
-    return root.causes
-
-
-def check_flavor(review: Review) -> list[Cause]:
-    """Check that labels are texts."""
-    root = Field(review.new)
-    for _, label in root["spec"]["nodeLabels"].entries():
-        label.text()
-    return root.causes
-
-
-def _conditions(field: Field) -> None:
-    types: set[Any] = set()
-    for one in field.items():
-        for name in ("type", "status", "reason"):
-            _required(one[name])
-        one["type"].unique(types)
-        if one["status"].present:
-            one["status"].one_of(STATUSES)
-        _time(one["lastTransitionTime"])
-        _message(one["message"])
-
-
-def _required(field: Field) -> None:
-    if not field.present:
-        field.required()
-
-
-def _time(field: Field) -> None:
-    _required(field)
-    if field.present:
-        try:
-            parse_timestamp(field.text())
-        except ValueError:
-            field.invalid("must be a time in RFC 3339 format")
-
-
-def _message(field: Field) -> None:
-    _required(field)
-    if len(field.text().encode()) > MAX_MESSAGE:
-        field.too_long(MAX_MESSAGE)
+WORKLOAD: Final = Fields(
+    {
+        **_OBJECT,
+        "spec": Fields(
+            {
+                "podSets": Items(_POD_SET, most=_MOST_SETS, fewest=1, key="name"),
+                "queueName": Text(253, pattern=DNS_SUBDOMAIN),
+                "priority": Integer(),
+                "active": Flag(),
+            }
+        ),
+        "status": Fields(
+            {
+                "conditions": _CONDITIONS,
+                "admission": Fields(
+                    {
+                        "clusterQueue": Text(253, pattern=DNS_SUBDOMAIN),
+                        "podSetAssignments": Items(_ASSIGNMENT, most=_MOST_SETS, key="name"),
+                    }
+                ),
+                "admissionChecks": Items(CHECK_STATE, most=8, key="name"),
+            }
+        ),
+    }
+)
+ADMISSION_CHECK: Final = Fields(
+    {
+        **_OBJECT,
+        "spec": Fields(
+            {"controllerName": Text(253, 1)}, required=("controllerName",), immutable=("controllerName",)
+        ),
+        "status": Fields({"conditions": _CONDITIONS}),
+    }
+)
+RESOURCE_FLAVOR: Final = Fields(
+    {
+        **_OBJECT,
+        "spec": Fields({"nodeLabels": Texts(most=8), "tolerations": Items(_TOLERATION, most=8)}),
+    }
+)

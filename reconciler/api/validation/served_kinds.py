@@ -20,6 +20,7 @@ from reconciler.api.validation.conversion import CLAIM_V1BETA1, EVENT, SLICE_V1B
 from reconciler.api.validation.kinds import GroupVersion, ServedKind
 from reconciler.api.validation.label_keys import merge_label_keys
 from reconciler.api.validation.strategic_merge import CONDITIONS, METADATA, Merge
+from reconciler.api.validation.structural import checked
 
 CORE: Final = GroupVersion("", "v1")
 EVENTS: Final = GroupVersion("events.k8s.io", "v1")
@@ -196,19 +197,19 @@ POD_GROUP: Final = ServedKind(
 _KUEUE: Final = (GroupVersion("kueue.x-k8s.io", "v1beta2"), GroupVersion("kueue.x-k8s.io", "v1beta1"))
 WORKLOAD: Final = ServedKind(
     "Workload", "workloads", "workload", _KUEUE,
-    short_names=("wl",), has_status=True, counts_generations=True, unconditional=False,
-    columns=columns.NAMED, validate=kueue.check_workload,
+    short_names=("kwl", "kueueworkload", "kueueworkloads"), has_status=True, counts_generations=True,
+    unconditional=False, columns=columns.NAMED, validate=checked(kueue.WORKLOAD),
 )  # fmt: skip
 """Served on real servers once Kueue is installed, as are the next two."""
 ADMISSION_CHECK: Final = ServedKind(
     "AdmissionCheck", "admissionchecks", "admissioncheck", _KUEUE,
     namespaced=False, short_names=("ac",), has_status=True, counts_generations=True, unconditional=False,
-    columns=columns.NAMED, validate=kueue.check_admission_check,
+    columns=columns.NAMED, validate=checked(kueue.ADMISSION_CHECK),
 )  # fmt: skip
 RESOURCE_FLAVOR: Final = ServedKind(
     "ResourceFlavor", "resourceflavors", "resourceflavor", _KUEUE,
     namespaced=False, short_names=("flavor", "flavors", "rf"), counts_generations=True, unconditional=False,
-    columns=columns.NAMED, validate=kueue.check_flavor,
+    columns=columns.NAMED, validate=checked(kueue.RESOURCE_FLAVOR),
 )  # fmt: skip
 
 POD_TEMPLATE: Final = ServedKind(
@@ -220,7 +221,7 @@ PROVISIONING_REQUEST: Final = ServedKind(
     "ProvisioningRequest", "provisioningrequests", "provisioningrequest",
     (GroupVersion("autoscaling.x-k8s.io", "v1"),),
     short_names=("provreq", "provreqs"), has_status=True, counts_generations=True, unconditional=False,
-    columns=columns.NAMED, validate=provisioning.check_request,
+    columns=columns.NAMED, validate=checked(provisioning.PROVISIONING_REQUEST),
 )  # fmt: skip
 """Served on real servers once the resource definition of a cluster autoscaler is installed."""
 

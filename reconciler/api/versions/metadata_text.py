@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
+from msgspec.structs import astuple
 
 from reconciler.api.objects.meta import ObjectMeta, OwnerReference
 from reconciler.api.objects.model import built
@@ -28,59 +29,66 @@ class _OwnerText(msgspec.Struct, rename="camel", gc=False):
     controller: bool | UnsetType = UNSET
 
 
-class _MetadataText(msgspec.Struct, rename="camel", gc=False):
-    """Fields as text if slices and nodes seldom have them, or share them."""
+class MetadataText(msgspec.Struct, rename="camel", gc=False):
+    """The fields that we read, as text if slices and nodes share them. For use in larger structures."""
 
     name: str
     uid: str | UnsetType = UNSET
     resource_version: str | UnsetType = UNSET
-    creation_timestamp: str | UnsetType = UNSET
+    creation_timestamp: str | UnsetType | None = UNSET
     generation: Raw | UnsetType = UNSET
     labels: Raw | UnsetType = UNSET
     annotations: Raw | UnsetType = UNSET
     owner_references: list[_OwnerText] | UnsetType = UNSET
-    namespace: Raw | UnsetType = UNSET
-    finalizers: Raw | UnsetType = UNSET
-    deletion_timestamp: Raw | UnsetType = UNSET
+    namespace: str | UnsetType = UNSET
+    finalizers: list[str] | UnsetType = UNSET
+    deletion_timestamp: str | UnsetType | None = UNSET
 
 
-_cut = msgspec.json.Decoder(_MetadataText).decode
-_labels = msgspec.json.Decoder(dict[str, str]).decode
-_PLAIN = ("uid", "resource_version", "creation_timestamp")
-_RARE = ("namespace", "finalizers", "deletion_timestamp")
+_strings = msgspec.json.Decoder(dict[str, str]).decode
 
 
-def read_metadata(text: Raw) -> ObjectMeta:
-    """The metadata, equal to what the models read. Raises ValueError if they cannot read it either."""
-    try:
-        return _read(_cut(text))
-    except (ValueError, msgspec.MsgspecError):
-        return ObjectMeta.model_validate_json(bytes(text))
-
-
-def _read(cut: _MetadataText) -> ObjectMeta:
-    """Raises ValueError or MsgspecError for metadata that only the models can judge."""
-    if not cut.name or any(getattr(cut, name) is not UNSET for name in _RARE):
-        raise ValueError("metadata with rare fields")
-    fields: dict[str, Any] = {"name": cut.name}
-    for name in _PLAIN:
-        value = getattr(cut, name)
-        if value is not UNSET:
-            fields[name] = value
-    if cut.generation is not UNSET:
-        fields["generation"] = _number(bytes(cut.generation))
-    if cut.labels is not UNSET:
-        fields["labels"] = _shared(bytes(cut.labels))
-    if cut.annotations is not UNSET:
-        fields["annotations"] = _shared(bytes(cut.annotations))
-    if cut.owner_references is not UNSET:
-        fields["owner_references"] = tuple([_owner(owner) for owner in cut.owner_references])
+def metadata_of(cut: MetadataText) -> ObjectMeta:
+    """The metadata, equal to what the models read. Raises ValueError for what only they can judge."""
+    name, uid, version, created, generation, labels, annotations, owners, *rare = astuple(cut)
+    if not name:
+        raise ValueError("metadata without a name")
+    fields: dict[str, Any] = {"name": name}
+    if uid is not UNSET:
+        fields["uid"] = uid
+    if version is not UNSET:
+        fields["resource_version"] = version
+    if created is not UNSET:
+        fields["creation_timestamp"] = created
+    if generation is not UNSET:
+        fields["generation"] = _number(bytes(generation))
+    if labels is not UNSET:
+        fields["labels"] = _shared(bytes(labels))
+    if annotations is not UNSET:
+        fields["annotations"] = _shared(bytes(annotations))
+    if owners is not UNSET:
+        fields["owner_references"] = tuple([_owner(owner) for owner in owners])
+    if rare != _NOTHING_RARE:
+        _add_rare(cut, fields)
     return built(ObjectMeta, fields)
 
 
+def _add_rare(cut: MetadataText, fields: dict[str, Any]) -> None:
+    if cut.namespace is not UNSET:
+        fields["namespace"] = cut.namespace
+    if cut.finalizers is not UNSET:
+        fields["finalizers"] = tuple(cut.finalizers)
+    if cut.deletion_timestamp is not UNSET:
+        fields["deletion_timestamp"] = cut.deletion_timestamp
+
+
 def _shared(text: bytes) -> dict[str, str]:
-    """Labels or annotations. Equal ones share one object."""
-    return _cached_labels(text) if len(text) <= MAX_CACHED_BYTES else _labels(text)
+    """Labels or annotations. Equal ones share one object. Raises ValueError for other values."""
+    return _cached_strings(text) if len(text) <= MAX_CACHED_BYTES else _decoded(text)
+
+
+def _decoded(text: bytes) -> dict[str, str]:
+    return {} if text == b"null" else _strings(text)
 
 
 def _number(text: bytes) -> int:
@@ -91,9 +99,10 @@ def _number(text: bytes) -> int:
 
 
 def _owner(cut: _OwnerText) -> OwnerReference:
-    fields = {name: value for name in _OWNER_FIELDS if (value := getattr(cut, name)) is not UNSET}
-    return built(OwnerReference, fields)
+    values = zip(_OWNER_FIELDS, astuple(cut), strict=True)
+    return built(OwnerReference, {name: value for name, value in values if value is not UNSET})
 
 
 _OWNER_FIELDS = _OwnerText.__struct_fields__
-_cached_labels: Callable[[bytes], dict[str, str]] = lru_cache(CACHE_SIZE)(_labels)
+_NOTHING_RARE = [UNSET] * 3
+_cached_strings: Callable[[bytes], dict[str, str]] = lru_cache(CACHE_SIZE)(_decoded)

@@ -13,7 +13,7 @@ from pydantic_core import from_json
 
 from reconciler.api.objects.core import Node, NodeSpec, NodeStatus
 from reconciler.api.objects.model import built
-from reconciler.api.versions.metadata_text import read_metadata
+from reconciler.api.versions.metadata_text import MetadataText, metadata_of
 
 API_VERSION: Final = "v1"
 
@@ -40,7 +40,7 @@ class _StatusText(msgspec.Struct, rename="camel"):
 
 
 class _NodeText(msgspec.Struct, rename="camel"):
-    metadata: Raw
+    metadata: MetadataText
     spec: _SpecText | UnsetType = UNSET
     status: _StatusText | UnsetType = UNSET
     kind: str = "Node"
@@ -62,7 +62,7 @@ def read_node(text: bytes, api_version: str) -> Node | None:
         version = api_version if cut.api_version is UNSET else cut.api_version
         if cut.kind != "Node" or version != API_VERSION:
             return None
-        fields: dict[str, Any] = {"metadata": read_metadata(cut.metadata)}
+        fields: dict[str, Any] = {"metadata": metadata_of(cut.metadata)}
         if cut.spec is not UNSET:
             fields["spec"] = _spec(cut.spec.unschedulable, _bytes(cut.spec.taints))
         if cut.status is not UNSET:

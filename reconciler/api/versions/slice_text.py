@@ -27,7 +27,7 @@ from reconciler.api.objects.slices import (
     has_many_names,
 )
 from reconciler.api.versions.extension_shape import ANNOTATION
-from reconciler.api.versions.metadata_text import read_metadata
+from reconciler.api.versions.metadata_text import MetadataText, metadata_of
 from reconciler.api.versions.shapes import mappings
 from reconciler.api.versions.spec_patterns import SpecPatterns
 
@@ -87,7 +87,7 @@ class _SpecText(msgspec.Struct, rename="camel", gc=False):
 
 class _SliceText(msgspec.Struct, rename="camel", gc=False):
     spec: Raw
-    metadata: Raw
+    metadata: MetadataText
     kind: str | UnsetType = UNSET
     api_version: str | UnsetType = UNSET
 
@@ -128,7 +128,7 @@ def read_slice(text: bytes, api_version: str, *, listed: bool = False) -> Resour
 
 
 def _slice(cut: _SliceText, *, listed: bool) -> ResourceSlice:
-    metadata = read_metadata(cut.metadata)
+    metadata = metadata_of(cut.metadata)
     if ANNOTATION in metadata.annotations:
         raise _UseFullReader
     spec = _specs.read(bytes(cut.spec), learn=listed)

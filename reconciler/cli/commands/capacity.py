@@ -7,6 +7,7 @@ from reconciler.cli.common.options import (
     cluster_options,
     contexts_option,
     files_option,
+    held_room_option,
     output_option,
     release_and_rules_options,
     steps_option,
@@ -20,6 +21,7 @@ _PATH = click.Path(exists=True, readable=True, allow_dash=True)
 @files_option(required=False)
 @cluster_options
 @contexts_option
+@held_room_option
 @click.option(
     "--demand",
     "demands",

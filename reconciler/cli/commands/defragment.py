@@ -14,7 +14,7 @@ from reconciler.cli.common.options import (
 from reconciler.cli.common.running import runs
 
 DEFAULT_PERCENT = 90
-"""Of the largest profile, without --gain and --target"""
+"""Of each kind of room that the fleet can strand, without --gain and --target"""
 
 
 @click.command()
@@ -27,8 +27,8 @@ DEFAULT_PERCENT = 90
 @click.option(
     "--target",
     metavar="[NAME=]PERCENT%",
-    help=f"Raise what fits to this part of the most that could.  [default: {DEFAULT_PERCENT}% of the largest "
-    "profile]",
+    help="Raise what fits to this part of the most that could. Without a name: large profiles, groups on a "
+    f"NUMA node or PCIe root, or whole nodes, whichever the fleet has.  [default: {DEFAULT_PERCENT}%]",
 )
 @files_option(required=False)
 @cluster_options

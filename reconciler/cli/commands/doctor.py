@@ -21,6 +21,7 @@ from reconciler.cli.common.running import runs
     "wide",
     "name",
     "json",
+    "yaml",
     "sarif",
     explained="table: a block for each finding; wide: a line for each; name: the objects with findings.",
 )

@@ -42,7 +42,7 @@ class Duration(click.ParamType[float]):
     "--since", type=Duration(), metavar="DURATION", help="Use only lines that are not older than this: 10m."
 )
 @click.option("--follow", is_flag=True, help="Print new lines until interrupted.")
-@output_option("table", "json")
+@output_option("table", "json", "yaml")
 @pass_clock
 @runs("reconciler.cli.logs:logs")
 def logs() -> None:

@@ -15,7 +15,7 @@ from reconciler.cli.common.running import runs
 @manifest_options
 @cluster_options
 @output_option(
-    "table", "wide", "json", explained="wide adds columns, and names all devices that are locked out."
+    "table", "wide", "json", "yaml", explained="wide adds columns, and names all devices that are locked out."
 )
 @rules_options
 @runs("reconciler.cli.modes:modes")

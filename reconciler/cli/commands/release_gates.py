@@ -15,7 +15,7 @@ from reconciler.cli.common.running import runs
 @namespace_option
 @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Pods of all namespaces.")
 @click.option("--dry-run", is_flag=True, help="Only list the pods whose gate would be removed.")
-@output_option("table", "name", "json")
+@output_option("table", "name", "json", "yaml")
 @runs("reconciler.cli.release_gates:release_gates")
 def release_gates() -> None:
     """Remove the scheduling gate of dra-reconciler from pods, so that they do not stay pending without it.

@@ -31,7 +31,7 @@ from reconciler.cli.common.running import runs
     help=f"Compare with other policies: {', '.join(POLICIES)}.  [default: those of the journal]",
 )
 @demand_option
-@output_option("table", "json")
+@output_option("table", "json", "yaml")
 @runs("reconciler.cli.replay:replay_command")
 def replay() -> None:
     """Repeat the decisions of a journal, from the same inputs in the same order, and compare.

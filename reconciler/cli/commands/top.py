@@ -7,6 +7,7 @@ from reconciler.cli.common.options import (
     cluster_options,
     contexts_option,
     files_option,
+    held_room_option,
     output_option,
     rules_options,
 )
@@ -19,6 +20,7 @@ SORTS = ("name", "devices", "held", "allocatable", "fits")
 @click.command()
 @cluster_options
 @contexts_option
+@held_room_option
 @files_option(required=False)
 @click.option(
     "--by",

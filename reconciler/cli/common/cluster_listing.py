@@ -8,7 +8,8 @@ from reconciler.cli.common.output import remark
 from reconciler.errors import Gone, Rejected
 
 if TYPE_CHECKING:
-    from reconciler.cluster.kinds import Resource
+    from reconciler.cluster.client import Client
+    from reconciler.cluster.kinds import Resource, Served
 
 WITHOUT_CLAIMS = frozenset({"Node", "Pod", "Device"})
 """Kinds that can be listed on servers without resource.k8s.io"""
@@ -21,29 +22,29 @@ async def list_objects(
     volumes: bool = False,
     asked: Iterable[Mapping[str, Any]] = (),
     budgets: bool = False,
+    leniently: bool = False,
 ) -> list[dict[str, Any]]:
     """Return all objects of those kinds that the server serves, as JSON with kind and apiVersion.
 
     With `volumes`, also the storage objects, if a pod without a node names a claim of a volume. Pods are
     returned without volumes if these cannot be listed. `asked` are pods that are not on the cluster; what
     they need is listed, too. `budgets` adds PodDisruptionBudgets, and `connection.held_room` the ConfigMaps
-    that say which room is held. Raises ReconcilerError or OSError if the server cannot be read.
+    that say which room is held. With `leniently`, Koordinator's Devices may be missing or forbidden, and
+    claims may be missing where Devices are served.
+
+    Raises ReconcilerError or OSError if the server cannot be read.
     """
     # Late imports: the client library takes longer to import than these commands take for files.
     from reconciler.cluster.client import Client  # noqa: PLC0415
     from reconciler.cluster.decoding import decode  # noqa: PLC0415
-    from reconciler.cluster.discovery import discover, discover_at_least_pods  # noqa: PLC0415
     from reconciler.cluster.http import connect  # noqa: PLC0415
     from reconciler.cluster.kinds import BUDGET, NAMESPACE, POD, STORAGE  # noqa: PLC0415
-    from reconciler.cluster.koordinator import DEVICE, with_devices  # noqa: PLC0415
+    from reconciler.cluster.koordinator import DEVICE  # noqa: PLC0415
 
     async with connect(**connection.arguments()) as transport:
         connection.announce(transport.target)
         client = Client(transport)
-        without_claims = WITHOUT_CLAIMS.issuperset(kinds)
-        served = await (discover_at_least_pods(client) if without_claims else discover(client, also=kinds))
-        if DEVICE.kind in kinds:
-            served = await with_devices(client, served)
+        served = await _served(client, kinds, leniently=leniently)
 
         async def listed(resource: "Resource") -> list[dict[str, Any]]:
             return [
@@ -52,36 +53,60 @@ async def list_objects(
                 for item in page.items
             ]
 
-        found = [raw for kind in kinds if kind in served for raw in await listed(served[kind])]
+        async def noted(resource: "Resource", without: str) -> list[dict[str, Any]]:
+            try:
+                return await listed(resource)
+            except (Gone, Rejected) as exc:
+                remark(f"note: {resource.full_name} {without}: {exc}")
+                return []
+
+        found: list[dict[str, Any]] = []
+        for kind in kinds:
+            if leniently and kind == DEVICE.kind and kind in served:
+                found += await noted(served[kind], "are not considered")
+            elif kind in served:
+                found += await listed(served[kind])
         pods = [raw for raw in found if raw["kind"] == POD.kind] + list(asked)
         if any(map(_selects_namespaces, pods)):
-            try:
-                found += await listed(NAMESPACE)
-            except Rejected as exc:
-                remark(f"note: namespaces cannot be listed: {exc}")
+            found += await noted(NAMESPACE, "cannot be listed")
         for resource in _groups_of(found):
-            try:
-                found += await listed(resource)
-            except (Gone, Rejected) as exc:
-                remark(f"note: {resource.full_name} cannot be listed: {exc}")
+            found += await noted(resource, "cannot be listed")
         if budgets:
-            try:
-                found += await listed(BUDGET)
-            except (Gone, Rejected) as exc:
-                remark(f"note: {BUDGET.full_name} are not considered: {exc}")
+            found += await noted(BUDGET, "are not considered")
         if volumes and any(map(waits_for_volumes, pods)):
             try:
                 found += [raw for resource in STORAGE for raw in await listed(resource)]
             except Rejected as exc:
                 remark(f"note: volumes are not considered: {exc}")
-                for raw in found:
-                    if raw["kind"] == POD.kind:
-                        raw["spec"] = {**raw["spec"], "volumes": None}
+                _remove_volumes(found)
         if connection.held_room:
             from reconciler.cli.common.held_room import listed as listed_held_room  # noqa: PLC0415
 
             found += await listed_held_room(client, connection)
         return found
+
+
+async def _served(client: "Client", kinds: Collection[str], *, leniently: bool) -> "Served":
+    """What the server has of these kinds. Raises Rejected if it lacks one that it must have."""
+    from reconciler.cluster.discovery import discover, discover_at_least_pods  # noqa: PLC0415
+    from reconciler.cluster.koordinator import DEVICE, with_devices  # noqa: PLC0415
+
+    lacking: Rejected | None = None
+    try:
+        without_claims = WITHOUT_CLAIMS.issuperset(kinds)
+        served = await (discover_at_least_pods(client) if without_claims else discover(client, also=kinds))
+    except Rejected as exc:
+        if not leniently:
+            raise
+        lacking, served = exc, await discover_at_least_pods(client)
+    if DEVICE.kind not in kinds:
+        return served
+    try:
+        return await with_devices(client, served)
+    except Rejected as exc:
+        if lacking is not None or not leniently:
+            raise lacking or exc from None
+        return served
 
 
 def _groups_of(found: Iterable[Mapping[str, Any]]) -> "Iterator[Resource]":
@@ -94,6 +119,12 @@ def _groups_of(found: Iterable[Mapping[str, Any]]) -> "Iterator[Resource]":
         yield POD_GROUP
     if any(COSCHEDULING_LABEL in (raw["metadata"].get("labels") or {}) for raw in pods):
         yield COSCHEDULING_POD_GROUP
+
+
+def _remove_volumes(found: Iterable[dict[str, Any]]) -> None:
+    for raw in found:
+        if raw["kind"] == "Pod":
+            raw["spec"] = {**raw["spec"], "volumes": None}
 
 
 def waits_for_volumes(pod: Mapping[str, Any]) -> bool:

@@ -32,14 +32,9 @@ def read_files(files: Sequence[str], progress: ProgressTracker = SILENT) -> Bund
     return bundle
 
 
-def list_cluster(
-    kinds: Collection[str], connection: Connection, *, volumes: bool = False
-) -> Iterator[ApiObject]:
-    """List a cluster; `volumes` as in `list_objects`. Prints invalid objects to standard error.
-
-    Raises ReconcilerError or OSError.
-    """
-    return read_valid(asyncio.run(list_objects(kinds, connection, volumes=volumes)))
+def list_cluster(kinds: Collection[str], connection: Connection) -> Iterator[ApiObject]:
+    """List a cluster. Prints invalid objects to standard error. Raises ReconcilerError or OSError."""
+    return read_valid(asyncio.run(list_objects(kinds, connection)))
 
 
 def read_devices(raws: Iterable[dict[str, Any]]) -> Iterator[Device]:

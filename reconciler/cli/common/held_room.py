@@ -12,7 +12,7 @@ from reconciler.api.objects.validating import validated
 from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.options import HELD_ROOM
 from reconciler.cli.common.output import remark
-from reconciler.errors import Gone, Malformed, Rejected
+from reconciler.errors import Gone, Malformed, Rejected, Retry
 
 if TYPE_CHECKING:
     from reconciler.cluster.client import Client
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from reconciler.state.store import Store
 
 CONFIG_MAP = "ConfigMap"
+NOTED = 5
+"""At most so many lines say what is held for whom"""
 
 
 async def listed(client: "Client", connection: Connection) -> list[dict[str, Any]]:
@@ -28,19 +30,23 @@ async def listed(client: "Client", connection: Connection) -> list[dict[str, Any
 
     Raises OSError or Retry if the server cannot be reached.
     """
-    from reconciler.cluster.kinds import config_map  # noqa: PLC0415
-
     found = []
     for name in connection.held_room:
-        key = _key(name)
         try:
-            found.append({**await client.get(config_map(key), key), "kind": CONFIG_MAP, "apiVersion": "v1"})
+            found.append(await _read(client, name))
         except Gone as exc:
             if name != HELD_ROOM:  # without a ConfigMap by this name, nothing is said of it
                 remark(f"note: held room is not considered: {exc}")
         except Rejected as exc:
             remark(f"note: held room is not considered: {exc}")
     return found
+
+
+async def _read(client: "Client", name: str) -> dict[str, Any]:
+    from reconciler.cluster.kinds import config_map  # noqa: PLC0415
+
+    key = _key(name)
+    return {**await client.get(config_map(key), key), "kind": CONFIG_MAP, "apiVersion": "v1"}
 
 
 def _key(name: str) -> ObjectKey:
@@ -76,11 +82,47 @@ def split(raws: Iterable[dict[str, Any]]) -> tuple[list[dict[str, Any]], tuple["
     return rest, tuple(found)
 
 
-def hold(found: Iterable["Nomination"], store: "Store", nodes: "Nodes") -> None:
+def hold(found: Iterable["Nomination"], store: "Store", nodes: "Nodes | None" = None) -> None:
     """Hold it in a state that a command has read."""
     for one in found:
         store.nominate(one)
-        nodes.nominate(one)
+        if nodes is not None:
+            nodes.nominated.hold(one)
+
+
+class FollowedRoom:
+    """Held room of a cluster that is shown live: it is read again each time, and kept while that fails."""
+
+    def __init__(self, client: "Client", names: Iterable[str]) -> None:
+        self._client = client
+        self._held: dict[str, tuple[Nomination, ...]] = dict.fromkeys(names, ())
+
+    async def hold(self, store: "Store") -> None:
+        """Hold in a store what is held now. A note says, once, what must not be read."""
+        for name, before in list(self._held.items()):
+            try:
+                now = split([await _read(self._client, name)])[1]
+            except Gone:
+                now = ()
+            except Rejected as exc:
+                remark(f"note: held room is not considered: {exc}")
+                del self._held[name]
+                continue
+            except (OSError, Retry):
+                continue
+            for one in before:
+                store.end_nomination(one.nominee)
+            hold(now, store)
+            self._held[name] = now
+
+
+def note(found: Iterable["Nomination"]) -> None:
+    """Note what is held for whom, so that counts of what is free can be understood."""
+    said = lines(found, lambda _: True)
+    for line in said[:NOTED]:
+        remark(f"note: {line}")
+    if len(said) > NOTED:
+        remark(f"note: and room for {len(said) - NOTED} more")
 
 
 def lines(found: Iterable["Nomination"], shown: Callable[["Nomination"], bool]) -> list[str]:

@@ -97,7 +97,7 @@ def cluster_options(func: F) -> F:
             # Late import: only the client of a cluster writes log lines.
             from reconciler.operations.logs.setup import configure  # noqa: PLC0415
 
-            configure("warning")
+            configure("warning", "short")
         quiet = rest.get("output") not in FOR_PEOPLE
         chosen = Connection(named, server, kubeconfig, context, insecure_skip_tls_verify, quiet)
         return func(connection=chosen, **rest)

@@ -142,7 +142,7 @@ class Screen:
                 configure("warning", "short")
                 yield
         finally:
-            configure("warning")
+            configure("warning", "short")
 
 
 class _LastLine(io.TextIOBase):

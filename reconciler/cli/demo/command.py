@@ -11,7 +11,7 @@ from reconciler.operations.logs.setup import configure
 
 def demo() -> None:
     """Carry out the command. Its options and its help are in `cli/commands/demo.py`."""
-    configure("warning")
+    configure("warning", "short")
     console = console_on(sys.stdout)
     with exit_on_errors():
         asyncio.run(play(manifests(sys.stdin.buffer), console))

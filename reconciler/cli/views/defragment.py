@@ -5,6 +5,7 @@ from string import ascii_letters
 from typing import TextIO
 
 from reconciler.analysis.defragment import Answer
+from reconciler.analysis.defragment.ended import Ended
 from reconciler.analysis.defragment.picture import Cells
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.cli.common.output import console_on, print_line, print_table
@@ -15,6 +16,16 @@ FREE, STAYS, MORE = ".", "#", "*"
 """In the map: a free place, one held by a pod that stays, one held by a pod beyond the letters"""
 MOST_PLACES = 40
 """Places in the map"""
+
+_LIMITS = {
+    Ended.DECISIONS: "decisions",
+    Ended.MOVES: "moves",
+    Ended.STOPPED: "time",
+    Ended.STEPS: "steps of one decision",
+    Ended.PLACES: "places for one pod",
+    Ended.SETS: "sets of the pods in one place",
+    Ended.ALTERNATIVES: "alternatives to the first plan",
+}
 
 
 def print_plan(answer: Answer, out: TextIO) -> None:
@@ -50,7 +61,9 @@ def _verdict(answer: Answer) -> Iterator[str]:
     else:
         yield f"no plan gains more than {answer.most}"
     if answer.gave_up:
-        yield "the search gave up at a limit; another plan may gain more"
+        better = "gain more" if answer.gain < min(answer.wanted, answer.most) else "need fewer moves"
+        limits = ", ".join(_LIMITS[one] for one in answer.ended)
+        yield f"the search gave up at a limit ({limits}); another plan may {better}"
     if answer.optimal:
         yield "proven: no plan with this gain has fewer moves"
     elif answer.gain and answer.fewest is not None:

@@ -53,7 +53,7 @@ def _proof(advice: Advice) -> str:
         "priorities": "has less priority in total",
         "pods": "is smaller",
         "started": "spares those that ran longer",
-        "devices": "frees fewer devices",
+        "devices": "frees fewer devices that nobody needs",
         "names": "comes first by name",
     }
     known = [said[one] for one in COSTS if one in advice.proved]

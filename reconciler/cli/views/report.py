@@ -104,7 +104,8 @@ def notes(report: Report) -> Iterator[str]:
         yield f"slices that no node can use, without {fields}: {_some(report.nowhere)}"
     for pool, problem in report.unusable.items():
         yield f"pool {pool} cannot be used: {problem}"
-    yield from _node_notes(report.nodes)
+    if report.answers:
+        yield from _node_notes(report.nodes)
 
 
 def _node_notes(picture: InferredNodes) -> Iterator[str]:

@@ -2,14 +2,16 @@
 
 A plan is made in a thread, on a copy of the state. Pods, devices and budgets may change meanwhile, so that it
 would evict for nothing, or too many. What is compared is what the plan names: the pods that leave and their
-gangs, the claims that become free, the pods and claims that wait, the budgets of the pods that leave, and the
-nodes and pools on which it frees or takes anything. Changes elsewhere do not stop it.
+gangs, the claims that become free, the pods and claims that wait, with their volumes and the pods that they
+must mind, the budgets of the pods that leave, and the nodes and pools on which it frees or takes anything.
+Changes elsewhere do not stop it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple, TypeVar
 
+from reconciler.allocation.placement.surroundings import surroundings
 from reconciler.api.objects.budgets import PodDisruptionBudget
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Pod
@@ -76,8 +78,8 @@ def changed(
 ) -> str:
     """What of a plan has changed, for people; empty if nothing has.
 
-    `leaving` are the pods to evict, `places` where something goes then. `waiting` are the pods that it is
-    made for, `wanted` their claims, `own` those for whom room may be held that they use.
+    `leaving` are the pods to evict, `places` where something goes then. `waiting` are the pods that go there,
+    or that are replaced there, `wanted` their claims, `own` those for whom room may be held that they use.
     """
     victims = [victim.key for victim in leaving]
     freed = [key for victim in leaving for key, _ in victim.frees]
@@ -97,6 +99,7 @@ def changed(
         _different("the budgets of pod", victims, _budgets, before, now),
         _different("node", sorted(nodes), _node, before, now),
         _different("the pods on node", sorted(nodes), _hosted, before, now),
+        _surroundings(waiting, [place.node for place in places], before, now),
         _pools_changed(pools, before, now),
         _held_in(pools, before, now),
         _nominated(nodes, pools, own, before, now),
@@ -186,6 +189,13 @@ def _hosted(ground: Ground, name: str) -> Facts:
     charges = {key: charge for key, charge in ground.nodes.room.on(name).items() if key.namespace}
     labels = {key: pod.metadata.labels for key in charges if (pod := ground.pods.get(key)) is not None}
     return charges, labels
+
+
+def _surroundings(pods: Sequence[Pod], nodes: Sequence[str], before: Ground, now: Ground) -> Iterator[str]:
+    """Pods for which volumes, or pods that they must mind, are not as they were."""
+    for pod in pods:
+        if surroundings(pod, nodes, before.nodes) != surroundings(pod, nodes, now.nodes):
+            yield f"the volumes of pod {pod.key}, or pods that it must be near to or away from, changed"
 
 
 def _pools_changed(pools: set[PoolID], before: Ground, now: Ground) -> Iterator[str]:

@@ -56,6 +56,8 @@ class Charges:
     def claims(self, keys: Iterable[ObjectKey]) -> Hosted:
         """Update the pods of allocated or freed claims. Returns what that means for pods that wait."""
         pods = {pod for key in keys for pod in self._roster.users(key)}
+        if not pods:  # claims that are managed by themselves
+            return HERE
         return hosted(self.pod(pod) for pod in sorted(pods))
 
 

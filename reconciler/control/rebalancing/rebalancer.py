@@ -278,7 +278,9 @@ class Rebalancer:
         if self._budgets.unreadable:
             return f"PodDisruptionBudget {min(self._budgets.unreadable)} became unreadable"
         now = Ground.of(self._store, self._intake.nodes, self._intake.groups, self._budgets.known)
-        return changed(before, now, [move.victim], [move.to], own=frozenset([move.nominee]))
+        victim, own = before.pods.get(move.victim.key), frozenset([move.nominee])
+        replaced = [] if victim is None else [victim]
+        return changed(before, now, [move.victim], [move.to], waiting=replaced, own=own)
 
     def _hold(self, move: Relocation) -> None:
         seconds = self._terms.hold_seconds

@@ -1,7 +1,9 @@
 """Counters and histograms that the code updates, in their own registry."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from operator import attrgetter
+from time import monotonic
 
 from prometheus_client import (
     CollectorRegistry,
@@ -21,6 +23,10 @@ from reconciler.control.decisions.metric import MetricSpec
 from reconciler.operations.metrics import catalogue as of
 
 _Count = Callable[[Decision], None]
+_Observe = Callable[[float, str], None]
+
+EXEMPLARS = 1.0
+"""Seconds between two exemplars of one bucket. An exemplar takes longer than the counting"""
 
 
 class Meters:
@@ -47,7 +53,8 @@ class Meters:
         self.loop_lag = self._histogram(of.LOOP_LAG)
         self.build = Gauge(of.BUILD.full_name, of.BUILD.help, of.BUILD.label_names, registry=self.registry)
         # The series start at 0, so that `increase` sees the first count.
-        self._decided = {name: self.decision.labels(name) for name in ("granted", "refused", "gave_up")}
+        results = ("granted", "refused", "gave_up")
+        self._decided = {name: _observing(self.decision.labels(name), of.DECISION) for name in results}
         self._refused: dict[str, Counter] = {}
 
     def answered(self, reason: str, seconds: float, decision_id: str) -> None:
@@ -58,7 +65,7 @@ class Meters:
             if reason not in self._refused:  # looking a series up is slower than counting
                 self._refused[reason] = self.refusals.labels(reason)
             self._refused[reason].inc()
-        self._decided[result].observe(seconds, {"decision_id": decision_id})
+        self._decided[result](seconds, decision_id)
 
     def on_decision(self, decision: Decision) -> None:
         """Count a decision in the metrics that its class declares."""
@@ -82,11 +89,26 @@ def _counting(metric: Counter | Histogram, counted: Counted) -> _Count:
     series = metric.labels(*counted.labels) if counted.labels else metric
     if isinstance(series, Counter):
         return lambda _: series.inc()
-    observed = attrgetter(counted.observed)
+    observed, observe = attrgetter(counted.observed), _observing(series, counted.metric)
 
-    def observe(decision: Decision) -> None:
+    def count(decision: Decision) -> None:
         value = observed(decision)
         if value is not None:
-            series.observe(value, {"decision_id": decision.decision_id})
+            observe(value, decision.decision_id)
+
+    return count
+
+
+def _observing(series: Histogram, spec: MetricSpec) -> _Observe:
+    """A function that observes a value. Now and then its bucket gets an exemplar that names the decision."""
+    due = [0.0] * (len(spec.buckets) + 1)
+
+    def observe(value: float, decision_id: str) -> None:
+        bucket, now = bisect_left(spec.buckets, value), monotonic()
+        if now < due[bucket]:
+            series.observe(value)
+            return
+        due[bucket] = now + EXEMPLARS
+        series.observe(value, {"decision_id": decision_id})
 
     return observe

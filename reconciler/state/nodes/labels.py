@@ -41,33 +41,32 @@ class _Column:
 class LabelColumns:
     """The labels of all rows. Nodes may be removed; a row without a node has no labels."""
 
-    def __init__(self) -> None:
+    def __init__(self, rows: Mapping[str, int]) -> None:
+        """`rows` are the rows of names, for selectors of names; the owner keeps them up to date."""
+        self._rows = rows
         self._labels: list[Mapping[str, str]] = []
-        self._names: dict[str, int] = {}
         self._columns: OrderedDict[str, _Column] = OrderedDict()
 
-    def fork(self) -> "LabelColumns":
-        """The same labels, changed independently from now on."""
-        other = LabelColumns()
-        other._labels, other._names = list(self._labels), dict(self._names)
+    def fork(self, rows: Mapping[str, int]) -> "LabelColumns":
+        """The same labels, changed independently from now on. `rows` is a copy."""
+        other = LabelColumns(rows)
+        other._labels = list(self._labels)
         other._columns = OrderedDict((key, column.fork()) for key, column in self._columns.items())
         return other
 
-    def put(self, row: int, name: str, labels: Mapping[str, str]) -> None:
-        """Set the node of a row: an existing row or the next one."""
+    def put(self, row: int, labels: Mapping[str, str]) -> None:
+        """Set the labels of a row: an existing row or the next one."""
         if row == len(self._labels):
             self._labels.append(labels)
         self._labels[row] = labels
-        self._names[name] = row
         for key, column in list(self._columns.items()):
             column.put(row, labels.get(key))
             if len(column.values) > 2 * len(self._labels) + SPARE:  # most values are out of use
                 del self._columns[key]
 
-    def drop(self, row: int, name: str) -> None:
-        """Remove a node; its row may be used again."""
-        self.put(row, name, {})
-        del self._names[name]
+    def drop(self, row: int) -> None:
+        """Remove the labels of a row, which may be used again."""
+        self.put(row, {})
 
     def have(self, wanted: Mapping[str, str]) -> Mask:
         """(N,) rows that have all these labels."""
@@ -130,8 +129,8 @@ class LabelColumns:
     def _named(self, requirement: NodeSelectorRequirement) -> Mask:
         found = np.zeros(len(self._labels), dtype=np.bool_)
         for name in requirement.values:
-            if name in self._names:
-                found[self._names[name]] = True
+            if name in self._rows:
+                found[self._rows[name]] = True
         return found if requirement.operator == "In" else ~found
 
     def _holds(self, requirement: NodeSelectorRequirement) -> Mask:

@@ -29,7 +29,8 @@ class Room:
     restores the exact value. The columns hold the sums capped at `MOST`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, rows: Mapping[str, int]) -> None:
+        """`rows` are the rows of nodes by name; the owner keeps them up to date."""
         self._resources: dict[str, int] = {}
         self._total: Amounts = np.zeros((0, 0), dtype=np.int64)
         self._used: Amounts = np.zeros((0, 0), dtype=np.int64)
@@ -37,22 +38,24 @@ class Room:
         self._size = 0
         self.serial = 0
         """Number of changes so far, of offers and of charges"""
-        self._rows: dict[str, int] = {}
+        self._rows = rows
         self._sums: dict[str, dict[str, int]] = {}
         self._charges: dict[ObjectKey, Charge] = {}
+        self._last: tuple[Wanted, Amounts] = {}, np.zeros(0, dtype=np.int64)
+        """What the last node offers, also as a column (R,): machines of one type share the object"""
 
-    def fork(self) -> "Room":
-        """The same offers and charges, changed independently from now on."""
+    def fork(self, rows: Mapping[str, int]) -> "Room":
+        """The same offers and charges, changed independently from now on. `rows` is a copy."""
         other = copy(self)
-        other._resources, other._rows = dict(self._resources), dict(self._rows)
+        other._resources, other._rows = dict(self._resources), rows
         other._total, other._used = self._total.copy(), self._used.copy()
         other._unknown = self._unknown.copy()
         other._sums = {node: dict(sums) for node, sums in self._sums.items()}
         other._charges = dict(self._charges)
         return other
 
-    def put(self, row: int, node: str, offered: Wanted) -> bool:
-        """Set what a node offers; return whether that changed. The row is an existing one or the next one.
+    def put(self, row: int, node: str, offered: Wanted) -> None:
+        """Set what a node offers. The row is an existing one or the next one.
 
         A node that reports nothing yet has room for every pod.
         """
@@ -60,22 +63,24 @@ class Room:
             self._size += 1
             self._total, self._used = widened(self._total, self._size), widened(self._used, self._size)
             self._unknown = widened(self._unknown, self._size)
-        fresh = self._rows.get(node) != row
-        self._rows[node] = row
-        for name in offered:
-            if name not in self._resources:
-                self._add(name)
-        now = np.array([offered.get(name, 0) for name in self._resources], dtype=np.int64)
-        same = bool((self._total[:, row] == now).all()) and bool(self._unknown[row]) == (not offered)
-        self._total[:, row] = now
+        self._total[:, row] = self._column(offered)
         self._unknown[row] = not offered
-        self._write(node, self._resources)
+        if node in self._sums:
+            self._write(node, self._resources)
         self.serial += 1
-        return fresh or not same
 
-    def drop(self, node: str) -> None:
+    def _column(self, offered: Wanted) -> Amounts:
+        """(R,) what a node offers; new resources get a row."""
+        if offered is not self._last[0] or len(self._last[1]) < len(self._resources):
+            for name in offered:
+                if name not in self._resources:
+                    self._add(name)
+            amounts = np.array([offered.get(name, 0) for name in self._resources], dtype=np.int64)
+            self._last = offered, amounts
+        return self._last[1]
+
+    def drop(self, row: int) -> None:
         """Remove a node. The charges of its pods stay, since the node may come back before they end."""
-        row = self._rows.pop(node)
         self.serial += 1
         self._total[:, row] = self._used[:, row] = 0
         self._unknown[row] = False

@@ -10,20 +10,21 @@ import numpy as np
 
 from kernels.types import Codes, Mask, Rows
 from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
-from reconciler.api.objects.core import Node, Pod, Taint
+from reconciler.api.objects.core import Node, NodeSpec, NodeStatus, Pod, Taint
 from reconciler.api.objects.label_selector import LabelSelector
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.node_selector import NodeSelector
 from reconciler.errors import Rejected
+from reconciler.state.devices.encoding.recent import OfObjects
 from reconciler.state.devices.snapshot.node_subset import NodeSubset
 from reconciler.state.devices.snapshot.snapshot import Topology
 from reconciler.state.nodes.demand import amounts
 from reconciler.state.nodes.growing import widened
 from reconciler.state.nodes.labels import LabelColumns
+from reconciler.state.nodes.nominated_room import NominatedRoom
 from reconciler.state.nodes.room import Charge, Room, Wanted
 from reconciler.state.nodes.soft_taints import SoftTaints
 from reconciler.state.nodes.taints import CLOSING, own_taints, soft_taints, taints_of, tolerated
-from reconciler.state.nominations.nomination import Nomination, Nominee, own_of
 from reconciler.state.on_demand import KindsOnDemand
 from reconciler.state.pods.residents import Residents
 from reconciler.state.volumes.state import VolumeState
@@ -56,6 +57,15 @@ HERE = Hosted(roomier=False, counted=False)
 """Nothing changed"""
 
 
+class _Described(NamedTuple):
+    """What machines of one type have in common: parsing shares equal specs and statuses."""
+
+    spec: NodeSpec
+    taints: tuple[Taint, ...]
+    soft: tuple[Taint, ...]
+    offered: Wanted
+
+
 class Nodes:
     """One row for each node; rows of removed nodes are reused. Masks are (N,) by row if not stated."""
 
@@ -63,19 +73,19 @@ class Nodes:
         """`on_wanted` is that of `KindsOnDemand`; None if objects that were not put do not exist. `volumes`
         says whether storage objects are considered.
         """
-        self.room = Room()
-        self.residents = Residents()
+        self._row_of: dict[str, int] = {}
+        self.room = Room(self._row_of)
+        self.residents = Residents(self._row_of)
         self.soft_taints = SoftTaints()
         self.on_demand = KindsOnDemand(on_wanted)
-        self.volumes = VolumeState(self, complete=on_wanted is None, considered=volumes)
+        self.volumes = VolumeState(self, self._row_of, complete=on_wanted is None, considered=volumes)
         self.labels_serial = 0
         """Number of changes of nodes so far"""
-        self._labels = LabelColumns()
-        self._nominated: dict[Nominee, tuple[ObjectKey, ...]] = {}
-        """For whom room is held -> the charges that hold it"""
-        self._row_of: dict[str, int] = {}
+        self._labels = LabelColumns(self._row_of)
+        self.nominated = NominatedRoom(self.room)
         self._spare: list[int] = []
         self._node: dict[str, Node] = {}
+        self._described: OfObjects[NodeStatus, _Described] = OfObjects(KEPT)
         self._supposed: set[str] = set()
         self._profiles: dict[tuple[Taint, ...], int] = {}
         self._profile: Codes = np.zeros(0, dtype=np.int32)
@@ -87,14 +97,18 @@ class Nodes:
     def fork(self) -> "Nodes":
         """The same nodes and pods for another thread, changed independently from now on."""
         other = copy(self)
-        other.room, other.residents = self.room.fork(), self.residents.fork()
+        rows = other._row_of = dict(self._row_of)
+        other.room, other.residents = self.room.fork(rows), self.residents.fork(rows)
         other.soft_taints = self.soft_taints.fork()
-        other._nominated = dict(self._nominated)
-        other.on_demand, other._labels = self.on_demand.fork(), self._labels.fork()
-        other._row_of, other._spare, other._node = dict(self._row_of), list(self._spare), dict(self._node)
+        other.nominated = self.nominated.fork(other.room)
+        other.on_demand, other._labels = self.on_demand.fork(), self._labels.fork(rows)
+        other._spare, other._node = list(self._spare), dict(self._node)
+        other._described = OfObjects(KEPT)
         other._supposed, other._profiles = set(self._supposed), dict(self._profiles)
         other._profile, other._masks = self._profile.copy(), self._masks.copy()
-        other.volumes = deepcopy(self.volumes, {id(self): other})  # it refers to its nodes
+        other.volumes = deepcopy(
+            self.volumes, {id(self): other, id(self._row_of): rows}
+        )  # it refers to these
         return other
 
     @property
@@ -108,17 +122,17 @@ class Nodes:
 
     def note(self, change: Change) -> bool:
         """Apply a change of nodes; return whether placements may differ now. Heartbeats return False."""
-        if self.residents.namespaces.note(change):
-            self.residents.namespaces_changed()
-            return True
-        if self.volumes.note(change):
-            return True
+        if change.kind != "Node":
+            if self.residents.namespaces.note(change):
+                self.residents.namespaces_changed()
+                return True
+            return self.volumes.note(change)
         match change:
             case Changed(object=Node() as node):
                 return self._put(node)
-            case Removed(kind="Node", key=key) | Refused(kind="Node", key=key):
+            case Removed(key=key) | Refused(key=key):
                 return self._drop(key.name)
-            case Replaced(kind="Node", objects=objects):
+            case Replaced(objects=objects):
                 listed = {node.key.name: node for node in objects if isinstance(node, Node)}
                 gone = [self._drop(name) for name in list(self._node) if name not in listed]
                 return any([*gone, *[self._put(node) for node in listed.values()]])
@@ -137,41 +151,6 @@ class Nodes:
         moved = self.residents.place(key, pod, node)
         freed = self.volumes.place(key, pod, node)
         return Hosted(roomier or moved.freed or freed, moved.counted, moved.settled)
-
-    def nominate(self, nomination: Nomination) -> bool:
-        """Hold the room of a nomination, in place of what is held for the same nominee. Returns whether a
-        node has more room now.
-        """
-        roomier = self.end_nomination(nomination.nominee)
-        keys = []
-        for at, place in enumerate(nomination.places):
-            who = f"{nomination.nominee} {nomination.nominee.source} {at}"
-            keys.append(ObjectKey("", who))  # no pod is without a namespace
-            roomier |= self.room.charge(keys[-1], Charge(place.node, dict(place.room)))
-        self._nominated[nomination.nominee] = tuple(keys)
-        return roomier
-
-    def end_nomination(self, nominee: Nominee) -> bool:
-        """Hold no room for a nominee any more. Returns whether a node has more room now."""
-        roomier = False
-        for key in self._nominated.pop(nominee, ()):
-            roomier |= self.room.charge(key, None)
-        return roomier
-
-    @property
-    def nominates(self) -> bool:
-        """Whether room is held for anything."""
-        return bool(self._nominated)
-
-    def held_for(self, own: frozenset[Nominee]) -> tuple[ObjectKey, ...]:
-        """The charges that hold room for some nominees."""
-        if not self._nominated:
-            return ()
-        return tuple(key for nominee in own for key in self._nominated.get(nominee, ()))
-
-    def held_for_pod(self, pod: Pod) -> tuple[ObjectKey, ...]:
-        """The charges that hold room for a pod."""
-        return self.held_for(own_of(pod)) if self._nominated else ()
 
     @property
     def serial(self) -> int:
@@ -351,12 +330,20 @@ class Nodes:
             self.residents.put_node(row, name)
             self.volumes.attached.put_node(row, name)
         self._node[name] = node
-        self._labels.put(row, name, node.metadata.labels)
-        self.soft_taints.put(row, soft_taints(node))
-        self._profile[row] = self._profiles.setdefault(taints_of(node), len(self._profiles))
-        self.room.put(row, name, amounts(node.status.allocatable))
+        self._labels.put(row, node.metadata.labels)
+        described = self._describe(node)
+        self.soft_taints.put(row, described.soft)
+        self._profile[row] = self._profiles.setdefault(described.taints, len(self._profiles))
+        self.room.put(row, name, described.offered)
         self._invalidate()
         return True
+
+    def _describe(self, node: Node) -> "_Described":
+        known = self._described.get(node.status)
+        if known is None or known.spec is not node.spec:
+            made = _Described(node.spec, taints_of(node), soft_taints(node), amounts(node.status.allocatable))
+            known = self._described.put(node.status, made)
+        return known
 
     def _drop(self, name: str) -> bool:
         row = self._row_of.pop(name, None)
@@ -365,11 +352,11 @@ class Nodes:
         del self._node[name]
         self._supposed.discard(name)
         self._spare.append(row)
-        self._labels.drop(row, name)
+        self._labels.drop(row)
         self.soft_taints.put(row, ())
-        self.room.drop(name)
-        self.residents.drop_node(name)
-        self.volumes.attached.drop_node(name)
+        self.room.drop(row)
+        self.residents.drop_node(row, name)
+        self.volumes.attached.drop_node(row, name)
         self._invalidate()
         return True
 

@@ -29,15 +29,12 @@ class PodGroups:
 
     def note(self, change: Change) -> frozenset[GangKey]:
         """Apply a change of PodGroups. Returns the gangs that it concerns."""
-        match change:
-            case Changed(object=PodGroup() as group):
-                return self._put(_key(group.key, GangSource.POD_GROUP), group)
-            case Changed(object=CoschedulingPodGroup() as group):
-                return self._put(_key(group.key, GangSource.COSCHEDULING), group)
         source = KINDS.get(change.kind)
         if source is None:
             return frozenset()
         match change:
+            case Changed(object=PodGroup() | CoschedulingPodGroup() as group):
+                return self._put(_key(group.key, source), group)
             case Removed(key=key) | Refused(key=key):
                 return self._put(_key(key, source), None)
             case Replaced(objects=objects):

@@ -33,14 +33,16 @@ class Namespaces:
 
     def note(self, change: Change) -> bool:
         """Apply a change of namespaces; return whether labels changed."""
+        if change.kind != KIND:
+            return False
         match change:
             case Changed(object=Namespace() as one):
                 before = self._known.get(one.key.name)
                 self._known[one.key.name] = one
                 return before is None or before.metadata.labels != one.metadata.labels
-            case Removed(kind=kind, key=key) | Refused(kind=kind, key=key) if kind == KIND:
+            case Removed(key=key) | Refused(key=key):
                 return self._known.pop(key.name, None) is not None
-            case Replaced(kind=kind, objects=objects) if kind == KIND:
+            case Replaced(objects=objects):
                 listed = {one.key.name: one for one in objects if isinstance(one, Namespace)}
                 changed = {name: one.metadata.labels for name, one in listed.items()} != {
                     name: one.metadata.labels for name, one in self._known.items()

@@ -5,7 +5,7 @@ for them, and then follow pod by pod; only those that were used recently are kep
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -66,17 +66,18 @@ STILL = Moved()
 class Residents:
     """P rows of pods, N rows of nodes. Rows are used again."""
 
-    def __init__(self) -> None:
+    def __init__(self, node_rows: Mapping[str, int]) -> None:
+        """`node_rows` are the rows of nodes by name; the owner keeps them up to date."""
         self.namespaces = Namespaces()
         self._residents: dict[ObjectKey, Resident] = {}
         self._on: dict[str, dict[ObjectKey, None]] = {}
         """Node -> its pods. A pod may arrive before its node"""
         self._unbound: dict[ObjectKey, bool] = {}
         """Pods whose node is decided, and that are not bound to it yet -> whether the gate may be gone"""
-        self._node_rows: dict[str, int] = {}
+        self._node_rows = node_rows
         self._nodes = 0
         self._spare: list[int] = []
-        self._labels = LabelColumns()
+        self._labels = LabelColumns({})
         self._size = 0
         self._at: Rows = np.zeros(0, dtype=np.intp)
         """(P or more,) the row of its node; -1 for none"""
@@ -95,15 +96,15 @@ class Residents:
         self._nominated: dict[str, dict[ObjectKey, Pod]] = {}
         self._nominated_to: dict[ObjectKey, str] = {}
 
-    def fork(self) -> "Residents":
-        """The same pods, changed independently from now on."""
+    def fork(self, node_rows: Mapping[str, int]) -> "Residents":
+        """The same pods, changed independently from now on. `node_rows` is a copy."""
         other = copy(self)
         other.namespaces = self.namespaces.fork()
         other._residents = dict(self._residents)
         other._on = {node: dict(pods) for node, pods in self._on.items()}
         other._unbound = dict(self._unbound)
-        other._node_rows, other._spare = dict(self._node_rows), list(self._spare)
-        other._labels = self._labels.fork()
+        other._node_rows, other._spare = node_rows, list(self._spare)
+        other._labels = self._labels.fork({})
         other._at, other._namespace = self._at.copy(), self._namespace.copy()
         other._namespaces, other._terminating = dict(self._namespaces), self._terminating.copy()
         other._ports, other._terms = self._ports.fork(), self._terms.fork()
@@ -119,14 +120,12 @@ class Residents:
 
     def put_node(self, row: int, name: str) -> None:
         """A node has a row now."""
-        self._node_rows[name] = row
         self._nodes = max(self._nodes, row + 1)
         for key in self._on.get(name, ()):
             self._count(self._residents[key], row, 1)
 
-    def drop_node(self, name: str) -> None:
+    def drop_node(self, row: int, name: str) -> None:
         """A node is gone; its pods may come back with it before they end."""
-        row = self._node_rows.pop(name)
         for key in self._on.get(name, ()):
             self._count(self._residents[key], row, -1)
 
@@ -322,7 +321,7 @@ class Residents:
         ports = tuple(used for port in ports_of(pod) for used in counted_as(port))
         one = self._residents[key] = Resident(pod, node, row, ports, _terms_of(pod))
         self._on.setdefault(node, {})[key] = None
-        self._labels.put(row, str(key), pod.metadata.labels)
+        self._labels.put(row, pod.metadata.labels)
         self._namespace[row] = self._namespaces.setdefault(pod.key.namespace, len(self._namespaces))
         self._terminating[row] = one.terminating
         self._at[row] = -1
@@ -337,7 +336,7 @@ class Residents:
         del self._residents[key], self._on[one.node][key]
         if not self._on[one.node]:
             del self._on[one.node]
-        self._labels.drop(one.row, str(key))
+        self._labels.drop(one.row)
         self._at[one.row] = -1
         self._spare.append(one.row)
         return Moved(counted, bool(one.ports or one.terms))

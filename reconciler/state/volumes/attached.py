@@ -4,7 +4,7 @@ Counted node by node when a decision asks, and only for nodes where something ch
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
@@ -30,10 +30,11 @@ UNLIMITED = -1
 class Attached:
     """N rows of nodes, as the table of nodes numbers them."""
 
-    def __init__(self, objects: StorageObjects, uses: Uses) -> None:
+    def __init__(self, objects: StorageObjects, uses: Uses, rows: Mapping[str, int]) -> None:
+        """`rows` are the rows of nodes by name; the owner keeps them up to date."""
         self._objects = objects
         self._uses = uses
-        self._rows: dict[str, int] = {}
+        self._rows = rows
         self._size = 0
         self._stale: set[str] = set()
         self._volumes: dict[str, frozenset[VolumeID]] = {}
@@ -46,15 +47,15 @@ class Attached:
 
     def put_node(self, row: int, name: str) -> None:
         """A node has a row now."""
-        self._rows[name] = row
         self._size = max(self._size, row + 1)
-        self._stale.add(name)
+        objects = self._objects
+        if name in objects.csi_nodes or name in objects.attached_to or self._uses.any_on(name):
+            self._stale.add(name)
 
-    def drop_node(self, name: str) -> None:
+    def drop_node(self, row: int, name: str) -> None:
         """A node is gone, and its row may be used again."""
-        self._clear(name)
+        self._clear(row, name)
         self._stale.discard(name)
-        del self._rows[name]
 
     def pods_changed(self, node: str) -> None:
         """A pod with volumes came to a node or left it."""
@@ -151,7 +152,7 @@ class Attached:
     def _update(self) -> None:
         for name in self._stale:
             if name in self._rows:
-                self._clear(name)
+                self._clear(self._rows[name], name)
                 self._recount(name, self._rows[name])
         self._stale.clear()
 
@@ -168,8 +169,7 @@ class Attached:
             self._set(self._limits, driver, row, number - UNLIMITED)
         self._counted[name] = frozenset(counts) | frozenset(limits)
 
-    def _clear(self, name: str) -> None:
-        row = self._rows[name]
+    def _clear(self, row: int, name: str) -> None:
         for volume in self._volumes.pop(name, ()):
             self._rows_of[volume].discard(row)
             if not self._rows_of[volume]:

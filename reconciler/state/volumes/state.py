@@ -1,5 +1,7 @@
 """All that is known about volumes: objects, pods that use them, attachments, and volumes that are free."""
 
+from collections.abc import Mapping
+
 from reconciler.api.objects.changes import Change
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
@@ -13,13 +15,15 @@ from reconciler.state.volumes.uses import Uses
 class VolumeState:
     """Follows storage objects, nodes, and pods on nodes."""
 
-    def __init__(self, nodes: LabelledNodes, *, complete: bool, considered: bool) -> None:
-        """`complete` is that of `StorageObjects`."""
+    def __init__(
+        self, nodes: LabelledNodes, rows: Mapping[str, int], *, complete: bool, considered: bool
+    ) -> None:
+        """`rows` are those of `Attached`, `complete` is that of `StorageObjects`."""
         self.considered = considered
         """Whether storage objects decide where pods can run"""
         self.objects = StorageObjects(complete=complete)
         self.uses = Uses()
-        self.attached = Attached(self.objects, self.uses)
+        self.attached = Attached(self.objects, self.uses, rows)
         self.promised = Promised(self.objects, self.uses)
         self.available = Available(self.objects, nodes, self.promised)
 

@@ -100,6 +100,10 @@ class Uses:
         """The pods on a node that use volumes."""
         return self._on.get(node, {}).values()
 
+    def any_on(self, node: str) -> bool:
+        """Whether a pod on a node uses volumes."""
+        return node in self._on
+
     def pod(self, key: ObjectKey) -> Pod | None:
         """A pod on a node that uses volumes; None if it does not."""
         found = self._pods.get(key)

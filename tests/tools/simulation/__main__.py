@@ -11,7 +11,8 @@ from time import perf_counter
 import click
 
 from tests.tools.simulation.mutants import BURSTING, EVICTING, GANGED, MOVING, MUTANTS, PAIRED
-from tests.tools.simulation.schedule import Outcome, Say, run
+from tests.tools.simulation.process import Say
+from tests.tools.simulation.schedule import Outcome, run
 
 
 @click.command()

@@ -1,19 +1,12 @@
 """One schedule: a seed decides the fleet, what happens when, which faults there are, and every death."""
 
 import asyncio
-import gc
-import random
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import Any
-from unittest import mock
-from warnings import catch_warnings, simplefilter
-
-import structlog
 
 from reconciler.api.validation.served_kinds import CLAIM, DEVICE_CLASS, NODE, POD, SLICE
 from reconciler.cluster.http import connect
@@ -21,18 +14,18 @@ from reconciler.cluster.transport import Response, Transport
 from reconciler.control.decisions.decision import Decision
 from reconciler.control.decisions.findings import HeldTwice
 from reconciler.embedded import run_controllers, serve
-from reconciler.settings import Settings
 from tests.tools.simulation import fleet
 from tests.tools.simulation.audit.auditor import Auditor
 from tests.tools.simulation.audit.claims import was_freed
 from tests.tools.simulation.audit.history import STALE
 from tests.tools.simulation.audit.waiting import Undone
 from tests.tools.simulation.clock import SimulationLoop
-from tests.tools.simulation.evictions import URGENT, Evictions
+from tests.tools.simulation.configured import MOVES, PAIR, PREEMPTION, SETTINGS
+from tests.tools.simulation.evictions import Evictions
 from tests.tools.simulation.faults import Cut, Faulty, Weather
 from tests.tools.simulation.memory import InMemory
+from tests.tools.simulation.process import Say, quiet, tidy
 from tests.tools.simulation.replica import Replica, awaits, bounded_clock, drawn_clock, outside
-from tests.tools.simulation.replicas import MOST_MOVED
 from tests.tools.simulation.sockets import Awaited
 from tests.tools.simulation.terms import Terms
 from tests.tools.simulation.world import World
@@ -44,35 +37,6 @@ PROMPT = 15.0
 """Half of the seconds within which a change is answered when only a write now and then is in the way"""
 CALM = STALE + 5.0
 """Seconds of calm after which no decision can rest on an outdated picture any more"""
-SETTINGS = Settings(
-    own_drivers=fleet.OURS,
-    write_seconds=1.0,
-    writers=8,
-    backoff_cap_seconds=60.0,
-    events=False,
-    rebalance="off",
-)
-PAIR = SETTINGS.model_copy(
-    update={"leader_elect": True, "lease_seconds": 3.0, "renew_seconds": 2.0, "retry_seconds": 0.5}
-)
-"""Short terms, so that the lead changes often within a schedule. They bound what pairs meet: clocks differ
-by 1 % from true time; a write is given up after 1 s, and may arrive up to `faults.LATEST` later; two that
-believe they lead do so for as long as a replica is cut off, or its Lease requests alone are lost"""
-PREEMPTION = {
-    "preemption": "evict",
-    "preempting_classes": frozenset({URGENT}),
-    "held_room_config_map": "default/held-room",
-    "eviction_cooldown_seconds": 0.0,
-    "evictions_per_minute": 60,
-    "evictions_per_hour": 3600,
-    "nomination_seconds": 20.0,
-}
-MOVES = {
-    "rebalance": "evict",
-    "rebalance_goals": "90%,node=2",
-    "rebalance_calm_seconds": 2.0,
-    "rebalance_max_priority": MOST_MOVED,
-}
 MOVING_TIME = 60.0
 """Seconds in which pods are moved before all has to be answered"""
 CUTS = 0.3
@@ -89,8 +53,6 @@ BURSTS = 20
 MOVING = 4
 """Enough on each change: what takes more schedules to be noticed has a test of its own (`mutants.TESTS`,
 `test_by_hand`). `make soak` plays thousands"""
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -174,7 +136,8 @@ class Schedule:
             bursts=bursts,
             moves=moves,
         )
-        self.auditor.given_away, self.auditor.cleared = self.world.given_away, self.world.cleared
+        self.auditor.given_away = self.world.claims.given_away
+        self.auditor.cleared = self.world.claims.cleared
         self.evictions: Evictions | None = None
         if evictions:
             own = Random(self.random.random())
@@ -294,9 +257,14 @@ class Schedule:
 
     def undone(self) -> Iterator[str]:
         self.look()
-        classes = frozenset(one["metadata"]["name"] for one in self.world.all(DEVICE_CLASS))
+        classes = frozenset(one["metadata"]["name"] for one in self.world.ground.all(DEVICE_CLASS))
         return Undone(
-            self.auditor, self.world.all(POD), self.world.all(NODE), classes, fleet.OURS, self.world.gangs
+            self.auditor,
+            self.world.ground.all(POD),
+            self.world.ground.all(NODE),
+            classes,
+            fleet.OURS,
+            self.world.gangs,
         ).all()
 
     def look(self) -> None:
@@ -313,7 +281,7 @@ class Schedule:
                 before = self.auditor.claims.get(record.key)
                 self.auditor.claim_changed(record.key, content)
                 if content is not None and before is not None and was_freed(before, content):
-                    self.world.freed(content)
+                    self.world.claims.freed(content)
         if self.evictions is not None:
             self.evictions.look()
         if self.world.replicas is not None:
@@ -371,7 +339,7 @@ class Schedule:
         if self.evictions is not None and write.endswith("/eviction"):
             self.evictions.answered(write, answer.status)
         elif answer.status == 200 and "/pods/" in write and not write.endswith("/status"):
-            self.world.ungated(write)
+            self.world.claims.ungated(write)
             if (wrong := self.world.gangs.ungated(write)) is not None:
                 self.find(wrong)
         self._applied(write, answer)
@@ -408,46 +376,3 @@ class Schedule:
             world=self._outside,
             on_its_way=self._on_its_way,
         )
-
-
-@contextmanager
-def tidy() -> Iterator[None]:
-    """Circular garbage is collected once, at the end: to look for it all the time is a sixth of the work."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        with catch_warnings():
-            simplefilter("ignore", ResourceWarning)  # who was killed has closed nothing
-            gc.collect(0)  # what was made meanwhile
-        gc.enable()
-
-
-@contextmanager
-def quiet(seed: int, count: Counter[str], say: Say | None) -> Iterator[list[str]]:
-    """Log lines are counted, said if somebody listens, and kept if they tell of what nobody expected."""
-    errors: list[str] = []
-    chance = random.getstate()
-    random.seed(seed)  # the reconciler draws its pauses from here
-
-    def hear(_: object, level: str, line: Any) -> Any:
-        if say is not None:
-            say(f"{level}: {line}")
-        if level in ("error", "exception", "critical"):
-            count["errors logged"] += 1
-            errors.append(f"logged: {line}")
-        raise structlog.DropEvent
-
-    before = structlog.get_config()
-    level = 10 if say is not None else 40
-    structlog.configure(
-        processors=[structlog.processors.format_exc_info, hear],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-    )
-    try:
-        # What one of many schedules leaves must be collected.
-        with mock.patch("gc.freeze"), mock.patch("gc.collect"):
-            yield errors
-    finally:
-        structlog.configure(**before)
-        random.setstate(chance)

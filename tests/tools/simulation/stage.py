@@ -13,8 +13,8 @@ from reconciler.embedded import ApiServer
 from reconciler.settings import Settings
 from tests.tools.simulation import fleet
 from tests.tools.simulation.clock import SimulationLoop
+from tests.tools.simulation.ground import EPOCH
 from tests.tools.simulation.memory import InMemory
-from tests.tools.simulation.world import EPOCH
 
 LONG = 60.0
 """Seconds in which a successor has taken over and decided"""

@@ -189,7 +189,7 @@ async def test_each_goal_has_its_line_and_says_why_it_has_no_moves():
     assert nothing.goal == "node=1"
     assert "there is no profile or attribute 7g.40gb" in unknown.why
     assert nodes.goal == "node=2"
-    assert advice(found, goals="90%") == ()
+    assert [one.goal for one in advice(found, goals="90%")] == ["node=90%"]
 
 
 async def test_what_changed_since_is_a_problem():

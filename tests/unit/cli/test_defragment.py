@@ -15,7 +15,7 @@ from reconciler.cli import main
 from reconciler.embedded import serve
 from tests.tools.builders import Object
 from tests.tools.command_servers import Overheard
-from tests.tools.machines import claim_of, device_class, halves, objects_of, pod_of
+from tests.tools.machines import Machine, Part, claim_of, device_class, halves, objects_of, pod_of, wholes
 
 
 def fleet() -> list[Object]:
@@ -77,6 +77,15 @@ def test_evictions_are_printed_as_commands(say):
     assert line.endswith("| kubectl create --raw /api/v1/namespaces/default/pods/a/eviction -f -")
 
 
+def test_without_a_name_whole_nodes_are_freed_where_nothing_shares_counters(tmp_path: Path):
+    objects = [device_class(), *objects_of("n0", wholes(2)), *objects_of("n1", wholes(2))]
+    for on in ("n0", "n1"):
+        objects += [claim_of(f"on-{on}", "gpu", on, "g0"), pod_of(f"on-{on}", on)]
+    (path := tmp_path / "fleet.yaml").write_text(yaml.safe_dump_all(objects))
+    result = CliRunner().invoke(main, ["defragment", "-f", str(path)])
+    assert result.stdout.startswith("1 move gains 1 free node: 0 now, 1 after"), result.output
+
+
 @pytest.mark.loopback
 async def test_a_cluster_is_only_read():
     api = Overheard()
@@ -98,17 +107,46 @@ def test_too_much_is_refused_with_what_is_possible(say):
     assert "found a gain of 1 of 2; no plan gains more than 1" in result.stdout
 
 
-GAVE_UP = "the search gave up at a limit; another plan may gain more"
+GAVE_UP = "the search gave up at a limit"
 
 
-@pytest.mark.parametrize("limit", [Limit(decisions=0), Limit(moves=0), Limit(more=lambda: False)])
-def test_a_search_that_gives_up_says_so(say, monkeypatch: pytest.MonkeyPatch, limit: Limit):
+@pytest.mark.parametrize(
+    ("limit", "name", "said"),
+    [
+        (Limit(decisions=0), "decisions", "decisions"),
+        (Limit(moves=0), "moves", "moves"),
+        (Limit(more=lambda: False), "stopped", "time"),
+    ],
+)
+def test_a_search_that_gives_up_says_so(
+    say, monkeypatch: pytest.MonkeyPatch, limit: Limit, name: str, said: str
+):
     assert GAVE_UP not in say("--gain", "whole=1").stdout
     monkeypatch.setattr("reconciler.cli.defragment.answer_of", partial(defragment, limit=limit))
     result = say("--gain", "whole=1")
     assert result.exit_code == 1
-    assert result.stdout.splitlines() == ["found a gain of 0 of 1; no plan gains more than 1", GAVE_UP]
-    assert json.loads(say("--gain", "whole=1", "-o", "json").stdout)["gaveUp"] is True
+    assert result.stdout.splitlines() == [
+        "found a gain of 0 of 1; no plan gains more than 1",
+        f"{GAVE_UP} ({said}); another plan may gain more",
+    ]
+    found = json.loads(say("--gain", "whole=1", "-o", "json").stdout)
+    assert (found["gaveUp"], found["limitsReached"]) == (True, [name])
+
+
+def test_it_says_that_not_all_sets_of_many_pods_were_tried(tmp_path: Path):
+    """Eleven pods on one of three machines: only whether all of them can leave was looked at."""
+    names = [f"s{at}" for at in range(11)]
+    parts = [Part("whole", "whole", dict.fromkeys(names, 1)), *(Part(one, "part", {one: 1}) for one in names)]
+    machine = Machine(tuple(parts), tuple((one, 1) for one in names))
+    objects = [device_class(), *(one for on in ("n0", "n1", "n2") for one in objects_of(on, machine))]
+    for one in names:
+        objects += [claim_of(one, "part", "n0", one), pod_of(one, "n0")]
+    for on in ("n1", "n2"):
+        objects += [claim_of(f"on-{on}", "part", on, "s0"), pod_of(f"on-{on}", on, controller="")]
+    (path := tmp_path / "fleet.yaml").write_text(yaml.safe_dump_all(objects))
+    result = CliRunner().invoke(main, ["defragment", "-f", str(path), "--gain", "whole=1", "-o", "json"])
+    found = json.loads(result.stdout)
+    assert (found["gaveUp"], found["limitsReached"]) == (True, ["sets"])
 
 
 @pytest.mark.parametrize("gain", ["1", "2"])

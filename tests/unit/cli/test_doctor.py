@@ -13,8 +13,10 @@ from click.testing import CliRunner, Result
 
 from reconciler.analysis.doctor.rules import RULES
 from reconciler.cli import main
-from reconciler.embedded import ApiServer, serve
+from reconciler.embedded import ApiServer, Request, Response, serve
+from reconciler.embedded.server.messages import Stream
 from tests.tools.checkout import DOCS
+from tests.tools.doctor_koordinator_cases import DOMAIN, partitioned
 from tests.tools.doctor_manifests import GPU, ONE, Object, claim, device_class, part, yaml_of
 from tests.tools.doctor_quiet_cases import SOUND
 
@@ -128,6 +130,37 @@ async def test_templates_of_a_server_are_checked():
 
 
 @pytest.mark.loopback
+@pytest.mark.parametrize("group", ["", "resource.k8s.io"], ids=["beside claims", "without claims"])
+async def test_koordinators_devices_of_a_server_are_checked(group: str):
+    """Also of an old one, which serves no claims."""
+    server = ApiServer(serves=lambda _, at: not group or at.group != group)
+    server.load([partitioned({})])
+    assert [one["check"] for one in await _asked(server)] == ["partition-table"]
+
+
+@pytest.mark.loopback
+async def test_a_server_may_lack_devices_of_koordinator_or_forbid_them_but_not_claims_too():
+    def served(*absent: str) -> ApiServer:
+        return ApiServer(serves=lambda _, at: at.group not in absent)
+
+    assert await _asked(served(DOMAIN)) == []
+    told = await _told(served(DOMAIN, "resource.k8s.io"))
+    assert (told.exit_code, "does not serve ResourceSlice" in told.stderr) == (1, True)
+    told = await _told(Forbidding())
+    assert told.exit_code == 0
+    assert f"note: devices.{DOMAIN} are not considered: " in told.stderr
+
+
+class Forbidding(ApiServer):
+    """Lets nobody list Koordinator's Devices."""
+
+    def handle(self, request: Request) -> Response | Stream:
+        if request.path.endswith("/v1alpha1/devices"):
+            return Response(403, b'{"kind": "Status", "message": "forbidden"}')
+        return super().handle(request)
+
+
+@pytest.mark.loopback
 async def test_the_default_cluster_is_that_of_the_kubeconfig(tmp_path: Path):
     server = ApiServer()
     server.load([ONE, device_class("false")])
@@ -153,10 +186,13 @@ def _kubeconfig(url: str) -> Object:
 
 
 async def _asked(server: ApiServer) -> list[Object]:
+    return list(json.loads((await _told(server)).stdout)["findings"])
+
+
+async def _told(server: ApiServer) -> Result:
     async with serve(server) as url:
         arguments = ["doctor", "--server", url, "-o", "json"]
-        result = await asyncio.to_thread(CliRunner().invoke, main, arguments)
-    return list(json.loads(result.stdout)["findings"])
+        return await asyncio.to_thread(CliRunner().invoke, main, arguments)
 
 
 def test_two_objects_of_one_name_are_reported_in_the_words_of_allocate(tmp_path: Path):

@@ -9,18 +9,25 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from reconciler.api.objects.gangs import GANG, SIZE
 from reconciler.api.objects.meta import DeviceID
+from reconciler.api.objects.semantics import Semantics
+from reconciler.api.validation.served_kinds import CLAIM, CONFIG_MAP
 from reconciler.cli import main
+from reconciler.cli.common.connection import Connection
+from reconciler.cli.top import follow_usage
 from reconciler.embedded import ApiServer, serve
+from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.nominations.nomination import HeldPlace, Nomination, of_pod
 from reconciler.state.nominations.record import text_of
+from tests.tools.patience import PATIENCE
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, node, pod, template
 from tests.tools.small_fleet import held as allocated
 from tests.tools.unit_pictures import key
 
 pytestmark = pytest.mark.loopback
 
-SOON = (datetime.now(UTC) + timedelta(hours=1)).isoformat(timespec="seconds")
+SOON = (datetime.now(UTC) + timedelta(days=1)).isoformat(timespec="seconds")
 DEFAULT = "dra-reconciler/dra-reconciler-held-room"
 
 
@@ -137,6 +144,58 @@ async def test_fit_counts_no_held_device(tmp_path: Path):
     result = await ask(cluster(record(held())), "fit", "-f", str(asked), "-o", "json")
     fitting = [json.loads(one.stdout)["podSets"][0]["fits"] for one in (free, result)]
     assert fitting == [2, 1]
+
+
+async def test_top_counts_held_devices_as_held_and_says_for_whom():
+    result = await ask(cluster(record(held())), "top", "--once", "-o", "json")
+    (line,) = json.loads(result.stdout)["items"]
+    assert (line["devices"], line["held"], line["allocatable"]) == (2, 1, 1)
+    assert "note: room on a is held for pod default/urgent until" in result.stderr
+
+
+async def test_top_reads_held_room_again_while_it_is_shown():
+    api, free = cluster(record(held())), asyncio.Queue[int]()
+
+    async def show(snapshot: Snapshot) -> None:
+        free.put_nowait(int(snapshot.occupancy.free.sum()))
+
+    async with serve(api) as url, asyncio.timeout(PATIENCE):
+        connection = Connection(True, url, None, None, False, held_room=(DEFAULT,))
+        task = asyncio.create_task(follow_usage(connection, Semantics(), show, 0.001))
+        try:
+            assert await free.get() == 1
+            api.delete(CONFIG_MAP, *DEFAULT.split("/"))
+            while await free.get() != 2:
+                pass
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_top_of_gangs_says_what_held_room_keeps_them_from():
+    member = pod("member", "two")
+    member["metadata"]["annotations"] = {GANG: "g", SIZE: "1"}
+    free = await ask(cluster(member), "top", "--gangs", "-o", "json")
+    result = await ask(cluster(record(held()), member), "top", "--gangs", "-o", "json")
+    assert "can be placed now" in free.stdout
+    assert "Short: 2 devices of class gpu" in result.stdout
+
+
+async def test_capacity_uses_held_room_for_what_it_is_held_for_only(tmp_path: Path):
+    demand = tmp_path / "demand.yaml"
+    demand.write_text(yaml.safe_dump(claim("asked", 2)))
+    api = cluster(record(held()))
+    free = await ask(cluster(), "capacity", "--demand", str(demand), "-o", "json")
+    result = await ask(api, "capacity", "--demand", str(demand), "-o", "json")
+    assert [json.loads(one.stdout)["items"][0]["fitNow"] for one in (free, result)] == [1, 0]
+    assert "note: room on a is held for pod default/urgent until" in result.stderr
+    placed = []
+    for nominee in ("urgent", "elsewhere"):
+        api = cluster(record(held(nominee=nominee)))
+        api.delete(CLAIM, "default", "one")
+        result = await ask(api, "capacity", "--pending", "-o", "json")
+        placed.append(sum(one["fitNow"] for one in json.loads(result.stdout)["items"]))
+    assert placed == [1, 0]
 
 
 async def test_defragment_moves_nothing_to_held_devices():

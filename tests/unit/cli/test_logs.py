@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
@@ -86,6 +87,8 @@ def test_the_table_says_the_same():
 def test_a_claim_has_a_timeline(name: str):
     found = [json.loads(text)["event"] for text in run("--claim", name, "-o", "json").stdout.splitlines()]
     assert found == ["claim pending", "claim allocated", "reconcile will be retried", "device held twice"]
+    documents = yaml.safe_load_all(run("--claim", name, "-o", "yaml").stdout)
+    assert [one["event"] for one in documents] == found
     rows = run("--claim", name).stdout.splitlines()
     assert [row.split("  ")[1] for row in rows[1:]] == found
 

@@ -1,7 +1,9 @@
 """`dra-reconciler migrate`: what is printed, that it is valid, and that the pods then get their devices."""
 
 from pathlib import Path
+from typing import Any
 
+import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
@@ -9,10 +11,12 @@ from click.testing import CliRunner, Result
 
 from reconciler.api.migrate.workloads import POD_SPECS
 from reconciler.cli import main
+from tests.tools.definitions import dropped, published
 from tests.tools.output_schemas import fitting
 from tests.tools.running_reconciler import Cluster, reconciling
 from tests.tools.short_manifests import gpus, node, together
 
+Json = dict[str, Any]
 CLASS = """
 apiVersion: resource.k8s.io/v1
 kind: DeviceClass
@@ -65,9 +69,67 @@ def test_everything_that_makes_pods_is_rewritten_and_valid(kind: str, tmp_path: 
     assert device_class["metadata"]["name"] == "gpu"
     assert "example.com/gpu" not in str(workload)
     assert "gpu-2" in str(workload)
-    for made in (template, workload):
-        if made["kind"] != "JobSet":
-            kubernetes_validate.validate(made, "1.36", strict=True)
+    for made in (template, *(jobs_of(workload) if workload["kind"] == "JobSet" else [workload])):
+        kubernetes_validate.validate(made, "1.36", strict=True)
+
+
+def jobs_of(jobset: Json) -> list[Json]:
+    """The Jobs that its controller makes: its definition takes their type over from batch/v1."""
+    return [
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": one["name"], **one["template"].get("metadata", {})},
+            "spec": one["template"]["spec"],
+        }
+        for one in jobset["spec"]["replicatedJobs"]
+    ]
+
+
+JOBSET = f"""
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {{name: x, labels: {{kueue.x-k8s.io/queue-name: q}}, annotations: {{a: b}}}}
+spec:
+  network: {{enableDNSHostnames: true, subdomain: s}}
+  successPolicy: {{operator: All, targetReplicatedJobs: [workers]}}
+  failurePolicy: {{maxRestarts: 3}}
+  startupPolicy: {{startupPolicyOrder: InOrder}}
+  suspend: true
+  replicatedJobs:
+  - name: driver
+    replicas: 1
+    template:
+      spec:
+        parallelism: 1
+        template: {{spec: {{restartPolicy: Never, containers: [{{name: c, image: i}}]}}}}
+  - name: workers
+    replicas: 4
+    dependsOn: [{{name: driver, status: Ready}}]
+    template:
+      metadata: {{labels: {{a: b}}}}
+      spec: {{parallelism: 2, completionMode: Indexed, completions: 2, {JOB}}}
+"""
+
+
+def test_of_a_jobset_only_the_pods_that_need_devices_change(tmp_path: Path):
+    result = run(tmp_path, together(CLASS, JOBSET), "-o", "yaml")
+    assert result.exit_code == 0, result.output
+    made = list(yaml.safe_load_all(result.stdout))[-1]
+    before = yaml.safe_load(JOBSET)
+    for job in jobs_of(made):
+        kubernetes_validate.validate(job, "1.36", strict=True)
+    for one in published():
+        if one.name == "jobsets.jobset.x-k8s.io/v1alpha2":
+            jsonschema.Draft202012Validator(one.schema).validate(made)
+            assert list(dropped(one.schema, made)) == []
+    assert made["spec"]["replicatedJobs"][0] == before["spec"]["replicatedJobs"][0]
+    pods = [found["spec"]["replicatedJobs"][1]["template"]["spec"]["template"] for found in (before, made)]
+    rewritten = pods[1].pop("spec")
+    assert rewritten["resourceClaims"] == [{"name": "a-gpu", "resourceClaimTemplateName": "gpu-2"}]
+    assert rewritten["schedulingGates"]
+    pods[0].pop("spec")
+    assert made == before
 
 
 def test_every_kind_has_a_test():

@@ -139,6 +139,21 @@ async def test_room_of_the_node_is_held_for_the_pod_alone():
     assert choices["q"].nodes is not None
     assert not choices["q"].nodes.mask.any()
     assert choices["q"].crowded
+    said = picture.placement.left_out(picture.store.pods[key("q")], (), picture.store.snapshot())
+    assert said.endswith("1 Insufficient cpu (1 by room held for pod default/p until 12:00:00Z)")
+
+
+async def test_held_room_is_not_blamed_for_what_is_short_without_it():
+    small, large = node("a"), node("b")
+    small["status"] = {"allocatable": {"cpu": "1", "pods": "10"}}
+    large["status"] = {"allocatable": {"cpu": "2", "pods": "10"}}
+    asks: dict[str, Any] = {
+        "containers": [{"name": "m", "image": "i", "resources": {"requests": {"cpu": "2"}}}]
+    }
+    picture, _ = fleet(small, large, pod("q", **asks))
+    hold(picture, of_claim(key("x")), room=1000)
+    said = picture.placement.left_out(picture.store.pods[key("q")], (), picture.store.snapshot())
+    assert said == "1 of 2 nodes suit the pod: 1 Insufficient cpu"
 
 
 async def test_it_can_be_extended_without_being_reported_again():

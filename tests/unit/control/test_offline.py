@@ -171,6 +171,22 @@ def test_a_pod_that_no_node_suits_is_told_what_bounds_it():
     assert [answer.reason for answer in report.waiting] == ["NoNode"]
 
 
+@pytest.mark.parametrize(
+    ("cordoned", "said"),
+    [
+        (("n1", "n2"), ["there is no node to allocate on; 0 of 2 nodes are ready and not cordoned"]),
+        (("n1",), []),
+    ],
+)
+def test_a_claim_without_a_pod_hears_that_no_node_can_be_used(cordoned: tuple[str, ...], said: list[str]):
+    nodes = [
+        f"{{apiVersion: v1, kind: Node, metadata: {{name: {name}}}, "
+        f"spec: {{unschedulable: {str(name in cordoned).lower()}}}}}\n"
+        for name in ("n1", "n2")
+    ]
+    assert reasons(decided(*nodes, gpus("n1"), gpus("n2"), claim("c"))) == said
+
+
 def test_a_pod_that_asks_for_labels_hears_which_nodes_have_none_in_the_input():
     bound = pod("p", "gpu:t", spec="nodeSelector: {zone: c}")
     (reason,) = reasons(decided(gpus("n1"), template("t"), bound))

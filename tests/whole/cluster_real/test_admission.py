@@ -13,26 +13,30 @@ from reconciler.api.objects.claims import FINALIZER
 from reconciler.api.objects.core import GATE
 from tests.tools.deployed_rights import ACCOUNT, DEPLOY, documents
 from tests.tools.real_cluster import Kubectl, lent
-from tests.tools.small_fleet import claim, device_class, pod
+from tests.tools.small_fleet import claim, device_class, pod, template
 
 NAMESPACE = "dra-reconciler-test"
 AS = ("--as", ACCOUNT.name, "--as-group", "system:serviceaccounts", "--as-group", "system:authenticated")
+VALIDATING = [
+    one["metadata"]["name"] for one in documents("admission") if one["kind"] == "ValidatingAdmissionPolicy"
+]
 
 
-def placed(made: Any) -> Any:
-    return {**made, "metadata": {**made["metadata"], "namespace": NAMESPACE}}
+def placed(made: Any, namespace: str = NAMESPACE) -> Any:
+    return {**made, "metadata": {**made["metadata"], "namespace": namespace}}
 
 
 @pytest.fixture(scope="module")
 def kubectl() -> Iterator[Kubectl]:
-    """The cluster, with our account, its roles, the policies, and a namespace whose pods get the gate."""
+    """The cluster, with our account, its roles, the policies, and a namespace of pods for all of them."""
     run = lent()
     if run.run("get", "namespace", "dra-reconciler").returncode == 0:
         pytest.fail("the cluster has a namespace dra-reconciler: it is in use, or was left from another run")
-    rights = [one for one in documents("base") if one["kind"] not in ("Deployment", "NetworkPolicy")]
+    ours = documents("base", "components/templates")
+    rights = [one for one in ours if one["kind"] not in ("Deployment", "NetworkPolicy")]
     rights.sort(key=lambda one: one["kind"] != "Namespace")  # first: the others are in it
     items = {"apiVersion": "v1", "kind": "List", "items": [*rights, *documents("admission")]}
-    labels = {"dra-reconciler.io/gate-pods": "true"}
+    labels = {"dra-reconciler.io/gate-pods": "true", "dra-reconciler.io/rewrite-resources": "true"}
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}
     try:
         run("apply", "-f", "-", given=items)
@@ -55,7 +59,7 @@ def test_the_server_takes_what_kustomize_builds(kubectl: Kubectl, folder: str):
     kubectl("apply", "--dry-run=server", "-k", str(DEPLOY / folder))
 
 
-@pytest.mark.parametrize("name", ["dra-reconciler-claims", "dra-reconciler-pods"])
+@pytest.mark.parametrize("name", VALIDATING)
 def test_the_server_finds_nothing_wrong_with_the_types_of_expressions(kubectl: Kubectl, name: str):
     kind = "validatingadmissionpolicy"
     kubectl("wait", kind, name, "--for=jsonpath={.status.observedGeneration}=1", "--timeout=60s")
@@ -87,6 +91,36 @@ def test_pods_get_the_gate_and_lose_it_and_keep_their_image(kubectl: Kubectl):
 
     assert "dra-reconciler-pods" in kubectl.until_refused(other_image)
     kubectl(*patched("p", "pod", {"spec": {"schedulingGates": None}}))
+
+
+def test_a_pod_that_two_policies_change_gets_one_claim_and_one_gate(kubectl: Kubectl):
+    bare = placed(pod("rewritten", gates=()))
+    main = {"name": "main", "image": "example.com/i", "resources": {"limits": {"nvidia.com/gpu": "2"}}}
+    bare["spec"] |= {"containers": [main], "resourceClaims": []}
+    made = json.loads(kubectl("create", "-f", "-", "-o", "json", given=bare))["spec"]
+    wanted = {"name": "main-gpu-nvidia-com", "resourceClaimTemplateName": "gpu.nvidia.com-2"}
+    assert made["resourceClaims"] == [wanted]
+    assert made["containers"][0]["resources"] == {"claims": [{"name": "main-gpu-nvidia-com"}]}
+    assert made["schedulingGates"] == [{"name": GATE}]
+
+
+def test_our_account_makes_templates_in_labelled_namespaces_alone_and_changes_none(kubectl: Kubectl):
+    made = template("gpu.nvidia.com-2", 2)
+    kubectl("create", "-f", "-", *AS, given=placed(made))
+    refused = kubectl.run("create", "-f", "-", *AS, given=placed(made, "default"))
+    assert "is not labelled dra-reconciler.io/rewrite-resources=true" in refused.stderr
+    patch = json.dumps({"metadata": {"labels": {"a": "b"}}})
+    ours = (
+        "patch",
+        "resourceclaimtemplate",
+        "gpu.nvidia.com-2",
+        "-n",
+        NAMESPACE,
+        "--type=merge",
+        "-p",
+        patch,
+    )
+    assert "forbidden" in kubectl.run(*ours, *AS).stderr  # by the role: it has no such right
 
 
 @pytest.mark.parametrize(

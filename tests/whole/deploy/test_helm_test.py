@@ -45,9 +45,15 @@ def commands(text: str) -> list[tuple[list[str], str]]:
         (OWNED, "allocate", ["0 errors", "fits: claim"]),
         ({"ownClasses": ["gpu"]}, "allocate", ["0 errors", "fits: claim"]),
         ({"mode": "shadow", "replicas": 1}, "shadow", ["0 errors", "fits: claim"]),
-        ({"koordinator": True}, "allocate", ["gpu"]),
+        ({"koordinator": True}, "allocate", ["0 errors", "fits: pod"]),
+        ({**OWNED, "koordinator": True}, "allocate", ["0 errors", "fits: claim", "fits: pod"]),
+        (
+            {"mode": "shadow", "replicas": 1, "koordinator": True},
+            "shadow",
+            ["0 errors", "fits: claim", "fits: pod"],
+        ),
     ],
-    ids=["drivers", "classes", "shadow", "koordinator"],
+    ids=["drivers", "classes", "shadow", "koordinator", "both", "shadow of both"],
 )
 async def test_the_commands_succeed_with_the_rights_of_the_account(
     values: dict[str, Any], mode: str, outputs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -2,10 +2,13 @@
 
 import json
 import re
+import subprocess
 import tarfile
 from functools import cache
+from hashlib import sha256
+from importlib.resources import files
 from importlib.util import find_spec
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import jsonschema
@@ -18,6 +21,7 @@ from hatchling.plugin.manager import PluginManager
 from deploy.krew.manifest import manifest
 from deploy.release import chart, notes
 from deploy.release.version import problems, version
+from tests.tools import krew_rules
 from tests.tools.checkout import ROOT
 
 WORKFLOW = (ROOT / ".github" / "workflows" / "release.yaml").read_text()
@@ -33,6 +37,15 @@ def jobs() -> dict[str, Any]:
 
 def steps() -> list[tuple[str, dict[str, Any]]]:
     return [(name, step) for name, job in jobs().items() for step in job["steps"]]
+
+
+def changed(document: dict[str, Any], path: tuple[str | int, ...], value: object) -> dict[str, Any]:
+    """The document with another value at a path."""
+    place: Any = document
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    return document
 
 
 def test_every_place_says_the_same_version_and_another_tag_is_refused():
@@ -115,16 +128,40 @@ def test_what_the_steps_name_exists():
             assert (ROOT / path).exists(), (name, path)
 
 
-def test_the_workflow_fits_the_published_schema():
+@cache
+def schema_of_workflows() -> dict[str, Any]:
     """That of SchemaStore, which the package check-jsonschema carries."""
-    found = find_spec("check_jsonschema")
-    if found is None or found.origin is None:
-        pytest.skip("check-jsonschema, which carries the schema of workflows, is not installed")
-    folder = Path(found.origin).parent / "builtin_schemas" / "vendor"
-    schema = json.loads((folder / "github-workflows.json").read_text())
-    workflow = yaml.safe_load(WORKFLOW)
-    workflow["on"] = workflow.pop(True)  # YAML 1.1 reads `on` as true; GitHub does not
-    jsonschema.validate(workflow, schema)
+    text = files("check_jsonschema").joinpath("builtin_schemas/vendor/github-workflows.json").read_text()
+    found = json.loads(text)
+    assert isinstance(found, dict)
+    return found
+
+
+def workflow() -> dict[str, Any]:
+    found = yaml.safe_load(WORKFLOW)
+    found["on"] = found.pop(True)  # YAML 1.1 reads `on` as true; GitHub does not
+    return found
+
+
+def test_the_workflow_fits_the_published_schema():
+    jsonschema.validate(workflow(), schema_of_workflows())
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("jobs", "chart", "needs"), 1),
+        (("jobs", "image", "permissions", "contents"), "all"),
+        (("jobs", "image", "steps", 0, "use"), "actions/checkout"),
+        (("jobs", "plugin", "strategy", "fail_fast"), True),
+        (("on", "pushes"), {}),
+    ],
+    ids=lambda found: ".".join(map(str, found)) if isinstance(found, tuple) else "",
+)
+def test_the_published_schema_refuses_what_is_wrong(path: tuple[str | int, ...], value: object):
+    """Otherwise the test before shows nothing."""
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(changed(workflow(), path, value), schema_of_workflows())
 
 
 def test_the_readme_of_the_package_has_no_relative_links():
@@ -142,22 +179,35 @@ def test_the_readme_of_the_package_has_no_relative_links():
     assert f"]({REPOSITORY}/raw/v{version()}/docs/images/status-page.png)" in core.readme
 
 
-def archive(folder: Path, platform: str) -> Path:
-    path = folder / f"kubectl-dra_reconciler_{platform}.tar.gz"
-    with tarfile.open(path, "w:gz") as made:
-        made.add(ROOT / "LICENSE", "LICENSE")
-    return path
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Made by archive.sh, with a Python that installs nothing: packages come from a registry."""
+    folder = tmp_path_factory.mktemp("archives")
+    python = folder / "python" / "bin" / "python3"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\nwhile [ "$1" != --target ]; do shift; done\nmkdir -p "$2"\n')
+    python.chmod(0o755)
+    made = [
+        folder / f"kubectl-dra_reconciler_{platform}.tar.gz" for platform in ("linux_amd64", "darwin_arm64")
+    ]
+    for path in made:
+        subprocess.run([ROOT / "deploy/krew/archive.sh", python, "a.whl", path], check=True)
+    return made
 
 
-def test_the_manifest_for_krew_is_one_that_krew_accepts(tmp_path: Path):
-    """By the rules of its validate-krew-manifest: names, versions, selectors, addresses and checksums."""
-    archives = [archive(tmp_path, platform) for platform in ("linux_amd64", "darwin_arm64")]
-    made = yaml.safe_load(manifest(REPOSITORY, [*archives, tmp_path / "sbom.cdx.json"]))
-    assert (made["apiVersion"], made["kind"]) == ("krew.googlecontainertools.github.com/v1alpha2", "Plugin")
-    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", made["metadata"]["name"])
+def krew_manifest(archives: list[Path]) -> dict[str, Any]:
+    found = yaml.safe_load(manifest(REPOSITORY, archives))
+    assert isinstance(found, dict)
+    return found
+
+
+def test_the_manifest_for_krew_is_one_that_krew_accepts(archives: list[Path]):
+    (published,) = re.findall(r"deploy\.krew\.manifest .+ > dist/(\S+)", WORKFLOW)
+    made = krew_manifest([*archives, Path("sbom.cdx.json")])
+    assert list(krew_rules.problems(published, made)) == []
     spec = made["spec"]
-    assert spec.keys() == {"version", "homepage", "shortDescription", "description", "platforms"}
     assert spec["version"] == f"v{version()}"
+    # Advice of krew's index: the list shows 50 characters, and kubectl goes without saying.
     assert len(spec["shortDescription"]) <= 50
     assert not spec["shortDescription"].endswith(".")
     assert "kubectl" not in spec["shortDescription"]
@@ -165,11 +215,47 @@ def test_the_manifest_for_krew_is_one_that_krew_accepts(tmp_path: Path):
     assert [one["selector"]["matchLabels"] for one in spec["platforms"]] == [
         {"os": "darwin", "arch": "arm64"}, {"os": "linux", "arch": "amd64"},
     ]  # fmt: skip
-    for one in spec["platforms"]:
-        assert one.keys() == {"selector", "uri", "sha256", "bin"}
-        assert one["uri"].startswith(f"{REPOSITORY}/releases/download/v{version()}/kubectl-dra_reconciler_")
-        assert re.fullmatch(r"[0-9a-f]{64}", one["sha256"])
-    names = {f"{job['platform']}" for job in jobs()["plugin"]["strategy"]["matrix"]["include"]}
-    assert names == {"linux_amd64", "linux_arm64", "darwin_arm64"}
+    for one, path in zip(spec["platforms"], sorted(archives), strict=True):
+        assert one["uri"] == f"{REPOSITORY}/releases/download/v{version()}/{path.name}"
+        assert one["sha256"] == sha256(path.read_bytes()).hexdigest()
     with pytest.raises(LookupError):
         manifest(REPOSITORY, [])
+
+
+def test_each_archive_has_the_command_and_the_license(archives: list[Path]):
+    for path in archives:
+        with tarfile.open(path) as opened:
+            names = opened.getnames()
+            assert any(PurePath(name).name.lower() in krew_rules.LICENSES for name in names)
+            for platform in krew_manifest(archives)["spec"]["platforms"]:
+                assert opened.getmember(platform["bin"]).mode & 0o111
+        assert {"python/bin/python3", "packages"} <= set(names)
+
+
+def test_every_platform_that_is_built_is_one_of_krew():
+    built = {job["platform"] for job in jobs()["plugin"]["strategy"]["matrix"]["include"]}
+    assert built == {"linux_amd64", "linux_arm64", "darwin_arm64"}
+    assert {tuple(one.split("_")) for one in built} <= krew_rules.PLATFORMS
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        (("kind",), "Plugins", "not a Plugin"),
+        (("metadata", "name"), "dra reconciler", "not allowed"),
+        (("metadata", "name"), "other", "not other.yaml"),
+        (("spec", "version"), "1.0.0", "with v before it"),
+        (("spec", "shortDescription"), "a\nb", "one line"),
+        (("spec", "home"), "x", "spec has no field home"),
+        (("spec", "platforms"), [], "no platform"),
+        (("spec", "platforms", 0, "sha256"), "A" * 64, "64 hexadecimal"),
+        (("spec", "platforms", 0, "bin"), "", "bin is required"),
+        (("spec", "platforms", 0, "files"), [], "files is left out"),
+        (("spec", "platforms", 0, "selector"), {}, "selector.matchLabels"),
+        (("spec", "platforms", 0, "selector", "matchLabels"), {"os": "linux"}, "several platforms serve"),
+        (("spec", "platforms", 0, "selector", "matchLabels"), {"os": "beos"}, "no platform of krew"),
+    ],
+)
+def test_krew_refuses(archives: list[Path], path: tuple[str | int, ...], value: object, said: str):
+    wrong = changed(krew_manifest(archives), path, value)
+    assert any(said in one for one in krew_rules.problems("dra-reconciler.yaml", wrong))

@@ -98,6 +98,14 @@ def test_output_fits_its_schema(
     fitting(name, result.stdout)
 
 
+@pytest.mark.parametrize("words", [CASES[name][0] for name in ("doctor", "logs", "modes")], ids=str)
+def test_yaml_says_what_json_says(words: tuple[str, ...], folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(folder)
+    by_json, by_yaml = (CliRunner().invoke(main, [*words, "-o", form]) for form in ("json", "yaml"))
+    assert by_json.exit_code == by_yaml.exit_code
+    assert yaml.safe_load(by_yaml.stdout) == json.loads(by_json.stdout)
+
+
 def test_every_command_with_json_has_a_schema_and_every_schema_is_tested():
     with_json = set()
     for name in COMMANDS:
@@ -110,6 +118,7 @@ def test_every_command_with_json_has_a_schema_and_every_schema_is_tested():
                 and "json" in param.type.choices
             ):
                 with_json.add(name)
+                assert "yaml" in param.type.choices, name
     assert with_json == {*NAMES} - {"top-koordinator"}
     assert {*NAMES} == CASES.keys() | ELSEWHERE.keys()
     for name, module in ELSEWHERE.items():

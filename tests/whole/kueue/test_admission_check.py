@@ -10,7 +10,7 @@ import pytest
 from reconciler.api.objects.kueue import CONTROLLER
 from reconciler.api.objects.kueue import WORKLOAD as MARK
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.validation.served_kinds import ADMISSION_CHECK, NAMESPACE, POD, WORKLOAD
+from reconciler.api.validation.served_kinds import ADMISSION_CHECK, NAMESPACE, POD, RESOURCE_FLAVOR, WORKLOAD
 from reconciler.app.kueue import kinds_for_check
 from reconciler.cluster.client import Client
 from reconciler.cluster.transport import Lines, Request, Response, WatchRequest
@@ -20,6 +20,7 @@ from reconciler.control.decisions.workloads import WorkloadChecked
 from reconciler.control.kueue import checker, search
 from reconciler.errors import Rejected
 from reconciler.settings import Settings
+from tests.tools.definitions import assert_valid
 from tests.tools.running_reconciler import Cluster, Running, reconciling
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, held, node, pod, template
 
@@ -120,6 +121,9 @@ async def checking(cluster: Cluster, **flags: Any) -> AsyncIterator[tuple[Runnin
     options = {"kueue_check": "room", "backoff_cap_seconds": 0.2, **flags}
     async with reconciling(cluster, controllers=True, **options) as running:
         yield running, Queue(cluster)
+    for kind in (WORKLOAD, ADMISSION_CHECK, RESOURCE_FLAVOR):
+        for record in cluster.api.store[kind].scan(""):
+            assert_valid(kind, record.object)
 
 
 def answers(running: Running, name: str) -> list[str]:

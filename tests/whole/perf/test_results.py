@@ -5,7 +5,8 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from perf.machine import Calibration, Machine
+from perf.machine import ROOT, Calibration, Machine
+from perf.page import page
 from perf.printing import comparison, run_table
 from perf.results import Report, Run, load, save, summed_up
 from perf.workload import Curve, Figure, Outcome
@@ -78,3 +79,17 @@ def test_results_are_drawn_one_file_a_picture(tmp_path):
     paths = plots.draw([a_report(), asked], tmp_path / "plots", "svg")
     assert [path.name for path in paths] == ["against-kubernetes.svg", "mig-multi-growth.svg"]
     assert all(path.read_text("utf-8").startswith("<?xml") for path in paths)
+
+
+def test_the_page_has_the_latest_of_each_case_and_every_figure():
+    asked = a_report(oracle=[Figure("claims/s", 20.0, "/s", "more")])
+    made = page([a_report(rate=1.0), asked])
+    assert made.count("## mig-multi") == 1
+    assert "| claims/s | 200 | 102 | 100 | /s | 20 | 10.0x |" in made
+    assert "| load | 1 | 1.98 | 2 | s |  |  |" in made
+
+
+def test_the_page_is_made_of_the_files_that_are_kept():
+    kept = sorted((ROOT / "perf" / "kept").glob("*.json"))
+    made = page([load(file) for file in kept])
+    assert (ROOT / "perf" / "RESULTS.md").read_text() == made, "run `make docs`"

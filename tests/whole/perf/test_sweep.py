@@ -6,7 +6,9 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -27,6 +29,7 @@ from reconciler.control.decisions.allocating import Allocated
 from reconciler.errors import Malformed
 from tests.tools.checkout import ROOT
 from tests.tools.kustomize import built, of_kind
+from tests.tools.patience import PATIENCE
 from tests.tools.policy_scenarios import GPUS
 from tests.tools.running_reconciler import Cluster, reconciling
 from tests.tools.small_fleet import claim as small_claim
@@ -91,20 +94,57 @@ def test_processes_make_the_same_rows(played: Path):
     assert rows(played, "processes") == rows(played, "here")
 
 
-@pytest.mark.skipif(find_spec("distributed") is None, reason="Dask comes with the extra `sweep`")
-def test_workers_of_dask_make_the_same_rows(played: Path):
+needs_dask = pytest.mark.skipif(find_spec("distributed") is None, reason="Dask comes with the extra `sweep`")
+
+
+def by_dask(spec: Path, out: str, *arguments: str) -> None:
     """In a process of its own: Dask's threads and warnings are not for the other tests."""
-    out = str(played.parent / "dask")
-    command = [sys.executable, "-m", "perf", "sweep", str(played), "--out", out, "--plots", "none"]
-    done = subprocess.run(
-        [*command, "--executor", "dask", "--workers", "1"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    to = ["--out", str(spec.parent / out), "--plots", "none", "--executor", "dask"]
+    command = [sys.executable, "-m", "perf", "sweep", str(spec), *to, *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@needs_dask
+def test_workers_of_dask_make_the_same_rows(played: Path):
+    by_dask(played, "dask", "--workers", "1")
     assert rows(played, "dask") == rows(played, "here")
+
+
+@contextmanager
+def dask(log: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """One of the processes that somebody who has Dask starts on a machine."""
+    command = [sys.executable, "-m", "dask", *arguments, "--no-dashboard", "--host", "127.0.0.1"]
+    with log.open("wb") as to, subprocess.Popen(command, cwd=ROOT, stdout=to, stderr=to) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def address_of(scheduler: subprocess.Popen[bytes], file: Path) -> str:
+    """It writes where it listens, once it does."""
+    deadline = time.monotonic() + PATIENCE
+    while not (file.exists() and file.read_text().endswith("}")):
+        assert scheduler.poll() is None, "the scheduler ended"
+        assert time.monotonic() < deadline, "the scheduler does not listen"
+        time.sleep(0.05)
+    address = json.loads(file.read_text())["address"]
+    assert isinstance(address, str)
+    return address
+
+
+@needs_dask
+def test_a_scheduler_that_runs_elsewhere_makes_the_same_rows(played: Path, tmp_path: Path):
+    file = tmp_path / "scheduler.json"
+    logs = tmp_path / "scheduler.log", tmp_path / "worker.log"
+    with dask(logs[0], "scheduler", "--port", "0", "--scheduler-file", str(file)) as scheduler:
+        address = address_of(scheduler, file)
+        local = ["--no-nanny", "--nthreads", "1", "--local-directory", str(tmp_path)]
+        with dask(logs[1], "worker", address, *local):
+            by_dask(played, "elsewhere", "--scheduler", address)
+    assert "Receive client connection" in logs[0].read_text(), "it was not asked"
+    assert rows(played, "elsewhere") == rows(played, "here")
 
 
 def test_pods_of_a_job_make_the_same_rows_together(played: Path):

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import kubernetes_validate
 import pytest
 
 from reconciler.api.objects.core import GATE
@@ -13,6 +14,7 @@ from reconciler.api.validation.served_kinds import POD, POD_TEMPLATE, PROVISIONI
 from reconciler.control.decisions.allocating import Ungated, Waits
 from reconciler.control.decisions.workloads import NodesNotRequested, NodesRequested
 from reconciler.control.provisioning import groups, provisioner
+from tests.tools.definitions import assert_valid
 from tests.tools.running_reconciler import Cluster, Running, reconciling
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, held, node, pod, template
 
@@ -30,6 +32,10 @@ async def provisioning(cluster: Cluster, **flags: Any) -> AsyncIterator[Running]
     options = {"provisioning_requests": CLASS, "provisioning_patience_seconds": 0.2, **flags}
     async with reconciling(cluster, controllers=True, **options) as running:
         yield running
+    for request in shelf(cluster, PROVISIONING_REQUEST):
+        assert_valid(PROVISIONING_REQUEST, request)
+    for made in shelf(cluster, POD_TEMPLATE):
+        kubernetes_validate.validate({"apiVersion": "v1", "kind": "PodTemplate", **made}, "1.36", strict=True)
 
 
 def full() -> Cluster:
@@ -191,7 +197,10 @@ async def test_a_request_that_failed_is_made_again_and_those_of_others_are_left_
     async with provisioning(cluster) as running:
         cluster.load(of_job(0))
         (asked,) = await running.heard(NodesRequested)
-        failed = {"type": "Failed", "status": "True", "reason": "OutOfResources", "message": ""}
+        failed = {
+            "type": "Failed", "status": "True", "reason": "OutOfResources", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }  # fmt: skip
         cluster.api.update(
             PROVISIONING_REQUEST,
             "default",

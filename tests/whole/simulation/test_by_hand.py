@@ -14,8 +14,8 @@ from reconciler.api.validation.served_kinds import CLAIM, POD
 from reconciler.cluster.transport import Response
 from reconciler.settings import Settings
 from tests.tools.simulation import demand, fleet
+from tests.tools.simulation.configured import PAIR, SETTINGS
 from tests.tools.simulation.mutants import MUTANTS, PAIRED
-from tests.tools.simulation.schedule import PAIR, SETTINGS
 from tests.tools.simulation.stage import LONG, Stage, staged, wanted
 
 

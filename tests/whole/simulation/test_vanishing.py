@@ -8,7 +8,7 @@ from reconciler.api.validation.served_kinds import CLAIM, POD
 from reconciler.cluster.transport import Response
 from reconciler.errors import Retry, Undecided
 from tests.tools.simulation import demand, fleet
-from tests.tools.simulation.schedule import SETTINGS
+from tests.tools.simulation.configured import SETTINGS
 from tests.tools.simulation.stage import LONG, Stage, staged, wanted
 
 ANSWERS = [

@@ -97,9 +97,9 @@ def test_a_pod_may_lose_its_gate_before_the_removal_is_known(later: float, *, ex
     world.api.update(
         CLAIM, "default", "c", lambda shown: {**shown, "status": allocated}, subresource="status"
     )
-    (claim,) = world.all(CLAIM)
-    world.clear(claim)
+    (claim,) = world.ground.all(CLAIM)
+    world.claims.clear(claim)
     world.api.load([_pod("p", gated=False)])
     now[0] = later
-    world.ungated("/api/v1/namespaces/default/pods/p")
-    assert bool(world.cleared[claim["metadata"]["uid"]]) is excused
+    world.claims.ungated("/api/v1/namespaces/default/pods/p")
+    assert bool(world.claims.cleared[claim["metadata"]["uid"]]) is excused

@@ -1,6 +1,6 @@
 """Distinct values as small integers."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -8,9 +8,11 @@ T = TypeVar("T")
 UNKNOWN = -2
 """The code of a value that was never seen. No column holds it."""
 
-LARGE, PARTS = 100_000, 16
-"""Values from which on the codes are kept in so many parts. A dictionary that grows moves all its entries:
-one for the serial numbers of a million devices would hold the event loop for 170 ms"""
+LARGE = 1 << 13
+"""Values from which on the codes are kept in PARTS. A dictionary that grows moves all its entries: that of
+the serial numbers of a million devices would hold the event loop for 170 ms, and to split it later for 50"""
+PARTS = 61
+"""A prime: a dictionary places its entries by the lowest bits of their hashes, which must not be alike"""
 
 
 class Interner(Generic[T]):
@@ -28,13 +30,19 @@ class Interner(Generic[T]):
         parts = self._codes
         codes = parts[0] if len(parts) == 1 else parts[hash(key) % PARTS]
         known = codes.get(key)
-        if known is None:
-            known = codes[key] = len(self.values)
-            self.values.append(value)
-            self.keys.append(key)
-            if known == LARGE:
-                self._split()
-        return known
+        return self._add(value, key, codes) if known is None else known
+
+    def codes(self, values: Sequence[T]) -> list[int]:
+        """The codes of values that are keys themselves."""
+        parts = self._codes
+        if len(parts) == 1:
+            return [self.code(value) for value in values]
+        found = []
+        for value in values:
+            codes = parts[hash(value) % PARTS]
+            known = codes.get(value)
+            found.append(self._add(value, value, codes) if known is None else known)
+        return found
 
     def find(self, key: Hashable) -> int:
         """The code of a known value, else UNKNOWN."""
@@ -42,7 +50,17 @@ class Interner(Generic[T]):
         codes = parts[0] if len(parts) == 1 else parts[hash(key) % PARTS]
         return codes.get(key, UNKNOWN)
 
+    def _add(self, value: T, key: Hashable, codes: dict[Hashable, int]) -> int:
+        """The code of a new value, which belongs in these codes."""
+        new = codes[key] = len(self.values)
+        self.values.append(value)
+        self.keys.append(key)
+        if new == LARGE:
+            self._split()
+        return new
+
     def _split(self) -> None:
-        self._codes = [{} for _ in range(PARTS)]
+        parts: list[dict[Hashable, int]] = [{} for _ in range(PARTS)]
         for code, key in enumerate(self.keys):
-            self._codes[hash(key) % PARTS][key] = code
+            parts[hash(key) % PARTS][key] = code
+        self._codes = parts

@@ -36,7 +36,7 @@ LISTS = ("ints", "bools", "strings", "versions")
 
 KEPT = 1 << 14
 """Most parts of each sort that are cached."""
-KEPT_PATTERNS = 1 << 8
+KEPT_PATTERNS = 1 << 10
 """Most patterns of slices whose columns are cached."""
 KEPT_VALUES = 1 << 12
 """Most values of one attribute that are cached: shared values are few, serial numbers are used once."""

@@ -87,7 +87,7 @@ class Vocabulary:
         return interners[column]
 
     def attribute(self, name: Name) -> Interner[Value]:
-        """The values of one attribute; their keys are `(type, value)`."""
+        """The values of one attribute; their keys are those of `value_of`."""
         return self.attributes.setdefault(name, Interner())
 
     def amount(self, name: Name) -> Interner[Quantity]:
@@ -102,12 +102,13 @@ def qualified(key: str, driver: str) -> Name:
 
 
 def value_of(attribute: DeviceAttribute) -> tuple[Hashable, Value, bool]:
-    """A key `(type, value)`, the value for CEL, and whether CEL can evaluate the device at all (CEL-6).
+    """A key, the value for CEL, and whether CEL can evaluate the device at all (CEL-6).
 
-    If it cannot, the value is a placeholder; constraints compare the key.
+    The key is the string itself, or `(type, value)`: strings are most, and often as many as devices. If CEL
+    cannot evaluate the device, the value is a placeholder; constraints compare the key.
     """
     if attribute.string is not None:
-        return ("string", attribute.string), attribute.string, True
+        return attribute.string, attribute.string, True
     if attribute.int_ is not None:
         whole = -(2**63) <= attribute.int_ < 2**63
         return ("int", attribute.int_), attribute.int_ if whole else "", whole

@@ -116,8 +116,8 @@ class Remaining:
         affected: list[int] = np.flatnonzero(np.isin(self.fleet.set_group, groups)).tolist()
         return affected
 
-    def fitting(self, rows: Rows) -> Mask:
-        """(n,) devices whose draws fit in what is left."""
+    def fitting(self, rows: Rows | slice) -> Mask:
+        """(n,) devices, in this order, whose draws fit in what is left."""
         fleet = self.fleet
         return self._usable(rows, fits(self.left, fleet.table, fleet.sets[rows], fleet.draws[rows]))
 
@@ -143,7 +143,7 @@ class Remaining:
             rows, mask = np.concatenate([one for one, _ in found]), np.concatenate([one for _, one in found])
         return rows, self._usable(rows, mask)
 
-    def _usable(self, rows: Rows, fitting: Mask) -> Mask:
+    def _usable(self, rows: Rows | slice, fitting: Mask) -> Mask:
         """(n,) those of `fitting` whose pool is not over-committed (CTR-6)."""
         if not self._any_overcommitted:
             return fitting

@@ -1,6 +1,5 @@
 """A pool: its ordered slices, and which devices a node can use. Source: docs/rules/pools.md."""
 
-from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from enum import Enum
 
@@ -95,12 +94,17 @@ class Pool:
         self.size = int(offsets[-1])
         specs = [block.slice.spec for block in blocks]
         nodes = tuple(dict.fromkeys([spec.node_name or "" for spec in specs]))
-        self.nodes = nodes if all(nodes) else None
+        self.nodes = None if "" in nodes else nodes
         """The nodes that can see this pool; None if selectors decide"""
         self._named = named
-        self._generations = Counter([block.generation for block in blocks])
-        self._per_device = any(spec.per_device_node_selection for spec in specs)
-        self._binding = any(block.has_binding_conditions for block in blocks)
+        self._generations = dict[int, int]()
+        """Generation -> its slices"""
+        self._per_device = self._binding = False
+        for block, spec in zip(blocks, specs, strict=True):
+            generation = spec.pool.generation
+            self._generations[generation] = self._generations.get(generation, 0) + 1
+            self._per_device = self._per_device or bool(spec.per_device_node_selection)
+            self._binding = self._binding or block.has_binding_conditions
         self._wanted = specs[0].pool.resource_slice_count
         """Slices of the first generation"""
         self._asked: tuple[Semantics, AskedBlocks] | None = None
@@ -259,6 +263,8 @@ class PoolBuilder:
         self._encoder = encoder
         self._rules = rules
         self._counters: Recent[Hashable, PoolCounters] = Recent(KEPT)
+        self._last: tuple[Block, PoolCounters] | None = None
+        """The only slice of a pool, and its counters: machines of one type often follow one another"""
         self._offsets: Recent[tuple[int, ...], Rows] = Recent(KEPT)
 
     def adopt(self, encoder: Encoder) -> None:
@@ -269,19 +275,23 @@ class PoolBuilder:
         self, pool: PoolID, members: Iterable[Block], retained: Mapping[str, Drawn], mode: GroupMode
     ) -> Steps[Pool]:
         """The pool of some slices, in any order. `retained` are the retained draws of its held devices."""
-        blocks = tuple(sorted(members, key=lambda block: block.slice.metadata.name.encode()))
+        blocks = tuple(members)
+        if len(blocks) > 1:
+            blocks = tuple(sorted(blocks, key=lambda block: block.slice.metadata.name.encode()))
         named = blocks[0].named
         if len(blocks) > 1:
             named = self._encoder.names(tuple([name for block in blocks for name in block.names]))
         counters = self._counters_of(blocks)
-        finer = finer_than(counters, retained)
+        finer = finer_than(counters, retained) if retained else None
         if finer:
             exact = compile_counters(blocks, self._encoder.vocabulary, self.table, finer)
             if exact.problems == counters.problems:
                 counters = exact
-        exclusion = yield from compile_exclusion(
-            pool, blocks, counters, self._encoder.vocabulary, self._rules, mode
-        )
+        exclusion = None
+        if any(block.exclusive for block in blocks):
+            exclusion = yield from compile_exclusion(
+                pool, blocks, counters, self._encoder.vocabulary, self._rules, mode
+            )
         sizes = tuple([len(block.names) for block in blocks])
         offsets = self._offsets.get(sizes)
         if offsets is None:
@@ -289,6 +299,22 @@ class PoolBuilder:
         return Pool(pool, blocks, named, offsets, counters, exclusion)
 
     def _counters_of(self, blocks: tuple[Block, ...]) -> PoolCounters:
+        if len(blocks) > 1:
+            return self._looked_up(blocks)
+        block, last = blocks[0], self._last
+        if (
+            last is not None
+            and last[0].drawn is block.drawn
+            and last[0].published == block.published
+            and last[0].generation == block.generation
+        ):
+            return last[1]
+        found = self._looked_up(blocks)
+        if not found.problems:
+            self._last = block, found
+        return found
+
+    def _looked_up(self, blocks: tuple[Block, ...]) -> PoolCounters:
         alike = tuple([
             (block.generation, block.published, block.drawn.shape, block.drawn.tobytes()) for block in blocks
         ])  # fmt: skip

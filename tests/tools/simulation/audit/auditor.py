@@ -33,7 +33,7 @@ class Auditor:
         self.given_away: set[str] = set()
         """Uids of claims that somebody else allocated"""
         self.cleared: dict[str, frozenset[str]] = {}
-        """See `World.cleared`; only while the claims were not allocated again"""
+        """See `Tampering.cleared`; only while the claims were not allocated again"""
         self.life = 0
         """How often the reconciler was started"""
         self.allocations = 0

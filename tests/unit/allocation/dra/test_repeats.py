@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.allocation.dra import allocate
-from reconciler.allocation.dra.repeats import repeated
+from reconciler.allocation.dra.repeats import repeated, repeated_together
 from reconciler.api.objects.changes import Changed, Removed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import ObjectKey
@@ -74,11 +74,8 @@ class Asking:
 
     def ask(self, spec: Object, nodes: tuple[str, ...] | None = None) -> Granted | None:
         """Decide one more claim, and compare with a decision that knows nothing of those before it."""
-        seen, among = self.store.snapshot(), None
-        if nodes is not None:
-            order = seen.topology.order
-            among = NodeSubset(order, np.array([name in nodes for name in order], dtype=np.bool_))
-        one = self._claim(spec)
+        seen = self.store.snapshot()
+        among, one = subset(seen, nodes), self._claim(spec)
         alone = allocate([one], seen.fork(), nodes=nodes)
         found = repeated(one, seen, nodes=among)
         if found is not None:
@@ -89,6 +86,25 @@ class Asking:
             answer = allocate([one], seen, nodes=among)
             found = answer if isinstance(answer, Granted) else None
         return found
+
+    def ask_together(
+        self, spec: Object, count: int, nodes: tuple[str, ...] | None, room: tuple[int, ...] | None, used: int
+    ) -> None:
+        """Decide more claims in one pass, and compare each with a decision of its own after those before it.
+
+        `room` is how many of them each node takes; the first `used` answers are used.
+        """
+        claims, seen = [self._claim(spec) for _ in range(count)], self.store.snapshot()
+        limit = None if room is None else np.array(room)
+        found = repeated_together(claims, seen, nodes=subset(seen, nodes), room=limit)
+        left = dict(zip(NODES, room or [count] * len(NODES), strict=True))
+        for one, granted in zip(claims, found[:used], strict=False):
+            among = [name for name in nodes or NODES if left[name]]
+            alone = allocate([one], self.store.snapshot().fork(), nodes=among)
+            assert isinstance(alone, Granted)
+            assert granted.plans == alone.plans
+            left[granted.node] -= 1
+            self.take(granted)
 
     def take(self, found: Granted | None) -> None:
         """Count the devices of an answer as held."""
@@ -108,7 +124,21 @@ class Asking:
         return found
 
 
+def subset(seen: Snapshot, nodes: tuple[str, ...] | None) -> NodeSubset | None:
+    """Nodes by name; None for all."""
+    order = seen.topology.order
+    among = np.array([name in (nodes or ()) for name in order], dtype=np.bool_)
+    return None if nodes is None else NodeSubset(order, among)
+
+
+PASSES = st.tuples(
+    st.integers(1, 7),
+    st.sampled_from((None, None, NODES[1:], NODES[::2])),
+    st.one_of(st.none(), st.tuples(*[st.integers(0, 3)] * len(NODES))),
+    st.integers(0, 7),
+)
 EVENTS = st.one_of(
+    st.tuples(st.just("together"), st.integers(0, len(SPECS) - 1), PASSES),
     st.tuples(
         st.just("ask"), st.integers(0, len(SPECS) - 1), st.sampled_from((None, None, NODES[1:], NODES[::2]))
     ),
@@ -122,12 +152,14 @@ EVENTS = st.one_of(
 
 @given(st.lists(EVENTS, min_size=10, max_size=40))
 @examples(40)
-def test_every_answer_is_that_of_a_decision_of_its_own(events: list[tuple[str, int, tuple[str, ...] | None]]):
+def test_every_answer_is_that_of_a_decision_of_its_own(events: list[tuple[str, int, Any]]):
     asking = Asking()
-    for what, number, nodes in events:
+    for what, number, among in events:
         match what:
+            case "together":
+                asking.ask_together(SPECS[number], *among)
             case "ask":
-                asking.take(asking.ask(SPECS[number], nodes))
+                asking.take(asking.ask(SPECS[number], among))
             case "ask and drop":
                 asking.ask(SPECS[number])
             case "release":
@@ -148,6 +180,35 @@ def test_copies_after_the_first_one_are_found_ahead(spec: Object, fit: int):
         found.append(granted)
     assert len(found) == fit
     assert asking.repeats == fit - 1
+
+
+@pytest.mark.parametrize("spec", SPECS[:4])
+def test_the_claim_after_a_pass_is_answered_from_what_the_pass_found(spec: Object):
+    asking = Asking(gpus=4)
+    asking.ask_together(spec, 2, None, None, 2)
+    asking.take(asking.ask(spec))
+    assert asking.repeats == 1
+
+
+@pytest.mark.parametrize(("what", "next_device"), [("used", "n2 gpu-0"), ("unused", "n1 gpu-1")])
+def test_what_a_pass_found_more_counts_only_if_all_its_answers_were_used(what: str, next_device: str):
+    asking = Asking(gpus=4)
+    asking.ask_together(SPECS[0], 4, None, None, 4 if what == "used" else 1)
+    assert device_of(asking.ask(SPECS[0])) == next_device
+
+
+def test_an_answer_of_a_pass_that_is_not_used_is_given_next():
+    asking = Asking(gpus=4)
+    found = repeated_together([asking._claim(SPECS[0]) for _ in range(4)], asking.store.snapshot())
+    for granted in (found[0], found[2], found[3]):
+        asking.take(granted)
+    assert device_of(asking.ask(SPECS[0])) == "n1 gpu-1"
+
+
+def test_a_node_that_had_no_room_in_a_pass_counts_again_when_it_has():
+    asking = Asking(gpus=4)
+    asking.ask_together(SPECS[0], 3, NODES, (1, 9, 9), 3)
+    assert device_of(asking.ask(SPECS[0], NODES)) == "n1 gpu-1"
 
 
 def test_a_released_device_is_given_before_those_that_were_found_ahead():

@@ -83,7 +83,7 @@ def test_a_percentage_is_of_the_most_that_fits():
     fleet = world(*quarter("a", "n0"), *quarter("b", "n1"), machines=3)
     found = defragment(Target("whole", percent=100), fleet)
     assert (found.before, found.wanted, found.gain, found.most) == (1, 1, 1, 1)
-    assert defragment(Target(percent=50), fleet).wanted == 0
+    assert defragment(Target("whole", percent=50), fleet).wanted == 0
 
 
 def test_a_pod_that_needs_what_is_counted_is_not_moved_for_it():

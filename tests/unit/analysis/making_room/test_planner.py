@@ -95,6 +95,20 @@ def test_the_lowest_priority_leaves():
     assert found.optimal
 
 
+def test_the_pod_leaves_whose_devices_are_all_needed():
+    """All else is equal; by name, the pod that holds both devices of its node would be first."""
+    found = advice(*running("a", "gpu-0", "gpu-1"), *running("c", "gpu-0", on="m"))
+    assert names(found) == ["c"]
+    assert found.cost.devices == 0
+    assert found.optimal
+
+
+def test_devices_that_are_needed_cost_nothing():
+    found = advice(*running("a", "gpu-0", "gpu-1"), *running("c", "gpu-0", on="m"), count=2)
+    assert names(found) == ["a"]
+    assert found.cost.devices == 0
+
+
 def test_a_budget_is_spared_before_a_priority():
     budget = {
         "apiVersion": "policy/v1",

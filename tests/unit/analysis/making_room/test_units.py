@@ -92,17 +92,18 @@ def test_costs_are_those_of_kube_scheduler_in_its_order():
         budget("a", 0),
         budget("b", 1),
     )
-    price = Pricing(found, lambda _: 1)
+    price = Pricing(found, lambda _: 1, lambda _: 0)
     both = price.of(keys("a", "b"))
     assert both[:4] == (1, 7, 2 + 2 * OFFSET, 2)
     assert both[5:] == (1, (ObjectKey("default", "a"), ObjectKey("default", "b")))
     assert price.of(keys("b")) < price.of(keys("a")) < both
     assert price.of(keys()) == Cost()
+    assert price.least(keys("a", "b")) == both._replace(devices=0)
 
 
 def test_the_pod_that_ran_longer_costs_more():
     old, young = running("old"), running("young")
     old["status"] = {"startTime": "2026-01-01T00:00:00Z"}
     young["status"] = {"startTime": "2026-01-02T00:00:00Z"}
-    price = Pricing(occupants(old, young, running("starting")), lambda _: 0)
+    price = Pricing(occupants(old, young, running("starting")), lambda _: 0, lambda _: 0)
     assert price.of(keys("starting")) < price.of(keys("young")) < price.of(keys("old"))

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -114,8 +115,9 @@ def test_drivers_that_have_nothing_in_common_cost_little():
     assert sum(map(len, known._unmatched.values())) <= spec_patterns.ALIKE
 
 
-def test_a_thread_may_drop_the_patterns_while_another_compares_with_them():
+def test_a_thread_may_drop_the_patterns_while_another_compares_with_them(monkeypatch: pytest.MonkeyPatch):
     """`POST /whatif` and `/fit` read slices in threads, and the watch reads them in the loop."""
+    monkeypatch.setattr(spec_patterns, "KINDS", 12)
     known = patterns()
 
     def read(driver: bytes, n: int) -> ResourceSliceSpec:
@@ -126,17 +128,38 @@ def test_a_thread_may_drop_the_patterns_while_another_compares_with_them():
         read(driver, 0), read(driver, 1)
     (count, (newer, older)), = known._patterns.items()  # fmt: skip
 
-    def interrupted(pieces: list[bytes]) -> Any:
+    def interrupted(strings: Sequence[str]) -> Any:
         with ThreadPoolExecutor(1) as other:
-            for devices in range(2, 2 * spec_patterns.PATTERNS):
+            for devices in range(2, 4 + spec_patterns.KINDS):
                 for n in range(2):
                     text = spec_of(f"n-{n}", *[f"u-{n}"] * devices)
                     other.submit(known.read, text, learn=True).result()
-        return older.taken(pieces)
+        return older.of_devices(strings)
 
-    known._patterns[count] = type(known._patterns[count])([newer, older._replace(taken=interrupted)])
+    known._patterns[count] = (newer, older._replace(of_devices=interrupted))
     assert str(read(b"a", 2)) == str(read(b"a", 2))
     assert read(b"a", 2).driver == "a"
+
+
+def test_a_fleet_of_many_machine_types_is_read_by_patterns_throughout(monkeypatch: pytest.MonkeyPatch):
+    """A type that was not seen for long may be dropped, and the others stay."""
+    known, most = patterns(), 12
+    monkeypatch.setattr(spec_patterns, "KINDS", most)
+    for devices in range(1, most + 1):
+        for n in range(2):
+            known.read(spec_of(f"n-{n}", *[f"u-{n}"] * devices), learn=True)
+    for devices in range(2, most + 1):
+        assert by_pattern(known.read(spec_of("m", *["u"] * devices), learn=False))
+    for n in range(2):  # one more: the first was used longest ago
+        known.read(spec_of(f"n-{n}", *[f"u-{n}"] * (most + 1)), learn=True)
+    assert not by_pattern(known.read(spec_of("m", "u"), learn=False))
+    assert all(
+        by_pattern(known.read(spec_of("m", *["u"] * devices), learn=False)) for devices in (2, most, most + 1)
+    )
+
+
+def by_pattern(spec: ResourceSliceSpec) -> bool:
+    return isinstance(spec.devices, PatternDevices)
 
 
 LITERAL = re.compile(rb'"[^"\\]*"')

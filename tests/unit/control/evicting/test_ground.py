@@ -7,6 +7,7 @@ import pytest
 
 from reconciler.api.objects.budgets import PodDisruptionBudget
 from reconciler.api.objects.claims import ALLOCATED_AT, Allocation
+from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GANG, SIZE
 from reconciler.api.objects.meta import DeviceID
 from reconciler.api.objects.plan import Plan
@@ -159,6 +160,96 @@ async def test_a_change_elsewhere_does_not_stop_it(change: Change):
 )
 async def test_only_the_budgets_of_those_who_leave_count(before: Any, after: Any, stops: bool):
     assert told(lambda _: None, before, after) == ("the budgets of pod default/x changed" if stops else "")
+
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+def minding(**spec: Any) -> Pod:
+    """The waiting pod, with affinity, spread or volumes."""
+    found = read({**pod("p", "wanted", priority=10), "spec": {**pod("p", "wanted")["spec"], **spec}})
+    assert isinstance(found, Pod)
+    return found
+
+
+def affinity(kind: str) -> Any:
+    term = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": ZONE}
+    return {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+SPREAD = {
+    "maxSkew": 1,
+    "topologyKey": ZONE,
+    "whenUnsatisfiable": "DoNotSchedule",
+    "labelSelector": {"matchLabels": {"app": "db"}},
+}
+
+
+def comes(app: str, on: str) -> Change:
+    return lambda picture: put(picture, running(app, on, labels={"app": app}))
+
+
+VOLUME = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
+
+
+def storage(zone: str) -> list[Object]:
+    """A bound claim whose volume can be used in one zone."""
+    claimed = {"namespace": "default", "name": "data", "uid": "data"}
+    term = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": "pv", "uid": "pv"},
+        "spec": {
+            "claimRef": claimed,
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+        },
+    }
+    bound = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "name": "data",
+            "namespace": "default",
+            "uid": "data",
+            "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
+        },
+        "spec": {"volumeName": "pv"},
+        "status": {"phase": "Bound"},
+    }
+    return [volume, bound]
+
+
+@pytest.mark.parametrize(
+    ("spec", "change", "stops"),
+    [
+        ({"affinity": affinity("podAffinity")}, comes("db", "b"), True),
+        ({"affinity": affinity("podAffinity")}, comes("web", "b"), False),
+        ({"affinity": affinity("podAntiAffinity")}, comes("db", "c"), True),
+        ({"affinity": affinity("podAntiAffinity")}, comes("db", "b"), False),
+        ({"topologySpreadConstraints": [SPREAD]}, comes("db", "b"), True),
+        ({"volumes": [VOLUME]}, lambda it: put(it, *storage("z2")), True),
+        ({"volumes": [VOLUME]}, lambda it: put(it, claim("other", 2)), False),
+        ({}, lambda it: put(it, *storage("z2")), False),
+    ],
+    ids=[
+        "near", "not near", "away", "away elsewhere", "spread", "volume", "same volume", "no volume",
+    ],
+)  # fmt: skip
+async def test_volumes_and_pods_elsewhere_count_if_the_pod_minds_them(
+    spec: Any, change: Change, *, stops: bool
+):
+    """Nodes `a` and `c` are in one zone, `b` in another; the pod is to go to `a`."""
+    picture, waiting = fleet(), minding(**spec)
+    put(picture, *(node(name, **{ZONE: zone}) for name, zone in (("a", "z1"), ("b", "z2"), ("c", "z1"))))
+    put(picture, *storage("z1"))
+    ground = Ground.of(picture.store, picture.nodes.fork(), picture.groups.fork(), ())
+    change(picture)
+    now = Ground.of(picture.store, picture.nodes, picture.groups, ())
+    why = "the volumes of pod default/p, or pods that it must be near to or away from, changed"
+    assert changed(ground, now, LEAVING, PLACES, waiting=[waiting]) == (why if stops else "")
 
 
 async def test_a_later_deadline_of_the_same_room_changes_nothing():

@@ -9,13 +9,14 @@ from reconciler.operations.journal.files import paths
 from reconciler.operations.journal.recording import Recorder
 from reconciler.operations.journal.replaying import Tally, replay
 from tests.tools.simulation import schedule
+from tests.tools.simulation.configured import SETTINGS
 
 SEEDS = range(12)
 
 
 def journal(seed: int, folder: Path, patch: pytest.MonkeyPatch, *, full: int) -> Tally:
     """What a replay of a simulated run comes to, whose files are full early."""
-    settings = schedule.SETTINGS.model_copy(update={"journal": str(folder)})
+    settings = SETTINGS.model_copy(update={"journal": str(folder)})
     patch.setattr(schedule, "SETTINGS", settings)
 
     def recording(*of: object) -> Recorder | None:

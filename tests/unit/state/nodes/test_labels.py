@@ -53,18 +53,19 @@ LABELS = st.dictionaries(st.sampled_from(KEYS), VALUES)
 def test_columns_match_like_single_nodes(
     events: list[tuple[str, dict[str, str] | None]], selector: NodeSelector, wanted: dict[str, str]
 ):
-    columns, rows, labels = LabelColumns(), dict[str, int](), dict[str, dict[str, str]]()
+    rows, labels = dict[str, int](), dict[str, dict[str, str]]()
+    columns = LabelColumns(rows)
     spare: list[int] = []
     for name, now in events:
         if now is None:
             if name in rows:
                 spare.append(rows.pop(name))
-                columns.drop(spare[-1], name)
+                columns.drop(spare[-1])
                 del labels[name]
             continue
         if name not in rows:
             rows[name] = spare.pop() if spare else len(rows) + len(spare)
-        columns.put(rows[name], name, now)
+        columns.put(rows[name], now)
         labels[name] = now
         columns.match(selector)  # builds columns, which have to follow
         columns.have(wanted)
@@ -75,8 +76,8 @@ def test_columns_match_like_single_nodes(
 
 
 def test_a_label_that_often_changes_does_not_grow_its_column():
-    columns = LabelColumns()
+    columns = LabelColumns({"n0": 0})
     for beat in range(10 * module.SPARE):
-        columns.put(0, "n0", {"beat": str(beat)})
+        columns.put(0, {"beat": str(beat)})
         assert columns.have({"beat": str(beat)}).tolist() == [True]
         assert len(columns._column("beat").values) <= module.SPARE + 3

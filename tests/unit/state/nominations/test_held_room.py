@@ -33,8 +33,10 @@ def nomination(nominee: Nominee, *, cpu: int = 0) -> Nomination:
 
 def test_a_nomination_of_devices_alone_leaves_the_room_as_it_is():
     nodes, who = machine(), of_claim(ObjectKey("default", "c"))
-    nodes.nominate(nomination(who))
-    assert nodes.room.fits({CPU: 1}, frozenset(), but=nodes.held_for(frozenset([who]))).tolist() == [True]
+    nodes.nominated.hold(nomination(who))
+    assert nodes.room.fits(
+        {CPU: 1}, frozenset(), but=nodes.nominated.charges_of(frozenset([who]))
+    ).tolist() == [True]
 
 
 def test_gangs_of_one_name_that_are_declared_in_two_ways_hold_room_of_their_own():
@@ -44,9 +46,9 @@ def test_gangs_of_one_name_that_are_declared_in_two_ways_hold_room_of_their_own(
     ]
     free = nodes.room.left("n", CPU)
     for gang in gangs:
-        nodes.nominate(nomination(gang, cpu=1000))
+        nodes.nominated.hold(nomination(gang, cpu=1000))
     assert nodes.room.left("n", CPU) == free - 2000
-    nodes.end_nomination(gangs[0])
+    nodes.nominated.end(gangs[0])
     assert nodes.room.left("n", CPU) == free - 1000
 
 

@@ -70,11 +70,12 @@ def events(draw: st.DrawFn) -> list[tuple[Any, ...]]:
 @settings(max_examples=200)
 @given(events())
 def test_columns_are_what_counting_all_pods_gives(history: list[tuple[Any, ...]]):
-    residents, rows = Residents(), dict.fromkeys(NODES, -1)
+    rows = dict[str, int]()
+    residents = Residents(rows)
     there: dict[ObjectKey, tuple[Pod, str]] = {}
     for number, node in enumerate(NODES):
-        residents.put_node(number, node)
         rows[node] = number
+        residents.put_node(number, node)
     for event in history:
         match event:
             case ("pod", name, namespace, labels, ends, apart, node):
@@ -83,16 +84,15 @@ def test_columns_are_what_counting_all_pods_gives(history: list[tuple[Any, ...]]
                 there.pop(found.key, None)
                 if node:
                     there[found.key] = found, node
-            case ("node", node) if rows[node] < 0:
+            case ("node", node) if node not in rows:
                 rows[node] = NODES.index(node)
                 residents.put_node(rows[node], node)
-            case ("no node", node) if rows[node] >= 0:
-                residents.drop_node(node)
-                rows[node] = -1
+            case ("no node", node) if node in rows:
+                residents.drop_node(rows.pop(node), node)
             case ("ask", pods):
                 residents.belonging(pods, but=())
     but = tuple(sorted(there))[:1]
-    counted = [(one, rows[node]) for key, (one, node) in there.items() if rows[node] >= 0 and key not in but]
+    counted = [(one, rows[node]) for key, (one, node) in there.items() if node in rows and key not in but]
     for pods in SETS:
         expected = np.zeros(len(NODES), dtype=np.int64)
         for one, row in counted:
@@ -112,7 +112,7 @@ def test_columns_are_what_counting_all_pods_gives(history: list[tuple[Any, ...]]
 
 
 def test_only_sets_that_were_asked_about_recently_are_kept():
-    residents = Residents()
+    residents = Residents({"a": 0})
     residents.put_node(0, "a")
     asked = [
         PodSet(((Scope(frozenset(["n"])), SELECTORS[1].with_labels({"k": str(n)})),), terminating=True)
@@ -128,7 +128,7 @@ def test_only_sets_that_were_asked_about_recently_are_kept():
 
 
 def test_terms_count_while_a_pod_has_them():
-    residents = Residents()
+    residents = Residents({"a": 0})
     residents.put_node(0, "a")
     one = pod("p", apart=True)
     other = pod("q", labels={"app": "x"})
@@ -141,7 +141,7 @@ def test_terms_count_while_a_pod_has_them():
 
 
 def test_nominated_pods_of_equal_or_higher_priority():
-    residents = Residents()
+    residents = Residents({})
 
     def nominated(name: str, priority: int, node: str) -> Pod:
         raw = {"metadata": {"name": name}, "spec": {"priority": priority}}
