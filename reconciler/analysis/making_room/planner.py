@@ -18,11 +18,15 @@ from reconciler.analysis.making_room.wanted import (
     Place,
     Wanted,
     WantedGang,
+    WantedPod,
     most_devices,
-    preempts,
+    never_preempts,
     priority_of,
 )
 from reconciler.analysis.making_room.world import World
+from reconciler.api.objects.gangs import gang_of
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.pods import claims_of
 from reconciler.state.trial import Trial
 
 NEVER = "PreemptionNever"
@@ -72,13 +76,14 @@ class _Question:
         )
         if leaving:
             leave(self.trial, leaving, occupants, self.world)
-            asked = replace(asked, leaving=tuple(sorted(leaving)))
+            self.wanted = self.wanted.when_free(occupants.freed(leaving))
+            asked = replace(asked, leaving=tuple(sorted(leaving)), priority=priority_of(self.wanted))
             then = self.wanted.place(self.world, self.trial)
             if not isinstance(then, NoFit):
                 return replace(asked, places=then, optimal=True)
             occupants = self._occupants(leaving)
-        if not preempts(self.wanted):
-            why = f"{now.message}; and preemptionPolicy of {self.wanted.name} is Never"
+        if (pod := never_preempts(self.wanted)) is not None:
+            why = f"{now.message}; and preemptionPolicy of pod {pod.key} is Never"
             return replace(asked, refusal=NoFit(NEVER, why), optimal=True)
         return self._without_some(asked, occupants)
 
@@ -87,16 +92,16 @@ class _Question:
         return Occupants(world.store, world.nodes, world.groups, world.budgets, gone=gone)
 
     def _without_some(self, asked: Advice, occupants: Occupants) -> Advice:
-        own = {pod.key for pod in self.wanted.pods}
+        own, fixed = {pod.key for pod in self.wanted.pods}, self._of_others()
 
         def may_leave(one: Occupant) -> bool:
             able = one.movable if self.moves_only else one.evictable
             able = able and one.priority < asked.priority and one.pod.key not in own
-            return able and self.may_leave(one)
+            return able and fixed.isdisjoint(one.claims) and self.may_leave(one)
 
         holds = Holds(occupants, self.trial.snapshot, may_leave)
         attempts = Attempts(self.wanted, self.world, self.trial, occupants, self.tries)
-        takes = most_devices(self.wanted.claims)
+        takes = most_devices((*self.wanted.claims, *self.wanted.held))
 
         def least_spare(pods: Pods) -> int:
             return int(max(sum(map(holds.apart.__getitem__, occupants.freed(pods))) - takes, 0))
@@ -116,12 +121,24 @@ class _Question:
         spent = self.tries - attempts.left
         proved = found.proved and not rejected and self._monotone()
         if found.pods is None:
-            return replace(asked, refusal=self._none(found, holds, attempts), optimal=proved, tries=spent)
+            refusal = self._none(found, holds, attempts)
+            return replace(asked, refusal=refusal, optimal=proved, tries=spent)
         cost = pricing.of(found.pods)
         bound = cost if proved else min(found.bound, cost)
         return self._advice(
             replace(asked, cost=cost, bound=bound, optimal=proved, tries=spent), found.pods, attempts
         )
+
+    def _of_others(self) -> frozenset[ObjectKey]:
+        """Claims that stay as they are: gated pods hold them that are not placed with what is wanted."""
+        own = {pod.key for pod in self.wanted.pods}
+        if isinstance(self.wanted, WantedPod):
+            held = {claim.key for claim in self.wanted.held}
+            others = [pod for pod, _, _ in self.wanted.sharing if pod.key not in own]
+            return frozenset(key for pod in others for key in claims_of(pod) if key in held)
+        gang, pods = self.wanted.question.gang, self.world.store.pods.values()
+        seated = [pod for pod in pods if pod.gated and pod.key not in own and gang_of(pod) == gang]
+        return frozenset(key for pod in seated for key in claims_of(pod))
 
     def _monotone(self) -> bool:
         """Whether what fits without some pods fits without more: pods may want others near them."""

@@ -54,10 +54,12 @@ class Candidates:
     def sharing(
         self, need: Decide | Solve
     ) -> tuple[tuple[Pod, tuple[ResourceClaim, ...], tuple[int, ...]], ...]:
-        """The other gated pods that use the claims of a pod; see `Planner.sharing`."""
+        """The other gated pods that use the claims of a pod: positions are those in its claims that need
+        devices, then in those that it holds. See `Planner.sharing`.
+        """
         if not isinstance(need, Decide) or need.pod is None:
             return ()
-        return tuple(self._planner.sharing(need.pod, need.claims))
+        return tuple(self._planner.sharing(need.pod, (*need.claims, *need.held)))
 
     def nominee(self, unit: Unit) -> Nominee:
         """For whom its room is held."""

@@ -74,6 +74,26 @@ def advice(*objects: Object, count: int = 1, moves_only: bool = False, **spec: A
     return make_room(WantedPod((wanted,), user), world, moves_only=moves_only)
 
 
+def sharing(*objects: Object, others: tuple[Object, ...] = (), also: int = 0) -> Advice:
+    """Who leaves for a pod of priority 10 that also uses claim `a`. Nodes `n` and `m` have two devices each.
+
+    `others` are gated pods that share its claims: the one that is pending, unless `also` is 1.
+    """
+    fleet = [
+        device_class(),
+        *(one for host in "nm" for one in (node(host), gpu_slice(host, 2, driver=DRIVER))),
+    ]
+    world = world_of(map(read, [*fleet, *objects]), Semantics())
+    wanted, user = read(claim("w")), read(pod("w", "a", "w", priority=10))
+    assert isinstance(wanted, ResourceClaim)
+    assert isinstance(user, Pod)
+    held, beside = tuple(world.store.claims[one] for one in world.store.claims if one.name == "a"), []
+    for one in map(read, others):
+        assert isinstance(one, Pod)
+        beside.append((one, held if also else (), (also,)))
+    return make_room(WantedPod((wanted,), user, held, tuple(beside)), world)
+
+
 def names(found: Advice) -> list[str]:
     return [key.name for key in found.victims]
 
@@ -107,6 +127,60 @@ def test_devices_that_are_needed_cost_nothing():
     found = advice(*running("a", "gpu-0", "gpu-1"), *running("c", "gpu-0", on="m"), count=2)
     assert names(found) == ["a"]
     assert found.cost.devices == 0
+
+
+ELSEWHERE = [*running("c", "gpu-0", on="m", priority=100), *running("d", "gpu-1", on="m", priority=100)]
+
+
+def test_nobody_leaves_whose_claim_would_only_need_the_device_again():
+    found = sharing(*running("a", "gpu-0"), *running("b", "gpu-1", priority=100), *ELSEWHERE)
+    assert not found.fits
+    assert found.optimal
+    assert names(sharing(*running("a", "gpu-0"), *running("b", "gpu-1", priority=5), *ELSEWHERE)) == ["b"]
+
+
+def test_a_pod_leaves_so_that_a_claim_of_both_finds_devices_on_another_node():
+    found = sharing(*running("a", "gpu-0"), *running("b", "gpu-1", priority=100))
+    assert names(found) == ["a"]
+    assert found.optimal
+    assert [(one.node, len(one.plans)) for one in found.places] == [("m", 2)]
+
+
+def test_nobody_leaves_whose_claim_a_member_of_a_gang_would_need_again():
+    fleet = [device_class(), node("n"), gpu_slice("n", 3, driver=DRIVER)]
+    fleet += [*running("a", "gpu-0"), *running("b", "gpu-1", priority=100)]
+    state, members = world_of(map(read, fleet), Semantics()), []
+    held = tuple(one for key, one in state.store.claims.items() if key.name == "a")
+    for name, shared in (("v", held), ("w", ())):
+        own, user = read(claim(name)), read(pod(name, *(one.key.name for one in shared), name, priority=10))
+        assert isinstance(user, Pod)
+        assert isinstance(own, ResourceClaim)
+        own = own.model_copy(update={"metadata": own.metadata.model_copy(update={"uid": name})})
+        members.append(Member(user, (own,), shared))
+    gang = GangQuestion(GangKey("default", GangSource.ANNOTATION, "g"), tuple(members), 2)
+    found = make_room(WantedGang(gang), state)
+    assert not found.fits
+    assert found.optimal
+
+
+def test_pods_that_share_a_claim_count_as_members_of_a_gang_do():
+    full = [*running("a", "gpu-0", priority=100), *running("b", "gpu-1"), *ELSEWHERE]
+    assert names(sharing(*full, others=(pod("v", "w", priority=1),))) == ["b"]
+    lower = sharing(*full, others=(pod("v", "w", priority=0),))
+    assert lower.priority == 0
+    assert not lower.fits
+    never = sharing(*full, others=(pod("v", "w", priority=1, preemptionPolicy="Never"),))
+    assert never.refusal is not None
+    assert never.refusal.reason == "PreemptionNever"
+    assert "preemptionPolicy of pod default/v is Never" in never.refusal.message
+
+
+def test_a_pod_stays_whose_claim_other_gated_pods_hold():
+    """It would need devices again for pods that are not placed with what is wanted."""
+    there = [*running("a", "gpu-0"), *running("b", "gpu-1", priority=100)]
+    assert not sharing(*there, others=(pod("v", "a", priority=10),), also=1).fits
+    more = [*there[:2], *running("b", "gpu-1")]
+    assert names(sharing(*more, others=(pod("v", "a", priority=-5),), also=1)) == ["b"]
 
 
 def test_a_budget_is_spared_before_a_priority():
