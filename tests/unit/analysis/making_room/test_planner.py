@@ -146,20 +146,34 @@ def test_a_pod_leaves_so_that_a_claim_of_both_finds_devices_on_another_node():
     assert [(one.node, len(one.plans)) for one in found.places] == [("m", 2)]
 
 
-def test_nobody_leaves_whose_claim_a_member_of_a_gang_would_need_again():
-    fleet = [device_class(), node("n"), gpu_slice("n", 3, driver=DRIVER)]
-    fleet += [*running("a", "gpu-0"), *running("b", "gpu-1", priority=100)]
-    state, members = world_of(map(read, fleet), Semantics()), []
-    held = tuple(one for key, one in state.store.claims.items() if key.name == "a")
-    for name, shared in (("v", held), ("w", ())):
-        own, user = read(claim(name)), read(pod(name, *(one.key.name for one in shared), name, priority=10))
+def of_gang(devices: int, *objects: Object, members: tuple[str, ...]) -> Advice:
+    """Who leaves for a gang on node `n`; its first member uses claim `a`, too."""
+    fleet = [device_class(), node("n"), gpu_slice("n", devices, driver=DRIVER), *objects]
+    state, made = world_of(map(read, fleet), Semantics()), []
+    for name in members:
+        shared = tuple(one for key, one in state.store.claims.items() if key.name == "a" and not made)
+        raw = claim(name)
+        raw["metadata"]["uid"] = name
+        own, user = read(raw), read(pod(name, *(one.key.name for one in shared), name, priority=10))
         assert isinstance(user, Pod)
         assert isinstance(own, ResourceClaim)
-        own = own.model_copy(update={"metadata": own.metadata.model_copy(update={"uid": name})})
-        members.append(Member(user, (own,), shared))
-    gang = GangQuestion(GangKey("default", GangSource.ANNOTATION, "g"), tuple(members), 2)
-    found = make_room(WantedGang(gang), state)
+        made.append(Member(user, (own,), shared))
+    gang = GangKey("default", GangSource.ANNOTATION, "g")
+    return make_room(WantedGang(GangQuestion(gang, tuple(made), len(made))), state)
+
+
+def test_nobody_leaves_whose_claim_a_member_of_a_gang_would_need_again():
+    there = [*running("a", "gpu-0"), *running("b", "gpu-1", priority=100)]
+    found = of_gang(3, *there, members=("v", "w"))
     assert not found.fits
+    assert found.optimal
+    assert names(of_gang(3, *there[:2], *running("b", "gpu-1"), members=("v", "w"))) == ["b"]
+
+
+def test_fewer_pods_leave_if_the_devices_of_a_claim_cannot_be_had_again():
+    """Without both pods it does not fit: claim `a` has a device that its node does not have any more."""
+    found = of_gang(1, *running("a", "gpu-7"), *running("b", "gpu-0", priority=5), members=("w",))
+    assert names(found) == ["b"]
     assert found.optimal
 
 
