@@ -244,14 +244,14 @@ class Preemptor:
             budget = min(self._means.budgets.unreadable)
             why = f"PodDisruptionBudget {budget} cannot be read, so nobody knows which pods it protects"
             return RoomPlan((), (), refused=why)
-        pods, today = self._candidates.pods(unit), self._means.now()
+        judged, today = self._candidates.judged(unit), self._means.now()
         cooldown = timedelta(seconds=self._terms.cooldown_seconds)
         nodes, groups = self._intake.nodes.fork(), self._intake.groups.fork()
         budgets = self._means.budgets.known
         self._ground = Ground.of(self._store, nodes, groups, budgets)
         question = RoomQuestion(
             self._candidates.nominee(unit),
-            own_of_all(pods),
+            own_of_all(judged),
             need,
             self._candidates.sharing(need),
             Forked.fork_of(self._store),

@@ -149,7 +149,8 @@ def test_a_pod_leaves_so_that_a_claim_of_both_finds_devices_on_another_node():
 def of_gang(devices: int, *objects: Object, members: tuple[str, ...]) -> Advice:
     """Who leaves for a gang on node `n`; its first member uses claim `a`, too."""
     fleet = [device_class(), node("n"), gpu_slice("n", devices, driver=DRIVER), *objects]
-    state, made = world_of(map(read, fleet), Semantics()), []
+    state = world_of(map(read, fleet), Semantics())
+    made: list[Member] = []
     for name in members:
         shared = tuple(one for key, one in state.store.claims.items() if key.name == "a" and not made)
         raw = claim(name)
