@@ -85,13 +85,13 @@ class _Question:
         if (pod := never_preempts(self.wanted)) is not None:
             why = f"{now.message}; and preemptionPolicy of pod {pod.key} is Never"
             return replace(asked, refusal=NoFit(NEVER, why), optimal=True)
-        return self._without_some(asked, occupants)
+        return self._without_some(asked, occupants, now)
 
     def _occupants(self, gone: Pods) -> Occupants:
         world = self.world
         return Occupants(world.store, world.nodes, world.groups, world.budgets, gone=gone)
 
-    def _without_some(self, asked: Advice, occupants: Occupants) -> Advice:
+    def _without_some(self, asked: Advice, occupants: Occupants, now: NoFit) -> Advice:
         own, fixed = {pod.key for pod in self.wanted.pods}, self._of_others()
 
         def may_leave(one: Occupant) -> bool:
@@ -121,7 +121,7 @@ class _Question:
         spent = self.tries - attempts.left
         proved = found.proved and not rejected and self._monotone()
         if found.pods is None:
-            refusal = self._none(found, holds, attempts)
+            refusal = self._none(found, holds, attempts, now)
             return replace(asked, refusal=refusal, optimal=proved, tries=spent)
         cost = pricing.of(found.pods)
         bound = cost if proved else min(found.bound, cost)
@@ -187,14 +187,15 @@ class _Question:
             violated=violated,
         )
 
-    def _none(self, found: Found, holds: Holds, attempts: Attempts) -> NoFit:
-        """Why no set was found."""
-        count = len(holds.eligible)
+    def _none(self, found: Found, holds: Holds, attempts: Attempts, now: NoFit) -> NoFit:
+        """Why no set was found, and why it does not fit as it is: that may be no lack of room at all."""
+        count, why_now = len(holds.eligible), f"without evictions: {now.message}"
         if not found.proved:
             return NoFit(GAVE_UP, f"gave up after {self.tries - attempts.left} sets of pods")
         who = "pod that may be moved" if self.moves_only else "pod of lower priority"
         if not count:
-            return NoFit(NOT_ENOUGH, f"there is no {who}")
+            return NoFit(NOT_ENOUGH, f"there is no {who}; {why_now}")
         who = who.replace("pod", f"{count} pods", 1) if count > 1 else f"the {who}"
         why = "cannot all go elsewhere" if self.moves_only else "do not make enough room"
-        return NoFit(NOT_ENOUGH, f"the {who} {why}" if count > 1 else f"{who} does not make enough room")
+        why = f"the {who} {why}" if count > 1 else f"{who} does not make enough room"
+        return NoFit(NOT_ENOUGH, f"{why}; {why_now}")

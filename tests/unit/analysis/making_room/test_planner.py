@@ -215,7 +215,9 @@ def test_pods_of_equal_priority_stay():
     found = advice(*[one | {} for one in FULL], priority=0)
     assert found.refusal is not None
     assert found.refusal.reason == "NoRoomToMake"
-    assert found.refusal.message == "there is no pod of lower priority"
+    assert found.refusal.message.startswith(
+        "there is no pod of lower priority; without evictions: claim default/w"
+    )
     assert found.optimal
 
 
@@ -236,7 +238,9 @@ def test_pods_that_are_being_deleted_count_as_gone():
 def test_what_does_not_fit_even_then_is_refused_with_proof():
     found = advice(*FULL, count=3)
     assert found.refusal is not None
-    assert found.refusal.message == "the 3 pods of lower priority do not make enough room"
+    why, _, now = found.refusal.message.partition("; without evictions: ")
+    assert why == "the 3 pods of lower priority do not make enough room"
+    assert now.startswith("claim default/w, request r: 3 of 3 devices match")
     assert found.optimal
 
 
