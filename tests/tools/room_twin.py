@@ -62,8 +62,8 @@ def _all_move(pods: tuple[Pod, ...], world: RoomWorld) -> bool:
     if not all(pod.metadata.owner_references for pod in pods):
         return False
     with state.trial() as trial:
-        leave(trial, keys, occupants, state)
-        places = world.wanted.when_free(occupants.freed(keys)).place(state, trial)
+        freed = leave(trial, keys, occupants, state)
+        places = world.wanted.when_free(freed).place(state, trial)
         assert not isinstance(places, NoFit)
         settle(places, {pod.key: pod for pod in world.wanted.pods}, trial)
         return all(move.refusal is None for move in move_all(keys, occupants, state, trial))

@@ -24,13 +24,16 @@ Claims = frozenset[ObjectKey]
 NONE: Claims = frozenset()
 
 
-def leave(trial: Trial, pods: Pods, occupants: Occupants, world: World, kept: Claims = NONE) -> None:
-    """Count pods as gone, and their claims as free, except some."""
-    for claim in occupants.freed(pods):
-        if claim not in kept:
-            trial.release(world.store.claims[claim].metadata.uid)
+def leave(
+    trial: Trial, pods: Pods, occupants: Occupants, world: World, kept: Claims = NONE
+) -> tuple[ObjectKey, ...]:
+    """Count pods as gone, and their claims as free, except some. Returns those that are free."""
+    freed = tuple(claim for claim in occupants.freed(pods) if claim not in kept)
+    for claim in freed:
+        trial.release(world.store.claims[claim].metadata.uid)
     for key in sorted(pods):
         trial.remove(key)
+    return freed
 
 
 class Attempts:
@@ -54,9 +57,8 @@ class Attempts:
                 raise OutOfTries
             self.left -= 1
             mark = self.trial.mark()
-            leave(self.trial, pods, self.occupants, self.world, kept)
-            wanted = self.wanted.when_free(frozenset(self.occupants.freed(pods)) - kept)
-            found = wanted.place(self.world, self.trial, on=on)
+            freed = leave(self.trial, pods, self.occupants, self.world, kept)
+            found = self.wanted.when_free(freed).place(self.world, self.trial, on=on)
             self.trial.back_to(mark)
             self.unsure |= isinstance(found, NoFit) and found.reason == Reason.GAVE_UP
             self._known[on, pods, kept] = found
@@ -72,6 +74,8 @@ class Attempts:
         A claim that is wanted itself may find no place once it is free: it may fit without fewer pods only.
         Source: MAKE-6.
         """
+        if not self._held:
+            return self.fits(pods, on)
         free = [claim for claim in self.occupants.freed(pods) if claim in self._held]
         each = chain.from_iterable(combinations(free, count) for count in range(len(free) + 1))
         return any(not isinstance(self.place(pods, on, frozenset(kept)), NoFit) for kept in each)

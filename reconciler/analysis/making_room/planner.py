@@ -75,8 +75,8 @@ class _Question:
             key for key, one in occupants.pods.items() if one.pod.metadata.deletion_timestamp is not None
         )
         if leaving:
-            leave(self.trial, leaving, occupants, self.world)
-            self.wanted = self.wanted.when_free(occupants.freed(leaving))
+            freed = leave(self.trial, leaving, occupants, self.world)
+            self.wanted = self.wanted.when_free(freed)
             asked = replace(asked, leaving=tuple(sorted(leaving)), priority=priority_of(self.wanted))
             then = self.wanted.place(self.world, self.trial)
             if not isinstance(then, NoFit):

@@ -112,6 +112,30 @@ async def test_two_pods_leave_one_after_the_other_for_a_claim_of_two_devices():
     assert running.of(RoomPlanAborted) == []
 
 
+async def test_the_pod_stays_whose_device_the_pending_one_uses_itself():
+    """Without `low0`, its claim would need a device again."""
+    cluster = small()
+    async with evicting(cluster) as running:
+        await fleet(running, cluster)
+        cluster.load(claim("wanted", managed=False), important("high", "c0", "wanted"))
+        await cluster.until(lambda: cluster.pod("high") and not cluster.gated("high"))
+    assert [decision.pod.name for decision in running.of(Evicted)] == ["low1"]
+    assert running.of(RoomPlanAborted) == []
+
+
+async def test_a_pod_leaves_so_that_its_claim_and_another_move_to_the_same_node():
+    """`low0` holds the only device of its node; its claim and the pending one fit on the other node only."""
+    cluster = Cluster([device_class(), node("a"), devices("a", "d0")])
+    async with evicting(cluster) as running:
+        await fleet(running, cluster, low=1)
+        cluster.load(node("b"), devices("b", "d0", "d1"))
+        cluster.load(claim("wanted", managed=False), important("high", "c0", "wanted"))
+        await cluster.until(lambda: cluster.pod("high") and not cluster.gated("high"))
+    assert [decision.pod.name for decision in running.of(Evicted)] == ["low0"]
+    assert running.of(RoomPlanAborted) == []
+    assert len(cluster.devices("c0")) == len(cluster.devices("wanted")) == 1
+
+
 async def test_room_that_is_made_for_one_is_not_taken_by_another():
     """Between the two evictions one device is free; a claim that would fit waits, and says for whom."""
     cluster = small()
