@@ -1,6 +1,6 @@
 """The cheapest set of pods without which something fits: every set is tried, or excluded by a proof.
 
-It relies on one property: what fits without some pods fits without more. Source: MAKE-6.
+It relies on one property: what fits without some pods fits without more, or `could` says so. Source: MAKE-6.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,11 +21,14 @@ class Subsets:
         eligible: Pods,
         pricing: Pricing,
         fits: Fits,
+        could: Fits,
         accepts: Fits | None = None,
     ) -> None:
-        """`fits` may raise to end the search. `accepts` is a further test, of sets that fit."""
+        """`fits` may raise to end the search; `could` is true if it fits without some of the pods. `accepts`
+        is a further test, of sets that fit.
+        """
         self._occupants, self._eligible = occupants, eligible
-        self._pricing, self._fits = pricing, fits
+        self._pricing, self._fits, self._could = pricing, fits, could
         self._accepts = accepts
         self.best: tuple[Cost, Pods] | None = None
         """The cheapest set so far"""
@@ -36,7 +39,7 @@ class Subsets:
         `needed`: one of these sets leaves in any case.
         """
         atoms = sorted(pods, key=lambda key: self._pricing.least(frozenset([key])), reverse=True)
-        if self._fits(frozenset(atoms)):
+        if self._could(frozenset(atoms)):
             self._decide(atoms, 0, frozenset(), frozenset(), list(needed))
 
     def _decide(self, atoms: list[ObjectKey], at: int, gone: Pods, stays: Pods, needed: list[Pods]) -> None:
@@ -55,7 +58,7 @@ class Subsets:
         if at == len(atoms):
             return
         pod = atoms[at]
-        if self._fits(gone.union(atoms[at + 1 :])):
+        if self._could(gone.union(atoms[at + 1 :])):
             self._decide(atoms, at + 1, gone, stays | {pod}, needed)
         more = self._occupants.together(gone | {pod})
         if more <= self._eligible and not more & stays:
