@@ -60,22 +60,28 @@ def nth_of_group(groups: Rows, values: Weights, n: int, size: int) -> Weights:
     n              from 1
     ->     (size,) infinite for groups with fewer values
     """
-    return _smallest_of_group(groups, values, n, size)[:, -1]
+    found = np.full(size, np.inf)
+    enough, smallest = _smallest_of_group(groups, values, n, size)
+    found[enough] = smallest[:, -1]
+    return found
 
 
 def sums_of_group(groups: Rows, values: Weights, n: int, size: int) -> Weights:
     """The sum of the n smallest values of each group. Takes and returns what `nth_of_group` does."""
-    return _smallest_of_group(groups, values, n, size).sum(axis=1)
+    found = np.full(size, np.inf)
+    enough, smallest = _smallest_of_group(groups, values, n, size)
+    found[enough] = smallest.sum(axis=1)
+    return found
 
 
-def _smallest_of_group(groups: Rows, values: Weights, n: int, size: int) -> Weights:
-    """(size, n) the smallest values of each group, rising; all infinite for groups with fewer."""
+def _smallest_of_group(groups: Rows, values: Weights, n: int, size: int) -> tuple[Rows, Weights]:
+    """(k,) the groups with n values or more, and (k, n) their smallest ones, rising: never more than m."""
     order = np.lexsort((values, groups))
     start = np.searchsorted(groups[order], np.arange(size + 1))
-    found = np.full((size, n), np.inf)
-    enough = start[1:] - start[:-1] >= n
-    found[enough] = values[order[start[:-1][enough, None] + np.arange(n)]]
-    return found
+    enough = np.flatnonzero(start[1:] - start[:-1] >= n)
+    if not len(enough):  # n comes from users and may be any number
+        return enough, np.empty((0, 1))
+    return enough, values[order[start[enough, None] + np.arange(n)]]
 
 
 def whole(values: Weights) -> Weights:

@@ -84,6 +84,8 @@ class _Draw:
         gpus = range(self.random.randint(1, 2 if self.cut else 4))
         if not self.cut:
             made = [device(f"g{n}", {"size": "whole", "side": n // 2}) for n in gpus]
+            if self.random.random() < 0.2:
+                made.append({**device("m0", {"size": "whole", "side": 0}), "allowMultipleAllocations": True})
             yield resource_slice(f"s-{node}", made, pool=node, nodeName=node)
             return
         sets = {f"g{n}": {f"slice-{at}": 1 for at in range(4)} for n in gpus}

@@ -4,6 +4,7 @@ A pod may be moved if a controller replaces it on any node, if nobody else uses 
 its gang can spare one pod, and if all its devices are known.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.pinning import unpinned
+from reconciler.api.objects.pods import claims_of
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.nodes.charging import allocation_of
 
@@ -74,11 +76,13 @@ def rows_of_claims(world: World) -> dict[ObjectKey, Rows]:
 def _movers(
     world: World, occupants: Occupants, rows: Mapping[ObjectKey, Rows], may_move: MayMove
 ) -> Iterator[Mover]:
+    living = (pod for pod in world.store.pods.values() if not pod.finished)
+    naming = Counter(claim for pod in living for claim in claims_of(pod))
     for key, occupant in sorted(occupants.pods.items()):
         if not occupant.claims or not _replaceable(occupant, occupants) or not may_move(occupant):
             continue
-        mine = frozenset([key])
-        if any(occupants.users[claim] != mine for claim in occupant.claims):
+        mine, named = frozenset([key]), frozenset(claims_of(occupant.pod))
+        if any(occupants.users[one] != mine or naming[one] > (one in named) for one in occupant.claims):
             continue
         devices = np.concatenate([rows[claim] for claim in occupant.claims])
         wanted = sum(_devices(world, claim) for claim in occupant.claims)

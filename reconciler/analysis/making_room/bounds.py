@@ -1,7 +1,7 @@
 """Lower bounds of what it costs to make room on each node, for all nodes at once. Source: MAKE-6.
 
 Each request is looked at alone: whoever holds a device, or draws what it needs, has to leave before it can
-be allocated. A bound is never above the true cost: it ignores constraints, shares and other resources.
+be allocated. A bound is never above the true cost: it ignores constraints, capacities and other resources.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,6 +38,12 @@ class Devices:
     """(m,) position in `rows`, ascending"""
     unit: Rows
     """(m,) a unit that has to leave for that device"""
+    shareable: bool
+    """Whether one of them may serve several requests at once"""
+
+    def distinct(self, count: int) -> int:
+        """How many devices so many results need at least: one device with shares may serve all."""
+        return min(count, 1) if self.shareable else count
 
     def units(self, at: int) -> Rows:
         """The units that have to leave for one device."""
@@ -98,7 +104,7 @@ class Bounds:
         nothing[1] = NO_PRIORITY
         if devices is None or not count:
             return nothing
-        size, n = self._size, len(devices.rows)
+        size, n, count = self._size, len(devices.rows), devices.distinct(count)
         weights, found = self._weights, np.empty((4, size))
         highest = np.full(n, float(NO_PRIORITY))
         np.maximum.at(highest, devices.device, weights[1][devices.unit])
@@ -143,7 +149,7 @@ class Bounds:
         if len(device):
             pairs = np.unique(np.stack([device, unit]), axis=1)
             device, unit = pairs[0], pairs[1]
-        return Devices(rows, place, device, unit)
+        return Devices(rows, place, device, unit, bool(fleet.shared[rows].any()))
 
     def needed(self, place: int) -> list[Pods]:
         """Sets of pods of which one has to leave, whatever is chosen, so that the claims fit on a node.
@@ -159,7 +165,7 @@ class Bounds:
                 if devices is None or not count:
                     sets = {frozenset()}
                     break
-                sets |= self._of_node(devices, place, count)
+                sets |= self._of_node(devices, place, devices.distinct(count))
             found = sorted(sets, key=lambda pods: (len(pods), sorted(pods)))
             if frozenset() not in sets and (best is None or len(found) < len(best)):
                 best = found

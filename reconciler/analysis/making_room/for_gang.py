@@ -121,10 +121,10 @@ class _Search:
         rates, size = np.full((4, int(usable.sum())), np.inf), np.zeros(int(usable.sum()), dtype=np.int64)
         for copies, costs in enumerate(self._of_copies, 1):
             here = costs[:, usable]
-            rates = np.minimum(rates, here / copies)
-            size = np.where(np.isfinite(here[1]), copies, size)
-        if len(self._of_copies) == COPIES:
-            size[size == COPIES] = len(self._question.members)
+            # More members than are looked at cost as little as the last number that is, all together.
+            most = copies if copies < COPIES else len(self._question.members)
+            rates = np.minimum(rates, here / most)
+            size = np.where(np.isfinite(here[1]), most, size)
         return rates, self._of_copies[0][1, usable], size
 
     def _try_domain(self, mask: Mask) -> None:

@@ -1,25 +1,26 @@
 """The cheapest set for a pod or a claim, which needs one node: node by node, the cheapest bound first."""
 
+from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from itertools import chain
 
 import numpy as np
 
 from kernels.types import Mask
+from reconciler.allocation.placement.pod_volumes import volumes_of
 from reconciler.analysis.making_room.bounds import Bounds, lower_bound
 from reconciler.analysis.making_room.costs import Cost, Pricing
 from reconciler.analysis.making_room.found import Found
 from reconciler.analysis.making_room.holds import Holds
 from reconciler.analysis.making_room.leaving import Attempts, OutOfTries
 from reconciler.analysis.making_room.node_room import NodeRoom, with_room
-from reconciler.analysis.making_room.subsets import Fits, Subsets
+from reconciler.analysis.making_room.subsets import NONE, Fits, Subsets
 from reconciler.analysis.making_room.units import Pods
 from reconciler.analysis.making_room.wanted import WantedPod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.errors import Rejected
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
-NONE: Pods = frozenset()
 CHAINS = 14
 """Most pods that may move for which pods of other nodes are moved, too, to make room for those that leave"""
 _Entry = tuple[Cost, int, bool, Pods]
@@ -153,7 +154,16 @@ class _Search:
         found = self._holds.at(rows.tolist())
         held = chain(self._wanted.held, *(held for _, held, _ in self._wanted.beside))
         pinning = (self._occupants.users.get(claim.key, NONE) for claim in held)
-        return found.union(self._on.get(name, ()), *pinning) & self._holds.eligible
+        return found.union(self._on.get(name, ()), *pinning, self._rivals()) & self._holds.eligible
+
+    def _rivals(self) -> Iterator[ObjectKey]:
+        """The pods, on any node, that use a volume of the pod that only one pod at a time may use."""
+        pod, volumes = self._wanted.pod, self._attempts.world.nodes.volumes
+        if pod is None or not pod.spec.volumes or not volumes.considered:
+            return
+        for claim in volumes_of(pod, volumes.objects).exclusive:
+            for rival, _ in volumes.uses.users(claim.key, but=(pod.key,)):
+                yield rival
 
     def _depends_on_others(self) -> bool:
         """Whether pods on other nodes decide where the pod can run: by affinity or spread."""

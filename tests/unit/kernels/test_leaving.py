@@ -95,3 +95,9 @@ def test_the_smallest_values_of_groups(pairs: list[tuple[int, int]], n: int):
 def test_thirds_of_large_numbers_add_up_to_the_whole():
     part = (2**31 + 5) / 3
     assert whole(np.array([part + part + part, 0.0])).tolist() == [2**31 + 5, 0.0]
+
+
+def test_a_number_that_no_group_has_takes_no_memory():
+    groups, values = np.array([0, 0, 1]), np.array([1.0, 2.0, 3.0])
+    assert np.isinf(nth_of_group(groups, values, 10**12, 2)).all()
+    assert np.isinf(sums_of_group(groups, values, 10**12, 2)).all()

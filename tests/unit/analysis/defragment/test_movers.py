@@ -44,6 +44,16 @@ def test_a_pod_whose_claim_others_use_too_stays():
     assert movable(claim, pod, other) == []
 
 
+@pytest.mark.parametrize(("phase", "expected"), [("Pending", []), ("Succeeded", ["p"])])
+def test_a_pod_stays_while_another_one_that_does_not_run_yet_names_its_claim(phase: str, expected: list[str]):
+    other = pod_of("q", "")
+    other["spec"]["resourceClaims"][0]["resourceClaimName"] = "p"
+    other["status"]["phase"] = phase
+    claim, pod = quarter("p", "n0")
+    claim["status"]["reservedFor"] = [{"resource": "pods", "name": "p", "uid": "uid-p"}]
+    assert movable(claim, pod, other) == expected
+
+
 @pytest.mark.parametrize(("allowed", "expected"), [(0, []), (1, ["p"])])
 def test_a_pod_stays_if_its_budget_lets_none_go(allowed: int, expected: list[str]):
     claim, pod = quarter("p", "n0")

@@ -14,7 +14,7 @@ from reconciler.analysis.making_room.wanted import WantedGang, WantedPod
 from reconciler.analysis.making_room.world import world_of
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
-from reconciler.api.objects.gangs import GangKey, GangSource
+from reconciler.api.objects.gangs import GangKey, GangSource, Tier
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from tests.tools.builders import gpu_slice
@@ -22,6 +22,7 @@ from tests.tools.examples import examples
 from tests.tools.room_twin import difference
 from tests.tools.room_worlds import room_world
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, held, node, pod
+from tests.tools.volume_scenarios import mounting, volume, volume_claim
 
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}
 
@@ -252,6 +253,16 @@ def test_nothing_is_proved_for_pods_that_want_others_near_or_far(count: int):
     assert found.fits == (count == 2)
 
 
+@pytest.mark.parametrize("on", ["n", "m"])
+def test_a_pod_leaves_whose_volume_only_one_pod_may_use_wherever_it_runs(on: str):
+    rival = pod("rival", gates=(), nodeName=on, **mounting("alone"))
+    alone = volume_claim("alone", volume="v", accessModes=["ReadWriteOncePod"])
+    wanted = {"nodeSelector": {"kubernetes.io/hostname": "n"}, **mounting("alone")}
+    found = advice(*running("a", "gpu-0"), rival, alone, volume("v", of="alone"), **wanted)
+    assert names(found) == ["rival"]
+    assert found.optimal
+
+
 def test_those_that_leave_are_placed_elsewhere_if_something_replaces_them():
     movable = running("a", "gpu-0", metadata={"ownerReferences": [OWNER]})
     found = advice(*movable, count=2, moves_only=True)
@@ -281,6 +292,29 @@ def test_nobody_leaves_for_nothing_where_the_pods_of_a_gang_differ(counts: tuple
     gang = GangQuestion(GangKey("default", GangSource.ANNOTATION, "g"), tuple(members), 2)
     found = make_room(WantedGang(gang), world_of(map(read, fleet), Semantics()))
     assert len(found.victims) == victims
+
+
+def test_a_domain_that_one_pod_fills_is_not_taken_for_a_costly_one():
+    """The members are more than are expected on one node, and one eviction is enough for all of them."""
+    count = 40
+    every = [f"gpu-{at}" for at in range(count)]
+    fleet = [device_class(), node("idle")]
+    for host in "nm":
+        fleet += [node(host, zone=host), gpu_slice(host, count, driver=DRIVER)]
+    fleet += running("m0", *every[:10], on="m") + running("m1", *every[10:], on="m")
+    fleet += running("n0", *every, on="n")
+    fleet += [pod(f"idle{at}", gates=(), nodeName="idle") for at in range(12)]
+    members = []
+    for at in range(count):
+        wanted = claim(f"w{at}")
+        wanted["metadata"]["uid"] = f"w{at}"
+        user, own = read(pod(f"w{at}", f"w{at}", priority=10)), read(wanted)
+        assert isinstance(user, Pod)
+        assert isinstance(own, ResourceClaim)
+        members.append(Member(user, (own,)))
+    key = GangKey("default", GangSource.ANNOTATION, "g")
+    gang = GangQuestion(key, tuple(members), count, (Tier("zone", required=True),))
+    assert names(make_room(WantedGang(gang), world_of(map(read, fleet), Semantics()))) == ["n0"]
 
 
 @pytest.mark.parametrize("kind", ["", "DaemonSet"])
