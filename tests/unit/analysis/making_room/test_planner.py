@@ -14,7 +14,7 @@ from reconciler.analysis.making_room.wanted import WantedGang, WantedPod
 from reconciler.analysis.making_room.world import world_of
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
-from reconciler.api.objects.gangs import GangKey, GangSource, Tier
+from reconciler.api.objects.gangs import GANG, SIZE, GangKey, GangSource, Tier
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from tests.tools.builders import gpu_slice
@@ -170,6 +170,15 @@ def test_nobody_leaves_whose_claim_a_member_of_a_gang_would_need_again():
     assert not found.fits
     assert found.optimal
     assert names(of_gang(3, *there[:2], *running("b", "gpu-1"), members=("v", "w"))) == ["b"]
+
+
+def test_a_pod_stays_on_whose_claim_a_member_of_the_gang_has_its_seat():
+    """The seat counts for the gang's minimum. It would end with the claim's allocation."""
+    seated = pod("s", "z", priority=10)
+    seated["metadata"] |= {"uid": "s", "annotations": {GANG: "g", SIZE: "2"}}
+    there = [*running("z", "gpu-0"), *running("b", "gpu-1", priority=100)]
+    assert names(of_gang(2, *there, members=("w",))) == ["z"]
+    assert not of_gang(2, *there, seated, members=("w",)).fits
 
 
 def test_fewer_pods_leave_if_the_devices_of_a_claim_cannot_be_had_again():
