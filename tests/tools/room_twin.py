@@ -198,26 +198,34 @@ def _cost(pods: tuple[Pod, ...], world: RoomWorld) -> Cost:
     """All costs before those that depend on the places."""
     if not pods:
         return (0, -(2**31) - 1)
-    violated = 0
-    for budget in world.objects:
-        if isinstance(budget, PodDisruptionBudget):
-            assert budget.spec.selector is not None
-            app = budget.spec.selector.match_labels["app"]
-            used = sum(pod.metadata.labels["app"] == app for pod in pods)
-            violated += max(used - budget.status.disruptions_allowed, 0)
     highest = max(pod.spec.priority or 0 for pod in pods)
-    starts = [
-        datetime.fromisoformat(pod.status.start_time).timestamp() if pod.status.start_time else inf
-        for pod in pods
-        if (pod.spec.priority or 0) == highest
-    ]
+    starts = [_start(pod) for pod in pods if (pod.spec.priority or 0) == highest]
     return (
-        violated,
+        _violations(pods, world),
         highest,
         sum((pod.spec.priority or 0) + 2**31 for pod in pods),
         len(pods),
         -min(starts),
     )
+
+
+def _start(pod: Pod) -> float:
+    return datetime.fromisoformat(pod.status.start_time).timestamp() if pod.status.start_time else inf
+
+
+def _violations(pods: tuple[Pod, ...], world: RoomWorld) -> int:
+    """How many of the pods find a budget used up, by those that are more important."""
+    budgets, found = [one for one in world.objects if isinstance(one, PodDisruptionBudget)], 0
+    ordered = sorted(pods, key=lambda pod: (-(pod.spec.priority or 0), _start(pod), pod.key))
+    for last, pod in enumerate(ordered):
+        for budget in budgets:
+            assert budget.spec.selector is not None
+            (apps,) = (set(one.values) for one in budget.spec.selector.match_expressions)
+            used = sum(one.metadata.labels["app"] in apps for one in ordered[: last + 1])
+            if pod.metadata.labels["app"] in apps and used > budget.status.disruptions_allowed:
+                found += 1
+                break
+    return found
 
 
 def difference(seed: int, *, moves_only: bool = False) -> str:

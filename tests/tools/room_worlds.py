@@ -60,9 +60,9 @@ class _Draw:
             self.objects.append(read(raw))
         for number in range(self.random.randint(3, 8)):
             self._run(number)
-        for app in ("a", "b"):
+        for apps in ("a", "b", "ab"):
             if self.random.random() < 0.4:
-                self.objects.append(read(_budget(app, self.random.randint(0, 1))))
+                self.objects.append(read(_budget(apps, self.random.randint(0, 1))))
         return RoomWorld(self.objects, self._wanted(), tuple(self._held()))
 
     def _fleet(self) -> Iterable[Object]:
@@ -243,11 +243,12 @@ class _Draw:
             yield pod, (*(one for one in shared if one in held), *more), tuple(at)
 
 
-def _budget(app: str, allowed: int) -> Object:
+def _budget(apps: str, allowed: int) -> Object:
+    selector = {"matchExpressions": [{"key": "app", "operator": "In", "values": [*apps]}]}
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": {"name": f"budget-{app}", "namespace": "default"},
-        "spec": {"selector": {"matchLabels": {"app": app}}},
+        "metadata": {"name": f"budget-{apps}", "namespace": "default"},
+        "spec": {"selector": selector},
         "status": {"disruptionsAllowed": allowed},
     }

@@ -43,6 +43,18 @@ class Budgets:
         """Namespace and name of a budget."""
         return self._known[number].key
 
+    def violating(self, pods: Iterable[tuple[int, ...]]) -> int:
+        """How many pods, leaving one after another, violate a budget. `pods` has the budgets of each pod.
+
+        A pod counts once, however many budgets it violates.
+        """
+        left, found = dict(enumerate(self.allowed)), 0
+        for of_pod in pods:
+            for number in of_pod:
+                left[number] -= 1
+            found += any(left[number] < 0 for number in of_pod)
+        return found
+
     def violated(self, pods: Iterable[tuple[int, ...]]) -> Mapping[int, int]:
         """Number of a budget -> evictions beyond what it allows. `pods` has the budgets of each pod."""
         used = Counter(number for of_pod in pods for number in of_pod)

@@ -1,11 +1,11 @@
 """What it costs to have pods leave, so that the cheapest set can be chosen. Source: MAKE-4."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from math import inf
 from typing import NamedTuple
 
-from reconciler.analysis.making_room.units import Occupants, Pods
+from reconciler.analysis.making_room.units import Occupant, Occupants, Pods
 from reconciler.api.objects.meta import ObjectKey
 
 OFFSET = 2**31
@@ -18,7 +18,7 @@ class Cost(NamedTuple):
     """Costs compare from left to right. More pods always cost more."""
 
     violations: int = 0
-    """Evictions beyond what budgets allow"""
+    """Pods whose eviction violates a budget"""
     highest: int = NO_PRIORITY
     """The highest priority of a pod"""
     priorities: int = 0
@@ -63,10 +63,9 @@ class Pricing:
             return NOTHING
         known = self._occupants.pods
         found = [known[key] for key in pods]
-        violated = self._occupants.budgets.violated(one.budgets for one in found)
         highest = max(one.priority for one in found)
         return Cost(
-            violations=sum(violated.values()),
+            violations=self._violations(found),
             highest=highest,
             priorities=sum(one.priority + OFFSET for one in found),
             pods=len(found),
@@ -74,6 +73,12 @@ class Pricing:
             devices=spare(pods),
             names=tuple(sorted(pods)),
         )
+
+    def _violations(self, found: Iterable[Occupant]) -> int:
+        """The most important pods leave first, as in kube-scheduler: it matters if a pod has several."""
+        covered = [one for one in found if one.budgets]
+        covered.sort(key=lambda one: (-one.priority, self._start(one.pod.key), one.pod.key))
+        return self._occupants.budgets.violating(one.budgets for one in covered)
 
     def _start(self, key: ObjectKey) -> float:
         """When a pod started, in seconds. One that has not started yet is the youngest."""

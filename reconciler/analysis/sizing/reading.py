@@ -44,6 +44,8 @@ def items_in(bundle: Bundle) -> tuple[Item, ...]:
             raise Malformed(subject, "items", "must be a list of at least one item")
         for number, raw in enumerate(items):
             found.append(_item(raw, f"items[{number}]", subject, by_name))
+    if not any(count for _, count in found):
+        raise Malformed(subject, "items", "must ask for something: set the count of one to 1 or more")
     return items_of(found)
 
 

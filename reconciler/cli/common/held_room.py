@@ -56,7 +56,13 @@ def _key(name: str) -> ObjectKey:
     return ObjectKey(namespace, last)
 
 
-def split(raws: Iterable[dict[str, Any]]) -> tuple[list[dict[str, Any]], tuple["Nomination", ...]]:
+def _today() -> datetime:
+    return datetime.now(UTC)
+
+
+def split(
+    raws: Iterable[dict[str, Any]], now: Callable[[], datetime] = _today
+) -> tuple[list[dict[str, Any]], tuple["Nomination", ...]]:
     """What `list_objects` returned without those ConfigMaps, and the room that is held now by them.
 
     Notes say what cannot be read.
@@ -78,7 +84,7 @@ def split(raws: Iterable[dict[str, Any]]) -> tuple[list[dict[str, Any]], tuple["
             continue
         for problem in record.refused:
             remark(f"note: {problem}")
-        found += [one for one, _ in still_held(record.nominations, datetime.now(UTC))]
+        found += [one for one, _ in still_held(record.nominations, now())]
     return rest, tuple(found)
 
 
@@ -91,29 +97,37 @@ def hold(found: Iterable["Nomination"], store: "Store", nodes: "Nodes | None" = 
 
 
 class FollowedRoom:
-    """Held room of a cluster that is shown live: it is read again each time, and kept while that fails."""
+    """Held room of a cluster that is shown live. It is read again each time.
 
-    def __init__(self, client: "Client", names: Iterable[str]) -> None:
-        self._client = client
+    While that fails, room is held until its deadline.
+    """
+
+    def __init__(self, client: "Client", names: Iterable[str], now: Callable[[], datetime] = _today) -> None:
+        self._client, self._now = client, now
         self._held: dict[str, tuple[Nomination, ...]] = dict.fromkeys(names, ())
 
     async def hold(self, store: "Store") -> None:
         """Hold in a store what is held now. A note says, once, what must not be read."""
+        from reconciler.control.held_room.record import still_held  # noqa: PLC0415
+
         for name, before in list(self._held.items()):
+            now: tuple[Nomination, ...] | None
             try:
-                now = split([await _read(self._client, name)])[1]
+                now = split([await _read(self._client, name)], self._now)[1]
             except Gone:
                 now = ()
             except Rejected as exc:
                 remark(f"note: held room is not considered: {exc}")
-                del self._held[name]
-                continue
+                now = None
             except (OSError, Retry):
-                continue
+                now = tuple(one for one, _ in still_held(before, self._now()))
             for one in before:
                 store.end_nomination(one.nominee)
-            hold(now, store)
-            self._held[name] = now
+            if now is None:
+                del self._held[name]
+            else:
+                hold(now, store)
+                self._held[name] = now
 
 
 def note(found: Iterable["Nomination"]) -> None:

@@ -133,6 +133,7 @@ async def test_a_cluster_is_only_read(say):
         ("{count: -1, claim: one}", "items[0].count: must be a whole number from 0 to 100000"),
         ("{count: 1}", "items[0]: must have exactly one of spec, pod, claim and template"),
         ("{claim: won}", "names claim default/won, which is not pending in the same manifests; did you mean"),
+        ("{count: 0, claim: one}", "items: must ask for something: set the count of one to 1 or more"),
         ("{claim: one, cuont: 2}", "items[0].cuont: is not known; did you mean count?"),
         ("{spec: {devices: {requests: [{name: 7}]}}}", "items[0].spec: "),
     ],

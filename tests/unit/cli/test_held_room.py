@@ -9,18 +9,24 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.gangs import GANG, SIZE
 from reconciler.api.objects.meta import DeviceID
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.validation.served_kinds import CLAIM, CONFIG_MAP
+from reconciler.api.versions.reading import read
 from reconciler.cli import main
 from reconciler.cli.common.connection import Connection
+from reconciler.cli.common.held_room import FollowedRoom
 from reconciler.cli.top import follow_usage
+from reconciler.cluster.client import Client
 from reconciler.embedded import ApiServer, serve
 from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.nominations.nomination import HeldPlace, Nomination, of_pod
+from reconciler.state.nominations.nomination import NOBODY, HeldPlace, Nomination, of_pod
 from reconciler.state.nominations.record import text_of
+from reconciler.state.store import Store
 from tests.tools.patience import PATIENCE
+from tests.tools.scripted_transport import Scripted, ok, status
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, node, pod, template
 from tests.tools.small_fleet import held as allocated
 from tests.tools.unit_pictures import key
@@ -170,6 +176,29 @@ async def test_top_reads_held_room_again_while_it_is_shown():
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("answers", "days", "free"),
+    [
+        pytest.param([503], 0, [1, 1], id="kept while it cannot be read"),
+        pytest.param([503, 503], 2, [1, 1, 2], id="at its deadline it ends"),
+        pytest.param([403], 0, [1, 2], id="what must not be read is not held"),
+    ],
+)
+async def test_room_that_cannot_be_read_again_is_held_until_its_deadline(
+    answers: list[int], days: int, free: list[int]
+):
+    now, state = datetime.now(UTC), Store(Semantics())
+    for one in (node("a"), devices("a", "d0", "d1")):
+        state.apply(Changed(one["kind"], read(one)))
+    transport = Scripted(ok(record(held())), *map(status, answers))
+    room, found = FollowedRoom(Client(transport), [DEFAULT], lambda: now), []
+    for at in range(len(answers) + 1):
+        now += timedelta(days=days) if at == 2 else timedelta()
+        await room.hold(state)
+        found.append(int(state.snapshot_for(NOBODY).occupancy.free.sum()))
+    assert found == free
 
 
 async def test_top_of_gangs_says_what_held_room_keeps_them_from():

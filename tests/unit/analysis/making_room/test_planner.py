@@ -17,7 +17,7 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GANG, SIZE, GangKey, GangSource, Tier
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
-from tests.tools.builders import gpu_slice
+from tests.tools.builders import device, gpu_slice, resource_slice
 from tests.tools.examples import examples
 from tests.tools.room_twin import difference
 from tests.tools.room_worlds import room_world
@@ -301,6 +301,32 @@ def test_nobody_leaves_for_nothing_where_the_pods_of_a_gang_differ(counts: tuple
     gang = GangQuestion(GangKey("default", GangSource.ANNOTATION, "g"), tuple(members), 2)
     found = make_room(WantedGang(gang), world_of(map(read, fleet), Semantics()))
     assert len(found.victims) == victims
+
+
+@pytest.mark.parametrize("members", [0, 2])
+def test_one_device_serves_several_requests_if_it_may_be_shared(members: int):
+    """Also as many pods of a gang: who holds the device leaves, and nobody has to hold a second one."""
+    shareable = {**device("gpu-0"), "allowMultipleAllocations": True}
+    fleet = [
+        device_class(),
+        node("n"),
+        resource_slice("s", [shareable], pool="n", driver=DRIVER, nodeName="n"),
+    ]
+    fleet += running("a", "gpu-0")
+    pods = []
+    for at in range(members or 2):
+        wanted = claim(f"w{at}")
+        wanted["metadata"]["uid"] = f"w{at}"
+        user, own = read(pod(f"w{at}", f"w{at}", priority=10)), read(wanted)
+        assert isinstance(user, Pod)
+        assert isinstance(own, ResourceClaim)
+        pods.append(Member(user, (own,)))
+    alone = WantedPod(tuple(own for one in pods for own in one.claims), pods[0].pod)
+    key = GangKey("default", GangSource.ANNOTATION, "g")
+    asked = WantedGang(GangQuestion(key, tuple(pods), members)) if members else alone
+    found = make_room(asked, world_of(map(read, fleet), Semantics()))
+    assert names(found) == ["a"]
+    assert found.optimal
 
 
 def test_a_domain_that_one_pod_fills_is_not_taken_for_a_costly_one():

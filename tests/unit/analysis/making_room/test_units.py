@@ -101,6 +101,29 @@ def test_costs_are_those_of_kube_scheduler_in_its_order():
     assert price.least(keys("a", "b")) == both._replace(devices=0)
 
 
+def test_a_pod_counts_once_however_many_budgets_it_violates():
+    again = budget("a", 0)
+    again["metadata"]["name"] = "a-again"
+    found = occupants(running("a"), budget("a", 0), again)
+    assert Pricing(found, lambda _: 0, lambda _: 0).of(keys("a")).violations == 1
+
+
+@pytest.mark.parametrize(("priority", "violations"), [(1, 2), (-1, 1)])
+def test_the_most_important_pods_use_the_budgets_first(priority: int, violations: int):
+    """Two others have one budget each, of one eviction, and `both` has the two: first or last of all."""
+    both = running("both", priority=priority)
+    both["metadata"]["labels"] = {"a": "", "b": ""}
+    others, budgets = [], []
+    for name in "ab":
+        other, one = running(name), budget(name, 1)
+        other["metadata"]["labels"] = {name: ""}
+        one["spec"]["selector"] = {"matchExpressions": [{"key": name, "operator": "Exists"}]}
+        others.append(other)
+        budgets.append(one)
+    price = Pricing(occupants(both, *others, *budgets), lambda _: 0, lambda _: 0)
+    assert price.of(keys("both", "a", "b")).violations == violations
+
+
 def test_the_pod_that_ran_longer_costs_more():
     old, young = running("old"), running("young")
     old["status"] = {"startTime": "2026-01-01T00:00:00Z"}
