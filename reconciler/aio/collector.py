@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
 
-COLLECTIONS = (10_000, 20, 100)
-"""Arguments of `gc.set_threshold`: new objects before a collection of the youngest generation, which takes a
-millisecond; such collections before one of the middle generation; and those before a full collection."""
+COLLECTIONS = (5_000, 16, 250)
+"""Arguments of `gc.set_threshold`: new objects before a collection of the youngest generation, which takes
+half a millisecond; such collections before one of the middle generation, which looks at all that is left of
+them and so holds the loop for up to 30 ms; and those before a full collection."""
 
 STARTING = (500_000, 20, 100)
 """The same for a process that starts: nearly all that it makes are modules, classes and what it reads"""

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from reconciler.aio.worker_thread import ShouldContinue
+from reconciler.allocation.gangs.question import Member
 from reconciler.analysis.making_room.advice import Advice
 from reconciler.analysis.making_room.planner import make_room
 from reconciler.analysis.making_room.units import Occupant, Occupants
@@ -60,9 +61,14 @@ class RoomPlanner:
         need = question.need
         if isinstance(need, Decide):
             claims = tuple(map(self._ours.restricted, need.claims))
-            return WantedPod(claims, need.pod, need.held, question.sharing)
+            held = tuple(map(self._ours.restricted, need.held))  # they may be free, and need devices again
+            return WantedPod(claims, need.pod, held, question.sharing)
         members = (
-            replace(member, claims=tuple(map(self._ours.restricted, member.claims)))
+            Member(
+                member.pod,
+                tuple(map(self._ours.restricted, member.claims)),
+                tuple(map(self._ours.restricted, member.held)),
+            )
             for member in need.question.members
         )
         return WantedGang(replace(need.question, members=tuple(members)))

@@ -58,8 +58,8 @@ def doctor(
 ) -> None:
     """Carry out the command. Its options and its help are in `cli/commands/doctor.py`."""
     check_usage(connection, contexts, files, output)
-    if bool(files) == connection.named:
-        raise click.UsageError("Name manifests with -f, or a cluster with --cluster.")
+    if files and connection.named:
+        raise click.UsageError("Name manifests with -f, or a cluster, not both.")
     if contexts:
         _examine_contexts(connection, contexts, output, strict=strict, rules=rules)
         return

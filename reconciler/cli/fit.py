@@ -9,6 +9,7 @@ from reconciler.analysis.fitting.fitting import fit
 from reconciler.analysis.fitting.reading import question_in
 from reconciler.analysis.fitting.report import as_json
 from reconciler.api.objects.semantics import Semantics
+from reconciler.api.objects.slices import ResourceSlice
 from reconciler.cli.common.cluster_listing import list_objects
 from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
@@ -32,7 +33,10 @@ def fit_command(
             raws = asyncio.run(list_objects(KINDS, connection, volumes=True))
             world = of_cluster(raws, rules)
         else:
-            world = of_manifests(read_files(files, progress), rules)
+            found = read_files(files, progress)
+            if not any(found.of(ResourceSlice)):
+                raise click.UsageError("No ResourceSlice was read: add --cluster, or more files with -f.")
+            world = of_manifests(found, rules)
         progress.stage("placing")
         with world.trial() as trial:
             result = fit(question, trial, steps=steps)

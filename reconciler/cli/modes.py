@@ -30,8 +30,8 @@ _WIDE = ("NODE", "COMPATIBLE ONLY WITH")
 
 def modes(files: tuple[str, ...], connection: Connection, output: str, rules: Semantics) -> None:
     """Carry out the command. Its options and its help are in `cli/commands/modes.py`."""
-    if bool(files) == connection.named:
-        raise click.UsageError("Name manifests with -f, or a cluster with --cluster.")
+    if files and connection.named:
+        raise click.UsageError("Name manifests with -f, or a cluster, not both.")
     has_invalid = False
     if files:
         bundle = read_files(files)

@@ -70,6 +70,8 @@ def whatif(
     """Carry out the command. Its options and its help are in `cli/commands/whatif.py`."""
     if not files and not drained:
         raise click.UsageError("Nothing to analyze: name manifests with -f, or a node with --drain.")
+    if not files:  # only --drain, of the cluster
+        connection = connection._replace(named=True)
     with errors_as(NoAnswer):
         own = namespace_of(namespace, connection, in_cluster=connection.named) if without else ""
     freed = frozenset(_key(name, own) for name in without)

@@ -95,6 +95,8 @@ class Decider:
         claims = [question.claims[0] for question in questions]
         nodes = questions[0].nodes
         found = repeated_together(claims, snapshot, nodes=nodes, room=room, steps=self._steps)
+        if self._ours.alone:
+            return found
         ours = takewhile(lambda pair: self._trespass(*pair) is None, zip(questions, found, strict=False))
         return [granted for _, granted in ours]
 

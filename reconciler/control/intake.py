@@ -175,7 +175,8 @@ class Intake:
     def assume(self, plan: Plan) -> None:
         """Count a decided plan as held, and its pods as bound to its node, before it is written."""
         self.store.assume(plan)
-        self._dispatcher.wake(self._dispatcher.charges.claims([plan.claim]))
+        if self.roster.users(plan.claim):
+            self._dispatcher.wake(self._dispatcher.charges.claims([plan.claim]))
 
     def forget(self, plan: Plan) -> None:
         """Drop an assumed plan. Wakes units that wait for its devices, or for the room of its pod.

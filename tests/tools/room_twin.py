@@ -5,25 +5,28 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from itertools import combinations
 from math import inf
 
 import click
 
+from reconciler.allocation.gangs.question import Member
 from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.making_room.advice import Advice
 from reconciler.analysis.making_room.leaving import leave
 from reconciler.analysis.making_room.moves import move_all, settle
 from reconciler.analysis.making_room.planner import GAVE_UP, make_room
 from reconciler.analysis.making_room.units import Occupants
-from reconciler.analysis.making_room.wanted import Place
+from reconciler.analysis.making_room.wanted import Place, Wanted, WantedGang, WantedPod
 from reconciler.api.objects.budgets import PodDisruptionBudget
 from reconciler.api.objects.claims import AllocatedDevice, ResourceClaim, ResourceClaimStatus
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GANG, SIZE
-from reconciler.api.objects.meta import ApiObject, DeviceID
+from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
 from reconciler.api.objects.plan import Plan
+from reconciler.api.objects.pods import claims_of
 from reconciler.api.objects.slices import ResourceSlice
 from tests.tools.room_worlds import RoomWorld, room_world
 
@@ -59,8 +62,8 @@ def _all_move(pods: tuple[Pod, ...], world: RoomWorld) -> bool:
     if not all(pod.metadata.owner_references for pod in pods):
         return False
     with state.trial() as trial:
-        leave(trial, keys, occupants, state)
-        places = world.wanted.place(state, trial)
+        freed = leave(trial, keys, occupants, state)
+        places = world.wanted.when_free(freed).place(state, trial)
         assert not isinstance(places, NoFit)
         settle(places, {pod.key: pod for pod in world.wanted.pods}, trial)
         return all(move.refusal is None for move in move_all(keys, occupants, state, trial))
@@ -68,9 +71,34 @@ def _all_move(pods: tuple[Pod, ...], world: RoomWorld) -> bool:
 
 def places_without(pods: tuple[Pod, ...], world: RoomWorld) -> tuple[Place, ...] | NoFit:
     """Where it fits on a state that never had these pods."""
-    changed = RoomWorld(list(_without(pods, world)), world.wanted, world.held).world()
+    objects = list(_without(pods, world))
+    wanted = _now_wanted(world.wanted, objects)
+    changed = RoomWorld(objects, wanted, world.held).world()
     with changed.trial() as trial:
-        return world.wanted.place(changed, trial)
+        return wanted.place(changed, trial)
+
+
+def _now_wanted(wanted: Wanted, objects: list[ApiObject]) -> Wanted:
+    """What is wanted where the claims that it shares with running pods are as these objects say."""
+    known = {one.key: one for one in objects if isinstance(one, ResourceClaim)}
+
+    def of(pod: Pod, claims: tuple[ResourceClaim, ...]) -> tuple[list[ResourceClaim], list[ResourceClaim]]:
+        own = known | {claim.key: claim for claim in claims}
+        every = [own[key] for key in claims_of(pod) if key in own]
+        return [one for one in every if not one.allocation], [one for one in every if one.allocation]
+
+    if isinstance(wanted, WantedGang):
+        members = [Member(one.pod, *map(tuple, of(one.pod, one.claims))) for one in wanted.question.members]
+        return WantedGang(replace(wanted.question, members=tuple(members)))
+    assert wanted.pod is not None
+    claims, held = of(wanted.pod, wanted.claims)
+    keys = [one.key for one in claims]
+    sharing = []
+    for pod, _, _ in wanted.sharing:
+        at = tuple(keys.index(key) for key in claims_of(pod) if key in keys)
+        sharing.append((pod, tuple(of(pod, ())[1]), at))
+    beside = tuple(one for one in sharing if one[2])
+    return WantedPod(tuple(claims), wanted.pod, tuple(held), beside)
 
 
 def _without(pods: tuple[Pod, ...], world: RoomWorld) -> Iterator[ApiObject]:
@@ -90,14 +118,34 @@ def _without(pods: tuple[Pod, ...], world: RoomWorld) -> Iterator[ApiObject]:
 def _sets(world: RoomWorld) -> Iterator[tuple[Pod, ...]]:
     """The sets of pods that may leave."""
     pods = [one for one in world.objects if isinstance(one, Pod)]
-    limit = min(pod.spec.priority or 0 for pod in world.wanted.pods)
+    judged, fixed = _judged(world.wanted)
+    limit = min(pod.spec.priority or 0 for pod in judged)
     able = [
-        pod for pod in pods if (pod.spec.priority or 0) < limit and MIRROR not in pod.metadata.annotations
+        pod
+        for pod in pods
+        if (pod.spec.priority or 0) < limit
+        and MIRROR not in pod.metadata.annotations
+        and not fixed & set(claims_of(pod))
+        and all(one.spec.preemption_policy != "Never" for one in judged)
     ]
     for count in range(len(able) + 1):
         for chosen in combinations(able, count):
             if all(_leaves_enough(gang, chosen, pods) for gang in "gh"):
                 yield chosen
+
+
+def _judged(wanted: Wanted) -> tuple[list[Pod], set[ObjectKey]]:
+    """The pods whose priority and policy count; and the claims that stay, because others hold them, too."""
+    if isinstance(wanted, WantedGang):
+        return [one.pod for one in wanted.question.members], set()
+    assert wanted.pod is not None
+    judged, fixed = [wanted.pod], set[ObjectKey]()
+    for pod, held, _ in wanted.sharing:
+        if any(claim.key in claims_of(pod) for claim in wanted.claims):
+            judged.append(pod)
+        else:
+            fixed |= {claim.key for claim in held if claim in wanted.held}
+    return judged, fixed
 
 
 def _leaves_enough(gang: str, gone: tuple[Pod, ...], pods: list[Pod]) -> bool:

@@ -1,13 +1,13 @@
 """Small fleets with pods of several priorities, and something that may not fit, drawn from a seed."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 from random import Random
 from typing import Any
 
 from reconciler.allocation.gangs.question import GangQuestion, Member
-from reconciler.analysis.attempt import NoFit
+from reconciler.analysis.attempt import NoFit, Sharing
 from reconciler.analysis.making_room.wanted import Wanted, WantedGang, WantedPod
 from reconciler.analysis.making_room.world import World, world_of
 from reconciler.api.objects.claims import ConsumerReference, ResourceClaim, ResourceClaimStatus
@@ -209,15 +209,38 @@ class _Draw:
             members = []
             for at in range(random.randint(2, 3)):
                 metadata = kind.metadata.model_copy(update={"name": f"w{at}", "uid": f"uid-w{at}"})
-                claim = kind.model_copy(update={"metadata": metadata})
-                members.append(Member(self._pod(f"w{at}", [claim.key.name], priority=priority), (claim,)))
+                claim, shared = kind.model_copy(update={"metadata": metadata}), self._shared(0.2)
+                names = [claim.key.name, *(one.key.name for one in shared)]
+                members.append(Member(self._pod(f"w{at}", names, priority=priority), (claim,), shared))
             key = GangKey("default", GangSource.ANNOTATION, "wanted")
             return WantedGang(GangQuestion(key, tuple(members), random.randint(1, len(members))))
         claims = tuple(
             self._claim(f"w{at}", random.choice([1, 2, 2, 3])) for at in range(random.choice([1, 1, 2]))
         )
-        pod = self._pod("w", [one.key.name for one in claims], priority=priority)
-        return WantedPod(claims, pod)
+        held = self._shared(0.4)
+        names = [one.key.name for one in (*claims, *held)]
+        pod = self._pod("w", random.sample(names, len(names)), priority=priority)
+        return WantedPod(claims, pod, held, tuple(self._beside(claims, held)))
+
+    def _shared(self, chance: float) -> tuple[ResourceClaim, ...]:
+        """Sometimes claims that running pods use, and what is wanted, too."""
+        random = self.random
+        used = [one for one in self.objects if isinstance(one, ResourceClaim) and one.status.reserved_for]
+        if random.random() >= chance or not used:
+            return ()
+        return tuple(random.sample(used, min(len(used), random.choice([1, 1, 1, 2]))))
+
+    def _beside(self, claims: Sequence[ResourceClaim], held: Sequence[ResourceClaim]) -> Iterator[Sharing]:
+        """Sometimes another gated pod that shares some of the claims."""
+        random, every = self.random, [*claims, *held]
+        if random.random() < 0.2:
+            at = sorted(random.sample(range(len(every)), random.randint(1, len(every))))
+            fields = {"preemptionPolicy": "Never"} if random.random() < 0.1 else {}
+            shared = [every[one] for one in at]
+            more = [one for one in self._shared(0.3) if one not in every]
+            names, priority = [one.key.name for one in (*shared, *more)], random.choice([-1, 3, 9])
+            pod = self._pod("v", names, priority=priority, **fields)
+            yield pod, (*(one for one in shared if one in held), *more), tuple(at)
 
 
 def _budget(apps: str, allowed: int) -> Object:

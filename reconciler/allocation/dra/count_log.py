@@ -1,6 +1,6 @@
 """Which nodes' counts changed, in order of the changes. Readers follow it, each at its own pace."""
 
-from array import array
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -38,25 +38,26 @@ class CountLog:
     """The nodes whose counts changed."""
 
     def __init__(self) -> None:
-        self._nodes = array("q")
+        self._nodes: Rows = np.empty(LONGEST_LOG, dtype=np.intp)
         self._selected: list[Selected] = []
         self.end = Position(0, 0, 0)
         """The position of a reader that has read everything"""
 
-    def add(self, nodes: Codes | list[int], selected: Selected | None = None) -> None:
+    def add(self, nodes: Codes | Sequence[int], selected: Selected | None = None) -> None:
         """Note a change on some nodes, by the fleet's code, and on those that selectors match."""
-        if len(self._nodes) + len(nodes) > LONGEST_LOG or len(self._selected) >= MOST_SELECTED:
+        generation, start, _ = self.end
+        end = start + len(nodes)
+        if end > LONGEST_LOG or len(self._selected) >= MOST_SELECTED:
             self.clear()
             return
-        self._nodes.extend(nodes if isinstance(nodes, list) else nodes.tolist())
+        self._nodes[start:end] = nodes
         if selected is not None:
             self._selected.append(selected)
-        self.end = Position(self.end.generation, len(self._nodes), len(self._selected))
+        self.end = Position(generation, end, len(self._selected))
 
     def clear(self) -> None:
         """Note a change that may concern any node."""
         self._selected.clear()
-        self._nodes = array("q")
         self.end = Position(self.end.generation + 1, 0, 0)
 
     def since(self, position: Position) -> tuple[Rows, list[Selected]] | None:
@@ -67,7 +68,7 @@ class CountLog:
         generation, nodes, selected = position
         if generation != self.end.generation:
             return None
-        return np.array(self._nodes[nodes:], dtype=np.intp), self._selected[selected:]
+        return self._nodes[nodes : self.end.nodes], self._selected[selected:]
 
     def few_since(self, position: Position, most: int) -> list[int] | None:
         """The nodes of the changes from a position on, by the fleet's code.
@@ -75,6 +76,7 @@ class CountLog:
         None if there are more, if selectors decide, or if any node may have changed.
         """
         generation, nodes, selected = position
-        if (generation, selected) != (self.end.generation, len(self._selected)):
+        end = self.end
+        if generation != end.generation or selected != end.selected or end.nodes - nodes > most:
             return None
-        return self._nodes[nodes:].tolist() if len(self._nodes) - nodes <= most else None
+        return self._nodes[nodes : end.nodes].tolist()

@@ -68,7 +68,7 @@ class _Search:
         bound = min((self._bound(mask) for mask in domains), default=NOTHING)
         everyone = self._holds.eligible
         try:
-            if not self._attempts.fits(everyone):
+            if not self._attempts.could_fit(everyone):
                 return Found(None, proved=not self._attempts.unsure)
             for mask in islice(domains, DOMAINS):
                 if self._best is not None and self._bound(mask)[:4] >= self._best[0][:4]:
@@ -190,7 +190,12 @@ class _Search:
 
     def _complete(self) -> Found:
         subsets = Subsets(
-            self._holds.occupants, self._holds.eligible, self._pricing, self._attempts.fits, self._accepts
+            self._holds.occupants,
+            self._holds.eligible,
+            self._pricing,
+            self._attempts.fits,
+            self._attempts.could_fit,
+            self._accepts,
         )
         subsets.best = self._best
         try:

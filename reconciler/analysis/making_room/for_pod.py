@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
+from itertools import chain
 
 import numpy as np
 
@@ -85,9 +86,15 @@ class _Search:
         try:
             if pod.spec.node_name:
                 return placement.only(pod.spec.node_name, self._snapshot).mask
-            return placement.whatever_runs(pod, self._wanted.held, self._snapshot).mask
+            held = tuple(claim for claim in self._wanted.held if not self._can_be_free(claim.key))
+            return placement.whatever_runs(pod, held, self._snapshot).mask
         except Rejected:
             return ~every
+
+    def _can_be_free(self, claim: ObjectKey) -> bool:
+        """Whether pods that can leave hold a claim."""
+        users = self._occupants.users.get(claim, NONE)
+        return bool(users) and users <= self._holds.eligible
 
     def _look(self, entry: _Entry, heap: list[_Entry]) -> None:
         """Refine the bound of a node; or try the set that it stands for, then all others of the node."""
@@ -125,6 +132,7 @@ class _Search:
             self._holds.eligible,
             self._pricing,
             lambda pods: self._fits(at, pods),
+            lambda pods: self._attempts.could_fit(pods, self._order[at]),
             self._accepts,
         )
         subsets.best = self._best
@@ -144,7 +152,9 @@ class _Search:
         pools = [fleet.index[one.pool] for one in self._snapshot.topology.view(name).pools]
         rows = np.flatnonzero(np.isin(fleet.pool_of, pools))
         found = self._holds.at(rows.tolist())
-        return found.union(self._on.get(name, ()), self._rivals()) & self._holds.eligible
+        held = chain(self._wanted.held, *(held for _, held, _ in self._wanted.beside))
+        pinning = (self._occupants.users.get(claim.key, NONE) for claim in held)
+        return found.union(self._on.get(name, ()), *pinning, self._rivals()) & self._holds.eligible
 
     def _rivals(self) -> Iterator[ObjectKey]:
         """The pods, on any node, that use a volume of the pod that only one pod at a time may use."""

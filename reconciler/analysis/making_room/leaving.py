@@ -1,6 +1,7 @@
 """Tries sets of pods: without them, does it fit? Counts the attempts."""
 
 from collections.abc import Container, Iterable
+from itertools import chain, combinations
 
 import numpy as np
 
@@ -19,12 +20,20 @@ class OutOfTries(Exception):
     """The step budget is used up."""
 
 
-def leave(trial: Trial, pods: Pods, occupants: Occupants, world: World) -> None:
-    """Count pods as gone, and their claims as free."""
-    for claim in occupants.freed(pods):
+Claims = frozenset[ObjectKey]
+NONE: Claims = frozenset()
+
+
+def leave(
+    trial: Trial, pods: Pods, occupants: Occupants, world: World, kept: Claims = NONE
+) -> tuple[ObjectKey, ...]:
+    """Count pods as gone, and their claims as free, except some. Returns those that are free."""
+    freed = tuple(claim for claim in occupants.freed(pods) if claim not in kept)
+    for claim in freed:
         trial.release(world.store.claims[claim].metadata.uid)
     for key in sorted(pods):
         trial.remove(key)
+    return freed
 
 
 class Attempts:
@@ -36,27 +45,40 @@ class Attempts:
         """Attempts that remain"""
         self.unsure = False
         """Whether the search for devices gave up, so that it is not known whether something fits"""
-        self._known: dict[tuple[str | None, Pods], tuple[Place, ...] | NoFit] = {}
+        self._held = frozenset(claim.key for claim in wanted.held)
+        self._known: dict[tuple[str | None, Pods, Claims], tuple[Place, ...] | NoFit] = {}
         self._spare: dict[Pods, int] = {}
 
-    def place(self, pods: Pods, on: str | None = None) -> tuple[Place, ...] | NoFit:
-        """Where it fits without these pods. Raises OutOfTries."""
-        found = self._known.get((on, pods))
+    def place(self, pods: Pods, on: str | None = None, kept: Claims = NONE) -> tuple[Place, ...] | NoFit:
+        """Where it fits without these pods. Some of their claims are kept as they are. Raises OutOfTries."""
+        found = self._known.get((on, pods, kept))
         if found is None:
             if self.left <= 0:
                 raise OutOfTries
             self.left -= 1
             mark = self.trial.mark()
-            leave(self.trial, pods, self.occupants, self.world)
-            found = self.wanted.place(self.world, self.trial, on=on)
+            freed = leave(self.trial, pods, self.occupants, self.world, kept)
+            found = self.wanted.when_free(freed).place(self.world, self.trial, on=on)
             self.trial.back_to(mark)
             self.unsure |= isinstance(found, NoFit) and found.reason == Reason.GAVE_UP
-            self._known[on, pods] = found
+            self._known[on, pods, kept] = found
         return found
 
     def fits(self, pods: Pods, on: str | None = None) -> bool:
         """Whether it fits without these pods. Raises OutOfTries."""
         return not isinstance(self.place(pods, on), NoFit)
+
+    def could_fit(self, pods: Pods, on: str | None = None) -> bool:
+        """Whether it may fit without some of these pods; if not, it is certain. Raises OutOfTries.
+
+        A claim that is wanted itself may find no place once it is free: it may fit without fewer pods only.
+        Source: MAKE-6.
+        """
+        if not self._held:
+            return self.fits(pods, on)
+        free = [claim for claim in self.occupants.freed(pods) if claim in self._held]
+        each = chain.from_iterable(combinations(free, count) for count in range(len(free) + 1))
+        return any(not isinstance(self.place(pods, on, frozenset(kept)), NoFit) for kept in each)
 
     def spare(self, pods: Pods) -> int:
         """How many devices these pods release that are still free when it has its place. Without them it must

@@ -6,11 +6,11 @@ from typing import NamedTuple
 from reconciler.allocation.gangs.question import GangQuestion, Member
 from reconciler.allocation.placement import place
 from reconciler.analysis.attempt import NoFit
+from reconciler.analysis.making_room.again import again, held_again, settled
 from reconciler.analysis.making_room.units import Occupants, Pods, Unit
 from reconciler.analysis.making_room.wanted import Place, WantedGang, WantedPod
 from reconciler.analysis.making_room.world import World
 from reconciler.api.koordinator.names import ALLOCATED
-from reconciler.api.objects.claims import ResourceClaim, ResourceClaimStatus
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.pinning import unpinned
@@ -87,33 +87,12 @@ def _member(key: ObjectKey, freed: Pods, occupants: Occupants, world: World, tri
     """A pod as its controller recreates it, with claims like those that it had."""
     one = occupants.pods[key]
     claims = [world.store.claims[name] for name in claims_of(one.pod) if name in world.store.claims]
-    todo = tuple(again(claim) for claim in claims if claim.key in freed and not _settled(claim, trial))
+    todo = tuple(again(claim) for claim in claims if claim.key in freed and not settled(claim, trial))
     held = tuple(claim for claim in claims if claim.key not in freed and claim.allocation is not None)
     held += tuple(
-        _held_again(claim, trial) for claim in claims if claim.key in freed and _settled(claim, trial)
+        held_again(claim, trial) for claim in claims if claim.key in freed and settled(claim, trial)
     )
     return Member(unpinned(one.pod, one.node), todo, held)
-
-
-def again(claim: ResourceClaim) -> ResourceClaim:
-    """A claim like this one, not allocated. Its uid cannot occur on a server."""
-    metadata = claim.metadata.model_copy(update={"uid": _new_uid(claim)})
-    return claim.model_copy(update={"metadata": metadata, "status": ResourceClaimStatus()})
-
-
-def _new_uid(claim: ResourceClaim) -> str:
-    return f"again {claim.key}"
-
-
-def _settled(claim: ResourceClaim, trial: Trial) -> bool:
-    """Whether a claim that several of the pods share has a place again."""
-    return trial.store.assumed(_new_uid(claim)) is not None
-
-
-def _held_again(claim: ResourceClaim, trial: Trial) -> ResourceClaim:
-    plan = trial.store.assumed(_new_uid(claim))
-    assert plan is not None
-    return claim.model_copy(update={"status": ResourceClaimStatus(allocation=plan.allocation)})
 
 
 def all_move(moves: Sequence[Move]) -> bool:

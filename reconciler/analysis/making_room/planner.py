@@ -18,11 +18,15 @@ from reconciler.analysis.making_room.wanted import (
     Place,
     Wanted,
     WantedGang,
+    WantedPod,
     most_devices,
-    preempts,
+    never_preempts,
     priority_of,
 )
 from reconciler.analysis.making_room.world import World
+from reconciler.api.objects.gangs import gang_of
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.pods import claims_of
 from reconciler.state.trial import Trial
 
 NEVER = "PreemptionNever"
@@ -71,32 +75,33 @@ class _Question:
             key for key, one in occupants.pods.items() if one.pod.metadata.deletion_timestamp is not None
         )
         if leaving:
-            leave(self.trial, leaving, occupants, self.world)
-            asked = replace(asked, leaving=tuple(sorted(leaving)))
+            freed = leave(self.trial, leaving, occupants, self.world)
+            self.wanted = self.wanted.when_free(freed)
+            asked = replace(asked, leaving=tuple(sorted(leaving)), priority=priority_of(self.wanted))
             then = self.wanted.place(self.world, self.trial)
             if not isinstance(then, NoFit):
                 return replace(asked, places=then, optimal=True)
             occupants = self._occupants(leaving)
-        if not preempts(self.wanted):
-            why = f"{now.message}; and preemptionPolicy of {self.wanted.name} is Never"
+        if (pod := never_preempts(self.wanted)) is not None:
+            why = f"{now.message}; and preemptionPolicy of pod {pod.key} is Never"
             return replace(asked, refusal=NoFit(NEVER, why), optimal=True)
-        return self._without_some(asked, occupants)
+        return self._without_some(asked, occupants, now)
 
     def _occupants(self, gone: Pods) -> Occupants:
         world = self.world
         return Occupants(world.store, world.nodes, world.groups, world.budgets, gone=gone)
 
-    def _without_some(self, asked: Advice, occupants: Occupants) -> Advice:
-        own = {pod.key for pod in self.wanted.pods}
+    def _without_some(self, asked: Advice, occupants: Occupants, now: NoFit) -> Advice:
+        own, fixed = {pod.key for pod in self.wanted.pods}, self._of_others()
 
         def may_leave(one: Occupant) -> bool:
             able = one.movable if self.moves_only else one.evictable
             able = able and one.priority < asked.priority and one.pod.key not in own
-            return able and self.may_leave(one)
+            return able and fixed.isdisjoint(one.claims) and self.may_leave(one)
 
         holds = Holds(occupants, self.trial.snapshot, may_leave)
         attempts = Attempts(self.wanted, self.world, self.trial, occupants, self.tries)
-        takes = most_devices(self.wanted.claims)
+        takes = most_devices((*self.wanted.claims, *self.wanted.held))
 
         def least_spare(pods: Pods) -> int:
             return int(max(sum(map(holds.apart.__getitem__, occupants.freed(pods))) - takes, 0))
@@ -116,12 +121,24 @@ class _Question:
         spent = self.tries - attempts.left
         proved = found.proved and not rejected and self._monotone()
         if found.pods is None:
-            return replace(asked, refusal=self._none(found, holds, attempts), optimal=proved, tries=spent)
+            refusal = self._none(found, holds, attempts, now)
+            return replace(asked, refusal=refusal, optimal=proved, tries=spent)
         cost = pricing.of(found.pods)
         bound = cost if proved else min(found.bound, cost)
         return self._advice(
             replace(asked, cost=cost, bound=bound, optimal=proved, tries=spent), found.pods, attempts
         )
+
+    def _of_others(self) -> frozenset[ObjectKey]:
+        """Claims that stay as they are: gated pods hold them that are not placed with what is wanted."""
+        own = {pod.key for pod in self.wanted.pods}
+        if isinstance(self.wanted, WantedPod):
+            held = {claim.key for claim in self.wanted.held}
+            others = [pod for pod, _, _ in self.wanted.sharing if pod.key not in own]
+            return frozenset(key for pod in others for key in claims_of(pod) if key in held)
+        gang, pods = self.wanted.question.gang, self.world.store.pods.values()
+        seated = [pod for pod in pods if pod.gated and pod.key not in own and gang_of(pod) == gang]
+        return frozenset(key for pod in seated for key in claims_of(pod))
 
     def _monotone(self) -> bool:
         """Whether what fits without some pods fits without more: pods may want others near them."""
@@ -170,14 +187,15 @@ class _Question:
             violated=violated,
         )
 
-    def _none(self, found: Found, holds: Holds, attempts: Attempts) -> NoFit:
-        """Why no set was found."""
-        count = len(holds.eligible)
+    def _none(self, found: Found, holds: Holds, attempts: Attempts, now: NoFit) -> NoFit:
+        """Why no set was found, and why it does not fit as it is: that may be no lack of room at all."""
+        count, why_now = len(holds.eligible), f"without evictions: {now.message}"
         if not found.proved:
             return NoFit(GAVE_UP, f"gave up after {self.tries - attempts.left} sets of pods")
         who = "pod that may be moved" if self.moves_only else "pod of lower priority"
         if not count:
-            return NoFit(NOT_ENOUGH, f"there is no {who}")
+            return NoFit(NOT_ENOUGH, f"there is no {who}; {why_now}")
         who = who.replace("pod", f"{count} pods", 1) if count > 1 else f"the {who}"
         why = "cannot all go elsewhere" if self.moves_only else "do not make enough room"
-        return NoFit(NOT_ENOUGH, f"the {who} {why}" if count > 1 else f"{who} does not make enough room")
+        why = f"the {who} {why}" if count > 1 else f"{who} does not make enough room"
+        return NoFit(NOT_ENOUGH, f"{why}; {why_now}")

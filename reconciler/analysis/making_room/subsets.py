@@ -1,6 +1,6 @@
 """The cheapest set of pods without which something fits: every set is tried, or excluded by a proof.
 
-It relies on one property: what fits without some pods fits without more. Source: MAKE-6.
+It relies on one property: what fits without some pods fits without more, or `could` says so. Source: MAKE-6.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,11 +33,14 @@ class Subsets:
         eligible: Pods,
         pricing: Pricing,
         fits: Fits,
+        could: Fits,
         accepts: Fits | None = None,
     ) -> None:
-        """`fits` may raise to end the search. `accepts` is a further test, of sets that fit."""
+        """`fits` may raise to end the search; `could` is true if it fits without some of the pods. `accepts`
+        is a further test, of sets that fit.
+        """
         self._occupants, self._eligible = occupants, eligible
-        self._pricing, self._fits = pricing, fits
+        self._pricing, self._fits, self._could = pricing, fits, could
         self._accepts = accepts
         self.best: tuple[Cost, Pods] | None = None
         """The cheapest set so far"""
@@ -48,7 +51,7 @@ class Subsets:
         `needed`: one of these sets leaves in any case.
         """
         atoms = sorted(pods, key=lambda key: self._pricing.least(frozenset([key])), reverse=True)
-        if not self._fits(frozenset(atoms)):
+        if not self._could(frozenset(atoms)):
             return
         # A stack, not recursion: there may be thousands of pods.
         stack = [_Partial(NONE, 0, tuple(needed))]
@@ -74,7 +77,7 @@ class Subsets:
         more = self._occupants.together(at.gone | {pod})
         if more <= self._eligible and not more & stay:
             yield _Partial(more, rest, needed)
-        if self._fits(at.gone.union(atoms[rest:])):
+        if self._could(at.gone.union(atoms[rest:])):
             yield _Partial(at.gone, rest, needed)
 
     def _least(self, gone: Pods, needed: Sequence[Pods]) -> Cost:

@@ -1,20 +1,22 @@
 """What room is wanted for: a claim, the claims of a pod, or a gang. Asks the search that will place it."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import NamedTuple
 
 from reconciler.allocation.defaults import STEPS
 from reconciler.allocation.dra.budget import UNLIMITED, Budget
 from reconciler.allocation.gangs import decide_gang
-from reconciler.allocation.gangs.question import GangGranted, GangQuestion
+from reconciler.allocation.gangs.question import GangGranted, GangQuestion, Member
 from reconciler.analysis.attempt import Asked, NoFit, Sharing, attempt
+from reconciler.analysis.making_room.again import again
 from reconciler.analysis.making_room.world import World
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan
+from reconciler.api.objects.pods import claims_of
 from reconciler.api.objects.requests import ALL
 from reconciler.state.nominations.nomination import Nominee, of_claim, own_of_all
 from reconciler.state.trial import Trial
@@ -38,6 +40,7 @@ class WantedPod:
     held: tuple[ResourceClaim, ...] = ()
     """Claims of the pod that are allocated already"""
     sharing: tuple[Sharing, ...] = ()
+    """The other gated pods that use any of its claims; positions are those in `claims`, then in `held`"""
     priority: int | None = None
     """Instead of the pod's"""
 
@@ -54,9 +57,30 @@ class WantedPod:
         return own_of_all(self.pods) | frozenset(of_claim(claim.key) for claim in self.claims)
 
     @property
+    def beside(self) -> tuple[Sharing, ...]:
+        """The gated pods that share claims which need devices: these have to suit them, too."""
+        count = len(self.claims)
+        found = ((pod, held, tuple(at for at in shared if at < count)) for pod, held, shared in self.sharing)
+        return tuple(one for one in found if one[2])
+
+    @property
     def pods(self) -> tuple[Pod, ...]:
         """The pods whose priority decides who may leave."""
-        return () if self.pod is None else (self.pod,)
+        return () if self.pod is None else (self.pod, *(pod for pod, _, _ in self.beside))
+
+    def when_free(self, freed: Container[ObjectKey]) -> "WantedPod":
+        """The same when some claims are free: those that it held need devices again."""
+        every = [self.held, *(held for _, held, _ in self.sharing)]
+        if self.pod is None or not any(claim.key in freed for held in every for claim in held):
+            return self
+        claims, held = _when_free(self.pod, self.claims, self.held, freed)
+        keys = [claim.key for claim in (*claims, *held)]
+        sharing = []
+        for pod, of_pod, _ in self.sharing:
+            names = claims_of(pod)
+            kept = tuple(claim for claim in of_pod if claim.key not in freed)
+            sharing.append((pod, kept, tuple(at for at, key in enumerate(keys) if key in names)))
+        return replace(self, claims=claims, held=held, sharing=tuple(sharing))
 
     def place(
         self,
@@ -68,7 +92,7 @@ class WantedPod:
         budget: Budget = UNLIMITED,
     ) -> tuple[Place, ...] | NoFit:
         """Where it fits in a trial, on a node if one is named; holds nothing afterwards."""
-        asked = Asked(self.claims, self.pod, self.held, self.sharing)
+        asked = Asked(self.claims, self.pod, self.held, self.beside)
         found = attempt(asked, trial.snapshot, world.placement(), steps=steps, budget=budget, on=on)
         if isinstance(found, NoFit):
             return found
@@ -120,6 +144,30 @@ class WantedGang:
         """The claims of all members that need devices."""
         return tuple(claim for member in self.question.members for claim in member.claims)
 
+    @property
+    def held(self) -> tuple[ResourceClaim, ...]:
+        """Claims of members that are allocated already."""
+        return tuple(claim for member in self.question.members for claim in member.held)
+
+    def when_free(self, freed: Container[ObjectKey]) -> "WantedGang":
+        """The same when some claims are free: those that members held need devices again."""
+        if not any(claim.key in freed for claim in self.held):
+            return self
+        members = tuple(
+            Member(one.pod, *_when_free(one.pod, one.claims, one.held, freed))
+            for one in self.question.members
+        )
+        return WantedGang(replace(self.question, members=members), self.priority)
+
+
+def _when_free(
+    pod: Pod, claims: Sequence[ResourceClaim], held: Sequence[ResourceClaim], freed: Container[ObjectKey]
+) -> tuple[tuple[ResourceClaim, ...], tuple[ResourceClaim, ...]]:
+    """The claims of a pod that need devices when some are free, in its order, and those still held."""
+    released = [again(claim) for claim in held if claim.key in freed]
+    needed = sorted([*claims, *released], key=lambda claim: claims_of(pod).index(claim.key))
+    return tuple(needed), tuple(claim for claim in held if claim.key not in freed)
+
 
 Wanted = WantedPod | WantedGang
 
@@ -134,12 +182,16 @@ def most_devices(claims: Iterable[ResourceClaim]) -> float:
 
 
 def priority_of(wanted: Wanted) -> int:
-    """Pods of lower priority may leave for it: for a gang, below that of its lowest member."""
+    """Pods of lower priority may leave for it: below that of the lowest member of a gang, or of the lowest
+    pod that shares a claim. Source: MAKE-1.
+    """
+    priorities = [pod.spec.priority or 0 for pod in wanted.pods]
     if wanted.priority is not None:
-        return wanted.priority
-    return min((pod.spec.priority or 0 for pod in wanted.pods), default=0)
+        others = priorities[1:] if isinstance(wanted, WantedPod) else []
+        return min([wanted.priority, *others])
+    return min(priorities, default=0)
 
 
-def preempts(wanted: Wanted) -> bool:
-    """Whether all pods agree that others leave for them. Source: MAKE-5."""
-    return all(pod.spec.preemption_policy != "Never" for pod in wanted.pods)
+def never_preempts(wanted: Wanted) -> Pod | None:
+    """A pod that wants nobody to leave for it; None if all agree that others leave. Source: MAKE-5."""
+    return next((pod for pod in wanted.pods if pod.spec.preemption_policy == "Never"), None)

@@ -91,7 +91,8 @@ class ApiObject(Model):
     @kept
     def key(self) -> ObjectKey:
         """Cached: it is read a dozen times for each allocation."""
-        return self.metadata.key
+        metadata = self.metadata
+        return ObjectKey(metadata.namespace, metadata.name)
 
     KEPT: ClassVar[tuple[str, ...]] = ("key",)
     """Properties whose values are kept"""

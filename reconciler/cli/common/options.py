@@ -106,7 +106,8 @@ def cluster_options(func: F) -> F:
         click.option(
             "--cluster",
             is_flag=True,
-            help="Read a cluster: from KUBECONFIG or ~/.kube/config, or the one this runs in.",
+            help="Read a cluster, the default without -f: from KUBECONFIG or ~/.kube/config, or the one "
+            "this runs in.",
         ),
         connection_options(),
     )(command)

@@ -150,8 +150,9 @@ class Asking:
     def _unit(self, unit: Unit, priority: int | None) -> Waiting:
         match self._planner.next(unit):
             case Decide(claims=claims, held=held, pod=pod):
-                sharing = tuple(self._planner.sharing(pod, claims)) if pod is not None and pod.gated else ()
-                return Waiting(WantedPod(claims, pod, held, sharing, priority))
+                gated = pod is not None and pod.gated
+                sharing = self._planner.sharing(pod, (*claims, *held)) if pod is not None and gated else ()
+                return Waiting(WantedPod(claims, pod, held, tuple(sharing), priority))
             case Blocked(reason=reason, message=message):
                 return Waiting(None, f"{reason}: {message}")
         pod = self._store.pods.get(unit.key) if unit.kind is Kind.POD else None

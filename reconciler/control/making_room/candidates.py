@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from reconciler.allocation.placement import place
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
+from reconciler.api.objects.pods import claims_of
 from reconciler.control.gangs.planner import GangPlanner, Solve
 from reconciler.control.intake import Intake
 from reconciler.control.planner import Decide, Planner
@@ -33,7 +34,7 @@ class Candidates:
 
     def units(self) -> list[Unit]:
         """The pending units that may preempt, the most important first."""
-        found = [unit for unit, _, _ in self._pending if self._may_preempt(self.pods(unit))]
+        found = [unit for unit, _, _ in self._pending if self._may_preempt(unit)]
         return sorted(found, key=lambda unit: min(map(place, self.pods(unit))))
 
     def pods(self, unit: Unit) -> list[Pod]:
@@ -42,6 +43,29 @@ class Candidates:
             return self._intake.units.gated(unit.gang)
         pod = self._intake.store.pods.get(unit.key) if unit.kind is Kind.POD else None
         return [pod] if pod is not None and pod.gated else []
+
+    def judged(self, unit: Unit) -> list[Pod]:
+        """The pods that must agree that others leave: those of a unit, and the gated pods that share claims
+        which need devices. Source: MAKE-1, MAKE-5.
+        """
+        pods = self.pods(unit)
+        todo = {claim.key for claim in self._claims(pods) if claim.allocation is None}
+        return [*pods, *(pod for pod in self.sharers(unit) if not todo.isdisjoint(claims_of(pod)))]
+
+    def sharers(self, unit: Unit) -> list[Pod]:
+        """The other gated pods that use any claim of a pod; none for a gang."""
+        if unit.kind is Kind.GANG:
+            return []
+        return [
+            other
+            for pod in self.pods(unit)
+            for other, _, _ in self._planner.sharing(pod, self._claims([pod]))
+        ]
+
+    def _claims(self, pods: Iterable[Pod]) -> tuple[ResourceClaim, ...]:
+        """The claims of pods that exist."""
+        known = self._intake.store.claims
+        return tuple(known[key] for pod in pods for key in claims_of(pod) if key in known)
 
     def need(self, unit: Unit) -> Decide | Solve | None:
         """What a unit needs now; None if it is not devices."""
@@ -54,18 +78,20 @@ class Candidates:
     def sharing(
         self, need: Decide | Solve
     ) -> tuple[tuple[Pod, tuple[ResourceClaim, ...], tuple[int, ...]], ...]:
-        """The other gated pods that use the claims of a pod; see `Planner.sharing`."""
+        """The other gated pods that use the claims of a pod: positions are those in its claims that need
+        devices, then in those that it holds. See `Planner.sharing`.
+        """
         if not isinstance(need, Decide) or need.pod is None:
             return ()
-        return tuple(self._planner.sharing(need.pod, need.claims))
+        return tuple(self._planner.sharing(need.pod, (*need.claims, *need.held)))
 
     def nominee(self, unit: Unit) -> Nominee:
         """For whom its room is held."""
         return of_gang(unit.gang) if unit.kind is Kind.GANG else of_pod(unit.key)
 
-    def _may_preempt(self, pods: Iterable[Pod]) -> bool:
-        pods = list(pods)
-        return bool(pods) and all(
-            pod.spec.priority_class_name in self._classes and pod.spec.preemption_policy != "Never"
-            for pod in pods
-        )
+    def _may_preempt(self, unit: Unit) -> bool:
+        pods = self.pods(unit)
+        return bool(pods) and all(map(self._agrees, pods)) and all(map(self._agrees, self.judged(unit)))
+
+    def _agrees(self, pod: Pod) -> bool:
+        return pod.spec.priority_class_name in self._classes and pod.spec.preemption_policy != "Never"

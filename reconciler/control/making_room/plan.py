@@ -45,7 +45,7 @@ class RoomQuestion:
     own: frozenset[Nominee]
     need: Decide | Solve
     sharing: tuple[tuple[Pod, tuple[ResourceClaim, ...], tuple[int, ...]], ...]
-    """See `Planner.sharing`"""
+    """See `Candidates.sharing`"""
     fork: Fork
     nodes: Nodes
     groups: PodGroups

@@ -6,7 +6,7 @@ completely, and its claims are free, before the next one is evicted.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, timedelta
 from functools import partial
@@ -14,6 +14,9 @@ from functools import partial
 import structlog
 
 from reconciler.aio.worker_thread import Closed, WorkerThread
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.pods import claims_of
 from reconciler.cluster.evictions import Evictions
 from reconciler.control.decisions.making_room import Evicted, RoomPlanAborted, RoomPlanned
 from reconciler.control.evicting.evictor import AGAIN, LONGEST_AGAIN
@@ -90,6 +93,8 @@ class Preemptor:
         self._campaign: Campaign | None = None
         self._ground: Ground | None = None
         """What the last plan was made from"""
+        self._sharers: list[Pod] = []
+        """The other pods that used its claims then"""
         self._waits: dict[Unit, tuple[float, float]] = {}
         """Unit -> when it may have another plan, and the delay after that"""
         self.standing = Standing()
@@ -244,14 +249,15 @@ class Preemptor:
             budget = min(self._means.budgets.unreadable)
             why = f"PodDisruptionBudget {budget} cannot be read, so nobody knows which pods it protects"
             return RoomPlan((), (), refused=why)
-        pods, today = self._candidates.pods(unit), self._means.now()
+        judged, today = self._candidates.judged(unit), self._means.now()
         cooldown = timedelta(seconds=self._terms.cooldown_seconds)
         nodes, groups = self._intake.nodes.fork(), self._intake.groups.fork()
         budgets = self._means.budgets.known
         self._ground = Ground.of(self._store, nodes, groups, budgets)
+        self._sharers = self._candidates.sharers(unit)
         question = RoomQuestion(
             self._candidates.nominee(unit),
-            own_of_all(pods),
+            own_of_all(judged),
             need,
             self._candidates.sharing(need),
             Forked.fork_of(self._store),
@@ -274,11 +280,18 @@ class Preemptor:
         if self._means.budgets.unreadable:
             return f"PodDisruptionBudget {min(self._means.budgets.unreadable)} became unreadable"
         assert self._ground is not None  # a plan was made
-        pods, intake = self._candidates.pods(unit), self._intake
+        intake, before = self._intake, self._ground
         now = Ground.of(self._store, intake.nodes, intake.groups, self._means.budgets.known)
         wanted = intake.units.claims(unit)
+        needing = {key for victim in plan.victims for key, _ in victim.frees}
+        needing |= {key for key in wanted if key in before.claims and before.claims[key].allocation is None}
+        then = _users(needing, self._sharers)
+        if other := then.keys() ^ _users(needing, self._candidates.sharers(unit)).keys():
+            return f"pod {min(other)}, which shares a claim, came or went"
+        pods = [*self._candidates.pods(unit), *then.values()]
+        keys = dict.fromkeys([*wanted, *(key for pod in then.values() for key in claims_of(pod))])
         own = own_of_all(pods)
-        return changed(self._ground, now, plan.victims, plan.places, waiting=pods, wanted=wanted, own=own)
+        return changed(before, now, plan.victims, plan.places, waiting=pods, wanted=keys, own=own)
 
     def _hold(self, campaign: Campaign, *, more: float = 0.0) -> None:
         """Hold the room of a plan from now on."""
@@ -333,6 +346,11 @@ class Preemptor:
     @staticmethod
     def _node(plan: RoomPlan) -> str:
         return plan.places[0].node if len(plan.places) == 1 else ""
+
+
+def _users(claims: Set[ObjectKey], pods: Iterable[Pod]) -> dict[ObjectKey, Pod]:
+    """The pods that use some of these claims."""
+    return {pod.key: pod for pod in pods if not claims.isdisjoint(claims_of(pod))}
 
 
 def _is_same(plan: RoomPlan, before: RoomPlan) -> bool:

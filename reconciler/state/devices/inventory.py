@@ -29,6 +29,8 @@ SPARE_FACTOR = 3
 
 MANY_POOLS = 1 << 10
 """Changed pools from which on a fleet is assembled ahead, in a thread: it takes ten milliseconds or more."""
+MANY_DEVICES = 1 << 14
+"""Devices from which on this is so for the first fleet, also if they are in few pools"""
 
 
 class Joinable(NamedTuple):
@@ -172,7 +174,7 @@ class Inventory:
     def joinable(self) -> Joinable | None:
         """What to join in a thread, if that takes long and every pool is built; else None."""
         self._stop_joining()
-        if self._unbuilt or self._tainted_by or len(self._stale) < MANY_POOLS:
+        if self._unbuilt or self._tainted_by or not self._takes_long():
             return None
         if self.vocabulary.size > self._most_values:
             if self._fleet is not None:
@@ -182,6 +184,13 @@ class Inventory:
         return Joinable(
             dict(self._pools), self._joining, self._fleet, self.vocabulary, self._builder.table.matrix()
         )
+
+    def _takes_long(self) -> bool:
+        """Whether to join a fleet takes so long that the event loop should do other things meanwhile."""
+        if len(self._stale) >= MANY_POOLS:
+            return True
+        # Later fleets share most columns with the one before.
+        return self._fleet is None and sum(pool.size for pool in self._pools.values()) >= MANY_DEVICES
 
     def adopt(self, fleet: Fleet, layout: Layout) -> bool:
         """Take over a fleet without taint rules that was joined elsewhere, unless `fleet` was faster.

@@ -250,7 +250,7 @@ def _without_budgets() -> Iterator[None]:
 EVICTING: dict[str, Mutant] = {
     "budgets allow everything": _without_budgets,
     "held room is for everybody": _swap(Store, "snapshot_for", lambda self, _: self.snapshot()),
-    "everybody may preempt": _swap(Candidates, "_may_preempt", lambda _, pods: bool(list(pods))),
+    "everybody may preempt": _swap(Candidates, "_agrees", lambda *_: True),
     "pods of others are evicted": _swap(making_room, "allocated_by_us", lambda *_: True),
     "whole gangs are evicted": _swap(RoomPlan, "acts", property(lambda self: not self.refused)),
     "plans outlive what they rest on": _swap(ground, "_different", lambda *_: iter(())),

@@ -94,7 +94,6 @@ spec:
   network: {{enableDNSHostnames: true, subdomain: s}}
   successPolicy: {{operator: All, targetReplicatedJobs: [workers]}}
   failurePolicy: {{maxRestarts: 3}}
-  startupPolicy: {{startupPolicyOrder: InOrder}}
   suspend: true
   replicatedJobs:
   - name: driver

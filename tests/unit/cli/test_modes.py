@@ -145,7 +145,7 @@ def test_a_fleet_without_exclusive_devices(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    "arguments", [(), ("--server", "http://x", "-f", "-"), ("-f", "-", "--group-mode", "d=none")]
+    "arguments", [("--server", "http://x", "-f", "-"), ("-f", "-", "--group-mode", "d=none")]
 )
 def test_wrong_usage_is_refused(arguments: tuple[str, ...]):
     assert run("modes", *arguments).exit_code == 2

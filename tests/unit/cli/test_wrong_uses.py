@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from reconciler.cli import main
+from tests.tools.checkout import DOCS
 from tests.tools.short_manifests import CLASS, claim, gpus, together
 
 NODE = "{{apiVersion: v1, kind: Node, metadata: {{name: {}}}}}\n"
@@ -116,3 +117,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_error_names_the_problem_and_the_remedy(arguments: str, code: int, said: str):
     result = CliRunner().invoke(main, arguments.split())
     assert (result.exit_code, said in result.output) == (code, True), result.output
+
+
+@pytest.mark.parametrize("command", [("modes",), ("doctor",), ("whatif", "--drain", "n")], ids=str)
+def test_without_files_a_cluster_is_read(command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("KUBECONFIG", "/nosuch/config")
+    result = CliRunner().invoke(main, command)
+    assert result.exit_code in (1, 2)
+    assert "Error: cannot reach a cluster: no kubeconfig at /nosuch/config" in result.stderr
+
+
+def test_fit_does_not_answer_for_a_fleet_that_was_not_named():
+    result = CliRunner().invoke(main, ["fit", "-f", str(DOCS / "examples" / "fit-request.yaml")])
+    assert result.exit_code == 2
+    assert "No ResourceSlice was read: add --cluster, or more files with -f." in result.stderr

@@ -9,6 +9,7 @@ from reconciler.api.objects.changes import Change, Changed, Removed
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control.build_ahead import build_ahead
+from reconciler.state.devices import inventory
 from reconciler.state.devices.inventory import MANY_POOLS
 from reconciler.state.devices.snapshot.assembly import Assembled, Assembly
 from reconciler.state.store import Store
@@ -58,6 +59,25 @@ THEN: dict[str, Callable[[Store], object]] = {
     "a pool less": built_ahead,
 }
 """What else the store does meanwhile; otherwise nothing"""
+
+
+def test_a_first_fleet_of_few_pools_with_many_devices_is_joined_apart(monkeypatch: pytest.MonkeyPatch):
+    """Partitions come by hundreds a machine. Later changes touch a pool or two, which is fast."""
+    monkeypatch.setattr(inventory, "MANY_DEVICES", 3)
+    store = Store(Semantics())
+    for change in (changed(node("n")), pool(0), pool(1)):
+        store.apply(change)
+    built_ahead(store)
+    assert store.assembly() is None
+    store.apply(pool(2))
+    built_ahead(store)
+    work = store.assembly()
+    assert work is not None
+    store.adopt(work.run())
+    assert store.snapshot().fleet.size == 3
+    store.apply(pool(2, "y"))
+    built_ahead(store)
+    assert store.assembly() is None
 
 
 @pytest.mark.parametrize("what", CHANGES)

@@ -12,7 +12,7 @@ import kubernetes_validate
 import pytest
 
 from docs import chart_values
-from tests.tools import chart
+from tests.tools import chart, monitoring_kinds
 from tests.tools.chart import CHART, DEFAULTS, METADATA, NOTES, SCHEMA
 from tests.tools.deployed_rights import ADVISE, DEPLOY, documents, of_component
 from tests.tools.go_template import NotInOurPart, render
@@ -46,8 +46,6 @@ EVERYTHING: dict[str, Any] = {
         "runbooks": "https://git.example.org/v1/docs/runbooks.md",
     },
 }
-OPERATORS = {"PrometheusRule", "ServiceMonitor"}
-"""Kinds of the Prometheus operator, for which there are no published schemas here"""
 
 
 @cache
@@ -205,7 +203,9 @@ def test_alerts_link_to_where_the_runbooks_of_the_release_are():
 @pytest.mark.parametrize("values", [{}, EVERYTHING, SHADOW], ids=["defaults", "all", "shadow"])
 def test_what_it_makes_fits_the_published_schemas(values: dict[str, Any], version: str):
     for document in chart.objects(chart.texts(BASE | values)).values():
-        if document["kind"] not in OPERATORS:
+        if document["kind"] in monitoring_kinds.SCHEMAS:
+            monitoring_kinds.assert_valid(document)
+        else:
             kubernetes_validate.validate(document, version, strict=True)
 
 
@@ -218,7 +218,7 @@ def test_every_value_has_its_effect():
     assert template["metadata"]["labels"] == {"app.kubernetes.io/name": "dra-reconciler", "team": "x"}
     account = made["ServiceAccount", "dra-reconciler"]["metadata"]
     assert account["annotations"] == EVERYTHING["serviceAccount"]["annotations"]
-    for kind in OPERATORS:
+    for kind in monitoring_kinds.SCHEMAS:
         assert made[kind, "dra-reconciler"]["metadata"]["labels"]["release"] == "prometheus"
     assert made["ServiceMonitor", "dra-reconciler"]["spec"]["endpoints"][0]["interval"] == "30s"
     pod = template["spec"]

@@ -8,19 +8,20 @@ import pytest
 from reconciler.embedded.access import Roles
 from reconciler.embedded.access.accounts import service_account
 from reconciler.embedded.access.roles import AccessRequest
+from tests.tools import monitoring_kinds
 from tests.tools.deployed_rights import COMPONENTS, DEPLOY, NAMESPACE, Granted, bound, granted
 from tests.tools.kustomize import VERSIONS, built, built_with, of_kind
 
 BUILT = ("base", "overlays/shadow", "admission", "observability", "sweep/play", "sweep/collect")
-OPERATORS = {"PrometheusRule", "ServiceMonitor"}
-"""Kinds of the Prometheus operator, for which there are no published schemas here"""
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("folder", BUILT)
 def test_what_is_built_fits_the_published_schemas(folder: str, version: str):
     for document in built(folder):
-        if document["kind"] not in OPERATORS:
+        if document["kind"] in monitoring_kinds.SCHEMAS:
+            monitoring_kinds.assert_valid(document)
+        else:
             kubernetes_validate.validate(document, version, strict=True)
 
 

@@ -14,6 +14,7 @@ from reconciler.api.objects.plan import Reason
 from reconciler.control.decisions.metric import PREFIX
 from reconciler.operations.metrics.catalogue import CATALOGUE
 from reconciler.settings import Settings
+from tests.tools import monitoring_kinds
 from tests.tools.checkout import ROOT
 from tests.tools.deployed_base import KUBERNETES, of_kind
 from tests.tools.promql import Sample, evaluate, sample
@@ -258,6 +259,13 @@ def test_the_kustomization_names_every_file_beside_it():
 )
 def test_what_kubernetes_has_a_schema_for_fits_it(document):
     kubernetes_validate.validate(document, KUBERNETES, strict=True)
+
+
+@pytest.mark.parametrize("document", [documents("monitor.yaml")[1], documents("alerts.yaml")[0]])
+def test_what_the_operator_reads_fits_its_definitions(document):
+    monitoring_kinds.assert_valid(document)
+    with pytest.raises(AssertionError):
+        monitoring_kinds.assert_valid({**document, "spec": {**document["spec"], "endpoint": []}})
 
 
 def container() -> Any:

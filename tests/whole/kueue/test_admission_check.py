@@ -1,11 +1,13 @@
 """Workloads of Kueue are admitted when their pods have room, which is held until the pods come."""
 
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import yaml
 
 from reconciler.api.objects.kueue import CONTROLLER
 from reconciler.api.objects.kueue import WORKLOAD as MARK
@@ -20,6 +22,7 @@ from reconciler.control.decisions.workloads import WorkloadChecked
 from reconciler.control.kueue import checker, search
 from reconciler.errors import Rejected
 from reconciler.settings import Settings
+from tests.tools.checkout import DOCS
 from tests.tools.definitions import assert_valid
 from tests.tools.running_reconciler import Cluster, Running, reconciling
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, held, node, pod, template
@@ -372,3 +375,10 @@ async def test_a_check_of_another_controller_is_left_alone():
         assert "status" not in record.object
     assert cluster.api.store[POD].get("default/other") is not None
     assert ObjectKey("default", "other") == running.of(Ungated)[0].pod
+
+
+def test_the_check_of_the_page_is_one_that_we_serve():
+    (block,) = re.findall(r"```yaml\n(.*?)```", (DOCS / "with-kueue.md").read_text(), re.DOTALL)
+    made, _ = yaml.safe_load_all(block)
+    assert_valid(ADMISSION_CHECK, made)
+    assert (made["apiVersion"], made["spec"]["controllerName"]) == (KUEUE, CONTROLLER)

@@ -4,7 +4,7 @@ import asyncio
 import gzip
 import re
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -112,6 +112,30 @@ async def test_two_pods_leave_one_after_the_other_for_a_claim_of_two_devices():
     assert running.of(RoomPlanAborted) == []
 
 
+async def test_the_pod_stays_whose_device_the_pending_one_uses_itself():
+    """Without `low0`, its claim would need a device again."""
+    cluster = small()
+    async with evicting(cluster) as running:
+        await fleet(running, cluster)
+        cluster.load(claim("wanted", managed=False), important("high", "c0", "wanted"))
+        await cluster.until(lambda: cluster.pod("high") and not cluster.gated("high"))
+    assert [decision.pod.name for decision in running.of(Evicted)] == ["low1"]
+    assert running.of(RoomPlanAborted) == []
+
+
+async def test_a_pod_leaves_so_that_its_claim_and_another_move_to_the_same_node():
+    """`low0` holds the only device of its node; its claim and the pending one fit on the other node only."""
+    cluster = Cluster([device_class(), node("a"), devices("a", "d0")])
+    async with evicting(cluster) as running:
+        await fleet(running, cluster, low=1)
+        cluster.load(node("b"), devices("b", "d0", "d1"))
+        cluster.load(claim("wanted", managed=False), important("high", "c0", "wanted"))
+        await cluster.until(lambda: cluster.pod("high") and not cluster.gated("high"))
+    assert [decision.pod.name for decision in running.of(Evicted)] == ["low0"]
+    assert running.of(RoomPlanAborted) == []
+    assert len(cluster.devices("c0")) == len(cluster.devices("wanted")) == 1
+
+
 async def test_room_that_is_made_for_one_is_not_taken_by_another():
     """Between the two evictions one device is free; a claim that would fit waits, and says for whom."""
     cluster = small()
@@ -196,10 +220,36 @@ async def test_nobody_else_leaves_once_a_budget_cannot_be_read(monkeypatch: pyte
     assert len(running.of(Evicted)) == 1
 
 
-async def test_a_plan_is_dropped_if_what_it_rests_on_changes_while_it_is_checked(
-    monkeypatch: pytest.MonkeyPatch,
-):
+def relabel(cluster: Cluster) -> None:
     """The pods that could leave get another label: who knows which budget covers them now."""
+    for name in ("low0", "low1"):
+        cluster.api.update(POD, "default", name, with_label)
+
+
+def share(cluster: Cluster) -> None:
+    """Another pod needs the same claim: who knows whether it fits there, too."""
+    cluster.load(important("also", "wanted"))
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (relabel, r"pod default/low\d changed"),
+        (share, "pod default/also, which shares a claim, came or went"),
+        (
+            lambda cluster: cluster.api.update(POD, "default", "beside", with_label),
+            "pod default/beside changed",
+        ),
+        (
+            lambda cluster: cluster.api.delete(POD, "default", "beside"),
+            "pod default/beside, which shares a claim, came or went",
+        ),
+    ],
+    ids=["victims", "one more shares", "label of one that shares", "one less shares"],
+)
+async def test_a_plan_is_dropped_if_what_it_rests_on_changes_while_it_is_checked(
+    change: Callable[[Cluster], object], why: str, monkeypatch: pytest.MonkeyPatch
+):
     planned, changed = threading.Event(), threading.Event()
 
     class Slow(RoomPlanner):
@@ -219,16 +269,16 @@ async def test_a_plan_is_dropped_if_what_it_rests_on_changes_while_it_is_checked
     cluster = small()
     async with evicting(cluster) as running:
         await fleet(running, cluster)
-        cluster.load(claim("wanted", managed=False), important("high", "wanted"))
+        beside = pod("beside", "wanted", priority=999, priorityClassName="high")
+        cluster.load(claim("wanted", managed=False), important("high", "wanted"), beside)
         await asyncio.to_thread(planned.wait, PATIENCE)
-        for name in ("low0", "low1"):
-            cluster.api.update(POD, "default", name, with_label)
+        change(cluster)
         cluster.load(pod("last", "missing"))  # the watch shows it after that
         await running.heard(Waits, counts=lambda one: one.pod == ObjectKey("default", "last"))
         changed.set()
         (aborted,) = await running.heard(RoomPlanAborted)
         assert running.of(Evicted) == []
-    assert re.fullmatch(r"pod default/low\d changed while the plan was checked", aborted.why)
+    assert re.fullmatch(f"{why} while the plan was checked", aborted.why)
 
 
 def with_label(shown: dict[str, Any]) -> dict[str, Any]:

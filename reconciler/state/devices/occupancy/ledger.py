@@ -131,7 +131,7 @@ class Ledger:
 
     def state(self, device: DeviceID) -> DeviceState:
         """The holds on a device."""
-        return self.held_in(device[:2]).get(device[2], EMPTY)
+        return self._of_pool.get(device[:2], NOBODY).get(device[2], EMPTY)
 
     def claims(self, device: DeviceID) -> tuple[ObjectKey, ...]:
         """The claims that hold a device."""
@@ -154,12 +154,15 @@ class Ledger:
         changed = self.release(holder.uid) if known is not None else set()
         self._of_claim[holder.uid] = (holder, holds)
         only = DeviceState({holder: 1}, NOTHING)  # most devices: one state for all of them
+        pools = self._of_pool
         for device in holds.alone:
-            of_pool, name = self._pool(device), device[2]
+            of_pool, name = pools.get(device[:2]), device[2]
+            if of_pool is None:
+                of_pool = pools[device[:2]] = {}
             state = of_pool.get(name)
             of_pool[name] = only if state is None else state.held_by(holder)
         for share in holds.shares:
-            of_pool, name = self._pool(share.device), share.device[2]
+            of_pool, name = pools.setdefault(share.device[:2], {}), share.device[2]
             of_pool[name] = of_pool.get(name, EMPTY).shared_by(holder, share)
             changed.add(share.device)
         changed.update(holds.alone)
@@ -188,13 +191,6 @@ class Ledger:
         of_pool.pop(name, None)
         if not of_pool:
             del self._of_pool[pool]
-
-    def _pool(self, device: DeviceID) -> dict[str, DeviceState]:
-        """The states of the held devices of a device's pool."""
-        found = self._of_pool.get(pool := device[:2])
-        if found is None:
-            found = self._of_pool[pool] = {}
-        return found
 
     def _holds(self, allocation: Allocation) -> Holds:
         """Admin access holds nothing (AS-1). A share id marks a shared device (AS-2)."""

@@ -30,8 +30,11 @@ class Reach:
         self._index = vocabulary.selector_index
         self._codes: list[int] | None = None
         self._matching: Mask | None = None
-        self.node_code = vocabulary.nodes.find(node.name)
-        """The code of the node; -1 if no slice names it"""
+
+    @property
+    def node_code(self) -> int:
+        """The code of the node; -1 if no slice names it."""
+        return self._vocabulary.nodes.find(self.node.name)
 
     @property
     def codes(self) -> list[int]:

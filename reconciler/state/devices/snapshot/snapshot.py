@@ -166,39 +166,36 @@ class Topology:
 
     def view(self, name: str) -> View:
         """The view of a node. Raises Rejected if a needed selector cannot be parsed (NM-1)."""
-        if name not in self._views:
-            self._views[name] = self._build_view(self.nodes[name])
-        return self._views[name]
+        found = self._views.get(name)
+        if found is None:
+            found = self._views[name] = self._build_view(self.nodes[name])
+        return found
 
     def _build_view(self, node: NodeInfo) -> View:
-        reach = Reach(node, self.fleet.vocabulary)
-        found = [
-            (at, pool) for at in self.near.of(node.name, reach) if (pool := self._pool(at, reach)) is not None
-        ]
+        reach, fleet = Reach(node, self.fleet.vocabulary), self.fleet
+        near = self.near.of(node.name, reach)
+        found = [(at, pool) for at in near if (pool := fleet.pools[at].on(reach, self.rules)) is not None]
         if len(found) == 1:  # most nodes
-            ((at, pool),) = found
-            first = self.fleet.start.item(at)
-            rows, here, span = pool.rows + first, pool.here, pool.span
-            if span is not None:
+            at, pool = found[0]
+            first, span = fleet.start.item(at), pool.span
+            if span is None:
+                rows = pool.rows + first
+            else:
                 span = slice(first + span.start, first + span.stop)
-        else:
-            found.sort(key=lambda entry: (entry[1].has_binding_conditions, entry[0]))
-            rows = _joined([pool.rows + self.fleet.start[at] for at, pool in found], np.intp)
-            here = _joined([pool.here for _, pool in found], np.bool_)
-            span = _span(rows)
+                rows = np.arange(span.start, span.stop, dtype=np.intp)
+            return View(fleet, self.rules, node, (pool,), rows, pool.here, span, pool.whole)
+        found.sort(key=lambda entry: (entry[1].has_binding_conditions, entry[0]))
+        rows = _joined([pool.rows + fleet.start[at] for at, pool in found], np.intp)
         return View(
-            fleet=self.fleet,
+            fleet=fleet,
             rules=self.rules,
             node=node,
             pools=tuple([pool for _, pool in found]),
             rows=rows,
-            here=here,
-            span=span,
+            here=_joined([pool.here for _, pool in found], np.bool_),
+            span=_span(rows),
             whole=all(pool.whole for _, pool in found),
         )
-
-    def _pool(self, at: int, reach: Reach) -> PoolOnNode | None:
-        return self.fleet.pools[at].on(reach, self.rules)
 
     def fork(self) -> "Topology":
         """The same fleet and nodes with separate caches and views. Immutable parts are shared."""

@@ -14,7 +14,7 @@ from reconciler.analysis.making_room.wanted import WantedGang, WantedPod
 from reconciler.analysis.making_room.world import world_of
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
-from reconciler.api.objects.gangs import GangKey, GangSource, Tier
+from reconciler.api.objects.gangs import GANG, SIZE, GangKey, GangSource, Tier
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from tests.tools.builders import device, gpu_slice, resource_slice
@@ -75,6 +75,26 @@ def advice(*objects: Object, count: int = 1, moves_only: bool = False, **spec: A
     return make_room(WantedPod((wanted,), user), world, moves_only=moves_only)
 
 
+def sharing(*objects: Object, others: tuple[Object, ...] = (), also: int = 0) -> Advice:
+    """Who leaves for a pod of priority 10 that also uses claim `a`. Nodes `n` and `m` have two devices each.
+
+    `others` are gated pods that share its claims: the one that is pending, unless `also` is 1.
+    """
+    fleet = [
+        device_class(),
+        *(one for host in "nm" for one in (node(host), gpu_slice(host, 2, driver=DRIVER))),
+    ]
+    world = world_of(map(read, [*fleet, *objects]), Semantics())
+    wanted, user = read(claim("w")), read(pod("w", "a", "w", priority=10))
+    assert isinstance(wanted, ResourceClaim)
+    assert isinstance(user, Pod)
+    held, beside = tuple(world.store.claims[one] for one in world.store.claims if one.name == "a"), []
+    for one in map(read, others):
+        assert isinstance(one, Pod)
+        beside.append((one, held if also else (), (also,)))
+    return make_room(WantedPod((wanted,), user, held, tuple(beside)), world)
+
+
 def names(found: Advice) -> list[str]:
     return [key.name for key in found.victims]
 
@@ -110,6 +130,84 @@ def test_devices_that_are_needed_cost_nothing():
     assert found.cost.devices == 0
 
 
+ELSEWHERE = [*running("c", "gpu-0", on="m", priority=100), *running("d", "gpu-1", on="m", priority=100)]
+
+
+def test_nobody_leaves_whose_claim_would_only_need_the_device_again():
+    found = sharing(*running("a", "gpu-0"), *running("b", "gpu-1", priority=100), *ELSEWHERE)
+    assert not found.fits
+    assert found.optimal
+    assert names(sharing(*running("a", "gpu-0"), *running("b", "gpu-1", priority=5), *ELSEWHERE)) == ["b"]
+
+
+def test_a_pod_leaves_so_that_a_claim_of_both_finds_devices_on_another_node():
+    found = sharing(*running("a", "gpu-0"), *running("b", "gpu-1", priority=100))
+    assert names(found) == ["a"]
+    assert found.optimal
+    assert [(one.node, len(one.plans)) for one in found.places] == [("m", 2)]
+
+
+def of_gang(devices: int, *objects: Object, members: tuple[str, ...]) -> Advice:
+    """Who leaves for a gang on node `n`; its first member uses claim `a`, too."""
+    fleet = [device_class(), node("n"), gpu_slice("n", devices, driver=DRIVER), *objects]
+    state = world_of(map(read, fleet), Semantics())
+    made: list[Member] = []
+    for name in members:
+        shared = tuple(one for key, one in state.store.claims.items() if key.name == "a" and not made)
+        raw = claim(name)
+        raw["metadata"]["uid"] = name
+        own, user = read(raw), read(pod(name, *(one.key.name for one in shared), name, priority=10))
+        assert isinstance(user, Pod)
+        assert isinstance(own, ResourceClaim)
+        made.append(Member(user, (own,), shared))
+    gang = GangKey("default", GangSource.ANNOTATION, "g")
+    return make_room(WantedGang(GangQuestion(gang, tuple(made), len(made))), state)
+
+
+def test_nobody_leaves_whose_claim_a_member_of_a_gang_would_need_again():
+    there = [*running("a", "gpu-0"), *running("b", "gpu-1", priority=100)]
+    found = of_gang(3, *there, members=("v", "w"))
+    assert not found.fits
+    assert found.optimal
+    assert names(of_gang(3, *there[:2], *running("b", "gpu-1"), members=("v", "w"))) == ["b"]
+
+
+def test_a_pod_stays_on_whose_claim_a_member_of_the_gang_has_its_seat():
+    """The seat counts for the gang's minimum. It would end with the claim's allocation."""
+    seated = pod("s", "z", priority=10)
+    seated["metadata"] |= {"uid": "s", "annotations": {GANG: "g", SIZE: "2"}}
+    there = [*running("z", "gpu-0"), *running("b", "gpu-1", priority=100)]
+    assert names(of_gang(2, *there, members=("w",))) == ["z"]
+    assert not of_gang(2, *there, seated, members=("w",)).fits
+
+
+def test_fewer_pods_leave_if_the_devices_of_a_claim_cannot_be_had_again():
+    """Without both pods it does not fit: claim `a` has a device that its node does not have any more."""
+    found = of_gang(1, *running("a", "gpu-7"), *running("b", "gpu-0", priority=5), members=("w",))
+    assert names(found) == ["b"]
+    assert found.optimal
+
+
+def test_pods_that_share_a_claim_count_as_members_of_a_gang_do():
+    full = [*running("a", "gpu-0", priority=100), *running("b", "gpu-1"), *ELSEWHERE]
+    assert names(sharing(*full, others=(pod("v", "w", priority=1),))) == ["b"]
+    lower = sharing(*full, others=(pod("v", "w", priority=0),))
+    assert lower.priority == 0
+    assert not lower.fits
+    never = sharing(*full, others=(pod("v", "w", priority=1, preemptionPolicy="Never"),))
+    assert never.refusal is not None
+    assert never.refusal.reason == "PreemptionNever"
+    assert "preemptionPolicy of pod default/v is Never" in never.refusal.message
+
+
+def test_a_pod_stays_whose_claim_other_gated_pods_hold():
+    """It would need devices again for pods that are not placed with what is wanted."""
+    there = [*running("a", "gpu-0"), *running("b", "gpu-1", priority=100)]
+    assert not sharing(*there, others=(pod("v", "a", priority=10),), also=1).fits
+    more = [*there[:2], *running("b", "gpu-1")]
+    assert names(sharing(*more, others=(pod("v", "a", priority=-5),), also=1)) == ["b"]
+
+
 def test_a_budget_is_spared_before_a_priority():
     budget = {
         "apiVersion": "policy/v1",
@@ -127,7 +225,9 @@ def test_pods_of_equal_priority_stay():
     found = advice(*[one | {} for one in FULL], priority=0)
     assert found.refusal is not None
     assert found.refusal.reason == "NoRoomToMake"
-    assert found.refusal.message == "there is no pod of lower priority"
+    assert found.refusal.message.startswith(
+        "there is no pod of lower priority; without evictions: claim default/w"
+    )
     assert found.optimal
 
 
@@ -148,7 +248,9 @@ def test_pods_that_are_being_deleted_count_as_gone():
 def test_what_does_not_fit_even_then_is_refused_with_proof():
     found = advice(*FULL, count=3)
     assert found.refusal is not None
-    assert found.refusal.message == "the 3 pods of lower priority do not make enough room"
+    why, _, now = found.refusal.message.partition("; without evictions: ")
+    assert why == "the 3 pods of lower priority do not make enough room"
+    assert now.startswith("claim default/w, request r: 3 of 3 devices match")
     assert found.optimal
 
 

@@ -24,7 +24,9 @@ def shallow():
 def test_many_pods_are_decided_without_nested_calls():
     found = occupants(*[running(f"p{number}") for number in range(150)])
     needed = keys("p0", "p1", "p7")
-    search = Subsets(found, frozenset(found.pods), Pricing(found, _none, _none), needed.issubset)
+    search = Subsets(
+        found, frozenset(found.pods), Pricing(found, _none, _none), needed.issubset, needed.issubset
+    )
     search.search(found.pods)
     assert search.best is not None
     assert search.best[1] == needed

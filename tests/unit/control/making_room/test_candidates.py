@@ -10,7 +10,7 @@ from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Decide, Planner
 from reconciler.control.queueing.pending import Pending
 from reconciler.state.nominations.nomination import of_pod
-from tests.tools.small_fleet import claim, device_class, pod
+from tests.tools.small_fleet import DRIVER, claim, device_class, held, pod
 from tests.tools.unit_pictures import claim_unit, intake, key, pod_unit
 
 
@@ -40,6 +40,22 @@ async def test_the_most_important_pod_comes_first():
 )
 async def test_nobody_else_may(spec: dict[str, Any]):
     assert candidates(claim("c"), wanting("p", 10, **spec)).units() == []
+
+
+@pytest.mark.parametrize("spec", [{"priorityClassName": "other"}, {"preemptionPolicy": "Never"}])
+async def test_who_shares_a_pending_claim_has_to_agree(spec: dict[str, Any]):
+    found = candidates(claim("c"), wanting("p", 10), wanting("q", -10, **spec))
+    assert found.units() == []
+    assert [pod.key for pod in found.judged(pod_unit("p"))] == [key("p"), key("q")]
+
+
+async def test_who_shares_an_allocated_claim_is_not_asked():
+    shared = {**claim("d"), "status": held(DRIVER, "n", "gpu-0", on="n")}
+    both = pod("p", "c", "d", priority=10, priorityClassName="high")
+    found = candidates(claim("c"), shared, both, pod("q", "d", preemptionPolicy="Never"))
+    assert found.units() == [pod_unit("p")]
+    assert [pod.key for pod in found.judged(pod_unit("p"))] == [key("p")]
+    assert [pod.key for pod in found.sharers(pod_unit("p"))] == [key("q")]
 
 
 async def test_no_class_means_nobody():
