@@ -8,7 +8,7 @@ import pytest
 from reconciler.analysis.making_room.costs import Pricing
 from reconciler.analysis.making_room.subsets import Subsets
 from reconciler.analysis.making_room.units import Pods
-from tests.unit.analysis.making_room.test_units import keys, occupants, running
+from tests.tools.room_occupants import keys, occupants, running
 
 
 @pytest.fixture
