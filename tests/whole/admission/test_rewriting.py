@@ -1,16 +1,20 @@
 """The policy that rewrites requests for extended resources does what `dra-reconciler migrate` does."""
 
+import re
 from typing import Any
 
 import pytest
+import yaml
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.api.migrate.limits import MOST
 from reconciler.api.migrate.mapping import mapping
 from reconciler.api.migrate.pods import rewrite
+from reconciler.cli import main
 from tests.tools.admission_policies import Policy, Review
-from tests.tools.deployed_rights import documents
+from tests.tools.deployed_rights import DEPLOY, documents
 from tests.tools.extended_requests import comparable, pod_specs, without_refused
 
 (DOCUMENT,) = (
@@ -18,7 +22,17 @@ from tests.tools.extended_requests import comparable, pod_specs, without_refused
     if one["metadata"]["name"] == "dra-reconciler-rewrite-resources" and "variables" in one["spec"]
 )  # fmt: skip
 POLICY = Policy(DOCUMENT)
+FILES = ("admission/rewrite-resources.yaml", "helm/dra-reconciler/templates/rewrite-resources.yaml")
 LABELLED = {"dra-reconciler.io/rewrite-resources": "true"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=str)
+def test_the_command_in_its_comment_prints_templates_for_kubectl(path: str):
+    text = (DEPLOY / path).read_text()
+    (command,) = re.findall(r"`dra-reconciler (migrate --templates [^|`]*) \| kubectl apply -f -`", text)
+    done = CliRunner().invoke(main, command.split())
+    assert done.exit_code == 0, done.stderr
+    assert {one["kind"] for one in yaml.safe_load_all(done.stdout)} == {"ResourceClaimTemplate"}
 
 
 @given(spec=pod_specs(nodeName=st.just("n")))
