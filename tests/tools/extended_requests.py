@@ -1,5 +1,7 @@
 """Specs of pods that ask for extended resources, for properties."""
 
+from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 
 from hypothesis import strategies as st
@@ -8,23 +10,27 @@ RESOURCES = ("nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "example.com/unknown", "
 Json = dict[str, Any]
 
 
-def _containers(prefix: str, **more: Any) -> st.SearchStrategy[list[Json]]:
+def _containers(prefix: str, refused: bool, **more: Any) -> st.SearchStrategy[list[Json]]:
     amounts = st.dictionaries(st.sampled_from(RESOURCES), st.integers(0, 4).map(str), max_size=3)
-    one = st.fixed_dictionaries({"image": st.just("i")}, optional={"limits": amounts, **more})
+    uneven = {"requests": amounts} if refused else {}
+    one = st.fixed_dictionaries({"image": st.just("i")}, optional={"limits": amounts, **uneven, **more})
 
     def finished(found: list[Json]) -> list[Json]:
         for number, made in enumerate(found):
             made["name"] = f"{prefix}{number}"
-            limits = made.pop("limits", None)
-            if limits is not None:  # as the API server completes it
-                made["resources"] = {"limits": limits, "requests": dict(limits)}
+            limits, requests = made.pop("limits", None), made.pop("requests", {})
+            if limits is not None or requests:  # as the API server completes it
+                made["resources"] = {"limits": limits or {}, "requests": {**(limits or {}), **requests}}
         return found
 
     return st.lists(one, min_size=prefix == "m", max_size=3).map(finished)
 
 
-def pod_specs(**optional: Any) -> st.SearchStrategy[Json]:
-    """Specs with main and init containers, sidecars among these; `optional` are more fields."""
+def pod_specs(*, refused: bool = False, **optional: Any) -> st.SearchStrategy[Json]:
+    """Specs with main and init containers, sidecars among these; `optional` are more fields.
+
+    `refused`: also such whose requests have no limit or differ from it, which the API server refuses.
+    """
 
     def joined(mains: list[Json], inits: list[Json], more: Json) -> Json:
         return {**({"initContainers": inits} if inits else {}), "containers": mains, **more}
@@ -32,7 +38,26 @@ def pod_specs(**optional: Any) -> st.SearchStrategy[Json]:
     gates, claims = [{"name": "example.com/other"}], [{"name": "old", "resourceClaimName": "x"}]
     present = {"schedulingGates": st.just(gates), "resourceClaims": st.just(claims)}
     more = st.fixed_dictionaries({}, optional={**present, **optional})
-    return st.builds(joined, _containers("m"), _containers("i", restartPolicy=st.just("Always")), more)
+    inits = _containers("i", refused, restartPolicy=st.just("Always"))
+    return st.builds(joined, _containers("m", refused), inits, more)
+
+
+def without_refused(spec: Json) -> tuple[Json, list[tuple[str, str, Any, Any]]]:
+    """A spec without the extended resources that the API server refuses, and these.
+
+    Each as container, resource, limit and request: a limit that is missing, or not equal to the request.
+    """
+
+    def found(container: Json) -> Iterator[tuple[str, str, Any, Any]]:
+        amounts = container.get("resources") or {}
+        limits, requests = amounts.get("limits") or {}, amounts.get("requests") or {}
+        for name in [name for name in RESOURCES if "/" in name and limits.get(name) != requests.get(name)]:
+            yield container["name"], name, limits.pop(name, None), requests.pop(name, None)
+
+    left = deepcopy(spec)
+    return left, [
+        one for part in (*left.get("initContainers", ()), *left["containers"]) for one in found(part)
+    ]
 
 
 def comparable(spec: Json) -> Any:

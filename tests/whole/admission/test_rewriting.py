@@ -1,23 +1,38 @@
 """The policy that rewrites requests for extended resources does what `dra-reconciler migrate` does."""
 
+import re
 from typing import Any
 
 import pytest
+import yaml
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.api.migrate.limits import MOST
 from reconciler.api.migrate.mapping import mapping
 from reconciler.api.migrate.pods import rewrite
+from reconciler.cli import main
 from tests.tools.admission_policies import Policy, Review
-from tests.tools.deployed_rights import documents
-from tests.tools.extended_requests import comparable, pod_specs
+from tests.tools.deployed_rights import DEPLOY, documents
+from tests.tools.extended_requests import comparable, pod_specs, without_refused
 
 (DOCUMENT,) = (
     one for one in documents("admission")
     if one["metadata"]["name"] == "dra-reconciler-rewrite-resources" and "variables" in one["spec"]
 )  # fmt: skip
 POLICY = Policy(DOCUMENT)
+FILES = ("admission/rewrite-resources.yaml", "helm/dra-reconciler/templates/rewrite-resources.yaml")
 LABELLED = {"dra-reconciler.io/rewrite-resources": "true"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=str)
+def test_the_command_in_its_comment_prints_templates_for_kubectl(path: str):
+    text = (DEPLOY / path).read_text()
+    (command,) = re.findall(r"`dra-reconciler (migrate --templates [^|`]*) \| kubectl apply -f -`", text)
+    done = CliRunner().invoke(main, command.split())
+    assert done.exit_code == 0, done.stderr
+    assert {one["kind"] for one in yaml.safe_load_all(done.stdout)} == {"ResourceClaimTemplate"}
 
 
 @given(spec=pod_specs(nodeName=st.just("n")))
@@ -26,6 +41,38 @@ def test_it_writes_what_the_command_writes(spec: dict[str, Any]):
     made = POLICY.mutated(Review("CREATE", new=pod, resource="pods", labels=LABELLED))["spec"]
     found = rewrite(spec, mapping([]), gate=True, where="Pod p")
     assert comparable(made) == comparable(found.spec if found is not None else spec)
+
+
+@given(spec=pod_specs(refused=True))
+def test_requests_that_the_server_refuses_stay_for_it_to_refuse(spec: dict[str, Any]):
+    made = POLICY.mutated(Review("CREATE", new={"spec": spec}, resource="pods", labels=LABELLED))["spec"]
+    (left, stayed), (valid, refused) = without_refused(made), without_refused(spec)
+    assert stayed == refused
+    found = rewrite(valid, mapping([]), gate=True, where="Pod p")
+    assert comparable(left) == comparable(found.spec if found is not None else valid)
+
+
+@pytest.mark.parametrize("limit", [str(MOST + 1), "2k"])
+def test_a_pod_that_asks_for_more_than_a_claim_can_have_is_left_alone(limit: str):
+    asked = [{"nvidia.com/gpu": limit}, {"nvidia.com/gpu": "1"}]
+    resources = [{"limits": one, "requests": one} for one in asked]
+    spec = {"containers": [{"name": f"m{at}", "resources": one} for at, one in enumerate(resources)]}
+    review = Review("CREATE", new={"spec": spec}, resource="pods", labels=LABELLED)
+    assert POLICY.mutated(review) == {"spec": spec}
+
+
+def test_a_fraction_of_a_device_stays_for_the_server_to_refuse():
+    spec = {"containers": [{"name": "a", "resources": {"limits": {"nvidia.com/gpu": "1500m"}}}]}
+    review = Review("CREATE", new={"spec": spec}, resource="pods", labels=LABELLED)
+    assert POLICY.mutated(review) == {"spec": spec}
+
+
+def test_a_pod_that_asks_for_as_much_as_a_claim_can_have_is_rewritten():
+    resources = {"limits": {"nvidia.com/gpu": str(MOST)}}
+    spec = {"containers": [{"name": "a", "resources": resources}]}
+    review = Review("CREATE", new={"spec": spec}, resource="pods", labels=LABELLED)
+    (made,) = POLICY.mutated(review)["spec"]["resourceClaims"]
+    assert made["resourceClaimTemplateName"] == f"gpu.nvidia.com-{MOST}"
 
 
 @pytest.mark.parametrize("labels", [{}, {"dra-reconciler.io/rewrite-resources": "false"}])

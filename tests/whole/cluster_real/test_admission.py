@@ -115,6 +115,23 @@ def test_a_pod_that_two_policies_change_gets_one_claim_and_one_gate(kubectl: Kub
     assert made["schedulingGates"] == [{"name": GATE}]
 
 
+@pytest.mark.parametrize(
+    ("resources", "said"),
+    [
+        ({"requests": {"nvidia.com/gpu": "2"}}, "Limit must be set"),
+        ({"limits": {"nvidia.com/gpu": "2"}, "requests": {"nvidia.com/gpu": "1"}}, "must be equal to"),
+        ({"limits": {"nvidia.com/gpu": "1500m"}}, "must be an integer"),
+    ],
+    ids=str,
+)
+def test_requests_that_the_server_refuses_are_still_refused(kubectl: Kubectl, resources: Any, said: str):
+    made = placed(asking("refused"))
+    for part in ("containers", "initContainers"):
+        one = {"name": part.lower(), "image": "example.com/i", "resources": resources}
+        refused = {**made, "spec": {**made["spec"], part: [one]}}
+        assert said in kubectl.run("create", "--dry-run=server", "-f", "-", given=refused).stderr
+
+
 @settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(specs=st.lists(pod_specs(), min_size=10, max_size=30))
 def test_the_server_rewrites_as_the_command_does(kubectl: Kubectl, specs: list[dict[str, Any]]):

@@ -12,6 +12,8 @@ import kubernetes_validate
 import pytest
 
 from docs import chart_values
+from reconciler.api.migrate.map_file import read_map
+from reconciler.api.migrate.mapping import Wanted, mapping
 from tests.tools import chart, monitoring_kinds
 from tests.tools.chart import CHART, DEFAULTS, METADATA, NOTES, SCHEMA
 from tests.tools.deployed_rights import ADVISE, DEPLOY, documents, of_component
@@ -28,6 +30,7 @@ EVERYTHING: dict[str, Any] = {
     "ownClasses": ["a", "b"],
     "koordinator": True,
     "makeTemplates": True,
+    "resourceMap": {"example.com/npu-half": {"class": "npu.example.com", "name": "npu-half"}},
     "env": [{"name": "DRA_RECONCILER_LOG_LEVEL", "value": "debug"}],
     "envFrom": [{"configMapRef": {"name": "settings"}}],
     "priorityClassName": "system-cluster-critical",
@@ -98,6 +101,28 @@ def test_in_shadow_mode_no_value_grants_a_right_to_write():
 def test_with_templates_it_makes_what_the_component_makes(tmp_path: Path):
     wanted = compared(built_with("templates", tmp_path))
     assert compared(list(rendered(makeTemplates=True).values())) == wanted
+
+
+@pytest.mark.parametrize("annotations", [{}, {"of": "the pods"}], ids=str)
+def test_the_resource_map_is_a_file_that_the_reconciler_reads(tmp_path: Path, annotations: dict[str, str]):
+    half = {"class": "npu.example.com", "name": "npu-half", "selector": 'device.driver > "<\\"'}
+    values: dict[str, Any] = {"makeTemplates": True, "podAnnotations": annotations}
+    made = rendered(**values, resourceMap={"example.com/half": half})["Deployment", "dra-reconciler"]
+    template = made["spec"]["template"]
+    (container,) = template["spec"]["containers"]
+    (volume,) = (one for one in template["spec"]["volumes"] if "downwardAPI" in one)
+    (mount,) = (one for one in container["volumeMounts"] if one["name"] == volume["name"])
+    (item,) = volume["downwardAPI"]["items"]
+    told = {one["name"]: one.get("value") for one in container["env"]}
+    assert told["DRA_RECONCILER_RESOURCE_MAP"] == f"{mount['mountPath']}/{item['path']}"
+    there = dict(template["metadata"]["annotations"])
+    (text,) = (there.pop(key) for key in list(there) if f"['{key}']" in item["fieldRef"]["fieldPath"])
+    assert there == annotations
+    path = tmp_path / "map.yaml"
+    path.write_text(text)
+    wanted = Wanted("npu.example.com", half["selector"], "npu-half")
+    assert mapping((), read_map(path), str(path)).labelled("npu-half") == wanted
+    assert "resource-map" not in json.dumps(rendered(**values)["Deployment", "dra-reconciler"])
 
 
 def test_for_shadow_it_makes_what_the_overlay_makes():
@@ -214,7 +239,7 @@ def test_every_value_has_its_effect():
     deployment = made["Deployment", "dra-reconciler"]
     assert deployment["metadata"]["annotations"] == EVERYTHING["annotations"]
     template = deployment["spec"]["template"]
-    assert template["metadata"]["annotations"] == EVERYTHING["podAnnotations"]
+    assert template["metadata"]["annotations"].items() >= EVERYTHING["podAnnotations"].items()
     assert template["metadata"]["labels"] == {"app.kubernetes.io/name": "dra-reconciler", "team": "x"}
     account = made["ServiceAccount", "dra-reconciler"]["metadata"]
     assert account["annotations"] == EVERYTHING["serviceAccount"]["annotations"]
@@ -282,6 +307,9 @@ def test_another_release_and_namespace_have_names_of_their_own():
         {"affinity": {"nodes": {}}},
         {"annotations": {"a": 1}},
         {"podLabels": {"app.kubernetes.io/name": "other"}},
+        {"resourceMap": {"npu": {"class": "a"}}},
+        {"resourceMap": {"example.com/npu": {"name": "a"}}},
+        {"resourceMap": {"example.com/npu": {"class": "a", "selector": "true"}}},
     ],
     ids=str,
 )
