@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 
 import structlog
@@ -267,12 +267,9 @@ class AdmissionChecker:
 
     def _seconds_left(self, workload: Workload) -> float:
         """How long it may keep its quota without room."""
-        reserved = workload.condition("QuotaReserved")
-        try:
-            since = datetime.fromisoformat(reserved.last_transition_time if reserved else "")
-        except ValueError:
+        since = workload.quota_since
+        if since is None:
             return self._terms.retry_after
-        since = since if since.tzinfo is not None else since.replace(tzinfo=UTC)
         return self._terms.retry_after - (self._now() - since).total_seconds()
 
     def _next_retry(self) -> float:
