@@ -175,6 +175,14 @@ def drops(running: Running) -> list[str]:
     return [one.why for one in running.of(NominationDropped)]
 
 
+def admitted(shown: Object) -> Object:
+    """As Kueue writes it once all checks are ready."""
+    since = shown["status"]["conditions"][0]["lastTransitionTime"]
+    condition = {"type": "Admitted", "status": "True", "reason": "Admitted", "message": ""}
+    conditions = [*shown["status"]["conditions"], {**condition, "lastTransitionTime": since}]
+    return {**shown, "status": {**shown["status"], "conditions": conditions}}
+
+
 async def rounds(cluster: Cluster, running: Running) -> None:
     """At least one more round of the check, after it has seen all that was loaded before."""
     cluster.load(workload("probe", 9))
@@ -311,12 +319,41 @@ async def test_pods_get_only_the_nodes_of_their_flavor():
 
 async def test_room_that_nobody_uses_is_free_again():
     cluster = fleet(a=1)
-    async with checking(cluster, kueue_hold_seconds=0.3) as (running, _):
+    async with checking(cluster, kueue_hold_seconds=0.3) as (running, queue):
         cluster.load(workload("job", 1))
         await checked(running, "job", "Ready")
+        queue.change("job", admitted)
         await running.heard(NominationExpired)
         cluster.load(claim("other", managed=False), pod("other", "other"))
         await running.heard(Ungated)
+        await rounds(cluster, running)
+        assert queue.ours("job")["state"] == "Ready"
+
+
+async def test_room_that_expires_before_other_checks_are_ready_is_held_again():
+    cluster = fleet(a=1)
+    async with checking(cluster, kueue_hold_seconds=0.3) as (running, queue):
+        cluster.load(workload("job", 1))
+        await running.heard(NominationExpired)
+        await running.heard(Nominated, 2)
+        assert set(answers(running, "job")) == {"Ready"}
+        assert queue.ours("job")["podSetUpdates"]
+
+
+async def test_room_that_others_got_meanwhile_makes_a_workload_wait_again():
+    cluster = fleet(a=1)
+    async with checking(cluster, kueue_hold_seconds=0.3) as (running, queue):
+        cluster.load(workload("job", 1))
+        await checked(running, "job", "Ready")
+        ready = queue.ours("job")
+        cluster.load(claim("other", managed=False), pod("other", "other"))
+        await running.heard(Ungated)
+        pending = await checked(running, "job", "Pending")
+        assert pending.reason == "GangUnplaced"
+        ours = queue.ours("job")
+        assert ours["state"] == "Pending"
+        assert "podSetUpdates" not in ours
+        assert ours["lastTransitionTime"] >= ready["lastTransitionTime"]
 
 
 async def test_a_long_search_runs_beside_the_loop(monkeypatch: pytest.MonkeyPatch):
