@@ -1,5 +1,6 @@
 """The objects of Kueue that an admission check reads: kueue.x-k8s.io in v1beta1 and v1beta2."""
 
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from pydantic import Field
@@ -82,6 +83,16 @@ class Workload(ApiObject):
     def condition(self, name: str) -> Condition | None:
         """A condition that is true."""
         return next((one for one in self.status.conditions if (one.type, one.status) == (name, "True")), None)
+
+    @property
+    def quota_since(self) -> datetime | None:
+        """When quota was reserved. None if it is not, or the time cannot be read."""
+        reserved = self.condition("QuotaReserved")
+        try:
+            since = datetime.fromisoformat(reserved.last_transition_time if reserved else "")
+        except ValueError:
+            return None
+        return since if since.tzinfo is not None else since.replace(tzinfo=UTC)
 
     def check(self, name: str) -> tuple[int, dict[str, Any]] | None:
         """The position of an admission check, and its state."""

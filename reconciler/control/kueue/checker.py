@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 
 import structlog
@@ -45,6 +45,8 @@ MAX_MESSAGE = 1_000
 """Characters of a message; Kueue allows 32,768 for all that people read"""
 JOB = "admission check"
 PENDING, READY, RETRY = "Pending", "Ready", "Retry"
+OF_ANSWERS = ("podSetUpdates", "requeueAfterSeconds")
+"""Fields of a check that belong to one answer: the next one does not keep them"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +158,7 @@ class AdmissionChecker:
                 log.warning("admission check not written", name=name, error=str(exc))
 
     def _waiting(self) -> list[Workload]:
-        """Workloads with quota for which our check is pending."""
+        """Workloads with quota that wait for our answer."""
         return [one for one in self.objects.workloads.values() if self._waits(one)]
 
     def _waits(self, workload: Workload) -> bool:
@@ -165,7 +167,13 @@ class AdmissionChecker:
         if workload.condition("QuotaReserved") is None or workload.condition("Finished") is not None:
             return False
         found = workload.check(self._terms.check)
-        return found is not None and found[1].get("state") == PENDING
+        state = None if found is None else found[1].get("state")
+        return state == PENDING or (state == READY and self._lapsed(workload))
+
+    def _lapsed(self, workload: Workload) -> bool:
+        """Whether its room is not held any more before other checks let its pods come."""
+        held = self._intake.store.nominations.get(of_workload(workload.key))
+        return held is None and workload.condition("Admitted") is None
 
     def _serves(self) -> bool:
         check = self.objects.checks.get(ObjectKey("", self._terms.check))
@@ -258,21 +266,19 @@ class AdmissionChecker:
         assert found is not None  # it waits for the check
         at, before = found
         self._intake.pause.check()
+        kept = {name: value for name, value in before.items() if name not in OF_ANSWERS}
         changed = {"lastTransitionTime": timestamp(self._now())} if before.get("state") != state else {}
         text = _message(reason, message)
         await self._writer.write_state(
-            workload, at, {**before, "state": state, "message": text, **changed, **fields}
+            workload, at, {**kept, "state": state, "message": text, **changed, **fields}
         )
         self._report(WorkloadChecked(workload.key, state, reason, message))
 
     def _seconds_left(self, workload: Workload) -> float:
         """How long it may keep its quota without room."""
-        reserved = workload.condition("QuotaReserved")
-        try:
-            since = datetime.fromisoformat(reserved.last_transition_time if reserved else "")
-        except ValueError:
+        since = workload.quota_since
+        if since is None:
             return self._terms.retry_after
-        since = since if since.tzinfo is not None else since.replace(tzinfo=UTC)
         return self._terms.retry_after - (self._now() - since).total_seconds()
 
     def _next_retry(self) -> float:

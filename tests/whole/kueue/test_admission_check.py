@@ -164,6 +164,85 @@ async def test_a_workload_with_room_is_ready_and_its_room_is_held_until_its_pods
         assert cluster.gated("stranger")
 
 
+def bound(name: str, *, phase: str = "Running", **metadata: Any) -> Object:
+    """A pod of the Workload `job` that runs or ran on the node `a`."""
+    made = pod(name, gates=(), nodeName="a")
+    made["metadata"] |= {"annotations": {MARK: "job"}, **metadata}
+    return made | {"status": {"phase": phase}}
+
+
+def drops(running: Running) -> list[str]:
+    return [one.why for one in running.of(NominationDropped)]
+
+
+def admitted(shown: Object) -> Object:
+    """As Kueue writes it once all checks are ready."""
+    since = shown["status"]["conditions"][0]["lastTransitionTime"]
+    condition = {"type": "Admitted", "status": "True", "reason": "Admitted", "message": ""}
+    conditions = [*shown["status"]["conditions"], {**condition, "lastTransitionTime": since}]
+    return {**shown, "status": {**shown["status"], "conditions": conditions}}
+
+
+async def rounds(cluster: Cluster, running: Running) -> None:
+    """At least one more round of the check, after it has seen all that was loaded before."""
+    cluster.load(workload("probe", 9))
+    await checked(running, "probe", "Pending")
+    cluster.api.delete(WORKLOAD, "default", "probe")
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed", "Running"])
+async def test_room_is_held_although_pods_of_an_earlier_admission_are_still_there(phase: str):
+    cluster = fleet(a=4)
+    cluster.load(*(bound(f"old-{number}", phase=phase) for number in range(2)))
+    async with checking(cluster) as (running, _):
+        cluster.load(workload("job", 2))
+        await checked(running, "job", "Ready")
+        await rounds(cluster, running)
+        assert drops(running) == []
+        cluster.load(*(bound(f"new-{number}") for number in range(2)))
+        await running.heard(NominationDropped)
+        assert drops(running) == ["its pods are bound"]
+
+
+async def test_the_next_leader_does_not_take_earlier_pods_for_those_of_the_room():
+    cluster = fleet(a=4)
+    cluster.load(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "held", "namespace": "default"}},
+        *(bound(f"old-{number}") for number in range(2)),
+    )
+    for number in range(2):
+        record = cluster.api.store[POD].get(f"default/old-{number}")
+        assert record is not None
+        metadata = {**record.object["metadata"], "creationTimestamp": "2026-01-01T00:00:00Z"}
+        cluster.api.store.put(POD, f"default/old-{number}", {**record.object, "metadata": metadata})
+    async with checking(cluster, held_room_config_map="default/held") as (running, _):
+        cluster.load(workload("job", 2))
+        await checked(running, "job", "Ready")
+    async with checking(cluster, held_room_config_map="default/held") as (running, _):
+        await running.heard(Nominated)
+        await rounds(cluster, running)
+        assert drops(running) == []
+        cluster.load(*(bound(f"new-{number}") for number in range(2)))
+        await running.heard(NominationDropped)
+        assert drops(running) == ["its pods are bound"]
+
+
+async def test_pods_that_ended_since_the_room_is_held_do_not_use_it():
+    cluster = fleet(a=4)
+    async with checking(cluster) as (running, _):
+        cluster.load(workload("job", 2))
+        await checked(running, "job", "Ready")
+        cluster.load(bound("failed", phase="Failed"), bound("first"))
+        cluster.load(bound("leaving", finalizers=["example.com/wait"]))
+        cluster.api.delete(POD, "default", "leaving")
+        assert cluster.pod("leaving") is not None
+        await rounds(cluster, running)
+        assert drops(running) == []
+        cluster.load(bound("second"))
+        await running.heard(NominationDropped)
+        assert drops(running) == ["its pods are bound"]
+
+
 async def test_a_workload_without_room_keeps_its_quota_until_devices_are_freed():
     cluster = fleet(a=2)
     used = claim("used", managed=False) | {"status": held(DRIVER, "a", "d0", on="a")}
@@ -240,12 +319,41 @@ async def test_pods_get_only_the_nodes_of_their_flavor():
 
 async def test_room_that_nobody_uses_is_free_again():
     cluster = fleet(a=1)
-    async with checking(cluster, kueue_hold_seconds=0.3) as (running, _):
+    async with checking(cluster, kueue_hold_seconds=0.3) as (running, queue):
         cluster.load(workload("job", 1))
         await checked(running, "job", "Ready")
+        queue.change("job", admitted)
         await running.heard(NominationExpired)
         cluster.load(claim("other", managed=False), pod("other", "other"))
         await running.heard(Ungated)
+        await rounds(cluster, running)
+        assert queue.ours("job")["state"] == "Ready"
+
+
+async def test_room_that_expires_before_other_checks_are_ready_is_held_again():
+    cluster = fleet(a=1)
+    async with checking(cluster, kueue_hold_seconds=0.3) as (running, queue):
+        cluster.load(workload("job", 1))
+        await running.heard(NominationExpired)
+        await running.heard(Nominated, 2)
+        assert set(answers(running, "job")) == {"Ready"}
+        assert queue.ours("job")["podSetUpdates"]
+
+
+async def test_room_that_others_got_meanwhile_makes_a_workload_wait_again():
+    cluster = fleet(a=1)
+    async with checking(cluster, kueue_hold_seconds=0.3) as (running, queue):
+        cluster.load(workload("job", 1))
+        await checked(running, "job", "Ready")
+        ready = queue.ours("job")
+        cluster.load(claim("other", managed=False), pod("other", "other"))
+        await running.heard(Ungated)
+        pending = await checked(running, "job", "Pending")
+        assert pending.reason == "GangUnplaced"
+        ours = queue.ours("job")
+        assert ours["state"] == "Pending"
+        assert "podSetUpdates" not in ours
+        assert ours["lastTransitionTime"] >= ready["lastTransitionTime"]
 
 
 async def test_a_long_search_runs_beside_the_loop(monkeypatch: pytest.MonkeyPatch):
