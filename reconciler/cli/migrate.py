@@ -53,7 +53,7 @@ def migrate_command(
         case "name":
             changed = [*migration.templates, *(one.after for one in migration.changes if one.changed)]
             for one in changed:
-                click.echo(object_name(str(one["kind"]), str(one["metadata"].get("name"))))
+                click.echo(object_name(str(one["kind"]), _name_of(one)))
         case _:
             _print(migration)
     report_refused(refused)
@@ -110,5 +110,10 @@ def _differences(before: Mapping[str, Any], after: Mapping[str, Any], title: str
 
 def _named(raw: Mapping[str, Any]) -> str:
     metadata = raw.get("metadata") or {}
-    name = metadata.get("name") or metadata.get("generateName") or "without a name"
+    name = _name_of(raw) or "without a name"
     return f"{raw.get('kind')} {'/'.join(filter(None, (metadata.get('namespace'), name)))}"
+
+
+def _name_of(raw: Mapping[str, Any]) -> str:
+    metadata = raw.get("metadata") or {}
+    return metadata.get("name") or metadata.get("generateName") or ""

@@ -5,7 +5,8 @@ from copy import deepcopy
 from typing import Any, NamedTuple
 
 from reconciler.api.migrate.mapping import Resources
-from reconciler.api.migrate.pods import Json, Template, rewrite
+from reconciler.api.migrate.pods import Template, rewrite
+from reconciler.api.migrate.shapes import Json, metadata_of, subject
 from reconciler.errors import Malformed
 
 _TEMPLATE = ("spec", "template", "spec")
@@ -50,15 +51,16 @@ def migrate(raws: Iterable[Mapping[str, Any]], resources: Resources, *, gate: bo
     present: set[tuple[str | None, str]] = set()
     for raw in raws:
         before = dict(raw)
-        namespace = (raw.get("metadata") or {}).get("namespace")
-        if raw.get("kind") == "ResourceClaimTemplate":
-            present.add((namespace, raw["metadata"]["name"]))
         try:
+            if raw.get("kind") == "ResourceClaimTemplate":
+                metadata = metadata_of(raw)
+                if name := metadata.get("name"):
+                    present.add((metadata.get("namespace"), name))
             after, templates, unmapped = _rewritten(before, resources, gate=gate)
         except Malformed as exc:
             changes.append(Change(before, before, problem=exc))
             continue
-        needed.update(dict.fromkeys((namespace, one) for one in templates))
+        needed.update(dict.fromkeys((metadata_of(raw).get("namespace"), one) for one in templates))
         changes.append(Change(before, after, tuple(dict.fromkeys(unmapped))))
     made = [
         template_object(one, namespace) for namespace, one in needed if (namespace, one.name) not in present
@@ -85,10 +87,13 @@ def _rewritten(raw: Json, resources: Resources, *, gate: bool) -> tuple[Json, li
     if path is None:
         return raw, templates, unmapped
     new = deepcopy(raw)
-    where = f"{raw['kind']} {raw['metadata'].get('name') or raw['metadata'].get('generateName')}"
+    metadata_of(raw)
+    where = subject(raw)
     for owner in _owners(new, path[:-1]):
         spec = owner.get(path[-1])
-        found = rewrite(spec, resources, gate=gate, where=where) if isinstance(spec, dict) else None
+        if not isinstance(spec, dict | None):
+            raise Malformed(where, ".".join(path), "must be an object")
+        found = None if spec is None else rewrite(spec, resources, gate=gate, where=where)
         if found is not None:
             owner[path[-1]] = found.spec
             templates += found.templates
