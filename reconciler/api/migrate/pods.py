@@ -178,7 +178,7 @@ def _remove(container: Json, names: Iterable[str]) -> None:
     found = container.get("resources") or {}
     for part in ("limits", "requests"):
         if part in found:
-            found[part] = {name: value for name, value in found[part].items() if name not in names}
+            found[part] = {name: value for name, value in (found[part] or {}).items() if name not in names}
             if not found[part]:
                 del found[part]
     if "resources" in container and not found:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from reconciler.api.migrate.mapping import Resources
 from reconciler.api.migrate.pods import Template, rewrite
 from reconciler.api.migrate.shapes import Json, metadata_of, subject
+from reconciler.api.migrate.templates import KIND, Templates
 from reconciler.errors import Malformed
 
 _TEMPLATE = ("spec", "template", "spec")
@@ -44,39 +45,38 @@ class Migration(NamedTuple):
     templates: tuple[Json, ...]
 
 
-def migrate(raws: Iterable[Mapping[str, Any]], resources: Resources, *, gate: bool = True) -> Migration:
-    """Rewrite all objects; other kinds stay. Templates that the input has already are not added again."""
+def migrate(
+    raws: Iterable[Mapping[str, Any]],
+    resources: Resources,
+    *,
+    gate: bool = True,
+    ahead: Iterable[Template] = (),
+    namespace: str | None = None,
+) -> Migration:
+    """Rewrite all objects; other kinds stay. Templates that the input has already are not added again.
+
+    `ahead`: templates that are made in a namespace whether or not an object needs them. Raises Malformed if
+    their names are those of others.
+    """
+    objects = [dict(one) for one in raws]
+    there = Templates(objects)
     changes: list[Change] = []
-    needed: dict[tuple[str | None, Template], None] = {}
-    present: set[tuple[str | None, str]] = set()
-    for raw in raws:
-        before = dict(raw)
+    for before in objects:
         try:
-            if raw.get("kind") == "ResourceClaimTemplate":
-                metadata = metadata_of(raw)
-                if name := metadata.get("name"):
-                    present.add((metadata.get("namespace"), name))
-            after, templates, unmapped = _rewritten(before, resources, gate=gate)
+            changes.append(_change(before, resources, there, gate=gate))
         except Malformed as exc:
             changes.append(Change(before, before, problem=exc))
-            continue
-        needed.update(dict.fromkeys((metadata_of(raw).get("namespace"), one) for one in templates))
-        changes.append(Change(before, after, tuple(dict.fromkeys(unmapped))))
-    made = [
-        template_object(one, namespace) for namespace, one in needed if (namespace, one.name) not in present
-    ]
-    return Migration(tuple(changes), tuple(made))
+    there.need(ahead, namespace, "--templates")
+    return Migration(tuple(changes), there.made)
 
 
-def template_object(template: Template, namespace: str | None) -> Json:
-    """The ResourceClaimTemplate."""
-    metadata = {"name": template.name, **({"namespace": namespace} if namespace else {})}
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaimTemplate",
-        "metadata": metadata,
-        "spec": {"spec": template.spec()},
-    }
+def _change(raw: Json, resources: Resources, there: Templates, *, gate: bool) -> Change:
+    if raw.get("kind") == KIND:
+        metadata_of(raw)
+    after, templates, unmapped = _rewritten(raw, resources, gate=gate)
+    if templates:
+        there.need(templates, metadata_of(raw).get("namespace"), subject(raw))
+    return Change(raw, after, tuple(dict.fromkeys(unmapped)))
 
 
 def _rewritten(raw: Json, resources: Resources, *, gate: bool) -> tuple[Json, list[Template], list[str]]:

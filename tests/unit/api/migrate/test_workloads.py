@@ -8,8 +8,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.api.migrate.mapping import Resources, Wanted
+from reconciler.api.migrate.mapping import Resources, Wanted, mapping
+from reconciler.api.migrate.pods import Template
 from reconciler.api.migrate.workloads import Migration, migrate
+from reconciler.errors import Malformed
 from tests.tools.disturbing import disturbed
 
 GPU = "example.com/gpu"
@@ -121,3 +123,65 @@ def test_equal_quantities_do_not_differ(limit: object, request_: object):
     asked["spec"]["containers"][0]["resources"] = {"limits": {GPU: limit}, "requests": {GPU: request_}}
     (template,) = migrate([asked], KNOWN).templates
     assert template["metadata"]["name"] == "gpu-2"
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        "{name: r, exactly: {deviceClassName: other}}",
+        "{name: r, exactly: {deviceClassName: gpu, count: 2}}",
+        "{name: r, exactly: {deviceClassName: gpu, allocationMode: All}}",
+        "{name: r, exactly: {deviceClassName: gpu, selectors: [{cel: {expression: 'false'}}]}}",
+        "{name: r, firstAvailable: [{name: s, deviceClassName: gpu}]}",
+        "{name: r, exactly: {deviceClassName: gpu, count: x}}",
+    ],
+)
+def test_a_template_of_the_input_for_other_devices_is_not_used(request_: str):
+    found = migrate([pod(), template(request_)], KNOWN)
+    assert found.templates == ()
+    assert problems(found) == [
+        "Pod p: ResourceClaimTemplate gpu-1 must be for 1 of class gpu, but the one of the input is not; "
+        "give one of the two another name: that of a resource is in the file of --map"
+    ]
+    with pytest.raises(Malformed, match="--templates: ResourceClaimTemplate gpu-1 must be"):
+        migrate([template(request_)], KNOWN, ahead=[Template(Wanted("gpu"), 1)], namespace="default")
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        "{name: mine, exactly: {deviceClassName: gpu, count: 1, allocationMode: ExactCount}}",
+        "{name: r, exactly: {deviceClassName: gpu, tolerations: [{operator: Exists}]}}",
+    ],
+)
+def test_a_template_of_the_input_for_the_same_devices_is_used(request_: str):
+    ahead = [Template(Wanted("gpu"), 1), Template(Wanted("gpu"), 2)]
+    found = migrate([pod(), template(request_)], KNOWN, ahead=ahead, namespace="default")
+    assert [one.changed for one in found.changes] == [True, False]
+    assert [one["metadata"]["name"] for one in found.templates] == ["gpu-2"]
+
+
+def test_two_resources_whose_templates_share_names_are_refused():
+    """One name is in a mapping, the other that of a class."""
+    implicit = "deviceclass.resource.kubernetes.io/x"
+    first, second = pod("first"), pod("second")
+    second["spec"]["containers"][0]["resources"] = {"limits": {implicit: 1}}
+    known = Resources({GPU: Wanted("gpu", name="x")})
+    found = migrate([first, second], known)
+    assert [one.changed for one in found.changes] == [True, False]
+    assert "Pod second: ResourceClaimTemplate x-1 must be for 1 of class x" in problems(found)[0]
+    assert "another of Pod first is not" in problems(found)[0]
+    first["spec"]["containers"] += [second["spec"]["containers"][0] | {"name": "b"}]
+    (problem,) = problems(migrate([first], known))
+    assert problem.startswith("Pod first: ResourceClaimTemplate x-1 must be")
+
+
+def test_a_mapping_gives_one_name_to_one_kind_of_devices():
+    entries = {
+        "a.com/x": {"class": "A", "name": "x", "selector": "true"},
+        "b.com/x": {"class": "B", "name": "x"},
+    }
+    with pytest.raises(Malformed, match=r"resources\[b.com/x\]: .*resources\[a.com/x\]"):
+        mapping([], {"resources": entries}, "map.yaml")
+    same = {name: {"class": "A", "name": "x"} for name in ("a.com/x", "b.com/x")}
+    assert {"a.com/x", "b.com/x"} <= mapping([], {"resources": same}).named.keys()
