@@ -13,6 +13,8 @@ from reconciler.errors import Malformed
 _TEMPLATE = ("spec", "template", "spec")
 POD_SPECS: Mapping[tuple[str, str], Sequence[str]] = {
     ("", "Pod"): ("spec",),
+    ("", "PodTemplate"): ("template", "spec"),
+    ("", "ReplicationController"): _TEMPLATE,
     ("apps", "Deployment"): _TEMPLATE,
     ("apps", "ReplicaSet"): _TEMPLATE,
     ("apps", "StatefulSet"): _TEMPLATE,
