@@ -13,7 +13,7 @@ from reconciler.api.manifests.documents import Document, Refusal, documents
 from reconciler.api.migrate.map_file import read_map
 from reconciler.api.migrate.mapping import Resources, mapping
 from reconciler.api.migrate.pods import Template
-from reconciler.api.migrate.workloads import Migration, migrate, template_object
+from reconciler.api.migrate.workloads import Migration, migrate
 from reconciler.api.objects.claims import DeviceClass
 from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
 from reconciler.cli.common.input import report_nothing, report_refused
@@ -42,8 +42,10 @@ def migrate_command(
     classes = bundle(one for one in read if one.raw.get("kind") == "DeviceClass").of(DeviceClass)
     with errors_as(NoAnswer):
         resources = mapping(classes, read_map(map_file), str(map_file or ""))
-    migration = migrate((one.raw for one in read), resources, gate=not without_gate)
-    migration = _with_all(migration, resources, counts or 0, namespace)
+        ahead = list(_ahead(resources, counts or 0))
+        migration = migrate(
+            (one.raw for one in read), resources, gate=not without_gate, ahead=ahead, namespace=namespace
+        )
     objects = [*migration.templates, *(one.after for one in migration.changes)]
     match output:
         case "yaml":
@@ -53,22 +55,18 @@ def migrate_command(
         case "name":
             changed = [*migration.templates, *(one.after for one in migration.changes if one.changed)]
             for one in changed:
-                click.echo(object_name(str(one["kind"]), str(one["metadata"].get("name"))))
+                click.echo(object_name(str(one["kind"]), _name_of(one)))
         case _:
             _print(migration)
     report_refused(refused)
     sys.exit(_report(migration, bool(refused)))
 
 
-def _with_all(migration: Migration, resources: Resources, counts: int, namespace: str | None) -> Migration:
-    """With the templates for 1 to `counts` devices of each named resource, each once."""
-    more = [
-        template_object(Template(wanted, count), namespace)
-        for wanted in dict.fromkeys(resources.named.values())
-        for count in range(1, counts + 1)
-    ]
-    there = [*migration.templates, *(one.after for one in migration.changes)]
-    return migration._replace(templates=(*migration.templates, *(one for one in more if one not in there)))
+def _ahead(resources: Resources, counts: int) -> Iterator[Template]:
+    """The templates for 1 to `counts` devices of each named resource."""
+    for wanted in dict.fromkeys(resources.named.values()):
+        for count in range(1, counts + 1):
+            yield Template(wanted, count)
 
 
 def _report(migration: Migration, refused: bool) -> Exit:
@@ -110,5 +108,10 @@ def _differences(before: Mapping[str, Any], after: Mapping[str, Any], title: str
 
 def _named(raw: Mapping[str, Any]) -> str:
     metadata = raw.get("metadata") or {}
-    name = metadata.get("name") or metadata.get("generateName") or "without a name"
+    name = _name_of(raw) or "without a name"
     return f"{raw.get('kind')} {'/'.join(filter(None, (metadata.get('namespace'), name)))}"
+
+
+def _name_of(raw: Mapping[str, Any]) -> str:
+    metadata = raw.get("metadata") or {}
+    return metadata.get("name") or metadata.get("generateName") or ""

@@ -21,7 +21,7 @@ from reconciler.cluster.lines import complete_lines
 from reconciler.cluster.target import Target, choose
 from reconciler.cluster.tls_errors import certificate_refused, explained
 from reconciler.cluster.transport import Query, Request, Response, WatchRequest
-from reconciler.cluster.wires import NeverSent, Wires, no_connection
+from reconciler.cluster.wires import LATE, NeverSent, Wires, no_connection
 from reconciler.errors import Rejected, Retry, Undecided
 
 LONGEST_ANSWER = 256 * 2**20
@@ -227,6 +227,8 @@ def _failure(method: str, path: str, exc: Exception) -> Retry:
         why = no_connection(exc.host, exc.port, exc.os_error)
     elif isinstance(exc, NeverSent):
         why = str(exc)
+    elif isinstance(exc, TimeoutError):
+        why = str(exc) or LATE
     message = f"{method} {path}: {why}"
     if method in READS or isinstance(exc, _NEVER_SENT):
         return Retry(message)

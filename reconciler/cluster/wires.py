@@ -30,6 +30,10 @@ class NeverSent(ConnectionError):
     """There was no connection, so nothing was sent."""
 
 
+LATE = "no answer in time"
+"""Why there is no answer, where the system has no words"""
+
+
 def no_connection(host: str | None, port: int | None, error: OSError) -> str:
     """Why there is none, in the words of the system where it refused: asyncio repeats the address."""
     if isinstance(error, ConnectionError) and error.errno:
@@ -37,7 +41,7 @@ def no_connection(host: str | None, port: int | None, error: OSError) -> str:
     elif isinstance(error, gaierror):
         why = error.strerror or str(error)
     else:
-        why = str(error) or type(error).__name__
+        why = str(error) or (LATE if isinstance(error, TimeoutError) else type(error).__name__)
     return f"no connection to {host}:{port}: {why}: is the server running, and is its address right?"
 
 

@@ -15,6 +15,7 @@ from reconciler.allocation.dra.availability import Available, available
 from reconciler.allocation.dra.match_attribute import nodes_with_a_value
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption
 from reconciler.allocation.gangs.kinds import Kind
+from reconciler.api.objects.quantity import INT64_MAX
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.pods.ports import ports_of
@@ -46,7 +47,7 @@ class Limits:
         """`allowed` are (N,) masks, one for each kind. `devices` (D,) may be used; None for all."""
         self._kinds, self._nodes, self._snapshot = kinds, nodes, snapshot
         self._order = snapshot.topology.order
-        self.needs = [_needs(kind, snapshot) for kind in kinds]
+        self.needs = [needs_of(_countable(kind, snapshot)) for kind in kinds]
         """Of each kind: key -> devices that each member needs. Only requests that can be counted"""
         self.supplies: dict[RequestKey, Supply] = {}
         for kind in kinds:
@@ -115,7 +116,8 @@ class Limits:
     def _joint(self, codes: Codes, size: int) -> Iterable[tuple[Amounts, Amounts]]:
         """(G,) what each domain has, and (K,) what a member of each kind needs of it."""
         for key, supply in self.supplies.items():
-            needs = np.array([of_kind.get(key, 0) for of_kind in self.needs], dtype=np.int64)
+            # No node has more, and sums of counts that users made up must not overflow.
+            needs = np.array([min(of_kind.get(key, 0), UNLIMITED) for of_kind in self.needs], dtype=np.int64)
             yield per_domain(supply.local, codes, size) + supply.far, needs
         wanted = np.stack([self._nodes.room.vector(kind.wanted) for kind in self._kinds])
         for r in np.flatnonzero(wanted.any(axis=0)).tolist():
@@ -182,11 +184,12 @@ def _countable(kind: Kind, snapshot: Snapshot) -> Iterable[RequestOption]:
             yield option
 
 
-def _needs(kind: Kind, snapshot: Snapshot) -> dict[RequestKey, int]:
+def needs_of(options: Iterable[RequestOption]) -> dict[RequestKey, int]:
+    """Devices that one pod takes by each key; at most INT64_MAX, also if several requests add up to more."""
     found: dict[RequestKey, int] = {}
-    for option in _countable(kind, snapshot):
-        found[option.key] = found.get(option.key, 0) + option.source.wanted
-    return {key: need for key, need in found.items() if need}
+    for option in options:
+        found[option.key] = min(found.get(option.key, 0) + option.source.wanted, INT64_MAX)
+    return found
 
 
 def _supply(option: RequestOption, devices: Mask | None, snapshot: Snapshot) -> Supply:

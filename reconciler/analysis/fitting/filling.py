@@ -17,7 +17,7 @@ from reconciler.allocation.dra.request_options import MAX_RESULTS, RequestKey, R
 from reconciler.allocation.dra.result import pinned_to_node
 from reconciler.allocation.gangs.domains import spread_last
 from reconciler.allocation.gangs.kinds import Kind
-from reconciler.allocation.gangs.limits import lack
+from reconciler.allocation.gangs.limits import lack, needs_of
 from reconciler.allocation.gangs.refusing import UNPLACED, too_few
 from reconciler.allocation.gangs.tiers import Tiers
 from reconciler.allocation.placement import Placement
@@ -71,10 +71,7 @@ class Form:
     @property
     def needs(self) -> dict[RequestKey, int]:
         """Devices that a pod takes by each key."""
-        found: dict[RequestKey, int] = {}
-        for option in self.options:
-            found[option.key] = found.get(option.key, 0) + option.source.wanted
-        return found
+        return needs_of(self.options)
 
 
 class Filling:

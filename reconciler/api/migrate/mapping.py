@@ -93,7 +93,7 @@ def _read(file: Mapping[str, Any] | None, where: str) -> Mapping[str, Wanted]:
     entries = file.get("resources") if isinstance(file, Mapping) else None
     if not isinstance(entries, Mapping):
         raise Malformed(where, "resources", "must be a map from resources to {class: NAME, selector: CEL}")
-    made = {}
+    made: dict[str, Wanted] = {}
     for resource, one in entries.items():
         field = f"resources[{resource}]"
         if not isinstance(one, Mapping) or not isinstance(one.get("class"), str) or not one["class"]:
@@ -104,5 +104,14 @@ def _read(file: Mapping[str, Any] | None, where: str) -> Mapping[str, Wanted]:
             raise Malformed(where, field, "selector and name must be texts")
         if one.get("selector") and not one.get("name"):
             raise Malformed(where, field, "a selector needs a name, by which its templates are named")
-        made[str(resource)] = Wanted(one["class"], one.get("selector", ""), one.get("name", ""))
+        wanted = Wanted(one["class"], one.get("selector", ""), one.get("name", ""))
+        for other, before in made.items():
+            if before.label == wanted.label and before[:2] != wanted[:2]:
+                raise Malformed(
+                    where,
+                    field,
+                    f"templates are named by {wanted.label}, as those of resources[{other}], which stands "
+                    "for other devices; give one of the two another name",
+                )
+        made[str(resource)] = wanted
     return made

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from reconciler.api.migrate.limits import MOST
 from reconciler.api.migrate.mapping import IMPLICIT, Resources, Wanted
+from reconciler.api.migrate.shapes import Json, check_pod_spec
 from reconciler.api.objects.core import GATE
 from reconciler.api.objects.quantity import NANO, Quantity
 from reconciler.errors import Malformed
@@ -19,7 +20,6 @@ from reconciler.errors import Malformed
 LONGEST = 63
 _COUNT = re.compile(r"[1-9][0-9]?")
 _NATIVE = re.compile(r"([a-z0-9.-]+\.)?kubernetes\.io/")
-Json = dict[str, Any]
 
 
 class Template(NamedTuple):
@@ -73,6 +73,7 @@ def rewrite(spec: Mapping[str, Any], resources: Resources, *, gate: bool, where:
     `gate`: also add our scheduling gate, unless the pod has a node. Raises Malformed for requests that cannot
     be rewritten; `where` names the object in its message.
     """
+    check_pod_spec(spec, where)
     new: Json = deepcopy(dict(spec))
     inits, mains = new.get("initContainers") or [], new.get("containers") or []
     asked = [_requests(one, resources, where) for one in (*inits, *mains)]
@@ -140,9 +141,10 @@ def _requests(container: Mapping[str, Any], resources: Resources, where: str) ->
         if not is_extended(name):
             continue
         field = f"container {container.get('name')}: {name}"
-        if name in limits and name in requests and str(limits[name]) != str(requests[name]):
+        counts = {_count(part[name], where, field) for part in (limits, requests) if name in part}
+        if len(counts) > 1:
             raise Malformed(where, field, f"limit {limits[name]} and request {requests[name]} differ")
-        count = _count(limits.get(name, requests.get(name)), where, field)
+        (count,) = counts
         if count > MOST and resources.wanted(name) is not None:
             raise Malformed(where, field, f"{count} devices; a claim has at most {MOST}")
         made[name] = count
@@ -176,7 +178,7 @@ def _remove(container: Json, names: Iterable[str]) -> None:
     found = container.get("resources") or {}
     for part in ("limits", "requests"):
         if part in found:
-            found[part] = {name: value for name, value in found[part].items() if name not in names}
+            found[part] = {name: value for name, value in (found[part] or {}).items() if name not in names}
             if not found[part]:
                 del found[part]
     if "resources" in container and not found:

@@ -5,12 +5,16 @@ from copy import deepcopy
 from typing import Any, NamedTuple
 
 from reconciler.api.migrate.mapping import Resources
-from reconciler.api.migrate.pods import Json, Template, rewrite
+from reconciler.api.migrate.pods import Template, rewrite
+from reconciler.api.migrate.shapes import Json, metadata_of, subject
+from reconciler.api.migrate.templates import KIND, Templates
 from reconciler.errors import Malformed
 
 _TEMPLATE = ("spec", "template", "spec")
 POD_SPECS: Mapping[tuple[str, str], Sequence[str]] = {
     ("", "Pod"): ("spec",),
+    ("", "PodTemplate"): ("template", "spec"),
+    ("", "ReplicationController"): _TEMPLATE,
     ("apps", "Deployment"): _TEMPLATE,
     ("apps", "ReplicaSet"): _TEMPLATE,
     ("apps", "StatefulSet"): _TEMPLATE,
@@ -43,38 +47,38 @@ class Migration(NamedTuple):
     templates: tuple[Json, ...]
 
 
-def migrate(raws: Iterable[Mapping[str, Any]], resources: Resources, *, gate: bool = True) -> Migration:
-    """Rewrite all objects; other kinds stay. Templates that the input has already are not added again."""
+def migrate(
+    raws: Iterable[Mapping[str, Any]],
+    resources: Resources,
+    *,
+    gate: bool = True,
+    ahead: Iterable[Template] = (),
+    namespace: str | None = None,
+) -> Migration:
+    """Rewrite all objects; other kinds stay. Templates that the input has already are not added again.
+
+    `ahead`: templates that are made in a namespace whether or not an object needs them. Raises Malformed if
+    their names are those of others.
+    """
+    objects = [dict(one) for one in raws]
+    there = Templates(objects)
     changes: list[Change] = []
-    needed: dict[tuple[str | None, Template], None] = {}
-    present: set[tuple[str | None, str]] = set()
-    for raw in raws:
-        before = dict(raw)
-        namespace = (raw.get("metadata") or {}).get("namespace")
-        if raw.get("kind") == "ResourceClaimTemplate":
-            present.add((namespace, raw["metadata"]["name"]))
+    for before in objects:
         try:
-            after, templates, unmapped = _rewritten(before, resources, gate=gate)
+            changes.append(_change(before, resources, there, gate=gate))
         except Malformed as exc:
             changes.append(Change(before, before, problem=exc))
-            continue
-        needed.update(dict.fromkeys((namespace, one) for one in templates))
-        changes.append(Change(before, after, tuple(dict.fromkeys(unmapped))))
-    made = [
-        template_object(one, namespace) for namespace, one in needed if (namespace, one.name) not in present
-    ]
-    return Migration(tuple(changes), tuple(made))
+    there.need(ahead, namespace, "--templates")
+    return Migration(tuple(changes), there.made)
 
 
-def template_object(template: Template, namespace: str | None) -> Json:
-    """The ResourceClaimTemplate."""
-    metadata = {"name": template.name, **({"namespace": namespace} if namespace else {})}
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaimTemplate",
-        "metadata": metadata,
-        "spec": {"spec": template.spec()},
-    }
+def _change(raw: Json, resources: Resources, there: Templates, *, gate: bool) -> Change:
+    if raw.get("kind") == KIND:
+        metadata_of(raw)
+    after, templates, unmapped = _rewritten(raw, resources, gate=gate)
+    if templates:
+        there.need(templates, metadata_of(raw).get("namespace"), subject(raw))
+    return Change(raw, after, tuple(dict.fromkeys(unmapped)))
 
 
 def _rewritten(raw: Json, resources: Resources, *, gate: bool) -> tuple[Json, list[Template], list[str]]:
@@ -85,10 +89,13 @@ def _rewritten(raw: Json, resources: Resources, *, gate: bool) -> tuple[Json, li
     if path is None:
         return raw, templates, unmapped
     new = deepcopy(raw)
-    where = f"{raw['kind']} {raw['metadata'].get('name') or raw['metadata'].get('generateName')}"
+    metadata_of(raw)
+    where = subject(raw)
     for owner in _owners(new, path[:-1]):
         spec = owner.get(path[-1])
-        found = rewrite(spec, resources, gate=gate, where=where) if isinstance(spec, dict) else None
+        if not isinstance(spec, dict | None):
+            raise Malformed(where, ".".join(path), "must be an object")
+        found = None if spec is None else rewrite(spec, resources, gate=gate, where=where)
         if found is not None:
             owner[path[-1]] = found.spec
             templates += found.templates

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple
-from reconciler.api.objects.quantity import Quantity
+from reconciler.api.objects.quantity import INT64_MAX, Quantity
 
 EXACT_COUNT = "ExactCount"
 ALL = "All"
@@ -49,7 +49,7 @@ class DeviceSubRequest(Model):
     device_class_name: Str = ""
     selectors: Tuple[DeviceSelector] = ()
     allocation_mode: Str = EXACT_COUNT
-    count: Int = Field(default=1, ge=0)
+    count: Int = Field(default=1, ge=0, le=INT64_MAX)
     tolerations: Tuple[DeviceToleration] = ()
     capacity: CapacityRequirements | None = None
 

@@ -73,6 +73,7 @@ _REASONS = {
     "bool_type": "must be true or false",
     "string_too_short": "must not be empty",
     "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
     "literal_error": "must be {expected}",
 }
 """pydantic's error types -> messages that fit a manifest"""

@@ -39,8 +39,9 @@ from reconciler.cli.common.running import runs
 def migrate() -> None:
     """Rewrite requests such as nvidia.com/gpu: 2 in manifests to claims, and make the templates for them.
 
-    Rewrites Pods, Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs and JobSets. Other
-    objects stay as they are. Writes nothing but its output, by default the differences:
+    Rewrites Pods, PodTemplates, ReplicationControllers, Deployments, ReplicaSets, StatefulSets, DaemonSets,
+    Jobs, CronJobs and JobSets. Other objects stay as they are. Writes nothing but its output, by default the
+    differences:
 
     \b
       dra-reconciler migrate -f manifests/

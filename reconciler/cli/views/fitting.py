@@ -19,7 +19,9 @@ def print_fit(result: Fit, out: TextIO) -> None:
     sets = counted(len(result.sets), "pod set")
     print_line(
         console,
-        f"all pods fit: {sets}" if not short else f"{len(short)} of {sets} do not fit as a whole",
+        f"all pods fit: {sets}"
+        if not short
+        else f"{len(short)} of {sets} {'does' if len(short) == 1 else 'do'} not fit as a whole",
     )
     console.print()
     table = Table(("POD SET", "FIT", "COUNT", "TOGETHER IN", "NODES"), right=("FIT", "COUNT"))

@@ -50,6 +50,9 @@ WORKLOADS = {
     f"spec: {{schedule: '* * * * *', jobTemplate: {{spec: {{{JOB}}}}}}}}}",
     "JobSet": "{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: x}, "
     f"spec: {{replicatedJobs: [{{name: j, template: {{spec: {{{JOB}}}}}}}]}}}}",
+    "PodTemplate": f"{{apiVersion: v1, kind: PodTemplate, metadata: {{name: x}}, {TEMPLATE}}}",
+    "ReplicationController": "{apiVersion: v1, kind: ReplicationController, metadata: {name: x}, "
+    f"spec: {{selector: {{a: b}}, {TEMPLATE}}}}}",
     "Pod": f"{{apiVersion: v1, kind: Pod, metadata: {{name: x}}, {SPEC}}}",
 }
 

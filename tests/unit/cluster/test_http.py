@@ -139,12 +139,15 @@ async def test_a_write_without_an_answer_is_undecided_and_not_sent_twice(how):
     async with serving(handle) as server, connect(server=server) as transport:
         seconds = 2.0 if how == "silence" else PATIENCE  # by then it was sent
         client = Client(transport, read_seconds=seconds, write_seconds=seconds)
-        with pytest.raises(Undecided):
+        with pytest.raises(Undecided) as undecided:
             await client.patch(NODE, KEY, {"a": 1})
         assert seen == ["PATCH"]
         with pytest.raises(Retry) as caught:
             await client.get(NODE, KEY)
         assert type(caught.value) is Retry
+        for error in (undecided.value, caught.value):
+            assert "TimeoutError" not in str(error)
+            assert ("no answer in time" in str(error)) == (how == "silence")
 
 
 async def test_a_request_arrives_as_it_was_meant():

@@ -9,7 +9,7 @@ import pytest
 from reconciler.api.koordinator.names import ALLOCATED
 from reconciler.api.migrate.mapping import Wanted
 from reconciler.api.migrate.pods import Template
-from reconciler.api.migrate.workloads import template_object
+from reconciler.api.migrate.templates import template_object
 from reconciler.api.objects.claims import ALLOCATED_AT, FINALIZER, TIERS
 from reconciler.api.objects.core import GATE
 from reconciler.api.objects.seats import FENCED, SEAT

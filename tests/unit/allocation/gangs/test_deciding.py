@@ -401,3 +401,13 @@ def test_a_pod_does_not_take_the_only_device_that_another_may_use():
     picky = claim("p1", request(selectors=selector))
     outcome = granted(trial, question([member("p0", 1), member("p1", raw=picky)]))
     assert devices_of(outcome) == ["a/poor", "a/good"]
+
+
+def test_members_that_ask_for_huge_counts_have_no_place():
+    """Their needs add up to more than 64 bits hold. The others get their places."""
+    most = 2**63 - 1
+    twice = member("d", raw=claim("d", request("r", count=most), request("s", count=most)))
+    members = [member("a"), member("b", most), member("c", most - 1), twice]
+    found = granted(world(*racks([2])), question(members, RACK, least=1))
+    assert len(nodes_of(found)) == 1
+    refused(world(*racks([2])), question(members, RACK, least=2))

@@ -1,7 +1,5 @@
 """Single gates and constraints, in worlds made for them."""
 
-import pytest
-
 from reconciler.allocation.reasons.explanation import Explanation, Request
 from reconciler.allocation.reasons.kinds import Kind
 from reconciler.analysis.explain.explain import explain
@@ -107,8 +105,8 @@ def test_the_nearest_node_lacks_fewest_devices_then_has_most_of_the_kind():
     assert [miss.node for miss in explanation_of(world).nearest] == ["c", "b", "a"]
 
 
-@pytest.mark.parametrize("count", [2**63 - 1, 2**70])
-def test_huge_counts_are_not_added_to_nonsense(count: int):
+def test_huge_counts_are_not_added_to_nonsense():
+    count = 2**63 - 1
     slices = [
         resource_slice("a", devices("a0"), pool="a", nodeName="a"),
         resource_slice("b", devices("b0"), pool="b", nodeName="b"),

@@ -1,5 +1,6 @@
 """What is answered about sets of pods: counts, places, domains, what is short, and what is left out."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -32,9 +33,9 @@ def pods(name: str, count: int, *, cpu: str = "0", gpus: str = "one", **fields: 
     return {"name": name, "count": count, "template": {"spec": spec}, **fields}
 
 
-def ask(world: list[Object], *sets: Object, **fields: object) -> Fit:
+def ask(world: list[Object], *sets: Object, templates: Iterable[Object] = (), **fields: object) -> Fit:
     raw = {"apiVersion": "dra-reconciler.io/v1alpha1", "kind": "FitRequest", "podSets": [*sets], **fields}
-    documents = [raw, template("one"), template("two", 2)]
+    documents = [raw, template("one"), template("two", 2), *templates]
     question = question_in(bundle([Document(Origin("test"), one) for one in documents]))
     with world_of(map(read, [device_class(), *world]), Semantics()).trial() as trial:
         found = fit(question, trial)
@@ -190,3 +191,13 @@ def test_an_invalid_request_names_object_and_field(sets: list[Object], fields: O
     with pytest.raises(Rejected) as raised:
         ask(FLEET, *sets, **fields)
     assert said in str(raised.value)
+
+
+def test_huge_counts_fit_nowhere_and_larger_ones_are_refused():
+    """Two claims of a pod together ask for more than 64 bits hold."""
+    entries = [{"name": name, "resourceClaimTemplateName": "huge"} for name in ("a", "b")]
+    asked = pods("s", 2, spec={"resourceClaims": entries})
+    found = ask(FLEET, pods("t", 2), asked, templates=[template("huge", 2**63 - 1)])
+    assert [one.fits for one in found.sets] == [2, 0]
+    with pytest.raises(Rejected, match=r"huge: .*count: must be at most 9223372036854775807"):
+        ask(FLEET, asked, templates=[template("huge", 2**70)])
