@@ -14,6 +14,7 @@ from reconciler.api.objects.claims import ConsumerReference, ResourceClaim, Reso
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GANG, SIZE, GangKey, GangSource
 from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
+from reconciler.api.objects.pods import claims_of
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from reconciler.state.nominations.nomination import HeldPlace, Nomination, of_claim
@@ -220,6 +221,7 @@ class _Draw:
         held = self._shared(0.4)
         names = [one.key.name for one in (*claims, *held)]
         pod = self._pod("w", random.sample(names, len(names)), priority=priority)
+        claims = tuple(sorted(claims, key=lambda claim: claims_of(pod).index(claim.key)))
         return WantedPod(claims, pod, held, tuple(self._beside(claims, held)))
 
     def _shared(self, chance: float) -> tuple[ResourceClaim, ...]:

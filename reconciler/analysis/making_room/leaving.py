@@ -45,7 +45,7 @@ class Attempts:
         """Attempts that remain"""
         self.unsure = False
         """Whether the search for devices gave up, so that it is not known whether something fits"""
-        self._held = frozenset(claim.key for claim in wanted.held)
+        self._held = frozenset(claim.key for claim in wanted.all_held)
         self._known: dict[tuple[str | None, Pods, Claims], tuple[Place, ...] | NoFit] = {}
         self._spare: dict[Pods, int] = {}
 
@@ -96,11 +96,13 @@ class Attempts:
         return self._spare[pods]
 
     def _still_free(self, claims: Iterable[ObjectKey], taken: Container[DeviceID]) -> int:
-        """How many devices of released claims are free now. One that is shared may be taken and free."""
-        snapshot, allocations = self.trial.snapshot, self.occupants.allocations
+        """How many devices of released claims nobody has now. One that others share is free, but not left."""
+        allocations, fleet = self.occupants.allocations, self.trial.snapshot.fleet
+        occupancy = self.trial.snapshot.occupancy
         rows: list[int] = []
         for claim in claims:
             for result in allocations[claim].devices.results:
                 if not result.admin_access and result.id not in taken:
-                    rows += snapshot.fleet.rows_of(result.id)
-        return int(snapshot.occupancy.free[np.array(rows, dtype=np.intp)].sum())
+                    rows += fleet.rows_of(result.id)
+        at = np.array(rows, dtype=np.intp)
+        return int((occupancy.free[at] & ~occupancy.sharing[at]).sum())

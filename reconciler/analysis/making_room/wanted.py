@@ -64,6 +64,11 @@ class WantedPod:
         return tuple(one for one in found if one[2])
 
     @property
+    def all_held(self) -> tuple[ResourceClaim, ...]:
+        """What it holds, and what the pods hold that share its claims: all of it says where it can run."""
+        return (*self.held, *(claim for _, held, _ in self.sharing for claim in held))
+
+    @property
     def pods(self) -> tuple[Pod, ...]:
         """The pods whose priority decides who may leave."""
         return () if self.pod is None else (self.pod, *(pod for pod, _, _ in self.beside))
@@ -148,6 +153,11 @@ class WantedGang:
     def held(self) -> tuple[ResourceClaim, ...]:
         """Claims of members that are allocated already."""
         return tuple(claim for member in self.question.members for claim in member.held)
+
+    @property
+    def all_held(self) -> tuple[ResourceClaim, ...]:
+        """The same: other pods that share them are not considered."""
+        return self.held
 
     def when_free(self, freed: Container[ObjectKey]) -> "WantedGang":
         """The same when some claims are free: those that members held need devices again."""

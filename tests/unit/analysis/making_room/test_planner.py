@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reconciler.allocation.gangs.question import GangQuestion, Member
@@ -29,6 +29,8 @@ OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r",
 
 @given(st.integers(0, 2**32))
 @examples(7)
+@example(711190)  # a released device that another claim shares is not left
+@example(716952)  # a pod that shares a claim may lose its place when others leave
 def test_the_set_is_the_cheapest_of_all(seed: int):
     assert difference(seed) == ""
 
