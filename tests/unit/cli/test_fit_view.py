@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.analysis.fitting.answer import Fit
 from reconciler.cli.views.fitting import print_fit
-from tests.unit.analysis.fitting.test_fitting import FLEET, ask, pods
+from tests.tools.fitting_fleet import FLEET, ask, pods
 
 
 @pytest.mark.parametrize(

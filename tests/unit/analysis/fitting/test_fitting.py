@@ -1,6 +1,5 @@
 """What is answered about sets of pods: counts, places, domains, what is short, and what is left out."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -15,39 +14,12 @@ from reconciler.api.manifests.origin import Origin
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from reconciler.errors import Rejected
-from tests.tools.small_fleet import Object, claim, device_class, devices, held, node, pod, template
-
-
-def machine(name: str, count: int, *, cpu: str = "8", **labels: str) -> list[Object]:
-    made = node(name, **{"kubernetes.io/hostname": name, **labels})
-    made["status"] = {"allocatable": {"cpu": cpu, "pods": "20"}}
-    return [made, devices(name, *(f"d{at}" for at in range(count)))] if count else [made]
-
-
-def pods(name: str, count: int, *, cpu: str = "0", gpus: str = "one", **fields: Any) -> Object:
-    spec = {
-        "containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}],
-        "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": gpus}] if gpus else [],
-        **fields.pop("spec", {}),
-    }
-    return {"name": name, "count": count, "template": {"spec": spec}, **fields}
-
-
-def ask(world: list[Object], *sets: Object, templates: Iterable[Object] = (), **fields: object) -> Fit:
-    raw = {"apiVersion": "dra-reconciler.io/v1alpha1", "kind": "FitRequest", "podSets": [*sets], **fields}
-    documents = [raw, template("one"), template("two", 2), *templates]
-    question = question_in(bundle([Document(Origin("test"), one) for one in documents]))
-    with world_of(map(read, [device_class(), *world]), Semantics()).trial() as trial:
-        found = fit(question, trial)
-    assert not list(trial.store.assumptions)
-    return found
+from tests.tools.fitting_fleet import FLEET, ask, machine, pods
+from tests.tools.small_fleet import Object, claim, held, pod, template
 
 
 def nodes(found: Fit) -> list[list[str]]:
     return [[seat.node for seat in one.seats] for one in found.sets]
-
-
-FLEET = [*machine("a", 2, rack="x"), *machine("b", 2, rack="x"), *machine("c", 4, rack="y")]
 
 
 def test_sets_fit_beside_each_other_in_their_order():
