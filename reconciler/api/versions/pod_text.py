@@ -15,6 +15,7 @@ from reconciler.api.objects.core import Pod, PodSpec, PodStatus
 from reconciler.api.objects.model import built
 from reconciler.api.versions.metadata_text import MetadataText, metadata_of
 from reconciler.api.versions.reading import read
+from reconciler.api.versions.text_fields import MAX_CACHED_BYTES, cut_object, decoded, given, text_of
 from reconciler.errors import Malformed
 
 KIND: Final = "Pod"
@@ -22,8 +23,6 @@ API_VERSION: Final = "v1"
 
 CACHE_SIZE = 1 << 12
 """Distinct specs and statuses in the caches. The least recently used is dropped first."""
-MAX_CACHED_BYTES = 1 << 14
-"""Maximum bytes of a cached text. Annotations and environments may be of any size"""
 
 
 class _ContainerText(msgspec.Struct, rename="camel", gc=False):
@@ -77,11 +76,8 @@ def read_pod(text: bytes, api_version: str) -> Pod | None:
     `api_version` is for a pod without one, as in a list.
     """
     try:
-        if not text.isascii():
-            text.decode()  # also checks the fields that are not decoded
-        cut = _cut(text)
-        version = api_version if cut.api_version is UNSET else cut.api_version
-        if cut.kind != KIND or version != API_VERSION:
+        cut = cut_object(text, _cut, KIND, API_VERSION, default=api_version)
+        if cut is None:
             return None
         fields: dict[str, Any] = {"kind": KIND, "metadata": metadata_of(cut.metadata)}
         if cut.spec is not UNSET:
@@ -110,10 +106,10 @@ _spec = lru_cache(CACHE_SIZE)(_read_spec)
 def _status_of(cut: _StatusText) -> PodStatus:
     return _status(
         _Status(
-            _given(cut.phase),
-            _given(cut.start_time),
-            _given(cut.nominated_node_name),
-            _bytes(cut.resource_claim_statuses),
+            given(cut.phase),
+            given(cut.start_time),
+            given(cut.nominated_node_name),
+            text_of(cut.resource_claim_statuses),
             _containers(cut.container_statuses),
             _containers(cut.init_container_statuses),
         )
@@ -122,52 +118,30 @@ def _status_of(cut: _StatusText) -> PodStatus:
 
 @lru_cache(CACHE_SIZE)
 def _status(text: _Status) -> PodStatus:
-    fields: dict[str, Any] = {
-        "phase": text.phase,
-        "startTime": text.started,
-        "nominatedNodeName": text.nominated,
-        "resourceClaimStatuses": _decoded(text.claims),
-        "containerStatuses": _decoded_containers(text.containers),
-        "initContainerStatuses": _decoded_containers(text.init_containers),
-    }
-    return PodStatus.model_validate({name: value for name, value in fields.items() if value is not None})
+    fields = {"phase": text.phase, "startTime": text.started, "nominatedNodeName": text.nominated}
+    return PodStatus.model_validate(
+        {name: value for name, value in fields.items() if value is not None}
+        | decoded({"resourceClaimStatuses": text.claims})
+        | _decoded_containers("containerStatuses", text.containers)
+        | _decoded_containers("initContainerStatuses", text.init_containers)
+    )
 
 
 def _containers(cuts: list[_ContainerText] | UnsetType) -> tuple[_Container, ...] | None:
     if cuts is UNSET:
         return None
     return tuple([
-        _Container(_given(cut.name), _bytes(cut.resources), _bytes(cut.allocated_resources)) for cut in cuts
+        _Container(given(cut.name), text_of(cut.resources), text_of(cut.allocated_resources)) for cut in cuts
     ])  # fmt: skip
 
 
-def _decoded_containers(containers: tuple[_Container, ...] | None) -> list[dict[str, Any]] | None:
+def _decoded_containers(field: str, containers: tuple[_Container, ...] | None) -> dict[str, Any]:
     if containers is None:
-        return None
-    found = []
-    for one in containers:
-        fields = {
-            "name": one.name,
-            "resources": _decoded(one.resources),
-            "allocatedResources": _decoded(one.allocated),
-        }
-        found.append({name: value for name, value in fields.items() if value is not None})
-    return found
-
-
-def _given(value: str | UnsetType) -> str | None:
-    return None if value is UNSET else value
-
-
-def _bytes(text: Raw | UnsetType) -> bytes | None:
-    """The text of a field. Raises ValueError for null, and if it is too long to be cached."""
-    if text is UNSET:
-        return None
-    found = bytes(text)
-    if found == b"null" or len(found) > MAX_CACHED_BYTES:
-        raise ValueError("an unusual field")
-    return found
-
-
-def _decoded(text: bytes | None) -> Any:
-    return None if text is None else from_json(text)
+        return {}
+    return {
+        field: [
+            ({} if one.name is None else {"name": one.name})
+            | decoded({"resources": one.resources, "allocatedResources": one.allocated})
+            for one in containers
+        ]
+    }
