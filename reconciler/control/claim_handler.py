@@ -192,6 +192,10 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         for plan in grant.granted.plans:
             self._settler.take_back(plan)
 
+    @property
+    def busy(self) -> bool:
+        return self._search.busy
+
     async def calm(self) -> None:
         await self._search.calm()
 
@@ -200,7 +204,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         claims = {claim.metadata.uid: claim for claim in question.decide.claims}
 
         def written(plan: Plan) -> None:
-            devices = tuple(result.id for result in plan.allocation.devices.results)
+            devices = plan.plain or tuple([result.id for result in plan.allocation.devices.results])
             seconds = self._clock() - decided.began
             pod, name = _pod(question.unit), decided.name
             steps, pending = granted.steps, self._age(claims[plan.uid])

@@ -147,7 +147,13 @@ class Ledger:
 
     def hold(self, holder: Holder, allocation: Allocation) -> set[DeviceID]:
         """Replace the holds of a claim by an allocation; return the devices whose state changed."""
-        holds = self._holds(allocation)
+        return self._replace(holder, self._holds(allocation))
+
+    def hold_alone(self, holder: Holder, devices: tuple[DeviceID, ...]) -> set[DeviceID]:
+        """The same for an allocation of these devices, each of which the claim holds exclusively."""
+        return self._replace(holder, Holds(devices, ()))
+
+    def _replace(self, holder: Holder, holds: Holds) -> set[DeviceID]:
         known = self._of_claim.get(holder.uid)
         if known == (holder, holds):
             return set()
