@@ -33,17 +33,17 @@ def configure(level: str, form: Format = "auto") -> None:
     if form in ("auto", "text") and sys.stderr.isatty():
         form = "short"
     before: list[Processor] = [
-        structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     last = _last(form, sys.stderr)
-    handler = _Handler(_LineWriter(sys.stderr))
+    writer = _LineWriter(sys.stderr)
+    handler = _Handler(writer)
     # Our own lines go to the writer directly: `logging` would cost more than everything else.
     structlog.configure(
         processors=[*before, *last],
-        logger_factory=handler.logger,
+        logger_factory=LineLoggers(writer),
         wrapper_class=structlog.make_filtering_bound_logger(level),
     )
     handler.setFormatter(
@@ -114,17 +114,24 @@ class _Line:
     error = critical = warning
 
 
+class LineLoggers:
+    """Makes the loggers of this program."""
+
+    def __init__(self, writer: _LineWriter) -> None:
+        self._writer = writer
+        self._names = structlog.stdlib.LoggerFactory()
+
+    def __call__(self, *name: str) -> _Line:
+        """A logger. Its default name is the module that uses it."""
+        return _Line(name[0] if name else self._names().name, self._writer)
+
+
 class _Handler(logging.Handler):
     """Takes the log records of libraries. `logging` flushes it when the process ends, so no line is lost."""
 
     def __init__(self, writer: _LineWriter) -> None:
         super().__init__()
         self._writer = writer
-        self._names = structlog.stdlib.LoggerFactory()
-
-    def logger(self, *name: str) -> _Line:
-        """A logger of this program. Its default name is the module that uses it."""
-        return _Line(name[0] if name else self._names().name, self._writer)
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
