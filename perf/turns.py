@@ -1,6 +1,7 @@
 """The loop of claims as the process runs it, with writes that take no time: what deciding costs there."""
 
 import asyncio
+import gc
 import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -86,8 +87,9 @@ class NoWrites(Writer):
         """Of the time to make the answers"""
 
     async def write(self, plan: Plan, claim: ResourceClaim) -> ResourceClaim:
+        allocation = plan.allocation  # it may be made now: no part of the answer
         self.clock.start()
-        status = claim.status.model_copy(update={"allocation": plan.allocation})
+        status = claim.status.model_copy(update={"allocation": allocation})
         written = claim.model_copy(update={"status": status, "metadata": self._newer(claim)})
         self.clock.stop()
         return written
@@ -216,6 +218,8 @@ async def _take_turns(
     fence = Fence(intake, writer, OURS, clock=loop.time, patience=1.0)
     reconciler = Reconciler(intake, [handler], reporter, clock=loop.time, fence=fence, pending=Pending())
     store.snapshot()
+    gc.collect()
+    gc.freeze()  # as the process does once everything is listed
     fence.up.set()
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         for _ in range(WORKERS):

@@ -145,6 +145,11 @@ class Handler(ABC, Generic[Q, G, R]):
     def take_back(self, grant: G) -> None:
         """Count devices that were assumed ahead as free again."""
 
+    @property
+    def busy(self) -> bool:
+        """Whether units wait for their decision, so that `calm` would wait."""
+        return False
+
     async def calm(self) -> None:
         """Wait until no unit waits for its decision. Units that are taken before would only wait, too."""
 

@@ -70,9 +70,10 @@ class Reconciler:
         while not self._stopping:
             if not self._fence.up.is_set():
                 self.ahead.take_back()  # another replica may give the same devices to others
-            await self._fence.up.wait()
+                await self._fence.up.wait()
             for handler in self._handlers:
-                await handler.calm()
+                if handler.busy:
+                    await handler.calm()
             try:
                 async with self._queue.take() as unit:
                     if not self._fence.up.is_set():  # it was lowered while this worker waited for a unit
@@ -221,8 +222,9 @@ class Reconciler:
         began = self._clock()
         with closing(self._upcoming(handler)) as upcoming:
             found = handler.copies(grant, islice(upcoming, most))
+        seconds = (self._clock() - began) / max(len(found), 1)
         for unit, one in found:
-            decided = Decided(self._reporter.answered("", (self._clock() - began) / len(found)), began)
+            decided = Decided(self._reporter.answered("", seconds), began)
             handler.record_ahead(decided.name, one)
             self.ahead.add(unit, Ahead(handler, one, decided))
             handler.assume_ahead(one)
