@@ -22,25 +22,35 @@ class _Fields(dict[type[Decision], tuple[LoggedField, ...]]):
 _FIELDS = _Fields()
 
 
-class _Bound:
-    """The logger as it is configured now: to bind one takes as long as to write a line."""
+class _Lines:
+    """Writes lines as structlog does, without binding a logger and copying the fields for each: that would
+    take as long as everything else.
+    """
 
     def __init__(self) -> None:
-        self._of: tuple[object, object] = None, None
+        self._factory: LineLoggers | None = None
         self._logger: Any = None
 
-    def logger(self) -> Any:
-        """Bound again after each `configure`. Loggers of others may not outlive their stream."""
+    def write(self, level: str, fields: dict[str, Any]) -> None:
+        """Write a line. `fields` has the event, and is changed."""
         config = structlog.get_config()
         factory, processors = config["logger_factory"], config["processors"]
         if not isinstance(factory, LineLoggers):
-            return log
-        if factory is not self._of[0] or processors is not self._of[1]:
-            self._of, self._logger = (factory, processors), log.bind()
-        return self._logger
+            getattr(log, level)(**fields)
+            return
+        if level not in factory.levels:
+            return
+        if factory is not self._factory:  # configured anew
+            self._factory, self._logger = factory, factory(__name__)
+        try:
+            for process in processors:
+                fields = process(self._logger, level, fields)
+        except structlog.DropEvent:
+            return
+        getattr(self._logger, level)(fields)
 
 
-_BOUND = _Bound()
+_LINES = _Lines()
 
 
 def log_decision(decision: Decision) -> None:
@@ -52,4 +62,5 @@ def log_decision(decision: Decision) -> None:
         if value is None and logged.optional:
             continue
         fields[name] = value if logged.write is None else logged.write(value)
-    getattr(_BOUND.logger(), line.level)(line.event, **fields)
+    fields["event"] = line.event
+    _LINES.write(line.level, fields)

@@ -11,6 +11,7 @@ import os
 import sys
 from contextlib import suppress
 from threading import RLock
+from time import gmtime, strftime, time_ns
 from typing import Any, Literal, TextIO
 
 import msgspec
@@ -35,7 +36,7 @@ def configure(level: str, form: Format = "auto") -> None:
     before: list[Processor] = [
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _TimeStamps(),
     ]
     last = _last(form, sys.stderr)
     writer = _LineWriter(sys.stderr)
@@ -43,7 +44,7 @@ def configure(level: str, form: Format = "auto") -> None:
     # Our own lines go to the writer directly: `logging` would cost more than everything else.
     structlog.configure(
         processors=[*before, *last],
-        logger_factory=LineLoggers(writer),
+        logger_factory=LineLoggers(writer, level),
         wrapper_class=structlog.make_filtering_bound_logger(level),
     )
     handler.setFormatter(
@@ -56,6 +57,24 @@ def configure(level: str, form: Format = "auto") -> None:
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger(LOGGER).setLevel(level.upper())
+
+
+class _TimeStamps:
+    """Adds the time in UTC to a line, as ISO 8601 with microseconds. What lines of one second share is made
+    once.
+    """
+
+    def __init__(self) -> None:
+        self._last = -1, ""
+        """A second, and its text: replaced together, since threads write lines too"""
+
+    def __call__(self, _logger: Any, _method: str, event: EventDict) -> EventDict:
+        now, nanos = divmod(time_ns(), 1_000_000_000)
+        second, text = self._last
+        if second != now:
+            self._last = _, text = now, strftime("%Y-%m-%dT%H:%M:%S", gmtime(now))
+        event["timestamp"] = f"{text}.{nanos // 1000:06}Z"
+        return event
 
 
 class _LineWriter:
@@ -117,7 +136,11 @@ class _Line:
 class LineLoggers:
     """Makes the loggers of this program."""
 
-    def __init__(self, writer: _LineWriter) -> None:
+    def __init__(self, writer: _LineWriter, level: str) -> None:
+        ranks = logging.getLevelNamesMapping()
+        least = ranks[level.upper()]
+        self.levels = frozenset([name.lower() for name, rank in ranks.items() if rank >= least])
+        """The levels of the lines that are written"""
         self._writer = writer
         self._names = structlog.stdlib.LoggerFactory()
 

@@ -7,10 +7,12 @@ import logging
 import subprocess
 import sys
 import textwrap
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import structlog
 
+from reconciler.operations.logs import setup
 from reconciler.operations.logs.setup import configure
 
 
@@ -99,6 +101,27 @@ def test_a_traceback_does_not_show_local_variables(monkeypatch: pytest.MonkeyPat
         structlog.get_logger("reconciler.test").exception("reconcile failed")
     assert "RuntimeError: broken" in stream.getvalue()
     assert "very-secret" not in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    "nanos", [0, 999, 1_000_000_000, 1_784_000_000_123_456_789, 4_102_444_799_999_999_999]
+)
+def test_a_line_has_its_time_with_microseconds(nanos: int, monkeypatch: pytest.MonkeyPatch):
+    """Also the second line of one second."""
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    configure("info", "json")
+    for later in (0, 1_000, 1_000_000_000):
+        monkeypatch.setattr(setup, "time_ns", lambda then=nanos + later: then)
+        structlog.get_logger("reconciler.test").info("it")
+    expected = [
+        (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=(nanos + later) // 1000)).isoformat(
+            timespec="microseconds"
+        )
+        for later in (0, 1_000, 1_000_000_000)
+    ]
+    found = [json.loads(line)["timestamp"] for line in stream.getvalue().splitlines()]
+    assert found == [text.replace("+00:00", "Z") for text in expected]
 
 
 def test_configuring_again_does_not_double_the_lines(monkeypatch: pytest.MonkeyPatch):
