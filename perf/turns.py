@@ -112,6 +112,8 @@ class Timed(ClaimHandler):
     clock: Stopwatch
     longest: float = 0.0
     """The longest time in which the loop did nothing else"""
+    finding: float = 0.0
+    """The part of the last one in which devices were found"""
     together: int = 0
     """Units that were decided together with one before them"""
 
@@ -129,7 +131,7 @@ class Timed(ClaimHandler):
         self.clock.start()
         found = super().copies(grant, upcoming)
         self.clock.stop()
-        self.longest = max(self.longest, perf_counter() - began)
+        self.finding = perf_counter() - began
         self.together += len(found)
         return found
 
@@ -137,6 +139,13 @@ class Timed(ClaimHandler):
         self.clock.start()
         super().assume(grant)
         self.clock.stop()
+
+    def assume_ahead(self, grants: Sequence[tuple[str, ClaimGrant]]) -> None:
+        began = perf_counter()
+        self.clock.start()
+        super().assume_ahead(grants)
+        self.clock.stop()
+        self.longest = max(self.longest, self.finding + perf_counter() - began)
 
 
 @dataclass(slots=True)

@@ -222,14 +222,14 @@ class Reconciler:
         began = self._clock()
         with closing(self._upcoming(handler)) as upcoming:
             found = handler.copies(grant, islice(upcoming, most))
-        seconds = (self._clock() - began) / max(len(found), 1)
+        if not found:
+            return
+        seconds = (self._clock() - began) / len(found)
         for unit, one in found:
             decided = Decided(self._reporter.answered("", seconds), began)
-            handler.record_ahead(decided.name, one)
             self.ahead.add(unit, Ahead(handler, one, decided))
-            handler.assume_ahead(one)
-        if found:
-            self.ahead.seal(self._state())
+        handler.assume_ahead([(ahead.decided.name, ahead.grant) for ahead in self.ahead])
+        self.ahead.seal(self._state())
 
     def _upcoming(self, handler: Handler[Any, Any, Any]) -> Generator[Unit, None, None]:
         """The units that come next, as far as this handler serves them."""

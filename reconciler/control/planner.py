@@ -150,18 +150,18 @@ class Planner:
         """What a claim without pods needs. If it needs devices, its nodes are those of `like`, if given."""
         where = self.side(claim)
         if where.side is Side.ELSEWHERE:
-            return Nothing()
+            return _NOTHING
         if claim.deleting:  # also if its shard is unknown: it holds nothing, so any shard may free it
             return self._deleted(claim)
         if claim.allocation is not None:
             return self._held(claim)
         if not self._ours.claims(claim) or self.pending(claim):
-            return Nothing()
+            return _NOTHING
         if self._roster.users(claim.key):  # decided with its pods, which have node constraints
-            return Nothing()
+            return _NOTHING
         if where.side is Side.SEVERAL:
             return Blocked((claim.key,), SEVERAL, f"claim {claim.key}: {where.why}")
-        problem = self.problem(claim.key, None) or self.allowed((claim,))
+        problem = self._refused(claim.key) or self.allowed((claim,))
         if problem is not None:
             return problem
         if like is not None:
@@ -391,9 +391,8 @@ class Planner:
 
     def problem(self, key: ObjectKey, pod: Pod | None) -> Blocked | None:
         """Why a claim cannot be used by a pod, or on its own, regardless of devices (SCHED-1)."""
-        refused = self._store.refused
-        if refused and (why := refused.get(("ResourceClaim", key))) is not None:
-            return Blocked((key,), "ClaimRefused", why)
+        if (refused := self._refused(key)) is not None:
+            return refused
         claim = self._store.claims.get(key)
         if claim is None:
             return Blocked((key,), NOT_FOUND, f"claim {key} does not exist")
@@ -405,8 +404,17 @@ class Planner:
             )
         return None
 
+    def _refused(self, key: ObjectKey) -> Blocked | None:
+        """Whether the newest version of a claim cannot be parsed."""
+        if not self._store.refused:
+            return None
+        refused = self._store.refused.get(("ResourceClaim", key))
+        return None if refused is None else Blocked((key,), "ClaimRefused", refused)
+
     def allowed(self, claims: tuple[ResourceClaim, ...]) -> Blocked | None:
         """Why claims may not be allocated, judging by their classes; None if they may."""
+        if self._ours.alone:
+            return None
         for claim in claims:
             if (foreign := self._ours.foreign_class(claim)) is not None:
                 keys = tuple(claim.key for claim in claims)

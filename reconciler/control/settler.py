@@ -1,6 +1,6 @@
 """Writes decided plans: assume, write, confirm; or withdraw."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Plan
@@ -20,9 +20,9 @@ class Settler:
         self._report = report
         self._busy: set[str] = set()
 
-    def expect(self, plans: Iterable[Plan]) -> None:
-        """Plans will be assumed long before `settle` writes them: no write of theirs needs to be resolved."""
-        self._busy |= {plan.uid for plan in plans}
+    def expect(self, plan: Plan) -> None:
+        """A plan will be assumed long before `settle` writes it: no write of it needs to be resolved."""
+        self._busy.add(plan.uid)
 
     def take_back(self, plan: Plan) -> None:
         """Drop an assumed plan that was expected, and is not written."""
