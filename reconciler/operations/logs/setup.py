@@ -9,9 +9,10 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from threading import RLock
-from time import gmtime, strftime, time_ns
 from typing import Any, Literal, TextIO
 
 import msgspec
@@ -25,6 +26,8 @@ Format = Literal["auto", "json", "text", "short"]
 LOGGER = "reconciler"
 """The parent of all loggers of this program"""
 
+_SECOND = timedelta(seconds=1)
+
 
 def configure(level: str, form: Format = "auto") -> None:
     """Write log lines of `level` or above to standard error.
@@ -36,7 +39,7 @@ def configure(level: str, form: Format = "auto") -> None:
     before: list[Processor] = [
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
-        _TimeStamps(),
+        TimeStamps(),
     ]
     last = _last(form, sys.stderr)
     writer = _LineWriter(sys.stderr)
@@ -59,21 +62,24 @@ def configure(level: str, form: Format = "auto") -> None:
     logging.getLogger(LOGGER).setLevel(level.upper())
 
 
-class _TimeStamps:
-    """Adds the time in UTC to a line, as ISO 8601 with microseconds. What lines of one second share is made
+class TimeStamps:
+    """Adds the time in UTC to lines, as ISO 8601 with microseconds. What lines of one second share is made
     once.
     """
 
-    def __init__(self) -> None:
-        self._last = -1, ""
-        """A second, and its text: replaced together, since threads write lines too"""
+    def __init__(self, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._now = now
+        self._second = now(), now(), ""
+        """Begin and end of a second, and its text: replaced together, since threads write lines too"""
 
     def __call__(self, _logger: Any, _method: str, event: EventDict) -> EventDict:
-        now, nanos = divmod(time_ns(), 1_000_000_000)
-        second, text = self._last
-        if second != now:
-            self._last = _, text = now, strftime("%Y-%m-%dT%H:%M:%S", gmtime(now))
-        event["timestamp"] = f"{text}.{nanos // 1000:06}Z"
+        now = self._now()
+        begin, end, text = self._second
+        if not begin <= now < end:
+            begin = now.replace(microsecond=0)
+            text = begin.isoformat().removesuffix("+00:00")
+            self._second = begin, begin + _SECOND, text
+        event["timestamp"] = f"{text}.{now.microsecond:06}Z"
         return event
 
 
