@@ -116,6 +116,14 @@ class Queue(Generic[K]):
                 priority, due = self._again[key]
                 self._again[key] = (priority, min(due, now))
 
+    def has_seen(self, key: K) -> None:
+        """The owner of a key looks at the state now: it was put for nothing if it was put until now, to be
+        taken at once. What is put to be taken later, or after this, stays.
+        """
+        again = self._again.get(key)
+        if again is not None and again[1] <= asyncio.get_running_loop().time():
+            del self._again[key]
+
     def failed(self, key: K) -> float:
         """Count a failure of the key. Returns its back-off in seconds: doubling, with jitter."""
         count = self._failures.get(key, 0)

@@ -125,6 +125,8 @@ class Reconciler:
 
         They were reconciled when it was deleted, but did nothing because the write was in flight.
         """
+        if unit.kind is Kind.CLAIM:
+            return
         for key in claims:
             if not self._intake.units.decides(unit, key):
                 self._intake.put(Unit(Kind.CLAIM, key))
@@ -205,14 +207,23 @@ class Reconciler:
         await self._go_on(unit)
 
     async def _go_on(self, unit: Unit) -> None:
-        """Do what a pod with devices needs next, mostly to remove its gate: its next turn begins later."""
-        for handler in self._handlers if unit.kind is Kind.POD else ():
-            match handler.next(unit):
-                case None:
-                    continue
-                case Act(write=write):
-                    await write()
+        """Do what a pod with devices needs next, mostly to remove its gate: its next turn begins later. It
+        gets one only if it needs more; that its own writes were seen is no reason for one.
+        """
+        if unit.kind is not Kind.POD:
             return
+        needs = self._needs_now(unit)
+        if isinstance(needs, Act):
+            await needs.write()
+            needs = self._needs_now(unit)
+        if not isinstance(needs, Idle):
+            self._intake.put(unit)
+
+    def _needs_now(self, unit: Unit) -> Idle | Stuck | Act | Ask[Any]:
+        """What a unit in its turn needs by the present state, in which all changes until now count."""
+        self._queue.has_seen(unit)
+        found = (handler.next(unit) for handler in self._handlers)
+        return next((needs for needs in found if needs is not None), Idle())
 
     def _decide_ahead(self, handler: Handler[Q, G, R], grant: G) -> None:
         """Decide the units that come next, as far as they ask for the same as the one just decided."""

@@ -38,8 +38,8 @@ class Settler:
         next reconcile continues from there. Rejected, Gone: earlier ones are withdrawn too. Undecided
         or cancelled: the plan in flight stays assumed.
         """
-        uids = {plan.uid for plan, _ in plans}
-        self._busy |= uids
+        for plan, _ in plans:
+            self._busy.add(plan.uid)
         written: list[ResourceClaim] = []
         try:
             for plan, claim in plans:
@@ -59,7 +59,8 @@ class Settler:
             await self._withdraw(written)
             raise
         finally:
-            self._busy -= uids
+            for plan, _ in plans:
+                self._busy.discard(plan.uid)
 
     async def resolve(self, claim: ResourceClaim) -> None:
         """Find out whether a write without an answer was applied, by reading the claim.

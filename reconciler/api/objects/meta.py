@@ -76,8 +76,10 @@ class ObjectMeta(Model):
     @property
     def created(self) -> datetime | None:
         """The time of creation, with its zone. None if it is missing or cannot be read."""
+        if not self.creation_timestamp:
+            return None
         try:
-            found = datetime.fromisoformat(self.creation_timestamp or "")
+            found = datetime.fromisoformat(self.creation_timestamp)
         except ValueError:
             return None
         return found if found.tzinfo is not None else None

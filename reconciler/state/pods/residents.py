@@ -143,7 +143,8 @@ class Residents:
     def place(self, key: ObjectKey, pod: Pod | None, node: str = "") -> Moved:
         """Set the node of a pod; None if it has none or is gone."""
         settled = self._note_binding(key, pod, node)
-        return self._place(key, pod, node)._replace(settled=settled)
+        moved = self._place(key, pod, node)
+        return moved._replace(settled=True) if settled else moved
 
     def _note_binding(self, key: ObjectKey, pod: Pod | None, node: str) -> bool:
         """Note whether a pod on a node is bound; return whether it was not, and is now or is gone."""
@@ -181,8 +182,9 @@ class Residents:
         With our gate, no pod is nominated by kube-scheduler: what it says is a hint of ours, which keeps no
         room. It may outlive the room that is held, such as after a restart.
         """
-        counts = pod is not None and not pod.finished and not pod.gated
-        node = pod.status.nominated_node_name if counts and pod is not None else ""
+        node = ""
+        if pod is not None and not pod.finished and not pod.gated:
+            node = pod.status.nominated_node_name
         before = self._nominated_to.get(key, "")
         if not node and not before:
             return False

@@ -75,6 +75,25 @@ async def test_a_key_put_while_owned_is_queued_again():
     assert await taken(queue) == "a"
 
 
+async def test_what_its_owner_has_seen_brings_no_key_back():
+    queue = make_queue()
+    for key in "abcd":
+        queue.put(key, priority=LOW)
+    async with queue.take() as key:
+        queue.put(key, priority=LOW)
+        queue.has_seen(key)
+        queue.has_seen("b")
+    assert len(queue) == 3
+    async with queue.take() as key:
+        queue.has_seen(key)
+        queue.put(key, priority=LOW)
+    async with queue.take() as key:
+        queue.put(key, priority=LOW, after=5.0)
+        queue.has_seen(key)
+    assert await all_taken(queue) == ["d", "b", "c"]
+    assert asyncio.get_running_loop().time() == 5.0
+
+
 async def test_a_delayed_key_comes_when_its_time_has_come():
     queue = make_queue()
     queue.put("a", priority=LOW, after=3600.0)
