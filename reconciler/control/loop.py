@@ -174,6 +174,7 @@ class Reconciler:
                     self._stop_waiting(unit)
                     await write()
                     self._done(unit)
+                    await self._go_on(unit)
                 case Ask(question=question):
                     await self._decide(handler, unit, question)
             return
@@ -207,8 +208,8 @@ class Reconciler:
         await self._go_on(unit)
 
     async def _go_on(self, unit: Unit) -> None:
-        """Do what a pod with devices needs next, mostly to remove its gate: its next turn begins later. It
-        gets one only if it needs more; that its own writes were seen is no reason for one.
+        """Do what a pod needs after a write, mostly to remove its gate: its next turn begins later. It gets
+        one only if it needs more; that its own writes were seen is no reason for one.
         """
         if unit.kind is not Kind.POD:
             return
