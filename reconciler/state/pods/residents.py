@@ -7,7 +7,7 @@ for them, and then follow pod by pod; only those that were used recently are kep
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.label_selector import Selector
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.value import value
 from reconciler.errors import Rejected
 from reconciler.state.nodes.growing import widened
 from reconciler.state.nodes.labels import LabelColumns
@@ -30,7 +31,7 @@ KEPT = 256
 """Most sets of pods whose columns are kept"""
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Resident:
     """A pod and its node. Never changed, so forks share it."""
 
@@ -317,10 +318,11 @@ class Residents:
         row = self._spare.pop() if self._spare else self._size
         if row == self._size:
             self._size += 1
-            self._at = widened(self._at, self._size)
-            self._namespace = widened(self._namespace, self._size)
-            self._terminating = widened(self._terminating, self._size)
-        ports = tuple(used for port in ports_of(pod) for used in counted_as(port))
+            if self._size > len(self._at):
+                self._at = widened(self._at, self._size)
+                self._namespace = widened(self._namespace, self._size)
+                self._terminating = widened(self._terminating, self._size)
+        ports = tuple([used for port in ports_of(pod) for used in counted_as(port)])
         one = self._residents[key] = Resident(pod, node, row, ports, _terms_of(pod))
         self._on.setdefault(node, {})[key] = None
         self._labels.put(row, pod.metadata.labels)
