@@ -12,9 +12,10 @@ from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.cli.common.connection import Connection
+from reconciler.cli.common.console import Console
 from reconciler.cli.common.exits import Exit, Failure, errors_as
 from reconciler.cli.common.fleet_source import list_cluster, read_files
-from reconciler.cli.common.output import console_on, echo_value, print_line, print_table
+from reconciler.cli.common.output import echo_value, print_line, print_table
 from reconciler.cli.common.table import Table
 from reconciler.state.devices.exclusion.group_modes import group_modes
 from reconciler.state.devices.exclusion.modes import Held, Mode, problems
@@ -83,7 +84,7 @@ def _mode(mode: Mode) -> dict[str, Any]:
 
 
 def _print(snapshot: Snapshot, out: TextIO, *, wide: bool) -> None:
-    console = console_on(out)
+    console = Console(out)
     found = modes_of(snapshot)
     table = Table(("POOL", "COUNTER SET", "HELD", "GROUPS", "CLAIM", "LOCKED OUT", *_WIDE * wide), names=2)
     for mode in found:
