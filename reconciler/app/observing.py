@@ -25,8 +25,8 @@ from reconciler.operations.events.lasting import LastingRefusals
 from reconciler.operations.events.recorder import EventRecorder
 from reconciler.operations.events.unmanaged import UnmanagedClaims
 from reconciler.operations.metrics.capacity import Capacity
+from reconciler.operations.page.late_routes import late_page_routes
 from reconciler.operations.page.page_sources import PageSources, RefusalMessages
-from reconciler.operations.page.routes import page_routes
 from reconciler.operations.serving.fit import FitEndpoint
 from reconciler.operations.serving.whatif import whatif_routes
 from reconciler.operations.serving.whatif_endpoint import WhatifEndpoint
@@ -195,7 +195,7 @@ def _page(
         placing.view,
         moves,
     )
-    routes = page_routes(sources.sources(capacity, facts, clock=base.clock, now=now), base.stop)
+    routes = late_page_routes(sources.sources(capacity, facts, clock=base.clock, now=now), base.stop)
     if base.settings.status_what_if:
         endpoint = WhatifEndpoint(
             intake.store,
