@@ -134,6 +134,8 @@ def test_equal_quantities_do_not_differ(limit: object, request_: object):
         "{name: r, exactly: {deviceClassName: gpu, selectors: [{cel: {expression: 'false'}}]}}",
         "{name: r, firstAvailable: [{name: s, deviceClassName: gpu}]}",
         "{name: r, exactly: {deviceClassName: gpu, count: x}}",
+        "{name: r, exactly: {deviceClassName: gpu, adminAccess: true}}",
+        "{name: r, exactly: {deviceClassName: gpu, capacity: {requests: {memory: 80Gi}}}}",
     ],
 )
 def test_a_template_of_the_input_for_other_devices_is_not_used(request_: str):
@@ -159,6 +161,15 @@ def test_a_template_of_the_input_for_the_same_devices_is_used(request_: str):
     found = migrate([pod(), template(request_)], KNOWN, ahead=ahead, namespace="default")
     assert [one.changed for one in found.changes] == [True, False]
     assert [one["metadata"]["name"] for one in found.templates] == ["gpu-2"]
+
+
+def test_a_template_of_the_input_with_a_constraint_is_not_used():
+    several, tied = pod(), template("{name: r, exactly: {deviceClassName: gpu, count: 2}}", "gpu-2")
+    several["spec"]["containers"][0]["resources"] = {"limits": {GPU: 2}}
+    assert problems(migrate([several, tied], KNOWN)) == []
+    tied["spec"]["spec"]["devices"]["constraints"] = [{"matchAttribute": "example.com/board"}]
+    (problem,) = problems(migrate([several, tied], KNOWN))
+    assert "ResourceClaimTemplate gpu-2 must be for 2 of class gpu" in problem
 
 
 def test_two_resources_whose_templates_share_names_are_refused():
