@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.api.migrate.mapping import Resources, Wanted, mapping
-from reconciler.api.migrate.pods import Template
+from reconciler.api.migrate.pods import Template, template_named
 from reconciler.api.migrate.workloads import Migration, migrate
+from reconciler.api.objects.claims import DeviceClass
 from reconciler.errors import Malformed
 from tests.tools.disturbing import disturbed
 
@@ -196,3 +197,25 @@ def test_a_mapping_gives_one_name_to_one_kind_of_devices():
         mapping([], {"resources": entries}, "map.yaml")
     same = {name: {"class": "A", "name": "x"} for name in ("a.com/x", "b.com/x")}
     assert {"a.com/x", "b.com/x"} <= mapping([], {"resources": same}).named.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("gpu.nvidia.com", "nvidia.com/gpu"),
+        ("npu.example.com", "example.com/npu"),
+        ("mig.nvidia.com-1g.5gb", "nvidia.com/mig-1g.5gb"),
+    ],
+    ids=["device plugin", "class", "MIG"],
+)
+def test_a_mapping_gives_no_name_that_other_devices_have(name: str, other: str):
+    """Unless it says that these stand for something else."""
+    metadata = {"name": "npu.example.com"}
+    spec = {"extendedResourceName": "example.com/npu"}
+    classes = [DeviceClass.model_validate({"metadata": metadata, "spec": spec})]
+    entries = {"a.com/x": {"class": "A", "selector": "true", "name": name}}
+    with pytest.raises(Malformed, match=rf"resources\[a.com/x\]: .* by {name}, as those of {other}, which"):
+        mapping(classes, {"resources": entries}, "map.yaml")
+    entries[other] = {"class": "B"}
+    found = mapping(classes, {"resources": entries}, "map.yaml")
+    assert template_named(f"{name}-1", found) == Template(Wanted("A", "true", name), 1)
