@@ -97,6 +97,35 @@ def test_objects_of_another_shape_are_refused_alone(wrong: Json, said: str):
     assert [one.changed for one in found.changes] == [False, True]
 
 
+@pytest.mark.parametrize(
+    ("kind", "spec", "said"),
+    [
+        ("Deployment", "foo", "spec: must be an object"),
+        ("Deployment", {"template": "foo"}, "spec.template: must be an object"),
+        ("Deployment", {"template": {"spec": []}}, "spec.template.spec: must be an object"),
+        ("JobSet", {"replicatedJobs": {"name": "j"}}, "spec.replicatedJobs: must be a list"),
+        ("JobSet", {"replicatedJobs": ["foo"]}, "spec.replicatedJobs[0]: must be an object"),
+        (
+            "JobSet",
+            {"replicatedJobs": [{}, {"template": {"spec": {"template": {"spec": 1}}}}]},
+            "spec.replicatedJobs[1].template.spec.template.spec: must be an object",
+        ),
+    ],
+)
+def test_what_makes_pods_of_another_shape_is_refused_alone(kind: str, spec: Any, said: str):
+    group = {"Deployment": "apps/v1", "JobSet": "jobset.x-k8s.io/v1alpha2"}[kind]
+    wrong = {"apiVersion": group, "kind": kind, "metadata": {"name": "w"}, "spec": spec}
+    found = migrate([wrong, pod("right")], KNOWN)
+    assert problems(found) == [f"{kind} w: {said}"]
+    assert [one.changed for one in found.changes] == [False, True]
+
+
+@pytest.mark.parametrize("spec", [None, {"template": None}, {"template": {"spec": None}}])
+def test_what_makes_pods_without_a_pod_spec_is_no_problem(spec: Any):
+    found = migrate([deployment() | {"spec": spec}], KNOWN)
+    assert problems(found) == []
+
+
 def test_objects_without_a_name_are_no_problem():
     unnamed = pod()
     del unnamed["metadata"]
