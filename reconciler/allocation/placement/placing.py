@@ -330,7 +330,8 @@ class Placement:
         short = nodes.room.short_of(demand(question.pod), question.waived, but=everything)
         if resource in short:
             out = out & ~nodes.in_order(short[resource], order)
-        holders = nodes.nominated.holders({order[at] for at in np.flatnonzero(out).tolist()}, but=own)
+        places = {order[at] for at in np.flatnonzero(out).tolist()}
+        holders = nodes.nominated.holders(resource, places, but=own)
         if not holders:
             return ""
         more = f" and {len(holders) - NAMED} more" if len(holders) > NAMED else ""
