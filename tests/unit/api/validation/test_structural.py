@@ -20,6 +20,7 @@ from reconciler.api.validation.served_kinds import (
     WORKLOAD,
 )
 from reconciler.api.validation.structural import (
+    DNS_LABEL,
     AnyObject,
     Fields,
     Flag,
@@ -136,6 +137,14 @@ def test_entries_of_one_key_values_of_fixed_fields_and_times_are_checked():
     assert (cause.field, cause.message) == ("spec.a", 'Invalid value: "1": field is immutable')
     (cause,) = check(Fields({"at": Time()}), {"at": "yesterday"})
     assert cause.message.endswith("must be a time in RFC 3339 format")
+
+
+def test_a_name_that_ends_with_a_line_end_is_refused():
+    """Not compared with JSON Schema: where `$` matches in its patterns depends on who reads them."""
+    named = Fields({"name": Text(63, pattern=DNS_LABEL)})
+    assert check(named, {"name": "abc"}) == []
+    (cause,) = check(named, {"name": "abc\n"})
+    assert cause.message.endswith(f"should match '{DNS_LABEL}'")
 
 
 def test_fields_that_are_not_listed_are_named():
