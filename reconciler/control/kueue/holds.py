@@ -30,11 +30,14 @@ class WorkloadHolds:
 
         Not of holds that another process began.
         """
+        self._used: dict[ObjectKey, tuple[str, datetime | None]] = {}
+        """Workload -> its admission whose pods came and use the room. See `_admission`"""
 
     def hold(self, workload: Workload, places: tuple[HeldPlace, ...]) -> str:
         """Hold these places for all its pods. Returns until when, for people."""
         until = timestamp(self._now() + timedelta(seconds=self._seconds))
         self._earlier[workload.key, until] = frozenset(pod.metadata.uid for pod in self._bound(workload.key))
+        self._used.pop(workload.key, None)
         self._intake.nominating.hold(
             Nomination(
                 of_workload(workload.key),
@@ -48,6 +51,10 @@ class WorkloadHolds:
         )
         return until
 
+    def used(self, workload: Workload) -> bool:
+        """Whether its room is not held any more because its pods of this admission are bound."""
+        return self._used.get(workload.key) == _admission(workload)
+
     def drop(self, key: ObjectKey, why: str) -> None:
         """Hold nothing for a Workload any more."""
         self._intake.nominating.drop(of_workload(key), why)
@@ -57,6 +64,7 @@ class WorkloadHolds:
         held = [one for one in self._intake.store.nominations if one.nominee.kind is NomineeKind.WORKLOAD]
         known = {(one.nominee.key, one.deadline) for one in held}
         self._earlier = {one: uids for one, uids in self._earlier.items() if one in known}
+        self._used = {key: one for key, one in self._used.items() if key in workloads}
         for one in held:
             key = one.nominee.key
             workload = workloads.get(key)
@@ -65,6 +73,7 @@ class WorkloadHolds:
             elif workload.condition("QuotaReserved") is None or workload.condition("Finished") is not None:
                 self.drop(key, "it has no quota any more")
             elif self._came(workload, one.deadline) >= pods_of(workload):
+                self._used[key] = _admission(workload)
                 self.drop(key, "its pods are bound")
 
     def _came(self, workload: Workload, deadline: str) -> int:
@@ -89,3 +98,8 @@ class WorkloadHolds:
             for pod in pods
             if pod.spec.node_name and not pod.finished and not pod.metadata.deletion_timestamp
         ]
+
+
+def _admission(workload: Workload) -> tuple[str, datetime | None]:
+    """Its uid, and when its quota was reserved: another time when it is admitted again."""
+    return workload.metadata.uid, workload.quota_since
