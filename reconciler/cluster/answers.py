@@ -5,12 +5,14 @@ from typing import Any
 from pydantic_core import from_json
 
 from reconciler.cluster.transport import Response
-from reconciler.errors import Conflict, Gone, ReconcilerError, Rejected, Relist, Retry, Undecided
+from reconciler.errors import Conflict, Gone, Protected, ReconcilerError, Rejected, Relist, Retry, Undecided
 
 LONGEST_WAIT = 300.0
 """Limit of Retry-After in seconds: the clock of the server may be wrong."""
 
 READS = frozenset({"GET", "HEAD"})
+BUDGET = "DisruptionBudget"
+"""The cause that an API server gives if a budget does not allow an eviction"""
 
 
 def refusal(method: str, path: str, response: Response) -> ReconcilerError:
@@ -31,6 +33,8 @@ def refusal(method: str, path: str, response: Response) -> ReconcilerError:
             return Conflict(message)
         case 410:
             return Relist(message)
+        case 429 if any(isinstance(one, dict) and one.get("reason") == BUDGET for one in _causes(status)):
+            return Protected(message, after=after)
         case 401 | 408 | 429 | 503:
             return Retry(message, after=after)
         case code if code >= 500:
@@ -58,6 +62,12 @@ def _status(response: Response) -> dict[str, Any]:
         if isinstance(status, dict)
         else {"message": response.body[:200].decode(errors="replace").strip()}
     )
+
+
+def _causes(status: dict[str, Any]) -> list[Any]:
+    details = status.get("details")
+    causes = details.get("causes") if isinstance(details, dict) else None
+    return causes if isinstance(causes, list) else []
 
 
 def _seconds(response: Response, status: dict[str, Any]) -> float:

@@ -10,7 +10,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.client import Client
 from reconciler.cluster.kinds import POD
 from reconciler.cluster.transport import Response
-from reconciler.errors import Conflict, Gone, Rejected, Relist, Retry, Undecided
+from reconciler.errors import Conflict, Gone, Protected, Rejected, Relist, Retry, Undecided
 from tests.tools.cluster_objects import CLAIMS, NODES, listing, node
 from tests.tools.scripted_transport import Scripted, ok, status
 
@@ -64,6 +64,22 @@ async def test_a_refusal_for_lack_of_rights_says_what_helps_and_others_speak_for
     assert before.endswith(f"{code} ")
     assert after.startswith(f": {remedy}" if remedy else "")
     assert bool(after) == bool(remedy)
+
+
+@pytest.mark.parametrize(
+    ("details", "wanted"),
+    [
+        ({"causes": [{"reason": "Other"}, {"reason": "DisruptionBudget"}]}, Protected),
+        ({"causes": [{"reason": "Other"}, "DisruptionBudget"]}, Retry),
+        ({"causes": None, "retryAfterSeconds": 1}, Retry),
+        (None, Retry),
+    ],
+)
+async def test_an_eviction_that_a_budget_does_not_allow_is_told_from_a_busy_server(details: Any, wanted: Any):
+    client = Client(Scripted(status(429, "Cannot evict pod", details=details)))
+    with pytest.raises(Retry) as caught:
+        await client.evict(POD, KEY, {})
+    assert type(caught.value) is wanted
 
 
 async def test_creating_what_exists_is_a_conflict():
