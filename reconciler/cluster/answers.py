@@ -1,5 +1,6 @@
 """Converts responses that are not a success to our errors."""
 
+import re
 from typing import Any
 
 from pydantic_core import from_json
@@ -11,6 +12,8 @@ LONGEST_WAIT = 300.0
 """Limit of Retry-After in seconds: the clock of the server may be wrong."""
 
 READS = frozenset({"GET", "HEAD"})
+_WITHOUT_RIGHT = re.compile(r': User "[^"]*" cannot ')
+"""What an API server says of a user who lacks a right. Policies and webhooks use other words"""
 BUDGET = "DisruptionBudget"
 """The cause that an API server gives if a budget does not allow an eviction"""
 
@@ -46,7 +49,7 @@ def _remedy(code: int, said: str) -> str:
     """What helps against a refusal for lack of rights; empty for others, such as those of policies."""
     if code == 401:
         return "renew the credentials, or use others (kubectl auth whoami shows them)"
-    if code == 403 and said.partition(" cannot ")[0].endswith('"'):
+    if code == 403 and _WITHOUT_RIGHT.search(said):
         return "grant it this right, or use other credentials (kubectl auth can-i --list shows its rights)"
     return ""
 

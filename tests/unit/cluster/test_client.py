@@ -49,11 +49,19 @@ async def test_a_status_says_what_to_do_next(code, of_a_read, of_a_write):
 
 RBAC = 'pods "p" is forbidden: User "u" cannot get resource "pods" in API group ""'
 POLICY = "pods 'p' is forbidden: ValidatingAdmissionPolicy 'x' denied request: you cannot do that"
+WEBHOOK = 'admission webhook "validate.example.com" denied the request: label "team" cannot be empty'
+NODE = 'nodes "a" is forbidden: node "b" is not allowed to modify node "a"'
 
 
 @pytest.mark.parametrize(
     ("code", "said", "remedy"),
-    [(401, "Unauthorized", "renew the credentials"), (403, RBAC, "grant it this right"), (403, POLICY, "")],
+    [
+        (401, "Unauthorized", "renew the credentials"),
+        (403, RBAC, "grant it this right"),
+        (403, POLICY, ""),
+        (403, WEBHOOK, ""),
+        (403, NODE, ""),
+    ],
 )
 async def test_a_refusal_for_lack_of_rights_says_what_helps_and_others_speak_for_themselves(
     code: int, said: str, remedy: str
