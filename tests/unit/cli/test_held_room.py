@@ -20,6 +20,7 @@ from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.held_room import FollowedRoom
 from reconciler.cli.top import follow_usage
 from reconciler.cluster.client import Client
+from reconciler.cluster.transport import Response
 from reconciler.embedded import ApiServer, serve
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.nominations.nomination import NOBODY, HeldPlace, Nomination, of_pod
@@ -199,6 +200,29 @@ async def test_room_that_cannot_be_read_again_is_held_until_its_deadline(
         await room.hold(state)
         found.append(int(state.snapshot_for(NOBODY).occupancy.free.sum()))
     assert found == free
+
+
+@pytest.mark.parametrize(
+    ("name", "answers", "said"),
+    [
+        pytest.param("x/typo", [status(404, "no typo")] * 3, ["no typo"], id="missing"),
+        pytest.param(DEFAULT, [status(404, "none")] * 3, [], id="the default may be missing"),
+        pytest.param(DEFAULT, [status(403, "forbidden")], ["forbidden"], id="forbidden"),
+        pytest.param(DEFAULT, [ok(record("}"))] * 3, ["ConfigMap"], id="of another shape"),
+        pytest.param(
+            DEFAULT, [ok(record("}")), status(404), ok(record("}"))], ["ConfigMap"], id="now and again"
+        ),
+    ],
+)
+async def test_what_cannot_be_read_while_it_is_shown_is_said_once(
+    name: str, answers: list[Response], said: list[str], capsys: pytest.CaptureFixture[str]
+):
+    room = FollowedRoom(Client(Scripted(*answers)), [name])
+    for _ in range(3):
+        await room.hold(Store(Semantics()))
+    found = capsys.readouterr().err.splitlines()
+    assert len(found) == len(said)
+    assert all(text in line for text, line in zip(said, found, strict=True))
 
 
 async def test_top_of_gangs_says_what_held_room_keeps_them_from():
