@@ -232,6 +232,27 @@ async def test_top_of_gangs_says_what_held_room_keeps_them_from():
     result = await ask(cluster(record(held()), member), "top", "--gangs", "-o", "json")
     assert "can be placed now" in free.stdout
     assert "Short: 2 devices of class gpu" in result.stdout
+    assert "note: room on a is held for pod default/urgent until" in result.stderr
+
+
+@pytest.mark.parametrize("command", [("top",), ("capacity", "--pending")], ids=" ".join)
+async def test_of_several_clusters_each_note_names_its_context(command: tuple[str, ...], tmp_path: Path):
+    async with serve(cluster(record(held()))) as east, serve(cluster(record("}"))) as west:
+        servers = {"east": east, "west": west}
+        config = {
+            "clusters": [{"name": name, "cluster": {"server": url}} for name, url in servers.items()],
+            "contexts": [{"name": name, "context": {"cluster": name}} for name in servers],
+        }
+        (tmp_path / "config").write_text(yaml.safe_dump(config))
+        named = ["--contexts", "east,west", "--held-room", DEFAULT, "--held-room", "x/typo"]
+        arguments = [*command, *named, "--kubeconfig", str(tmp_path / "config")]
+        result = await asyncio.to_thread(CliRunner().invoke, main, arguments)
+    notes = [line for line in result.stderr.splitlines() if line.startswith("note: ")]
+    assert sum(line.startswith("note: context east: room on a is held for") for line in notes) == 1
+    not_considered = "held room is not considered: "
+    assert sum(line.startswith(f"note: context west: {not_considered}ConfigMap") for line in notes) == 1
+    missing = {f"note: context {name}: {not_considered}" for name in servers}
+    assert {line.partition("GET")[0] for line in notes if "typo" in line} == missing
 
 
 async def test_capacity_uses_held_room_for_what_it_is_held_for_only(tmp_path: Path):
