@@ -56,7 +56,7 @@ def report_unreached(reached: Iterable[Reached[Any]]) -> bool:
     """Print a line on standard error for each cluster without an answer. Whether there is any."""
     silent = [one for one in reached if one.problem]
     for one in silent:
-        remark(f"error: context {one.context}: {one.problem}")
+        remark(f"Error: context {one.context}: {one.problem}")
     return bool(silent)
 
 

@@ -52,7 +52,10 @@ def print_text(console: Console, text: str, style: str = "") -> None:
 
 
 def remark(line: str) -> None:
-    """Print a line on standard error: a warning, a note or an error, as `note: TEXT`."""
+    """Print a line on standard error: a warning, a note or an error, such as `note: TEXT`.
+
+    Errors begin with `Error: `, as those that click prints.
+    """
     if context := _context.get():
         sort, _, text = line.partition(": ")
         line = f"{sort}: context {context}: {text}"
