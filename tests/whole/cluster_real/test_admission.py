@@ -121,6 +121,7 @@ def test_a_pod_that_two_policies_change_gets_one_claim_and_one_gate(kubectl: Kub
         ({"requests": {"nvidia.com/gpu": "2"}}, "Limit must be set"),
         ({"limits": {"nvidia.com/gpu": "2"}, "requests": {"nvidia.com/gpu": "1"}}, "must be equal to"),
         ({"limits": {"nvidia.com/gpu": "1500m"}}, "must be an integer"),
+        ({"limits": {"nvidia.com/gpu": "-1"}}, "must be greater than or equal to 0"),
     ],
     ids=str,
 )
