@@ -11,7 +11,6 @@ from reconciler.analysis.making_room.units import Occupants, Pods
 from reconciler.analysis.making_room.wanted import Place, Wanted
 from reconciler.analysis.making_room.world import World
 from reconciler.api.objects.meta import DeviceID, ObjectKey
-from reconciler.api.objects.plan import Reason
 from reconciler.state.nominations.nomination import devices_of
 from reconciler.state.trial import Trial
 
@@ -47,26 +46,40 @@ class Attempts:
         """Whether the search for devices gave up, so that it is not known whether something fits"""
         self._held = frozenset(claim.key for claim in wanted.all_held)
         self._known: dict[tuple[str | None, Pods, Claims], tuple[Place, ...] | NoFit] = {}
+        self._seen: dict[Pods, tuple[Place, ...]] = {}
+        """Where it was first seen to fit, with no claim kept"""
+        self._places: dict[Pods, tuple[Place, ...]] = {}
         self._spare: dict[Pods, int] = {}
 
-    def place(self, pods: Pods, on: str | None = None, kept: Claims = NONE) -> tuple[Place, ...] | NoFit:
-        """Where it fits without these pods. Some of their claims are kept as they are. Raises OutOfTries."""
+    def fits(self, pods: Pods, on: str | None = None, kept: Claims = NONE) -> bool:
+        """Whether it fits without these pods. Some of their claims stay as they are. Raises OutOfTries."""
         found = self._known.get((on, pods, kept))
         if found is None:
             if self.left <= 0:
                 raise OutOfTries
             self.left -= 1
-            mark = self.trial.mark()
-            freed = leave(self.trial, pods, self.occupants, self.world, kept)
-            found = self.wanted.when_free(freed).place(self.world, self.trial, on=on)
-            self.trial.back_to(mark)
-            self.unsure |= isinstance(found, NoFit) and found.reason == Reason.GAVE_UP
-            self._known[on, pods, kept] = found
-        return found
+            found = self._known[on, pods, kept] = self._without(pods, on, kept)
+            self.unsure |= isinstance(found, NoFit) and not found.proven
+            if not kept and not isinstance(found, NoFit):
+                self._seen.setdefault(pods, found)
+        return not isinstance(found, NoFit)
 
-    def fits(self, pods: Pods, on: str | None = None) -> bool:
-        """Whether it fits without these pods. Raises OutOfTries."""
-        return not isinstance(self.place(pods, on), NoFit)
+    def places(self, pods: Pods) -> tuple[Place, ...]:
+        """Where it goes without these pods, without which it was seen to fit. That costs no further attempt.
+
+        The search of all nodes may give up before it comes to the node where it fits: then there.
+        """
+        if pods not in self._places:
+            found = self._known.get((None, pods, NONE)) or self._without(pods)
+            self._places[pods] = self._seen[pods] if isinstance(found, NoFit) else found
+        return self._places[pods]
+
+    def _without(self, pods: Pods, on: str | None = None, kept: Claims = NONE) -> tuple[Place, ...] | NoFit:
+        mark = self.trial.mark()
+        freed = leave(self.trial, pods, self.occupants, self.world, kept)
+        found = self.wanted.when_free(freed).place(self.world, self.trial, on=on)
+        self.trial.back_to(mark)
+        return found
 
     def could_fit(self, pods: Pods, on: str | None = None) -> bool:
         """Whether it may fit without some of these pods; if not, it is certain. Raises OutOfTries.
@@ -78,15 +91,14 @@ class Attempts:
             return self.fits(pods, on)
         free = [claim for claim in self.occupants.freed(pods) if claim in self._held]
         each = chain.from_iterable(combinations(free, count) for count in range(len(free) + 1))
-        return any(not isinstance(self.place(pods, on, frozenset(kept)), NoFit) for kept in each)
+        return any(self.fits(pods, on, frozenset(kept)) for kept in each)
 
     def spare(self, pods: Pods) -> int:
-        """How many devices these pods release that are still free when it has its place. Without them it must
-        fit. Raises OutOfTries. Source: MAKE-4.
+        """How many devices these pods release that are still free when it has its place. It was seen to fit
+        without them. Source: MAKE-4.
         """
         if pods not in self._spare:
-            places = self.place(pods)
-            assert not isinstance(places, NoFit)
+            places = self.places(pods)
             taken = frozenset(devices_of(plan for place in places for plan in place.plans))
             mark = self.trial.mark()
             leave(self.trial, pods, self.occupants, self.world)

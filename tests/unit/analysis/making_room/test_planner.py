@@ -7,10 +7,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reconciler.allocation.gangs.question import GangQuestion, Member
+from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.making_room.advice import Advice
+from reconciler.analysis.making_room.defaults import TRIES
 from reconciler.analysis.making_room.planner import make_room
 from reconciler.analysis.making_room.report import as_json
-from reconciler.analysis.making_room.wanted import WantedGang, WantedPod
+from reconciler.analysis.making_room.wanted import Place, WantedGang, WantedPod
 from reconciler.analysis.making_room.world import world_of
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
@@ -60,7 +62,9 @@ def running(name: str, *devices: str, on: str = "n", **fields: Any) -> list[Obje
     return [{**made, "status": status}, one]
 
 
-def advice(*objects: Object, count: int = 1, moves_only: bool = False, **spec: Any) -> Advice:
+def advice(
+    *objects: Object, count: int = 1, moves_only: bool = False, tries: int = TRIES, **spec: Any
+) -> Advice:
     """Who leaves for a pod of priority 10 on nodes `n` with two devices and `m` with one."""
     host = "kubernetes.io/hostname"
     fleet = [
@@ -74,7 +78,7 @@ def advice(*objects: Object, count: int = 1, moves_only: bool = False, **spec: A
     wanted, user = read(claim("w", count)), read(pod("w", "w", **{"priority": 10, **spec}))
     assert isinstance(wanted, ResourceClaim)
     assert isinstance(user, Pod)
-    return make_room(WantedPod((wanted,), user), world, moves_only=moves_only)
+    return make_room(WantedPod((wanted,), user), world, moves_only=moves_only, tries=tries)
 
 
 def sharing(*objects: Object, others: tuple[Object, ...] = (), also: int = 0) -> Advice:
@@ -208,6 +212,40 @@ def test_a_pod_stays_whose_claim_other_gated_pods_hold():
     assert not sharing(*there, others=(pod("v", "a", priority=10),), also=1).fits
     more = [*there[:2], *running("b", "gpu-1")]
     assert names(sharing(*more, others=(pod("v", "a", priority=-5),), also=1)) == ["b"]
+
+
+def test_a_set_that_fits_costs_one_try():
+    found = advice(*FULL[:2], *running("b", "gpu-1", priority=100), *ELSEWHERE[:2], tries=1)
+    assert names(found) == ["a"]
+    assert found.tries == 1
+    assert found.optimal
+
+
+class InAHurry(WantedPod):
+    """Searches with few steps."""
+
+    def place(self, *args: Any, **options: Any) -> tuple[Place, ...] | NoFit:
+        return super().place(*args, **{"steps": 30, **options})
+
+
+@pytest.mark.parametrize("moves_only", [False, True])
+def test_it_goes_where_it_was_seen_to_fit_if_the_search_of_all_nodes_gives_up(moves_only: bool):
+    """On twelve nodes before that of the pod that leaves, all steps are used up in vain."""
+    fleet = [device_class(), node("idle"), gpu_slice("idle", 1, driver=DRIVER)]
+    for host in [*(f"hard-{at:02}" for at in range(12)), "last"]:
+        hard = [device(f"gpu-{at}", {"v": at % 7, "w": (at * 5 + at // 7) % 6}) for at in range(28)]
+        easy = [device(f"gpu-{at}", {"v": at, "w": at}) for at in range(7)]
+        there = easy if host == "last" else hard
+        fleet += [node(host), resource_slice(host, there, pool=host, driver=DRIVER, nodeName=host)]
+    fleet += running("a", "gpu-0", on="last", metadata={"ownerReferences": [OWNER]})
+    wanted, user = claim("w", 7), read(pod("w", "w", priority=10))
+    wanted["spec"]["devices"]["constraints"] = [{"distinctAttribute": f"{DRIVER}/{name}"} for name in "vw"]
+    seven, state = read(wanted), world_of(map(read, fleet), Semantics())
+    assert isinstance(seven, ResourceClaim)
+    assert isinstance(user, Pod)
+    found = make_room(InAHurry((seven,), user), state, moves_only=moves_only)
+    assert names(found) == ["a"]
+    assert [place.node for place in found.places] == ["last"]
 
 
 def test_a_budget_is_spared_before_a_priority():
