@@ -163,7 +163,7 @@ def _spare(pods: tuple[Pod, ...], places: tuple[Place, ...], world: RoomWorld) -
     in_use = taken | {device for one in world.held for device in one.devices}
     in_use |= {result.id for one in after.values() for result in _results(one)}
     claims = [one for one in world.objects if isinstance(one, ResourceClaim)]
-    released = [result.id for one in claims if not after[one.key].allocation for result in _results(one)]
+    released = {result.id for one in claims if not after[one.key].allocation for result in _results(one)}
     slices = [one for one in world.objects if isinstance(one, ResourceSlice)]
     return sum(_could_be_held(device, in_use, slices) for device in released)
 

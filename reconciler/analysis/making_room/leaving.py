@@ -3,8 +3,6 @@
 from collections.abc import Container, Iterable
 from itertools import chain, combinations
 
-import numpy as np
-
 from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.making_room.moves import settle
 from reconciler.analysis.making_room.units import Occupants, Pods
@@ -109,12 +107,11 @@ class Attempts:
 
     def _still_free(self, claims: Iterable[ObjectKey], taken: Container[DeviceID]) -> int:
         """How many devices of released claims nobody has now. One that others share is free, but not left."""
-        allocations, fleet = self.occupants.allocations, self.trial.snapshot.fleet
-        occupancy = self.trial.snapshot.occupancy
-        rows: list[int] = []
-        for claim in claims:
-            for result in allocations[claim].devices.results:
-                if not result.admin_access and result.id not in taken:
-                    rows += fleet.rows_of(result.id)
-        at = np.array(rows, dtype=np.intp)
-        return int((occupancy.free[at] & ~occupancy.sharing[at]).sum())
+        results = chain.from_iterable(self.occupants.allocations[claim].devices.results for claim in claims)
+        released = {one.id for one in results if not one.admin_access and one.id not in taken}
+        occupancy, fleet = self.trial.snapshot.occupancy, self.trial.snapshot.fleet
+
+        def is_left(row: int) -> bool:
+            return bool(occupancy.free[row] and not occupancy.sharing[row])
+
+        return sum(any(map(is_left, fleet.rows_of(device))) for device in released)

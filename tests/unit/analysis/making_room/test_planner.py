@@ -130,6 +130,41 @@ def test_the_pod_leaves_whose_devices_are_all_needed():
     assert found.optimal
 
 
+def test_a_device_that_two_claims_of_a_pod_share_is_released_once():
+    """All else is equal, also the number of devices that are not needed; so the name decides."""
+    whole = [device(f"gpu-{at}", {"whole": True}) for at in range(2)]
+    shared = {**device("gpu-1", {"whole": False}), "allowMultipleAllocations": True}
+    fleet = [device_class(), node("n"), node("m")]
+    for host, there in (("n", [whole[0], shared]), ("m", whole)):
+        fleet.append(resource_slice(host, there, pool=host, driver=DRIVER, nodeName=host))
+    (one, user), (two, _) = running("a", "gpu-0", "gpu-1"), running("a", "gpu-1")
+    two["metadata"] |= {"name": "a2", "uid": "claim-a2"}
+    for number, made in enumerate((one, two)):
+        results = made["status"]["allocation"]["devices"]["results"]
+        results[-1]["shareID"] = f"00000000-0000-0000-0000-00000000000{number}"
+    user["spec"]["resourceClaims"].append({"name": "two", "resourceClaimName": "a2"})
+    fleet += [one, two, user, *running("b", "gpu-0", "gpu-1", on="m")]
+    pending, only = claim("w"), {"cel": {"expression": f"device.attributes['{DRIVER}'].whole"}}
+    pending["spec"]["devices"]["requests"][0]["exactly"]["selectors"] = [only]
+    wanted, waiting = read(pending), read(pod("w", "w", priority=10))
+    assert isinstance(wanted, ResourceClaim)
+    assert isinstance(waiting, Pod)
+    found = make_room(WantedPod((wanted,), waiting), world_of(map(read, fleet), Semantics()))
+    assert names(found) == ["a"]
+    assert found.cost.devices == 1
+
+
+def test_a_device_that_two_generations_of_its_pool_have_is_released_once():
+    """All else is equal, also the number of devices that are not needed; so the name decides."""
+    newer = [device("gpu-0"), device("gpu-1")]
+    second = resource_slice("n-2", newer, pool="n", generation=2, driver=DRIVER, nodeName="n")
+    high = running("c", "gpu-0", on="m", priority=100)
+    other = [node("o"), gpu_slice("o", 2, driver=DRIVER), *running("b", "gpu-0", "gpu-1", on="o")]
+    found = advice(*running("a", "gpu-0", "gpu-1"), second, *high, *other)
+    assert names(found) == ["a"]
+    assert found.cost.devices == 1
+
+
 def test_devices_that_are_needed_cost_nothing():
     found = advice(*running("a", "gpu-0", "gpu-1"), *running("c", "gpu-0", on="m"), count=2)
     assert names(found) == ["a"]
