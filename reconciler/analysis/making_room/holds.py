@@ -42,11 +42,13 @@ class Holds:
                 if result.admin_access:
                     continue
                 found = snapshot.fleet.rows_of(result.id)
+                count = len(found)
                 rows += found
-                units += [number] * len(found)
-                holders += [at] * len(found)
-                several += found if len(found) > 1 else ()
-                alone += [not result.share_id] * len(found)
+                units += [number] * count
+                holders += [at] * count
+                alone += [not result.share_id] * count
+                if count > 1:
+                    several += found
         self.rows: Rows = np.array(rows, dtype=np.intp)
         """(H,) rows of the fleet"""
         self.unit: Rows = np.array(units, dtype=np.intp)

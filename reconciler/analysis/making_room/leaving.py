@@ -1,7 +1,7 @@
 """Tries sets of pods: without them, does it fit? Counts the attempts."""
 
-from collections.abc import Container, Iterable
-from itertools import chain, combinations
+from collections.abc import Callable, Container, Iterable
+from itertools import chain
 
 from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.making_room.moves import settle
@@ -17,15 +17,13 @@ class OutOfTries(Exception):
     """The step budget is used up."""
 
 
-Claims = frozenset[ObjectKey]
-NONE: Claims = frozenset()
+_Ask = Callable[[Container[ObjectKey]], Wanted]
+"""What to place when some claims are free"""
 
 
-def leave(
-    trial: Trial, pods: Pods, occupants: Occupants, world: World, kept: Claims = NONE
-) -> tuple[ObjectKey, ...]:
-    """Count pods as gone, and their claims as free, except some. Returns those that are free."""
-    freed = tuple(claim for claim in occupants.freed(pods) if claim not in kept)
+def leave(trial: Trial, pods: Pods, occupants: Occupants, world: World) -> tuple[ObjectKey, ...]:
+    """Count pods as gone, and their claims as free. Returns those that are free."""
+    freed = occupants.freed(pods)
     for claim in freed:
         trial.release(world.store.claims[claim].metadata.uid)
     for key in sorted(pods):
@@ -43,41 +41,21 @@ class Attempts:
         self.unsure = False
         """Whether the search for devices gave up, so that it is not known whether something fits"""
         self._held = frozenset(claim.key for claim in wanted.all_held)
-        self._known: dict[tuple[str | None, Pods, Claims], tuple[Place, ...] | NoFit] = {}
+        self._known: dict[tuple[str | None, Pods], tuple[Place, ...] | NoFit] = {}
+        self._could: dict[tuple[str | None, Pods], bool] = {}
         self._seen: dict[Pods, tuple[Place, ...]] = {}
-        """Where it was first seen to fit, with no claim kept"""
+        """Where it was first seen to fit"""
         self._places: dict[Pods, tuple[Place, ...]] = {}
         self._spare: dict[Pods, int] = {}
 
-    def fits(self, pods: Pods, on: str | None = None, kept: Claims = NONE) -> bool:
-        """Whether it fits without these pods. Some of their claims stay as they are. Raises OutOfTries."""
-        found = self._known.get((on, pods, kept))
+    def fits(self, pods: Pods, on: str | None = None) -> bool:
+        """Whether it fits without these pods. Raises OutOfTries."""
+        found = self._known.get((on, pods))
         if found is None:
-            if self.left <= 0:
-                raise OutOfTries
-            self.left -= 1
-            found = self._known[on, pods, kept] = self._without(pods, on, kept)
-            self.unsure |= isinstance(found, NoFit) and not found.proven
-            if not kept and not isinstance(found, NoFit):
+            found = self._known[on, pods] = self._try(pods, on, self.wanted.when_free)
+            if not isinstance(found, NoFit):
                 self._seen.setdefault(pods, found)
         return not isinstance(found, NoFit)
-
-    def places(self, pods: Pods) -> tuple[Place, ...]:
-        """Where it goes without these pods, without which it was seen to fit. That costs no further attempt.
-
-        The search of all nodes may give up before it comes to the node where it fits: then there.
-        """
-        if pods not in self._places:
-            found = self._known.get((None, pods, NONE)) or self._without(pods)
-            self._places[pods] = self._seen[pods] if isinstance(found, NoFit) else found
-        return self._places[pods]
-
-    def _without(self, pods: Pods, on: str | None = None, kept: Claims = NONE) -> tuple[Place, ...] | NoFit:
-        mark = self.trial.mark()
-        freed = leave(self.trial, pods, self.occupants, self.world, kept)
-        found = self.wanted.when_free(freed).place(self.world, self.trial, on=on)
-        self.trial.back_to(mark)
-        return found
 
     def could_fit(self, pods: Pods, on: str | None = None) -> bool:
         """Whether it may fit without some of these pods; if not, it is certain. Raises OutOfTries.
@@ -85,11 +63,37 @@ class Attempts:
         A claim that is wanted itself may find no place once it is free: it may fit without fewer pods only.
         Source: MAKE-6.
         """
-        if not self._held:
+        if self._held.isdisjoint(self.occupants.freed(pods)):
             return self.fits(pods, on)
-        free = [claim for claim in self.occupants.freed(pods) if claim in self._held]
-        each = chain.from_iterable(combinations(free, count) for count in range(len(free) + 1))
-        return any(self.fits(pods, on, frozenset(kept)) for kept in each)
+        if (on, pods) not in self._could:
+            found = self._try(pods, on, self.wanted.at_most)
+            self._could[on, pods] = not isinstance(found, NoFit)
+        return self._could[on, pods]
+
+    def _try(self, pods: Pods, on: str | None, ask: _Ask) -> tuple[Place, ...] | NoFit:
+        if self.left <= 0:
+            raise OutOfTries
+        self.left -= 1
+        found = self._without(pods, on, ask)
+        self.unsure |= isinstance(found, NoFit) and not found.proven
+        return found
+
+    def _without(self, pods: Pods, on: str | None, ask: _Ask) -> tuple[Place, ...] | NoFit:
+        mark = self.trial.mark()
+        freed = leave(self.trial, pods, self.occupants, self.world)
+        found = ask(freed).place(self.world, self.trial, on=on)
+        self.trial.back_to(mark)
+        return found
+
+    def places(self, pods: Pods) -> tuple[Place, ...]:
+        """Where it goes without these pods, without which it was seen to fit. That costs no further attempt.
+
+        The search of all nodes may give up before it comes to the node where it fits: then there.
+        """
+        if pods not in self._places:
+            found = self._known.get((None, pods)) or self._without(pods, None, self.wanted.when_free)
+            self._places[pods] = self._seen[pods] if isinstance(found, NoFit) else found
+        return self._places[pods]
 
     def spare(self, pods: Pods) -> int:
         """How many devices these pods release that are still free when it has its place. It was seen to fit

@@ -83,9 +83,18 @@ class WantedPod:
         sharing = []
         for pod, of_pod, _ in self.sharing:
             names = claims_of(pod)
-            kept = tuple(claim for claim in of_pod if claim.key not in freed)
-            sharing.append((pod, kept, tuple(at for at, key in enumerate(keys) if key in names)))
+            sharing.append(
+                (pod, _kept(of_pod, freed), tuple(at for at, key in enumerate(keys) if key in names))
+            )
         return replace(self, claims=claims, held=held, sharing=tuple(sharing))
+
+    def at_most(self, freed: Container[ObjectKey]) -> "WantedPod":
+        """Less than `when_free`: it fits if that fits where some of these claims are kept as they are.
+
+        Those that it held need nothing. Pods that held some of them, which may count only then, do not count.
+        """
+        sharing = tuple(one for one in self.beside if not any(claim.key in freed for claim in one[1]))
+        return replace(self, held=_kept(self.held, freed), sharing=sharing)
 
     def place(
         self,
@@ -169,6 +178,15 @@ class WantedGang:
         )
         return WantedGang(replace(self.question, members=members), self.priority)
 
+    def at_most(self, freed: Container[ObjectKey]) -> "WantedGang":
+        """Less than `when_free`: it fits if that fits where some of these claims are kept as they are."""
+        members = tuple(replace(one, held=_kept(one.held, freed)) for one in self.question.members)
+        return WantedGang(replace(self.question, members=members), self.priority)
+
+
+def _kept(held: Iterable[ResourceClaim], freed: Container[ObjectKey]) -> tuple[ResourceClaim, ...]:
+    return tuple(claim for claim in held if claim.key not in freed)
+
 
 def _when_free(
     pod: Pod, claims: Sequence[ResourceClaim], held: Sequence[ResourceClaim], freed: Container[ObjectKey]
@@ -176,7 +194,7 @@ def _when_free(
     """The claims of a pod that need devices when some are free, in its order, and those still held."""
     released = [again(claim) for claim in held if claim.key in freed]
     needed = sorted([*claims, *released], key=lambda claim: claims_of(pod).index(claim.key))
-    return tuple(needed), tuple(claim for claim in held if claim.key not in freed)
+    return tuple(needed), _kept(held, freed)
 
 
 Wanted = WantedPod | WantedGang

@@ -1,5 +1,6 @@
 """Who has to leave: against every set of pods, and the cases that operators meet."""
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -10,8 +11,10 @@ from reconciler.allocation.gangs.question import GangQuestion, Member
 from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.making_room.advice import Advice
 from reconciler.analysis.making_room.defaults import TRIES
+from reconciler.analysis.making_room.leaving import Attempts
 from reconciler.analysis.making_room.planner import make_room
 from reconciler.analysis.making_room.report import as_json
+from reconciler.analysis.making_room.units import Occupants
 from reconciler.analysis.making_room.wanted import Place, WantedGang, WantedPod
 from reconciler.analysis.making_room.world import world_of
 from reconciler.api.objects.claims import ResourceClaim
@@ -21,7 +24,7 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from tests.tools.builders import device, gpu_slice, resource_slice
 from tests.tools.examples import examples
-from tests.tools.room_twin import difference
+from tests.tools.room_twin import difference, leaving
 from tests.tools.room_worlds import room_world
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, held, node, pod
 from tests.tools.volume_scenarios import mounting, volume, volume_claim
@@ -48,6 +51,23 @@ def test_with_moves_only_nobody_loses_a_place(seed: int):
     assert all(move.refusal is None and move.places for move in advice.moves)
     assert not advice.fits or any_set.cost <= advice.cost
     assert state.store.snapshot().occupancy.held.tolist() == before
+
+
+@given(st.integers(0, 2**32))
+@examples(12)
+@example(716952)
+@example(900101)
+def test_what_could_not_fit_fits_without_no_set(seed: int):
+    world = room_world(seed)
+    state, sets = world.world(), [frozenset(pod.key for pod in pods) for pods in leaving(world)]
+    everyone = frozenset().union(*sets)
+    occupants = Occupants(state.store, state.nodes, state.groups)
+    with state.trial() as trial:
+        attempts = Attempts(world.wanted, state, trial, occupants, tries=1_000_000)
+        names = trial.snapshot.topology.order if isinstance(world.wanted, WantedPod) else [None]
+        for node, pods in product(names, [everyone, *(everyone - {one} for one in everyone)]):
+            if not attempts.could_fit(pods, node):
+                assert not any(attempts.fits(one, node) for one in sets if one <= pods)
 
 
 def running(name: str, *devices: str, on: str = "n", **fields: Any) -> list[Object]:
@@ -227,6 +247,35 @@ def test_fewer_pods_leave_if_the_devices_of_a_claim_cannot_be_had_again():
     found = of_gang(1, *running("a", "gpu-7"), *running("b", "gpu-0", priority=5), members=("w",))
     assert names(found) == ["b"]
     assert found.optimal
+
+
+def sharing_all(values: tuple[int, int]) -> Advice:
+    """Who leaves for a pod that shares claims with nine pods, and needs two devices of equal values.
+
+    Two more devices have these values; the first one is in use.
+    """
+    keys = [f"p{at}" for at in range(9)]
+    there = [device(f"gpu-{at}", {"v": value}) for at, value in enumerate([*values, *range(100, 109)])]
+    fleet = [device_class(), node("n"), resource_slice("n", there, pool="n", driver=DRIVER, nodeName="n")]
+    fleet += running("x", "gpu-0", priority=5)
+    for at, key in enumerate(keys):
+        fleet += running(key, f"gpu-{at + 2}")
+    raw, state = claim("w", 2), world_of(map(read, fleet), Semantics())
+    raw["spec"]["devices"]["constraints"] = [{"matchAttribute": f"{DRIVER}/v"}]
+    wanted, user = read(raw), read(pod("w", "w", *keys, priority=10))
+    assert isinstance(wanted, ResourceClaim)
+    assert isinstance(user, Pod)
+    held = tuple(one for key, one in state.store.claims.items() if key.name in keys)
+    return make_room(WantedPod((wanted,), user, held), state, tries=20)
+
+
+def test_many_shared_claims_take_few_tries():
+    found = sharing_all((1, 1))
+    assert names(found) == ["x"]
+    assert found.optimal
+    never = sharing_all((1, 2))
+    assert not never.fits
+    assert never.optimal
 
 
 def test_pods_that_share_a_claim_count_as_members_of_a_gang_do():
