@@ -1,12 +1,14 @@
 """Tries sets of pods: without them, does it fit? Counts the attempts."""
 
 from collections.abc import Callable, Container, Iterable
+from functools import cached_property
 from itertools import chain
 
 from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.making_room.moves import settle
+from reconciler.analysis.making_room.regaining import regains
 from reconciler.analysis.making_room.units import Occupants, Pods
-from reconciler.analysis.making_room.wanted import Place, Wanted
+from reconciler.analysis.making_room.wanted import Place, Wanted, WantedGang
 from reconciler.analysis.making_room.world import World
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.state.nominations.nomination import devices_of
@@ -17,7 +19,7 @@ class OutOfTries(Exception):
     """The step budget is used up."""
 
 
-_Ask = Callable[[Container[ObjectKey]], Wanted]
+_Ask = Callable[[tuple[ObjectKey, ...]], Wanted]
 """What to place when some claims are free"""
 
 
@@ -63,12 +65,23 @@ class Attempts:
         A claim that is wanted itself may find no place once it is free: it may fit without fewer pods only.
         Source: MAKE-6.
         """
-        if self._held.isdisjoint(self.occupants.freed(pods)):
+        freed = self._held.intersection(self.occupants.freed(pods))
+        if not freed or freed <= self._regained:
             return self.fits(pods, on)
         if (on, pods) not in self._could:
-            found = self._try(pods, on, self.wanted.at_most)
+            found = self._try(pods, on, lambda freed: self.wanted.at_most(freed, self._regained))
             self._could[on, pods] = not isinstance(found, NoFit)
         return self._could[on, pods]
+
+    @cached_property
+    def _regained(self) -> frozenset[ObjectKey]:
+        """Claims that no other gated pod holds, and that get the same again if they are free."""
+        if isinstance(self.wanted, WantedGang):
+            return frozenset()  # a search for several members might not see that they fit
+        others = {claim.key for _, held, _ in self.wanted.sharing for claim in held}
+        known = self.occupants.allocations
+        mine = (one for one in self.wanted.held if one.key in known and one.key not in others)
+        return frozenset(one.key for one in mine if regains(one, known[one.key], self.trial))
 
     def _try(self, pods: Pods, on: str | None, ask: _Ask) -> tuple[Place, ...] | NoFit:
         if self.left <= 0:

@@ -88,13 +88,15 @@ class WantedPod:
             )
         return replace(self, claims=claims, held=held, sharing=tuple(sharing))
 
-    def at_most(self, freed: Container[ObjectKey]) -> "WantedPod":
-        """Less than `when_free`: it fits if that fits where some of these claims are kept as they are.
+    def at_most(self, freed: Sequence[ObjectKey], regained: Container[ObjectKey]) -> "WantedPod":
+        """At most what `when_free` asks for: it fits if that fits where any of these claims are not freed.
 
-        Those that it held need nothing. Pods that held some of them, which may count only then, do not count.
+        Of those that it held, only the ones that regain the same need devices again. Pods that held some of
+        them do not count: one that suits no node counts for nothing, until its claim is free.
         """
         sharing = tuple(one for one in self.beside if not any(claim.key in freed for claim in one[1]))
-        return replace(self, held=_kept(self.held, freed), sharing=sharing)
+        held = _kept(self.held, [key for key in freed if key not in regained])
+        return replace(self, held=held, sharing=sharing).when_free(freed)
 
     def place(
         self,
@@ -178,10 +180,14 @@ class WantedGang:
         )
         return WantedGang(replace(self.question, members=members), self.priority)
 
-    def at_most(self, freed: Container[ObjectKey]) -> "WantedGang":
-        """Less than `when_free`: it fits if that fits where some of these claims are kept as they are."""
-        members = tuple(replace(one, held=_kept(one.held, freed)) for one in self.question.members)
-        return WantedGang(replace(self.question, members=members), self.priority)
+    def at_most(self, freed: Sequence[ObjectKey], regained: Container[ObjectKey]) -> "WantedGang":
+        """At most what `when_free` asks for: it fits if that fits where any of these claims are not freed.
+
+        Of those that members held, only the ones that regain the same need devices again.
+        """
+        lost = [key for key in freed if key not in regained]
+        members = tuple(replace(one, held=_kept(one.held, lost)) for one in self.question.members)
+        return WantedGang(replace(self.question, members=members), self.priority).when_free(freed)
 
 
 def _kept(held: Iterable[ResourceClaim], freed: Container[ObjectKey]) -> tuple[ResourceClaim, ...]:

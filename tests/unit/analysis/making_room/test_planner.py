@@ -249,18 +249,18 @@ def test_fewer_pods_leave_if_the_devices_of_a_claim_cannot_be_had_again():
     assert found.optimal
 
 
-def sharing_all(values: tuple[int, int]) -> Advice:
-    """Who leaves for a pod that shares claims with nine pods, and needs two devices of equal values.
+def sharing_all(*values: int) -> Advice:
+    """Who leaves for a pod that shares claims with nine pods, and needs as many devices of equal values.
 
-    Two more devices have these values; the first one is in use.
+    More devices have these values; the first one is in use. Without any, one device is needed.
     """
-    keys = [f"p{at}" for at in range(9)]
+    keys, count = [f"p{at}" for at in range(9)], len(values)
     there = [device(f"gpu-{at}", {"v": value}) for at, value in enumerate([*values, *range(100, 109)])]
     fleet = [device_class(), node("n"), resource_slice("n", there, pool="n", driver=DRIVER, nodeName="n")]
-    fleet += running("x", "gpu-0", priority=5)
-    for at, key in enumerate(keys):
-        fleet += running(key, f"gpu-{at + 2}")
-    raw, state = claim("w", 2), world_of(map(read, fleet), Semantics())
+    fleet += running("x", "gpu-0", priority=5) if values else []
+    for at, key in enumerate(keys, count):
+        fleet += running(key, f"gpu-{at}")
+    raw, state = claim("w", count or 1), world_of(map(read, fleet), Semantics())
     raw["spec"]["devices"]["constraints"] = [{"matchAttribute": f"{DRIVER}/v"}]
     wanted, user = read(raw), read(pod("w", "w", *keys, priority=10))
     assert isinstance(wanted, ResourceClaim)
@@ -270,12 +270,16 @@ def sharing_all(values: tuple[int, int]) -> Advice:
 
 
 def test_many_shared_claims_take_few_tries():
-    found = sharing_all((1, 1))
+    found = sharing_all(1, 1)
     assert names(found) == ["x"]
     assert found.optimal
-    never = sharing_all((1, 2))
-    assert not never.fits
-    assert never.optimal
+
+
+@pytest.mark.parametrize("values", [(1, 2), ()])
+def test_it_takes_few_tries_to_see_that_no_shared_claim_makes_room(values: tuple[int, ...]):
+    found = sharing_all(*values)
+    assert not found.fits
+    assert found.optimal
 
 
 def test_pods_that_share_a_claim_count_as_members_of_a_gang_do():
