@@ -188,7 +188,7 @@ class Lent:
                 while not await true():  # noqa: ASYNC110  there is no event to wait for
                     await asyncio.sleep(0.05)
         except TimeoutError:
-            pytest.fail(otherwise)
+            pytest.fail(otherwise, pytrace=False)
 
     async def read(self, kind: str, name: str) -> Object:
         found = self._kinds[kind]
