@@ -65,7 +65,7 @@ helm --kube-context "$context" upgrade --install dra-reconciler deploy/helm/dra-
     --set-string "podAnnotations.image=$built" --wait
 echo
 echo "Try it:   dra-reconciler top --context $context"
-echo "Test it (it installs for itself, so uninstall first):"
+echo "Test it (uninstall first: the installed one would be faster than the tested one):"
 echo "          helm --kube-context $context uninstall dra-reconciler -n dra-reconciler"
 echo "          kubectl --context $context delete namespace dra-reconciler"
 echo "          DRA_RECONCILER_TEST_CONTEXT=$context make test-cluster"
