@@ -2,7 +2,9 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import click
@@ -11,6 +13,9 @@ import yaml
 from reconciler.cli.common.console import UNBOUNDED, Console
 from reconciler.cli.common.plain_text import plain, wrapped
 from reconciler.cli.common.table import Table
+
+_context: ContextVar[str] = ContextVar("context", default="")
+"""Of several clusters, the one that remarks are about now"""
 
 
 def print_table(console: Console, table: Table, *, wide: bool = False) -> None:
@@ -26,8 +31,24 @@ def print_line(console: Console, line: str, *, hanging: int = 2, style: str = ""
 
 
 def remark(line: str) -> None:
-    """Print a line on standard error: a warning, a note or an error."""
+    """Print a line on standard error: a warning, a note or an error, such as `note: TEXT`.
+
+    Errors begin with `Error: `, as those that click prints.
+    """
+    if context := _context.get():
+        sort, _, text = line.partition(": ")
+        line = f"{sort}: context {context}: {text}"
     print_line(Console(sys.stderr), line)
+
+
+@contextmanager
+def remarks_on(context: str) -> Iterator[None]:
+    """Let all remarks of the block, and of tasks that it starts, name the cluster that they are about."""
+    token = _context.set(context)
+    try:
+        yield
+    finally:
+        _context.reset(token)
 
 
 def echo_value(value: Any, output: str) -> None:
