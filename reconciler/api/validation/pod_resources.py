@@ -17,12 +17,14 @@ def is_counted(resource: str) -> bool:
 
 
 def check_resources(container: Field) -> None:
-    """Check limits and requests of counted resources, and that no request exceeds its limit."""
+    """Check that amounts are not negative, counted ones whole, and that no request exceeds its limit."""
     limits, requests = container["resources"]["limits"], container["resources"]["requests"]
     for part in (limits, requests):
         for name, amount in part.entries():
             found = quantity(amount)
-            if found is not None and is_counted(name) and found.nanos % NANO:
+            if found is not None and found.nanos < 0:
+                amount.invalid("must be greater than or equal to 0")
+            elif found is not None and is_counted(name) and found.nanos % NANO:
                 amount.invalid("must be an integer")
     for name, amount in requests.entries():
         requested, limit = quantity(amount), quantity(limits[name])

@@ -21,6 +21,7 @@ REFUSED = [
     ({"requests": {GPU: "2"}}, "Limit must be set"),
     ({"limits": {GPU: "2"}, "requests": {GPU: "1"}}, "must be equal to"),
     ({"limits": {GPU: "1500m"}}, "must be an integer"),
+    ({"limits": {GPU: "-1"}}, "must be greater than or equal to 0"),
 ]
 
 
