@@ -77,13 +77,12 @@ class Available:
         occupancy = snapshot.occupancy
         if occupancy.serial == self.serial:
             return
-        several = occupancy.serial - self.serial > 1
-        rows = self.trail.between(self.serial, occupancy.serial)
-        self.serial = occupancy.serial
-        if self.local and len(rows) <= FEW:
-            listed = rows.tolist()
+        before, self.serial = self.serial, occupancy.serial
+        several = occupancy.serial - before > 1
+        if self.local and (listed := self.trail.few_between(before, occupancy.serial, FEW)) is not None:
             self._follow_few(list(dict.fromkeys(listed)) if several else listed, snapshot)
             return
+        rows = self.trail.between(before, occupancy.serial)
         rows = rows[self.concerned[rows]]
         now = judge(self.static, snapshot, rows, admin=self.admin)
         turned = now != self.mask[rows]
