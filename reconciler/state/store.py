@@ -402,7 +402,7 @@ class Store:
         if not devices:
             return NOTHING
         self._mark(devices)
-        freed = frozenset(d.pool_id for d in devices if not self._ledger.state(d).alone)
+        freed = frozenset(d.pool_id for d in devices if not self._ledger.is_held_alone(d))
         return Delta(freed=freed, devices=frozenset(devices))
 
     def _mark(self, devices: set[DeviceID]) -> None:
