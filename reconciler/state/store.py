@@ -70,6 +70,8 @@ class Store:
         self._class_view: Mapping[str, DeviceClass] | None = None
         self._snapshot: Snapshot | None = None
         self._version = 0
+        self._supply_is_current = False
+        """Whether topology and columns are those of all slices, nodes and rules: only holds changed since"""
         self._reserved = Reserved(Nominations())
 
     # -- reading
@@ -116,12 +118,15 @@ class Store:
         """The current state, frozen. Later changes create another snapshot."""
         if self._snapshot is not None:  # every change drops it
             return self._snapshot
-        fleet, layout = self._inventory.fleet(self._effective_rules())
-        columns = self._columns_of(fleet, layout)
+        columns, topology = self._columns, self._topology
+        if columns is None or topology is None or not self._supply_is_current:
+            fleet, layout = self._inventory.fleet(self._effective_rules())
+            columns = self._columns_of(fleet, layout)
+            topology = self._topology_of(fleet, layout)
+            self._supply_is_current = True
         if self._changed_devices:
             columns.update(self._changed_devices)
             self._changed_devices.clear()
-        topology = self._topology_of(fleet, layout)
         self._version += 1
         self._snapshot = Snapshot(self._version, topology, columns.freeze(), self.classes)
         return self._snapshot
@@ -176,7 +181,7 @@ class Store:
         """
         fleet, layout = assembled.topology.fleet, assembled.layout
         if self._inventory.adopt(fleet, layout):
-            self._snapshot = None
+            self._snapshot, self._supply_is_current = None, False
             self._columns_of(fleet, layout)
             self._topology = assembled.topology
 
@@ -245,7 +250,7 @@ class Store:
         self._note(self._ledger.hold(vacated.holder, vacated.allocation))
         if vacated.retained is not None:
             # Released devices lost what they drew before their slices changed: computed anew, since rare.
-            self._retained, self._columns = vacated.retained, None
+            self._retained, self._columns, self._supply_is_current = vacated.retained, None, False
 
     def _replace(self, listing: Replaced) -> Delta:
         listed = {thing.key for thing in listing.objects} | {refused.key for refused in listing.refused}
@@ -414,7 +419,7 @@ class Store:
                 self._retained.release(device for device in devices if not self._ledger.state(device).holders)
 
     def _supply_changed(self) -> Delta:
-        self._snapshot = None
+        self._snapshot, self._supply_is_current = None, False
         return SUPPLY
 
     def _columns_of(self, fleet: Fleet, layout: Layout | None) -> Columns:
