@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, lru_cache
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, StrictBool, StrictInt, StrictStr
 from pydantic.alias_generators import to_camel
@@ -28,6 +28,16 @@ class Model(BaseModel):
     """A frozen API object of which we hold the fields that we read; others are ignored."""
 
     model_config = ConfigDict(frozen=True, ignored_types=(kept,), **LEAN)
+
+    KEPT: ClassVar[tuple[str, ...]] = ()
+    """Properties whose values are kept"""
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """As pydantic's, but without what is kept, which may not fit the copy."""
+        copied = super().model_copy(update=update, deep=deep)
+        for name in self.KEPT:
+            copied.__dict__.pop(name, None)
+        return copied
 
     def to_json(self) -> dict[str, Any]:
         """The object as the API spells it, without what is unset."""
