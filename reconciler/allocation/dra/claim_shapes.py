@@ -9,7 +9,7 @@ from reconciler.allocation.defaults import STEPS
 from reconciler.allocation.dra.availability import Available
 from reconciler.allocation.dra.match_attribute import MatchGroup, match_groups
 from reconciler.allocation.dra.node_filter import NodeFilter
-from reconciler.allocation.dra.plain_request import PlainRequest, plain_request
+from reconciler.allocation.dra.plain_request import PlainOption, PlainRequest, plain_request
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import ParsedClaims, read_claims
 from reconciler.allocation.dra.selector_masks import is_overspent, is_quick
@@ -35,6 +35,8 @@ class ClaimShape:
     _plain: PlainRequest | None = None
     _plain_of: tuple[Available, ...] = ()
     """For what `_plain` was computed"""
+    _only: PlainOption | None = None
+    """The only option of `_plain`, if nothing but counts excludes nodes"""
 
     def quick(self, snapshot: Snapshot) -> bool:
         """Whether all selectors ran on the fleet already, or take little time."""
@@ -56,7 +58,22 @@ class ClaimShape:
         if len(available) != len(self._plain_of) or any(map(is_not, available, self._plain_of)):
             self._plain_of = available
             self._plain = plain_request(self.parsed, available, snapshot)
+            self._only = None
+            if self._plain is not None and self._overspent is False and not self.match_groups(snapshot):
+                self._only = self._plain.options[0] if len(self._plain.options) == 1 else None
         return self._plain if self._plain is not None and self._plain.most <= steps else None
+
+    def only_option(self, snapshot: Snapshot) -> PlainOption | None:
+        """Its only option in a snapshot, which the node filter follows; None if `plain` must be asked.
+
+        The first node that the filter leaves is the one to ask: constraints exclude none, and the selectors
+        ran on the fleet, in few enough steps.
+        """
+        option = self._only
+        if option is None:
+            return None
+        self.node_filter.follow(snapshot)
+        return option if option.available is self.node_filter.of_only_option else None
 
     def match_groups(self, snapshot: Snapshot) -> tuple[MatchGroup, ...]:
         """The groups of its `matchAttribute` constraints that can exclude nodes."""
