@@ -104,7 +104,7 @@ class Available:
             now = judge(self.static, snapshot, np.array(rows, dtype=np.intp), admin=self.admin)
             could = dict(zip(rows, now.tolist(), strict=True)).__getitem__
         cells, concerned = self.cells, self.concerned.item
-        turned = [row for row in rows if could(row) != cells[row] and concerned(row)]
+        turned = [row for row in rows if could(row) != cells[row] and (cells[row] or concerned(row))]
         if not turned:
             return
         code_of, per_node, nodes, node = snapshot.fleet.codes["node"].item, self.per_node, [], -1

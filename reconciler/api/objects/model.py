@@ -64,18 +64,22 @@ class Maker(Generic[M]):
 
     def __call__(self, fields: Mapping[str, Any]) -> M:
         """The object with these fields, by their names in Python. The required ones must be among them."""
-        values = self._values.copy()
-        values.update(fields)
-        return _made(self._model, values, self._named(tuple(fields)))
+        made: M = _new(self._model)
+        _set_values(made, {**self._values, **fields})
+        _set_names(made, self._names.get(given := tuple(fields)) or self._named(given))
+        _set_extra(made, None)
+        _set_private(made, None)
+        return made
 
     def each(self, fields: Mapping[str, Any], name: str, values: Iterable[Any]) -> list[M]:
         """The objects with these fields that differ in one more field, in the order of its values."""
         model, found = self._model, []
-        common, names = {**self._values, **fields}, self._named((*fields, name))
+        common, given = {**self._values, **fields}, (*fields, name)
+        names = self._names.get(given) or self._named(given)
         for value in values:
             own = common.copy()
             own[name] = value
-            made = _new(model)  # as `_made`, without a call for each
+            made = _new(model)
             _set_values(made, own)
             _set_names(made, names)
             _set_extra(made, None)
@@ -84,20 +88,7 @@ class Maker(Generic[M]):
         return found
 
     def _named(self, given: tuple[str, ...]) -> set[str]:
-        names = self._names.get(given)
-        if names is None:
-            names = self._names[given] = {*self._common, *given}
-        return names
-
-
-def _made(model: type[M], values: dict[str, Any], names: set[str]) -> M:
-    """The object with the values of all fields, of which some were given."""
-    made = _new(model)
-    _set_values(made, values)
-    _set_names(made, names)
-    _set_extra(made, None)
-    _set_private(made, None)
-    return made
+        return self._names.setdefault(given, {*self._common, *given})
 
 
 def built(model: type[M], fields: Mapping[str, Any]) -> M:
