@@ -71,7 +71,7 @@ class Store:
         self._snapshot: Snapshot | None = None
         self._version = 0
         self._supply_is_current = False
-        """Whether topology and columns are those of all slices, nodes and rules: only holds changed since"""
+        """Whether slices, nodes and rules are as they were at the last snapshot"""
         self._reserved = Reserved(Nominations())
 
     # -- reading
@@ -181,7 +181,7 @@ class Store:
         """
         fleet, layout = assembled.topology.fleet, assembled.layout
         if self._inventory.adopt(fleet, layout):
-            self._snapshot, self._supply_is_current = None, False
+            self._snapshot = None
             self._columns_of(fleet, layout)
             self._topology = assembled.topology
 
@@ -250,7 +250,7 @@ class Store:
         self._note(self._ledger.hold(vacated.holder, vacated.allocation))
         if vacated.retained is not None:
             # Released devices lost what they drew before their slices changed: computed anew, since rare.
-            self._retained, self._columns, self._supply_is_current = vacated.retained, None, False
+            self._retained, self._columns = vacated.retained, None
 
     def _replace(self, listing: Replaced) -> Delta:
         listed = {thing.key for thing in listing.objects} | {refused.key for refused in listing.refused}

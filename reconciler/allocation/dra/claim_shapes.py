@@ -36,7 +36,7 @@ class ClaimShape:
     _plain_of: tuple[Available, ...] = ()
     """For what `_plain` was computed"""
     _only: PlainOption | None = None
-    """The only option of `_plain`, if nothing but counts excludes nodes"""
+    """The only option of `_plain`, once it is known that nothing but counts excludes nodes"""
 
     def quick(self, snapshot: Snapshot) -> bool:
         """Whether all selectors ran on the fleet already, or take little time."""
@@ -57,10 +57,10 @@ class ClaimShape:
         available = self.node_filter.of_only_slot
         if len(available) != len(self._plain_of) or any(map(is_not, available, self._plain_of)):
             self._plain_of = available
-            self._plain = plain_request(self.parsed, available, snapshot)
-            self._only = None
-            if self._plain is not None and self._overspent is False and not self.match_groups(snapshot):
-                self._only = self._plain.options[0] if len(self._plain.options) == 1 else None
+            self._plain, self._only = plain_request(self.parsed, available, snapshot), None
+        if self._only is None and self._plain is not None and len(self._plain.options) == 1:
+            at_once = self._overspent is False and not self.match_groups(snapshot)
+            self._only = self._plain.options[0] if at_once else None
         return self._plain if self._plain is not None and self._plain.most <= steps else None
 
     def only_option(self, snapshot: Snapshot) -> PlainOption | None:

@@ -82,7 +82,7 @@ def compare(one: ResourceClaim, seen: Snapshot) -> int:
     return answered
 
 
-def compare_first_fit(one: ResourceClaim, seen: Snapshot, nodes: NodeSubset | None) -> None:
+def compare_first_fit(one: ResourceClaim, seen: Snapshot, nodes: NodeSubset | None, steps: int) -> None:
     """Compare the decision over some nodes with asking one after the other.
 
     Twice: the second time the spec is known.
@@ -92,8 +92,8 @@ def compare_first_fit(one: ResourceClaim, seen: Snapshot, nodes: NodeSubset | No
         return
     parsed, names = ParsedClaims((one,), shape.parsed.slots), seen.topology.order if nodes is None else nodes
     for _ in range(2):
-        outcome = allocate([one], seen, nodes=nodes, steps=STEPS)
-        found = ((name, attempt(parsed, name, seen, steps=STEPS)) for name in names)
+        outcome = allocate([one], seen, nodes=nodes, steps=steps)
+        found = ((name, attempt(parsed, name, seen, steps=steps)) for name in names)
         fitting = [(name, on_node) for name, on_node in found if isinstance(on_node, Found)]
         if not fitting:
             assert isinstance(outcome, Unsatisfied)
@@ -141,7 +141,9 @@ def take_and_release(data: st.DataObject) -> None:
         compare(one, seen)
         mask = np.array([data.draw(st.booleans()) for _ in NODES])
         some = NodeSubset(seen.topology.order, mask)
-        compare_first_fit(one, seen, data.draw(st.sampled_from([None, some])))
+        compare_first_fit(
+            one, seen, data.draw(st.sampled_from([None, some])), data.draw(st.sampled_from([1, STEPS]))
+        )
         shape = shape_of(one, seen)
         if shape is not None:
             ((counted,), (slot,)) = shape.node_filter.of_only_slot, shape.parsed.slots
