@@ -158,6 +158,8 @@ class ResourceSliceSpec:
 class ResourceSlice(ApiObject):
     """Part of a pool, as a driver publishes it."""
 
+    KEPT: ClassVar = (*ApiObject.KEPT, "pool_id")
+
     kind: Literal["ResourceSlice"] = "ResourceSlice"
     spec: ResourceSliceSpec
 
@@ -171,8 +173,6 @@ class ResourceSlice(ApiObject):
     @kept
     def pool_id(self) -> PoolID:
         return PoolID(self.spec.driver, self.spec.pool.name)
-
-    KEPT: ClassVar[tuple[str, ...]] = (*ApiObject.KEPT, "pool_id")
 
 
 def has_many_names(spec: ResourceSliceSpec) -> bool:
