@@ -64,7 +64,6 @@ class PlainPlans:
 
     def __init__(self, claim: ResourceClaim, options: Sequence[RequestOption], snapshot: Snapshot) -> None:
         """`options` are what the results are for, in order."""
-        self._fleet = snapshot.fleet
         self._devices = [Maker(AllocatedDevice, _fields_of(option)) for option in options]
         configs = tuple(_configs(claim, options, old=snapshot.rules.old))
         self._devices_of = Maker(DeviceAllocation, {"config": configs} if configs else None)
@@ -76,10 +75,11 @@ class PlainPlans:
         """
         results: list[AllocatedDevice] = []
         for make, of_option in zip(self._devices, rows, strict=True):
-            results += _plain_devices(make, of_option, self._fleet)
+            results += _plain_devices(make, of_option, view)
         metadata = claim.metadata
         fields: dict[str, object] = {"devices": self._devices_of({"results": tuple(results)})}
-        if (selector := _node_selector(view, chain.from_iterable(rows))) is not None:
+        selector = _PINNED.of(view) if view.whole else _node_selector(view, chain.from_iterable(rows))
+        if selector is not None:
             fields["node_selector"] = selector
         allocation = _allocation_of(fields)
         return Plan(claim.key, metadata.uid, metadata.resource_version, view.node.name, allocation)
@@ -143,11 +143,12 @@ def _names(row: int, fleet: Fleet) -> dict[str, object]:
     return {"driver": driver, "pool": name, "device": pool.names[row - fleet.start.item(at)]}
 
 
-def _plain_devices(make: Maker[AllocatedDevice], rows: Sequence[int], fleet: Fleet) -> list[AllocatedDevice]:
+def _plain_devices(make: Maker[AllocatedDevice], rows: Sequence[int], view: View) -> list[AllocatedDevice]:
     """The results of devices that have no special fields: mostly of one pool."""
+    fleet = view.fleet
     at = fleet.pool_of.item(rows[0])
     pool, first = fleet.pools[at], fleet.start.item(at)
-    if len(rows) > 1 and not first <= min(rows) <= max(rows) < first + pool.size:
+    if len(view.pools) > 1 and not first <= min(rows) <= max(rows) < first + pool.size:
         return [make(_names(row, fleet)) for row in rows]
     (driver, name), names = pool.id, pool.names
     return make.each({"driver": driver, "pool": name}, "device", [names[row - first] for row in rows])
