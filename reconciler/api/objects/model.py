@@ -1,5 +1,6 @@
 """The base of every API object: frozen, camelCase outside, lists and maps that may be null."""
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, Generic, TypeVar
@@ -8,9 +9,15 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, StrictBool, StrictI
 from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+# There are none, and pydantic would read the entry points of every installed distribution to see that.
+
 T = TypeVar("T")
 
-LEAN = ConfigDict(extra="ignore", alias_generator=to_camel, populate_by_name=True)
+ON_USE = ConfigDict(defer_build=True)
+"""Has pydantic build a validator, with those of all parts, when it is first used: there are over a hundred
+models, and a command reads objects of a few of them."""
+LEAN = ConfigDict(extra="ignore", alias_generator=to_camel, populate_by_name=True, **ON_USE)
 """For parts of objects that exist in millions: pydantic dataclasses with slots, parsed like a `Model`."""
 
 
@@ -56,7 +63,12 @@ class Maker(Generic[M]):
         """The object with these fields, by their names in Python. The required ones must be among them."""
         values = self._values.copy()
         values.update(fields)
-        return _made(self._model, values, self._named(tuple(fields)))
+        made: M = _new(self._model)
+        _set_values(made, values)
+        _set_names(made, self._named(tuple(fields)))
+        _set_extra(made, None)
+        _set_private(made, None)
+        return made
 
     def each(self, fields: Mapping[str, Any], name: str, values: Iterable[Any]) -> list[M]:
         """The objects with these fields that differ in one more field, in the order of its values."""
@@ -65,7 +77,7 @@ class Maker(Generic[M]):
         for value in values:
             own = common.copy()
             own[name] = value
-            made = _new(model)  # as `_made`, without a call for each
+            made = _new(model)  # as above, without a call for each
             _set_values(made, own)
             _set_names(made, names)
             _set_extra(made, None)
@@ -80,20 +92,23 @@ class Maker(Generic[M]):
         return names
 
 
-def _made(model: type[M], values: dict[str, Any], names: set[str]) -> M:
-    """The object with the values of all fields, of which some were given."""
-    made = _new(model)
-    _set_values(made, values)
-    _set_names(made, names)
-    _set_extra(made, None)
-    _set_private(made, None)
-    return made
-
-
 def built(model: type[M], fields: Mapping[str, Any]) -> M:
     """One object as a `Maker` makes it."""
     made: M = _maker(model)(fields)
     return made
+
+
+def blank(model: type[M]) -> M:
+    """The object without any field, as the default of a field: `model()` would build the validator."""
+    return built(model, {})
+
+
+def text_of(part: Model, *, without: str | None = None) -> bytes:
+    """All fields, but for one, as JSON with their names in Python: equal for equal parts.
+
+    Raises ValueError for text that is not Unicode.
+    """
+    return part.__pydantic_serializer__.to_json(part, exclude=None if without is None else {without})
 
 
 @lru_cache
