@@ -28,7 +28,7 @@ cluster:  ## a throw-away cluster by kind or k3d with fake devices and our chart
 # The current context of KUBECONFIG, unless DRA_RECONCILER_TEST_CONTEXT names one. What is made there is deleted again.
 test-cluster: $(STAMP)  ## end-to-end tests on a real cluster; CONTRIBUTING.md has more variables
 	DRA_RECONCILER_TEST_CONTEXT="$${DRA_RECONCILER_TEST_CONTEXT:-$$(kubectl config current-context)}" \
-	  $(BIN)/python -m pytest tests/whole/any_cluster tests/whole/cluster_real
+	  $(BIN)/python -m pytest tests/whole/any_cluster tests/whole/real_cluster_only
 
 # Of a run that found something, FIRST and the seed that it names give the same schedules again.
 FIRST     ?= 100000
@@ -57,6 +57,7 @@ docs: $(STAMP)  ## the pages and pictures that are made from the code
 	$(BIN)/python -m docs.pictures
 	$(BIN)/python -m docs.chart_values
 	$(BIN)/python -m perf page perf/kept/*.json > perf/RESULTS.md
+	$(BIN)/python -m docs.main_results
 
 tables: $(STAMP)  ## the tables of the parser of selectors, after an upgrade of cel-python
 	$(BIN)/python -m reconciler.cel.parser_tables > .venv/parser_tables.json

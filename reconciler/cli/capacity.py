@@ -1,6 +1,5 @@
 """`dra-reconciler capacity`: how many nodes of which shapes a demand needs."""
 
-import asyncio
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
@@ -23,9 +22,10 @@ from reconciler.cli.common.contexts import as_json as contexts_as_json
 from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
 from reconciler.cli.common.fleet_source import bundle_objects, read_files, read_valid
 from reconciler.cli.common.held_room import note, split
-from reconciler.cli.common.output import echo_value
+from reconciler.cli.common.output import echo_value, remarks_on
 from reconciler.cli.common.progress import ProgressTracker, track_progress
 from reconciler.cli.common.room_source import KINDS
+from reconciler.cli.common.waiting import wait_for
 from reconciler.cli.views.sizing import print_side_by_side, print_sizing
 
 
@@ -94,7 +94,8 @@ def _answered(
     if reached.found is None:
         return Reached(reached.context, problem=reached.problem)
     try:
-        return Reached(reached.context, question.of(_of_cluster(reached.found), progress))
+        with remarks_on(reached.context):
+            return Reached(reached.context, question.of(_of_cluster(reached.found), progress))
     except NoAnswer as exc:
         return Reached(reached.context, problem=exc.message)
 
@@ -110,7 +111,7 @@ def _fleet(fleet: Bundle | None, connection: Connection, progress: ProgressTrack
     """The manifests, or else the cluster."""
     if fleet is None:
         progress.stage("reading the cluster")
-        return _of_cluster(asyncio.run(list_objects(KINDS, connection, volumes=True)))
+        return _of_cluster(wait_for(list_objects(KINDS, connection, volumes=True)))
     claims = Claims(fleet)  # also those made from the templates of pods
     listed = [one for one in bundle_objects(fleet) if not isinstance(one, Node | Pod | ResourceClaim)]
     listed += [*fleet.of(Node), *map(claims.typed, claims.entries), *claims.pods]

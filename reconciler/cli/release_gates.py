@@ -11,8 +11,9 @@ import click
 from reconciler.api.objects.core import GATE, Pod
 from reconciler.api.versions.reading import read
 from reconciler.cli.common.connection import Connection
+from reconciler.cli.common.console import Console
 from reconciler.cli.common.exits import Exit, Failure, errors_as
-from reconciler.cli.common.output import console_on, echo_value, print_line, print_table, remark
+from reconciler.cli.common.output import echo_value, print_line, print_table, remark
 from reconciler.cli.common.plain_text import counted, object_name
 from reconciler.cli.common.table import Table
 from reconciler.errors import Conflict, Gone, ReconcilerError
@@ -52,7 +53,7 @@ def release_gates(
         case _:
             _print(found, within, dry_run=dry_run)
     for one in failed:
-        remark(f"error: pod {one.namespace}/{one.pod}: {one.problem}")
+        remark(f"Error: pod {one.namespace}/{one.pod}: {one.problem}")
     if found and not failed and not dry_run:
         remark("note: kube-scheduler now schedules these pods and allocates their remaining claims")
     sys.exit(Exit.FAILED if failed else Exit.OK)
@@ -119,7 +120,7 @@ def _as_json(one: Released) -> dict[str, Any]:
 
 
 def _print(found: list[Released], namespace: str | None, *, dry_run: bool) -> None:
-    console = console_on(sys.stdout)
+    console = Console(sys.stdout)
     if not found:
         where = "" if namespace is None else f" in namespace {namespace}; -A looks in all"
         print_line(console, f"no pod has the gate {GATE}{where}")

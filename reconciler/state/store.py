@@ -73,6 +73,8 @@ class Store:
         self._class_view: Mapping[str, DeviceClass] | None = None
         self._snapshot: Snapshot | None = None
         self._version = 0
+        self._supply_is_current = False
+        """Whether slices, nodes and rules are as they were at the last snapshot"""
         self._reserved = Reserved(Nominations())
 
     # -- reading
@@ -111,12 +113,15 @@ class Store:
         """The current state, frozen. Later changes create another snapshot."""
         if self._snapshot is not None:  # every change drops it
             return self._snapshot
-        fleet, layout = self._inventory.fleet(self._effective_rules())
-        columns = self._columns_of(fleet, layout)
+        columns, topology = self._columns, self._topology
+        if columns is None or topology is None or not self._supply_is_current:
+            fleet, layout = self._inventory.fleet(self._effective_rules())
+            columns = self._columns_of(fleet, layout)
+            topology = self._topology_of(fleet, layout)
+            self._supply_is_current = True
         if self._changed_devices:
             columns.update(self._changed_devices)
             self._changed_devices.clear()
-        topology = self._topology_of(fleet, layout)
         self._version += 1
         self._snapshot = Snapshot(self._version, topology, columns.freeze(), self.classes)
         return self._snapshot
@@ -408,7 +413,7 @@ class Store:
         if not devices:
             return NOTHING
         self._mark(devices)
-        freed = frozenset(d.pool_id for d in devices if not self._ledger.state(d).alone)
+        freed = frozenset(d.pool_id for d in devices if not self._ledger.is_held_alone(d))
         return Delta(freed=freed, devices=frozenset(devices))
 
     def _mark(self, devices: set[DeviceID]) -> None:
@@ -420,7 +425,7 @@ class Store:
                 self._retained.release(device for device in devices if not self._ledger.state(device).holders)
 
     def _supply_changed(self) -> Delta:
-        self._snapshot = None
+        self._snapshot, self._supply_is_current = None, False
         return SUPPLY
 
     def _columns_of(self, fleet: Fleet, layout: Layout | None) -> Columns:
@@ -461,7 +466,8 @@ _PUTS: Mapping[type, Callable[[Store, Any], Delta]] = {
     Node: lambda store, thing: store._put_node(thing),
     DeviceTaintRule: lambda store, thing: store._put_rule(thing),
 }
-"""Not by `match`: to ask pydantic whether an object is of another class costs as much as to store it."""
+"""Not by `match`: to ask pydantic whether an object is of another class costs as much as to store it. By the
+names of the methods, which stores of other kinds replace."""
 
 
 def _freed(nomination: Nomination) -> Delta:

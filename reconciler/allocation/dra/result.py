@@ -26,7 +26,6 @@ from reconciler.state.devices.snapshot.snapshot import Snapshot, View
 _allocation_of, _devices_of, _device_of = Maker(Allocation), Maker(DeviceAllocation), Maker(AllocatedDevice)
 _selector_of, _term_of = Maker(NodeSelector), Maker(NodeSelectorTerm)
 _requirement_of = Maker(NodeSelectorRequirement)
-_checked_device = AllocatedDevice.__pydantic_validator__.validate_python
 
 
 def plans(
@@ -67,7 +66,6 @@ class PlainPlans:
 
     def __init__(self, claim: ResourceClaim, options: Sequence[RequestOption], snapshot: Snapshot) -> None:
         """`options` are what the results are for, in order."""
-        self._fleet = snapshot.fleet
         self._devices = [Maker(AllocatedDevice, _fields_of(option)) for option in options]
         configs = tuple(_configs(claim, options, old=snapshot.rules.old))
         self._devices_of = Maker(DeviceAllocation, {"config": configs} if configs else None)
@@ -93,9 +91,10 @@ class PlainPlans:
     def _allocation(self, view: View, rows: Sequence[Sequence[int]]) -> Allocation:
         results: list[AllocatedDevice] = []
         for make, of_option in zip(self._devices, rows, strict=True):
-            results += _plain_devices(make, of_option, self._fleet)
+            results += _plain_devices(make, of_option, view)
         fields: dict[str, object] = {"devices": self._devices_of({"results": tuple(results)})}
-        if (selector := _node_selector(view, chain.from_iterable(rows))) is not None:
+        selector = _PINNED.of(view) if view.whole else _node_selector(view, chain.from_iterable(rows))
+        if selector is not None:
             fields["node_selector"] = selector
         return _allocation_of(fields)
 
@@ -134,7 +133,7 @@ def _devices(
         fields = {**common, **_names(row, fleet)}
         if marked is not None and marked.item(row):
             fields |= _special_fields(choice, row, snapshot, new_share)
-            found.append(_checked_device(fields))
+            found.append(AllocatedDevice.model_validate(fields))
         else:
             found.append(_device_of(fields))
     return found
@@ -158,11 +157,12 @@ def _names(row: int, fleet: Fleet) -> dict[str, object]:
     return {"driver": driver, "pool": name, "device": pool.names[row - fleet.start.item(at)]}
 
 
-def _plain_devices(make: Maker[AllocatedDevice], rows: Sequence[int], fleet: Fleet) -> list[AllocatedDevice]:
+def _plain_devices(make: Maker[AllocatedDevice], rows: Sequence[int], view: View) -> list[AllocatedDevice]:
     """The results of devices that have no special fields: mostly of one pool."""
+    fleet = view.fleet
     at = fleet.pool_of.item(rows[0])
     pool, first = fleet.pools[at], fleet.start.item(at)
-    if len(rows) > 1 and not first <= min(rows) <= max(rows) < first + pool.size:
+    if len(view.pools) > 1 and not first <= min(rows) <= max(rows) < first + pool.size:
         return [make(_names(row, fleet)) for row in rows]
     (driver, name), names = pool.id, pool.names
     return make.each({"driver": driver, "pool": name}, "device", [names[row - first] for row in rows])

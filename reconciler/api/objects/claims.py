@@ -1,11 +1,12 @@
 """ResourceClaim, ResourceClaimTemplate and DeviceClass, resource.k8s.io/v1. Source: docs/rules/claims.md."""
 
-from typing import Any, Literal
+from hashlib import sha256
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from reconciler.api.objects.meta import ApiObject, DeviceID
-from reconciler.api.objects.model import Bool, Map, Model, Str, Tuple
+from reconciler.api.objects.model import Bool, Map, Model, Str, Tuple, blank, kept, text_of
 from reconciler.api.objects.node_selector import NodeSelector
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.requests import (
@@ -15,6 +16,9 @@ from reconciler.api.objects.requests import (
     DeviceToleration,
     OpaqueConfig,
 )
+
+LONGEST_KEY = 1 << 11
+"""Bytes of a spec up to which it is its own key; opaque parameters may be of any size"""
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 
@@ -41,7 +45,7 @@ class DeviceClass(ApiObject):
     """A named class of devices."""
 
     kind: Literal["DeviceClass"] = "DeviceClass"
-    spec: DeviceClassSpec = DeviceClassSpec()
+    spec: DeviceClassSpec = blank(DeviceClassSpec)
 
 
 class AllocatedDevice(Model):
@@ -82,7 +86,7 @@ class DeviceAllocation(Model):
 class Allocation(Model):
     """The devices that are allocated to a claim, and the nodes that can use them."""
 
-    devices: DeviceAllocation = DeviceAllocation()
+    devices: DeviceAllocation = blank(DeviceAllocation)
     node_selector: NodeSelector | None = None
     allocation_timestamp: Str | None = None
 
@@ -107,7 +111,21 @@ class ResourceClaimStatus(Model):
 class ResourceClaimSpec(Model):
     """The requests of a claim; immutable on the server."""
 
-    devices: DeviceClaim = DeviceClaim()
+    devices: DeviceClaim = blank(DeviceClaim)
+
+    @kept
+    def key(self) -> bytes | None:
+        """Equal for equal specs. None for text that is not Unicode: too rare to be told apart.
+
+        Cached: claims of one template share their spec.
+        """
+        try:
+            text = text_of(self)
+        except ValueError:
+            return None
+        return text if len(text) <= LONGEST_KEY else sha256(text).digest()
+
+    KEPT: ClassVar[tuple[str, ...]] = ("key",)
 
 
 class ResourceClaim(ApiObject):
@@ -115,7 +133,7 @@ class ResourceClaim(ApiObject):
 
     kind: Literal["ResourceClaim"] = "ResourceClaim"
     spec: ResourceClaimSpec
-    status: ResourceClaimStatus = ResourceClaimStatus()
+    status: ResourceClaimStatus = blank(ResourceClaimStatus)
 
     @property
     def allocation(self) -> Allocation | None:
@@ -136,7 +154,7 @@ class TemplateMetadata(Model):
 class ResourceClaimTemplateSpec(Model):
     """Metadata and spec of each claim that is made from the template."""
 
-    metadata: TemplateMetadata = TemplateMetadata()
+    metadata: TemplateMetadata = blank(TemplateMetadata)
     spec: ResourceClaimSpec
 
 

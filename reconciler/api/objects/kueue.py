@@ -1,12 +1,12 @@
 """The objects of Kueue that an admission check reads: kueue.x-k8s.io in v1beta1 and v1beta2."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Literal
 
 from pydantic import Field
 
-from reconciler.api.objects.meta import ApiObject
-from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple
+from reconciler.api.objects.meta import ApiObject, time_of
+from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple, blank
 
 GROUP = "kueue.x-k8s.io"
 VERSIONS = ("v1beta2", "v1beta1")
@@ -77,8 +77,8 @@ class Workload(ApiObject):
     """Pods that Kueue admits together."""
 
     kind: Literal["Workload"] = "Workload"
-    spec: WorkloadSpec = WorkloadSpec()
-    status: WorkloadStatus = WorkloadStatus()
+    spec: WorkloadSpec = blank(WorkloadSpec)
+    status: WorkloadStatus = blank(WorkloadStatus)
 
     def condition(self, name: str) -> Condition | None:
         """A condition that is true."""
@@ -88,11 +88,7 @@ class Workload(ApiObject):
     def quota_since(self) -> datetime | None:
         """When quota was reserved. None if it is not, or the time cannot be read."""
         reserved = self.condition("QuotaReserved")
-        try:
-            since = datetime.fromisoformat(reserved.last_transition_time if reserved else "")
-        except ValueError:
-            return None
-        return since if since.tzinfo is not None else since.replace(tzinfo=UTC)
+        return None if reserved is None else time_of(reserved.last_transition_time)
 
     def check(self, name: str) -> tuple[int, dict[str, Any]] | None:
         """The position of an admission check, and its state."""
@@ -116,8 +112,8 @@ class AdmissionCheck(ApiObject):
     """A condition for the admission of Workloads, besides quota."""
 
     kind: Literal["AdmissionCheck"] = "AdmissionCheck"
-    spec: AdmissionCheckSpec = AdmissionCheckSpec()
-    status: AdmissionCheckStatus = AdmissionCheckStatus()
+    spec: AdmissionCheckSpec = blank(AdmissionCheckSpec)
+    status: AdmissionCheckStatus = blank(AdmissionCheckStatus)
 
 
 class FlavorSpec(Model):
@@ -131,4 +127,4 @@ class ResourceFlavor(ApiObject):
     """A kind of resources, such as nodes of one type."""
 
     kind: Literal["ResourceFlavor"] = "ResourceFlavor"
-    spec: FlavorSpec = FlavorSpec()
+    spec: FlavorSpec = blank(FlavorSpec)

@@ -1,8 +1,7 @@
 """Object metadata, and the keys of objects, pools and devices."""
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple
 
 from pydantic import Field
 
@@ -44,6 +43,15 @@ class DeviceID(NamedTuple):
         return f"{self.driver}/{self.pool}/{self.device}"
 
 
+def time_of(text: str) -> datetime | None:
+    """A time with its zone. None if it cannot be read, or has no zone: the API always writes one."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else None
+
+
 class OwnerReference(Model):
     """An owner of an object."""
 
@@ -76,13 +84,7 @@ class ObjectMeta(Model):
     @property
     def created(self) -> datetime | None:
         """The time of creation, with its zone. None if it is missing or cannot be read."""
-        if not self.creation_timestamp:
-            return None
-        try:
-            found = datetime.fromisoformat(self.creation_timestamp)
-        except ValueError:
-            return None
-        return found if found.tzinfo is not None else None
+        return time_of(self.creation_timestamp) if self.creation_timestamp else None
 
 
 class ApiObject(Model):
@@ -97,11 +99,3 @@ class ApiObject(Model):
         return ObjectKey(metadata.namespace, metadata.name)
 
     KEPT: ClassVar[tuple[str, ...]] = ("key",)
-    """Properties whose values are kept"""
-
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """As pydantic's, but without what is kept, which may not fit the copy."""
-        copied = super().model_copy(update=update, deep=deep)
-        for name in self.KEPT:
-            copied.__dict__.pop(name, None)
-        return copied

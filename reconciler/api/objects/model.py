@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, lru_cache
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, StrictBool, StrictInt, StrictStr
 from pydantic.alias_generators import to_camel
@@ -10,7 +10,10 @@ from pydantic.fields import FieldInfo
 
 T = TypeVar("T")
 
-LEAN = ConfigDict(extra="ignore", alias_generator=to_camel, populate_by_name=True)
+ON_USE = ConfigDict(defer_build=True)
+"""Has pydantic build a validator, with those of all parts, when it is first used: there are over a hundred
+models, and a command reads objects of a few of them."""
+LEAN = ConfigDict(extra="ignore", alias_generator=to_camel, populate_by_name=True, **ON_USE)
 """For parts of objects that exist in millions: pydantic dataclasses with slots, parsed like a `Model`."""
 
 
@@ -28,6 +31,16 @@ class Model(BaseModel):
     """A frozen API object of which we hold the fields that we read; others are ignored."""
 
     model_config = ConfigDict(frozen=True, ignored_types=(kept,), **LEAN)
+
+    KEPT: ClassVar[tuple[str, ...]] = ()
+    """Properties whose values are kept"""
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """As pydantic's, but without what is kept, which may not fit the copy."""
+        copied = super().model_copy(update=update, deep=deep)
+        for name in self.KEPT:
+            copied.__dict__.pop(name, None)
+        return copied
 
     def to_json(self) -> dict[str, Any]:
         """The object as the API spells it, without what is unset."""
@@ -54,18 +67,22 @@ class Maker(Generic[M]):
 
     def __call__(self, fields: Mapping[str, Any]) -> M:
         """The object with these fields, by their names in Python. The required ones must be among them."""
-        values = self._values.copy()
-        values.update(fields)
-        return _made(self._model, values, self._named(tuple(fields)))
+        made: M = _new(self._model)
+        _set_values(made, {**self._values, **fields})
+        _set_names(made, self._names.get(given := tuple(fields)) or self._named(given))
+        _set_extra(made, None)
+        _set_private(made, None)
+        return made
 
     def each(self, fields: Mapping[str, Any], name: str, values: Iterable[Any]) -> list[M]:
         """The objects with these fields that differ in one more field, in the order of its values."""
         model, found = self._model, []
-        common, names = {**self._values, **fields}, self._named((*fields, name))
+        common, given = {**self._values, **fields}, (*fields, name)
+        names = self._names.get(given) or self._named(given)
         for value in values:
             own = common.copy()
             own[name] = value
-            made = _new(model)  # as `_made`, without a call for each
+            made = _new(model)
             _set_values(made, own)
             _set_names(made, names)
             _set_extra(made, None)
@@ -74,26 +91,26 @@ class Maker(Generic[M]):
         return found
 
     def _named(self, given: tuple[str, ...]) -> set[str]:
-        names = self._names.get(given)
-        if names is None:
-            names = self._names[given] = {*self._common, *given}
-        return names
-
-
-def _made(model: type[M], values: dict[str, Any], names: set[str]) -> M:
-    """The object with the values of all fields, of which some were given."""
-    made = _new(model)
-    _set_values(made, values)
-    _set_names(made, names)
-    _set_extra(made, None)
-    _set_private(made, None)
-    return made
+        return self._names.setdefault(given, {*self._common, *given})
 
 
 def built(model: type[M], fields: Mapping[str, Any]) -> M:
     """One object as a `Maker` makes it."""
     made: M = _maker(model)(fields)
     return made
+
+
+def blank(model: type[M]) -> M:
+    """The object without any field, as the default of a field: `model()` would build the validator."""
+    return built(model, {})
+
+
+def text_of(part: Model, *, without: str | None = None) -> bytes:
+    """All fields, but for one, as JSON with their names in Python: equal for equal parts.
+
+    Raises ValueError for text that is not Unicode.
+    """
+    return part.__pydantic_serializer__.to_json(part, exclude=None if without is None else {without})
 
 
 @lru_cache

@@ -1,6 +1,5 @@
 """Several clusters at once: contexts of a kubeconfig, read in parallel. One that is down stops no other."""
 
-import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -9,10 +8,12 @@ from typing import Any, Generic, TypeVar
 import click
 
 from reconciler.cli.common.connection import Connection
+from reconciler.cli.common.console import Console
 from reconciler.cli.common.exits import Failure, errors_as
 from reconciler.cli.common.options import FOR_PEOPLE
-from reconciler.cli.common.output import console_on, print_line, remark
+from reconciler.cli.common.output import print_line, remark, remarks_on
 from reconciler.cli.common.table import Table
+from reconciler.cli.common.waiting import wait_for
 from reconciler.errors import ReconcilerError
 
 T = TypeVar("T")
@@ -46,22 +47,23 @@ def ask_each(
 ) -> list[Reached[T]]:
     """Ask all clusters at the same time, and return their answers in the order of the contexts.
 
+    Remarks of `ask` name the context. Around later work on an answer, `remarks_on` does that.
     Raises Failure if no context exists.
     """
-    return asyncio.run(_ask_each(connection, _known(connection, contexts), ask))
+    return wait_for(_ask_each(connection, _known(connection, contexts), ask))
 
 
 def report_unreached(reached: Iterable[Reached[Any]]) -> bool:
     """Print a line on standard error for each cluster without an answer. Whether there is any."""
     silent = [one for one in reached if one.problem]
     for one in silent:
-        remark(f"error: context {one.context}: {one.problem}")
+        remark(f"Error: context {one.context}: {one.problem}")
     return bool(silent)
 
 
 def print_heading(context: str, *, first: bool) -> None:
     """Print the name of a context above its part of the output."""
-    console = console_on(sys.stdout)
+    console = Console(sys.stdout)
     if not first:
         console.print()
     print_line(console, f"context {context}", style="bold")
@@ -91,10 +93,13 @@ def side_by_side(parts: Iterable[tuple[str, Sequence[Table]]]) -> list[Table]:
 async def _ask_each(
     connection: Connection, contexts: Sequence[str], ask: Callable[[Connection], Awaitable[T]]
 ) -> list[Reached[T]]:
+    import asyncio  # noqa: PLC0415 - see `waiting`
+
     async def one(context: str) -> Reached[T]:
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                return Reached(context, await ask(connection._replace(context=context)))
+                with remarks_on(context):
+                    return Reached(context, await ask(connection._replace(context=context)))
         except TimeoutError:
             return Reached(context, problem=f"no answer within {PATIENCE_SECONDS:g} s")
         except (ReconcilerError, OSError) as exc:
