@@ -18,7 +18,7 @@ from reconciler.api.objects.claims import (
 from reconciler.api.objects.meta import DeviceID
 from reconciler.api.objects.model import Maker
 from reconciler.api.objects.node_selector import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
-from reconciler.api.objects.plan import Plan, Reason
+from reconciler.api.objects.plan import LaterPlan, Plan, Reason
 from reconciler.state.caches import Cache, share
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot, View
@@ -86,9 +86,7 @@ class PlainPlans:
         devices  the names of what is in the rows
         """
         metadata, make = claim.metadata, partial(self._allocation, view, rows)
-        return Plan.of_plain(
-            claim.key, metadata.uid, metadata.resource_version, view.node.name, devices, make
-        )
+        return LaterPlan.of(claim.key, metadata.uid, metadata.resource_version, view.node.name, devices, make)
 
     def _allocation(self, view: View, rows: Sequence[Sequence[int]]) -> Allocation:
         results: list[AllocatedDevice] = []

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from reconciler.api.objects.claims import Allocation
@@ -91,10 +92,19 @@ class Plan:
     plain: tuple[DeviceID, ...] = field(default=(), init=False, compare=False, repr=False)
     """All its devices, if each belongs to `node` and is held exclusively, and that is known without the
     allocation; otherwise empty"""
-    _make: Callable[[], Allocation] | None = field(default=None, init=False, compare=False, repr=False)
+
+
+class LaterPlan(Plan):
+    """A plan whose allocation is made when it is first read, as late as when it is written. It equals a plan
+    that has the same allocation from the start.
+
+    A class of its own: where `__getattr__` is defined, every attribute takes longer to read.
+    """
+
+    __slots__ = ("_make",)
 
     @classmethod
-    def of_plain(
+    def of(
         cls,
         claim: ObjectKey,
         uid: str,
@@ -102,15 +112,18 @@ class Plan:
         node: str,
         plain: tuple[DeviceID, ...],
         make: Callable[[], Allocation],
-    ) -> "Plan":
-        """A plan whose allocation is made when it is first read, as late as when it is written. `make` has
-        no effects and cannot fail; two threads may call it at once.
-        """
+    ) -> "LaterPlan":
+        """`plain` is that of `Plan`. `make` has no effects and cannot fail; threads may call it at once."""
         made: Any = cls.__new__(cls)
         made.claim, made.uid, made.resource_version, made.node = claim, uid, resource_version, node
         made.annotations, made.plain, made._make = (), plain, make
-        plan: Plan = made
+        plan: LaterPlan = made
         return plan
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Plan) and _compared(self) == _compared(other)
+
+    __hash__ = Plan.__hash__
 
     if not TYPE_CHECKING:
 
@@ -122,6 +135,9 @@ class Plan:
                 self.allocation = make()
                 self._make = None
             return self.allocation
+
+
+_compared = attrgetter("claim", "uid", "resource_version", "node", "allocation", "annotations")
 
 
 @value()

@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.api.objects.claims import AllocatedDevice, Allocation, DeviceAllocation
 from reconciler.api.objects.meta import DeviceID, ObjectKey
-from reconciler.api.objects.plan import Plan
+from reconciler.api.objects.plan import LaterPlan, Plan
 
 KEY, DEVICE = ObjectKey("default", "c"), DeviceID("d", "p", "gpu-0")
 
@@ -28,7 +28,7 @@ class Making:
 
 
 def later(make: Making) -> Plan:
-    return Plan.of_plain(KEY, "uid", "7", "n1", (DEVICE,), make)
+    return LaterPlan.of(KEY, "uid", "7", "n1", (DEVICE,), make)
 
 
 def test_an_allocation_is_made_once_and_when_it_is_read():
@@ -42,8 +42,9 @@ def test_an_allocation_is_made_once_and_when_it_is_read():
 
 def test_a_plan_equals_the_one_that_was_made_at_once():
     made = Plan(KEY, "uid", "7", "n1", allocation())
-    assert later(Making()) == made
-    assert repr(later(Making())) == repr(made)
+    assert later(Making()) == made == later(Making()) == later(Making())
+    other = replace(made, node="n2")
+    assert later(Making()) != other != later(Making())
 
 
 def test_a_plan_with_another_allocation_is_not_plain():
