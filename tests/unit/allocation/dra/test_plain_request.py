@@ -16,6 +16,7 @@ from reconciler.allocation.dra.request_options import ParsedClaims
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Unsatisfied
 from reconciler.state.devices.occupancy import columns
+from reconciler.state.devices.occupancy.trail import LONGEST_TRAIL
 from reconciler.state.devices.snapshot.node_subset import NodeSubset
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.store import Store
@@ -113,7 +114,7 @@ def test_the_answers_are_those_of_the_search_in_any_world(world: World):
         compare(one, seen)
 
 
-@given(st.data(), st.sampled_from([0, 16]), st.sampled_from([2, columns.LONGEST_TRAIL]))
+@given(st.data(), st.sampled_from([0, 16]), st.sampled_from([2, LONGEST_TRAIL]))
 @examples(80)
 def test_the_answers_stay_those_of_the_search_while_devices_are_taken_and_released(
     data: st.DataObject, few: int, longest: int
