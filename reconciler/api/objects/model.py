@@ -1,5 +1,6 @@
 """The base of every API object: frozen, camelCase outside, lists and maps that may be null."""
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, Generic, TypeVar
@@ -8,9 +9,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, StrictBool, StrictI
 from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 
-from reconciler.api.objects import no_plugins
-
-no_plugins.load_none()
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+# There are none, and pydantic would read the entry points of every installed distribution to see that.
 
 T = TypeVar("T")
 

@@ -17,14 +17,14 @@ from tests.tools.loaded_modules import loaded_after, loaded_by
 from tests.tools.short_manifests import CLASS, claim, gpus, together
 
 HEAVY = {
-    *("aiohttp", "asyncio", "celpy", "cryptography", "importlib.metadata", "jinja2", "kubernetes_asyncio"),
+    *("aiohttp", "asyncio", "celpy", "cryptography", "jinja2", "kubernetes_asyncio"),
     *("lark", "msgspec", "numpy", "prometheus_client", "pydantic", "pydantic_settings", "rich", "ssl"),
     *("structlog", "yaml"),
 }
 """Libraries that take more than a few milliseconds to import"""
 CLIENT = {"aiohttp", "cryptography", "jinja2", "kubernetes_asyncio", "lark", "prometheus_client", "urllib3"}
 """What only a cluster, a server, the status page or another grammar of selectors needs"""
-WAITING = {"asyncio", "importlib.metadata", "rich.console", "ssl", "structlog"}
+WAITING = {"asyncio", "rich.console", "ssl", "structlog"}
 """What only commands need that wait for a server, write a log or draw on a terminal"""
 OFFLINE = [
     (("convert", "migrate"), CLIENT | WAITING | {"numpy"}),

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.objects import no_plugins
 from reconciler.api.objects.claims import AllocatedDevice, Allocation, DeviceAllocation
 from reconciler.api.objects.core import Node, NodeAffinity, NodeStatus, PodSpec
 from reconciler.api.objects.meta import ObjectMeta
@@ -92,11 +91,3 @@ print([model.__name__ for model in found if model.__pydantic_complete__])
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE
     )
     assert done.stdout.strip() == "[]"
-
-
-def test_pydantic_finds_no_plugins_and_all_else_of_its_loader(monkeypatch: pytest.MonkeyPatch):
-    name = "pydantic.plugin._loader"
-    monkeypatch.delitem(sys.modules, name)
-    no_plugins.load_none()
-    assert not sys.modules[name].get_plugins()
-    assert sys.modules[name].PYDANTIC_ENTRY_POINT_GROUP == "pydantic"
