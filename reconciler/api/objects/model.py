@@ -1,6 +1,5 @@
 """The base of every API object: frozen, camelCase outside, lists and maps that may be null."""
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, Generic, TypeVar
@@ -8,9 +7,6 @@ from typing import Annotated, Any, Generic, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, StrictBool, StrictInt, StrictStr
 from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
-
-os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-# There are none, and pydantic would read the entry points of every installed distribution to see that.
 
 T = TypeVar("T")
 
