@@ -5,7 +5,7 @@ Skipped unless a cluster is named. It must not have a namespace dra-reconciler; 
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,8 +13,16 @@ from hypothesis import strategies as st
 
 from reconciler.api.migrate.mapping import mapping
 from reconciler.api.migrate.pods import rewrite
-from reconciler.api.objects.claims import FINALIZER
+from reconciler.api.objects.claims import (
+    FINALIZER,
+    AllocatedDevice,
+    Allocation,
+    DeviceAllocation,
+    ResourceClaim,
+)
 from reconciler.api.objects.core import GATE
+from reconciler.api.objects.marking import is_announced, is_ours, signed
+from reconciler.api.versions.reading import read
 from tests.tools.deployed_rights import ACCOUNT, DEPLOY, documents
 from tests.tools.extended_requests import comparable, pod_specs
 from tests.tools.real_cluster import Kubectl, lent
@@ -47,7 +55,9 @@ def kubectl() -> Iterator[Kubectl]:
     rights = [one for one in ours if one["kind"] not in ("Deployment", "NetworkPolicy")]
     rights.sort(key=lambda one: one["kind"] != "Namespace")  # first: the others are in it
     items = {"apiVersion": "v1", "kind": "List", "items": [*rights, *documents("admission")]}
-    labels = {"dra-reconciler.io/gate-pods": "true", "dra-reconciler.io/rewrite-resources": "true"}
+    labels = {
+        f"dra-reconciler.io/{name}": "true" for name in ("gate-pods", "announce-claims", "rewrite-resources")
+    }
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}
     try:
         run("apply", "-f", "-", given=items)
@@ -56,6 +66,8 @@ def kubectl() -> Iterator[Kubectl]:
         for probe, field in ((pod("p", "c", gates=()), "schedulingGates"), (asking("p"), "resourceClaims")):
             dry = ("create", "--dry-run=server", "-f", "-", "-o", f"jsonpath={{.spec.{field}}}")
             run.until_printed(*dry, given=placed(probe))
+        dry = ("create", "--dry-run=server", "-f", "-", "-o", "jsonpath={.metadata.finalizers}")
+        run.until_printed(*dry, given=placed(claim("c", device_class="dra-reconciler-test")))
         yield run
     finally:
         run.run("delete", "namespace", NAMESPACE, "--wait=false")
@@ -90,6 +102,27 @@ def test_claims_that_are_ours_are_marked_and_nothing_else_is_done_to_them(kubect
     assert "labels or owners" in kubectl.until_refused(labelled)
     kubectl(*patched("ours", "resourceclaim", {"metadata": {"finalizers": [FINALIZER]}}))
     kubectl(*patched("ours", "resourceclaim", {"metadata": {"finalizers": None}}))
+
+
+def test_claims_are_announced_and_allocated_in_one_write(kubectl: Kubectl):
+    """And the one that is deleted before is freed by kube-controller-manager."""
+    for name in ("announced", "dropped"):
+        kubectl(
+            "create", "-f", "-", given=placed(claim(name, managed=False, device_class="dra-reconciler-test"))
+        )
+    get = ("get", "resourceclaim", "announced", "-n", NAMESPACE, "-o", "json")
+    found = cast("ResourceClaim", read(json.loads(kubectl(*get))))
+    assert is_announced(found)
+    assert found.metadata.finalizers == (FINALIZER,)
+    device = AllocatedDevice(request="r", driver="gpu.example.com", pool="p", device="d")
+    stamp = "2026-01-01T00:00:00Z"
+    allocation = signed(Allocation(devices=DeviceAllocation(results=(device,))), stamp).to_json()
+    patch = json.dumps({"status": {"allocation": {**allocation, "allocationTimestamp": stamp}}})
+    write = ("patch", "resourceclaim", "announced", "-n", NAMESPACE, "--subresource=status", "--type=merge")
+    kubectl(*write, "-p", patch, *AS)
+    assert is_ours(cast("ResourceClaim", read(json.loads(kubectl(*get)))))
+    for name in ("announced", "dropped"):
+        kubectl("delete", "resourceclaim", name, "-n", NAMESPACE, "--timeout=60s")
 
 
 def test_pods_get_the_gate_and_lose_it_and_keep_their_image(kubectl: Kubectl):
