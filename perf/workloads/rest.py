@@ -34,7 +34,7 @@ async def _at_rest(size: Size, progress: Progress) -> Outcome:
             for number in range(size["held"]):
                 await process.logged(ALLOCATED, _of(number))
             await made.create_all(map(_pod, range(size["pods"])))
-            await asyncio.sleep(size["settle"])
+            await asyncio.sleep(size["settle"])  # Events of the allocations are still written, ten a second
             progress(1, 3)
             quiet = await _share(process, asyncio.sleep(size["seconds"]))
             progress(2, 3)
@@ -91,7 +91,7 @@ WORKLOADS = [
         "rest",
         "processor time of a process with nothing to decide; in real time, two processes",
         at_rest,
-        {"": {"nodes": 50, "held": 1500, "pods": 500, "a_minute": 500, "settle": 10, "seconds": 60}},
+        {"": {"nodes": 50, "held": 1500, "pods": 500, "a_minute": 500, "settle": 40, "seconds": 60}},
         tiny={"nodes": 1, "held": 1, "pods": 1, "a_minute": 600, "settle": 0, "seconds": 1},
         repeats=1,
     ),

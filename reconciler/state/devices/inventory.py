@@ -62,12 +62,12 @@ class Inventory:
         self._blocks: dict[str, Block] = {}
         self._members: dict[PoolID, dict[str, Block]] = {}
         self._pools: dict[PoolID, Pool] = {}
-        self._stale: set[PoolID] = set()
-        """Pools whose slices changed since the fleet was joined"""
+        self._built: set[PoolID] = set()
+        """Pools that changed since the fleet was joined, and were built or removed since"""
         self._joining: AbstractSet[PoolID] = frozenset()
         """Those that had changed when a thread began to join a fleet. It reads this set: only replace it"""
-        self._unbuilt: set[PoolID] = set()
-        """Those that were not built ahead since they changed"""
+        self._unbuilt: dict[PoolID, None] = {}
+        """Pools to build before the next fleet, ordered: pools that were listed by name are sorted faster"""
         self._half_built: tuple[PoolID, Steps[Pool]] | None = None
         self._stating = StatingDrivers()
         self._fleet = fleet
@@ -147,8 +147,7 @@ class Inventory:
         """Build a pool before the next fleet, afresh even if it soon is as it was: by then held devices may
         have drawn from other slices, which counts too.
         """
-        self._stale.add(pool)
-        self._unbuilt.add(pool)
+        self._unbuilt[pool] = None
         if self._half_built is not None and self._half_built[0] == pool:
             self._half_built = None
 
@@ -158,15 +157,15 @@ class Inventory:
         """The fleet, and its layout if it is new. Only pools whose slices changed are rebuilt."""
         tainted_alike = taint_rules == self._tainted_by
         self._stop_joining()
-        if self._fleet is not None and not self._stale and tainted_alike:
+        if self._fleet is not None and not (self._built or self._unbuilt) and tainted_alike:
             return self._fleet, None
         if self.vocabulary.size > self._most_values:
             self._shed_values()
         for pool in self._unbuilt:
             self._build(pool)
         self._unbuilt.clear()
-        layout = lay_out(self._pools, self._stale, self._fleet if tainted_alike else None)
-        self._stale.clear()
+        layout = lay_out(self._pools, self._built, self._fleet if tainted_alike else None)
+        self._built.clear()
         self._fleet = assemble(layout, taint_rules, self.vocabulary, self._builder.table.matrix())
         self._tainted_by = taint_rules
         return self._fleet, layout
@@ -180,14 +179,14 @@ class Inventory:
             if self._fleet is not None:
                 return None  # all columns may have to be encoded again
             self._shed_values()  # no fleet: only sets the limit
-        self._joining, self._stale = self._stale, set()
+        self._joining, self._built = self._built, set()
         return Joinable(
             dict(self._pools), self._joining, self._fleet, self.vocabulary, self._builder.table.matrix()
         )
 
     def _takes_long(self) -> bool:
         """Whether to join a fleet takes so long that the event loop should do other things meanwhile."""
-        if len(self._stale) >= MANY_POOLS:
+        if len(self._built) >= MANY_POOLS:
             return True
         # Later fleets share most columns with the one before.
         return self._fleet is None and sum(pool.size for pool in self._pools.values()) >= MANY_DEVICES
@@ -206,7 +205,7 @@ class Inventory:
     def _stop_joining(self) -> None:
         """Count what a thread is joining as changed again: its fleet will not be adopted."""
         if self._joining:
-            self._stale |= self._joining
+            self._built |= self._joining
             self._joining = frozenset()
 
     @property
@@ -223,11 +222,10 @@ class Inventory:
         built = False
         for _ in range(min(pools, len(self._unbuilt))):
             built = True
-            pool = self._half_built[0] if self._half_built is not None else self._unbuilt.pop()
-            self._unbuilt.discard(pool)
+            pool = self._half_built[0] if self._half_built is not None else next(reversed(self._unbuilt))
             if not self._build_on(pool):
-                self._unbuilt.add(pool)
                 return True
+            del self._unbuilt[pool]
         return built
 
     def _shed_values(self) -> None:
@@ -238,8 +236,7 @@ class Inventory:
             for name, block in self._blocks.items():
                 self._members[block.slice.pool_id][name] = block
             self._builder.adopt(self._encoder)
-            self._stale.update(self._members)
-            self._unbuilt.update(self._members)
+            self._unbuilt.update(dict.fromkeys(self._members))
             self._half_built = None
             self._fleet = None
             in_use = self.vocabulary.size
@@ -254,6 +251,7 @@ class Inventory:
         if not self._members.get(pool):
             self._members.pop(pool, None)
             self._pools.pop(pool, None)
+            self._built.add(pool)
             return True
         if self._half_built is None or self._half_built[0] != pool:
             members, mode = tuple(self._members[pool].values()), self._group_mode(pool.driver)
@@ -263,6 +261,7 @@ class Inventory:
             next(steps)
         except StopIteration as done:
             self._pools[pool] = done.value
+            self._built.add(pool)
             return True
         self._half_built = pool, steps
         return False

@@ -88,7 +88,7 @@ def lay_out(pools: Mapping[PoolID, Pool], fresh: Collection[PoolID], previous: F
     """
     if previous is not None and all(pool in pools and pool in previous.index for pool in fresh):
         return _with_replaced(pools, sorted(previous.index[pool] for pool in fresh), previous)
-    ordered = tuple(pools[key] for key in sorted(pools, key=lambda p: (p.driver.encode(), p.pool.encode())))
+    ordered = tuple(_ordered(pools))
     return Layout(
         previous=previous,
         pools=ordered,
@@ -99,6 +99,18 @@ def lay_out(pools: Mapping[PoolID, Pool], fresh: Collection[PoolID], previous: F
         same_counters=False,
         replaced=None,
     )
+
+
+def _ordered(pools: Mapping[PoolID, Pool]) -> Iterator[Pool]:
+    """The pools of one driver after those of another. Strings compare as their UTF-8 does.
+
+    Only names are compared, by far the fastest way: nothing else runs while Python sorts a hundred thousand.
+    """
+    of_driver: dict[str, list[Pool]] = {}
+    for pool in pools.values():
+        of_driver.setdefault(pool.id.driver, []).append(pool)
+    for driver in sorted(of_driver):
+        yield from sorted(of_driver[driver], key=lambda pool: pool.id.pool)
 
 
 def _with_replaced(pools: Mapping[PoolID, Pool], places: Sequence[int], previous: Fleet) -> Layout:

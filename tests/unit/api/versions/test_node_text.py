@@ -11,7 +11,7 @@ from perf.fleets.objects import node
 from perf.fleets.served import served
 from reconciler.api.versions.node_text import read_node
 from reconciler.api.versions.reading import read
-from reconciler.errors import Malformed
+from tests.tools.careful_reading import carefully
 from tests.tools.disturbing import disturbed
 
 NODES: list[dict[str, Any]] = [
@@ -30,18 +30,10 @@ NODES: list[dict[str, Any]] = [
 ]
 
 
-def carefully(raw: Any) -> str:
-    """What `read` makes of a node; types count, so that 1 is not true."""
-    try:
-        return repr(read({"kind": "Node", "apiVersion": "v1", **raw}))
-    except Malformed:
-        return "refused"
-
-
 @pytest.mark.parametrize("raw", NODES[:3], ids=range(3))
 def test_nodes_as_a_server_sends_them_are_read_from_their_text(raw):
     found = read_node(json.dumps(raw).encode(), "v1")
-    assert repr(found) == carefully(raw)
+    assert repr(found) == carefully("Node", raw)
     assert found is not None
     assert {"kind": "Node", **found.to_json()} == read({"kind": "Node", "apiVersion": "v1", **raw}).to_json()
 
@@ -96,4 +88,4 @@ NAMES = st.sampled_from(
 def test_what_is_read_from_text_is_what_the_careful_way_reads(raw):
     found = read_node(json.dumps(raw).encode(), "v1")
     if found is not None:
-        assert repr(found) == carefully(raw)
+        assert repr(found) == carefully("Node", raw)

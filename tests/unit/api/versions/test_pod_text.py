@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from reconciler.api.versions.pod_text import read_pod
 from reconciler.api.versions.reading import read
-from reconciler.errors import Malformed
+from tests.tools.careful_reading import carefully
 from tests.tools.disturbing import disturbed
 
 RUNNING: dict[str, Any] = {
@@ -61,19 +61,11 @@ PODS: list[dict[str, Any]] = [
 ]
 
 
-def carefully(raw: Any) -> str:
-    """What `read` makes of a pod; types count, so that 1 is not true."""
-    try:
-        return repr(read({"kind": "Pod", "apiVersion": "v1", **raw}))
-    except Malformed:
-        return "refused"
-
-
 @pytest.mark.parametrize("raw", PODS[:3], ids=range(3))
 def test_pods_as_a_server_sends_them_are_read_from_their_text(raw):
     found = read_pod(json.dumps(raw).encode(), "v1")
     assert found is not None
-    assert repr(found) == carefully(raw)
+    assert repr(found) == carefully("Pod", raw)
     again = read({"kind": "Pod", "apiVersion": "v1", **raw})
     assert found.to_json() == {key: value for key, value in again.to_json().items() if key != "apiVersion"}
 
@@ -135,4 +127,4 @@ NAMES = st.sampled_from(
 def test_what_is_read_from_text_is_what_the_careful_way_reads(raw):
     found = read_pod(json.dumps(raw).encode(), "v1")
     if found is not None:
-        assert repr(found) == carefully(raw)
+        assert repr(found) == carefully("Pod", raw)
