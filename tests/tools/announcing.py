@@ -34,7 +34,7 @@ def announce(api: ApiServer, random: Random, in_force: float = IN_FORCE) -> None
             obj = announcing.mutated(Review("CREATE", new=obj, labels=LABELS))
         return create(target, obj, **more)
 
-    api._writer.create = created  # type: ignore[method-assign]
+    api._writer.create = created  # type: ignore[method-assign, assignment]
 
 
 def announced(claim: Any) -> Any:
