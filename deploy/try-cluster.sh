@@ -29,6 +29,7 @@ fi
 
 image=dra-reconciler:try
 docker build -f deploy/Containerfile -t "$image" .
+built=$(docker image inspect -f '{{.Id}}' "$image")
 # DRA is on by default since 1.34; partitions need their gate until 1.36.
 gates=DRAPartitionableDevices=true
 if [ "$tool" = kind ]; then
@@ -57,12 +58,14 @@ $kubectl apply -f "$demo/10-classes.yaml"
 sed "s/a100-0/$first/g" "$demo/12-a100-mig.yaml" | $kubectl apply -f -
 sed "s/h100-0/$second/g" "$demo/13-h100.yaml" | $kubectl apply -f -
 
+# The annotation starts new pods if a cluster that is used again has a new image: its tag is the same.
 helm --kube-context "$context" upgrade --install dra-reconciler deploy/helm/dra-reconciler -n dra-reconciler \
     --create-namespace --set 'ownDrivers={gpu.nvidia.com,dra.net}' --set admission.confine=true \
-    --set image.repository=dra-reconciler --set image.tag=try --set image.pullPolicy=Never --wait
+    --set image.repository=dra-reconciler --set image.tag=try --set image.pullPolicy=Never \
+    --set-string "podAnnotations.image=$built" --wait
 echo
 echo "Try it:   dra-reconciler top --context $context"
-echo "Test it (it installs for itself, so uninstall first):"
+echo "Test it (uninstall first: the installed one would be faster than the tested one):"
 echo "          helm --kube-context $context uninstall dra-reconciler -n dra-reconciler"
 echo "          kubectl --context $context delete namespace dra-reconciler"
 echo "          DRA_RECONCILER_TEST_CONTEXT=$context make test-cluster"

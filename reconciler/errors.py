@@ -3,6 +3,7 @@
 ReconcilerError
 ├── Retry            the server is busy or unreachable: retry the same key later
 │   ├── Conflict     409: another writer was first; read the object and decide again
+│   ├── Protected    429 of a budget: the pod is not evicted now, nor was it before
 │   ├── Undecided    no answer: the write may or may not have been applied
 │   └── Paused       writes are disabled: requeue the key when they are enabled
 ├── Relist           410: the watch has expired; list again
@@ -28,6 +29,12 @@ class Retry(ReconcilerError):
 
 class Conflict(Retry):
     """409: another writer was first. Read the object and decide again."""
+
+
+class Protected(Retry):
+    """429: a PodDisruptionBudget does not allow an eviction now. Servers ask no budget about pods that leave
+    already, so no earlier eviction of the pod was granted.
+    """
 
 
 class Undecided(Retry):

@@ -279,7 +279,9 @@ class Settings(BaseSettings):
     large for one process; each shard elects its own leader, and shards must not overlap."""
 
     drain_seconds: float = Field(default=25.0, ge=0)
-    """How long writes in progress may take after SIGTERM. Below the 30 s in which a pod must terminate."""
+    """How long writes in progress may take after SIGTERM. Up to 7 s for Events and the Lease follow. The pod
+    must end within its grace period, which is 40 s in our manifests.
+    """
 
     status_address: str = "127.0.0.1"
     """Address that serves health, metrics and status. Other than on a loopback address, all paths except

@@ -27,7 +27,8 @@ from reconciler.settings import Settings
 log = structlog.get_logger()
 
 RELEASE_SECONDS = 5.0
-"""Timeout for releasing the Lease at the end. With the drain time it fits the grace period of 40 s."""
+"""Timeout for releasing the Lease at the end. With the drain time and that of Events that wait
+(`FLUSH_SECONDS`) it fits the grace period of 40 s."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from reconciler.aio.worker_thread import ShouldContinue
-from reconciler.analysis.capacity import fleet_layout
+from reconciler.analysis.capacity import FleetLayout, fleet_layout
 from reconciler.analysis.defragment import Answer, Limit, Move, Step, Target, defragment, for_each_kind
 from reconciler.analysis.defragment.movers import MayMove, anyone
 from reconciler.analysis.defragment.verifying import problem
@@ -47,12 +47,11 @@ class MovePlanner:
     def plan(self, question: MovesQuestion, wanted: ShouldContinue) -> tuple[Advice, ...]:
         """Advice for each goal, in any thread. None for one without a name if nodes have one device each."""
         world, may_move = self._asked(question)
-        found = []
-        for target in self._targets(world):
+        found, layout = [], _layout_of(world)
+        limit = Limit(DECISIONS, self._most_moves, wanted)
+        for target in self._targets(layout):
             try:
-                answer = defragment(
-                    target, world, may_move=may_move, limit=Limit(DECISIONS, self._most_moves, wanted)
-                )
+                answer = defragment(target, world, layout=layout, may_move=may_move, limit=limit)
             except Rejected as exc:
                 found.append(Advice(str(target), why=str(exc)))
             else:
@@ -62,18 +61,17 @@ class MovePlanner:
     def problem(self, question: MovesQuestion, advice: Advice, _wanted: ShouldContinue, /) -> str:
         """Why what is left of some advice cannot be carried out any more, in any thread."""
         world, may_move = self._asked(question)
-        target = next((one for one in self._targets(world) if str(one) == advice.goal), None)
+        layout = _layout_of(world)
+        target = next((one for one in self._targets(layout) if str(one) == advice.goal), None)
         if target is None:
             return f"nothing of {advice.goal} is there any more"
         changed = [move for move in advice.moves if not _is_the_same(move.victim, world.store)]
         if changed:
             return f"pod {changed[0].victim.key} is another one now, or gone"
         moves = [_move(move) for move in advice.moves]
-        return problem(moves, target, advice.after, world, may_move=may_move)
+        return problem(moves, target, advice.after, world, layout=layout, may_move=may_move)
 
-    def _targets(self, world: World) -> list[Target]:
-        snapshot = world.store.snapshot()
-        layout = fleet_layout(snapshot.fleet, snapshot.rules)
+    def _targets(self, layout: FleetLayout) -> list[Target]:
         return [one for goal in self._goals for one in for_each_kind(goal, layout)]
 
     def _asked(self, question: MovesQuestion) -> tuple[World, MayMove]:
@@ -134,6 +132,11 @@ class MovePlanner:
                 break
             found.append(step)
         return tuple(found)
+
+
+def _layout_of(world: World) -> FleetLayout:
+    snapshot = world.store.snapshot()
+    return fleet_layout(snapshot.fleet, snapshot.rules)
 
 
 def _relocation(move: Move, gains: str, world: World) -> Relocation:

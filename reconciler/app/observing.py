@@ -114,7 +114,10 @@ def observe(
     if base.port is not None:  # else nobody asks, and a simulated day would be full of beats
         jobs.append(Job("heartbeat", base.telemetry.heart.run))
     events = _events(base, core)
-    jobs += [*_recorder(base, found, core, inboxes, events), *_unmanaged(base, found, core, events)]
+    jobs += [
+        *_recorder(base, found, core, leadership, inboxes, events),
+        *_unmanaged(base, found, core, events),
+    ]
     doctor = _doctor(base, found, intake, events)
     if doctor is not None:
         jobs.append(Job("rounds of the doctor", doctor.run))
@@ -132,7 +135,9 @@ def _events(base: Foundation, core: Control) -> Events:
     return Events(sink, instance=host, clock=base.clock, now=now, busy=lambda: queue.busy)
 
 
-def _recorder(base: Foundation, found: Found, core: Control, inboxes: Inboxes, events: Events) -> list[Job]:
+def _recorder(
+    base: Foundation, found: Found, core: Control, leadership: Leadership, inboxes: Inboxes, events: Events
+) -> list[Job]:
     """None where no Events are written."""
     if not writes_events(base.settings):
         return []
@@ -143,6 +148,7 @@ def _recorder(base: Foundation, found: Found, core: Control, inboxes: Inboxes, e
         core.intake.store,
         step=core.planner.next,
         leads=core.fence.up,
+        still_leads=leadership.leads,
         clock=base.clock,
     )
     return [Job("notices", recorder.run, finish=recorder.finish)]

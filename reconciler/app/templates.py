@@ -17,8 +17,6 @@ def template_maker_of(
     """None if no templates are to be made. Raises Malformed for a file that is no resource map."""
     if not settings.make_templates or settings.mode == "shadow":
         return None
-    file, where = read_map(settings.resource_map), str(settings.resource_map or "")
-    mapping((), file, where)  # a mistake in the file stops the start
-    return TemplateMaker(
-        intake, sink, client, resources=lambda classes: mapping(classes, file, where), leads=leads
-    )
+    # What templates are named by does not depend on classes. A mistake in the file stops the start.
+    resources = mapping((), read_map(settings.resource_map), str(settings.resource_map or ""))
+    return TemplateMaker(intake, sink, client, resources=resources, leads=leads)

@@ -23,7 +23,7 @@ from reconciler.cli.common.contexts import as_json as contexts_as_json
 from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
 from reconciler.cli.common.fleet_source import bundle_objects, read_files, read_valid
 from reconciler.cli.common.held_room import note, split
-from reconciler.cli.common.output import echo_value
+from reconciler.cli.common.output import echo_value, remarks_on
 from reconciler.cli.common.progress import ProgressTracker, track_progress
 from reconciler.cli.common.room_source import KINDS
 from reconciler.cli.views.sizing import print_side_by_side, print_sizing
@@ -94,7 +94,8 @@ def _answered(
     if reached.found is None:
         return Reached(reached.context, problem=reached.problem)
     try:
-        return Reached(reached.context, question.of(_of_cluster(reached.found), progress))
+        with remarks_on(reached.context):
+            return Reached(reached.context, question.of(_of_cluster(reached.found), progress))
     except NoAnswer as exc:
         return Reached(reached.context, problem=exc.message)
 

@@ -29,8 +29,9 @@ kubectl does.
 Commands use the same cluster as kubectl. `KUBECONFIG` may name several files: of each cluster, user and
 context, and of `current-context`, the first file that has it counts. Files that do not exist are ignored,
 and paths in a file are relative to it. `--kubeconfig` names one file. Names without a namespace are in the
-namespace of the context. With output for people, the first line on standard error names server and context;
-`top` has it in its title, and `run` in its first log line.
+namespace of the context. If its user has `as`, commands act as that account, also with `as-groups`, `as-uid`
+and `as-user-extra`. With output for people, the first line on standard error names server and context; `top`
+has it in its title, and `run` in its first log line.
 
 ## Exit codes
 

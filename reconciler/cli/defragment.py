@@ -60,14 +60,15 @@ def defragment(
 def _first_plan(wanted: Target, world: World, steps: int, progress: ProgressTracker) -> Answer:
     """The answer for a target; without a name, for the first kind of room that moves bring closer."""
     snapshot = world.store.snapshot()
-    targets = for_each_kind(wanted, fleet_layout(snapshot.fleet, snapshot.rules))
+    layout = fleet_layout(snapshot.fleet, snapshot.rules)
+    targets = for_each_kind(wanted, layout)
     if not targets:
         raise NoAnswer(
             "no devices share counters, and no node has several; name what to gain, such as --gain node=1"
         )
     answers = []
     for target in targets:
-        answers.append(answer_of(target, world, steps=steps, progress=progress.stage))
+        answers.append(answer_of(target, world, layout=layout, steps=steps, progress=progress.stage))
         if answers[-1].steps:
             break
         if len(targets) > 1:

@@ -13,7 +13,7 @@ from reconciler.api.objects.slices import ResourceSlice
 from reconciler.cli.common.cluster_listing import list_objects
 from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
-from reconciler.cli.common.fleet_source import read_files
+from reconciler.cli.common.fleet_source import read_first_file_and_all
 from reconciler.cli.common.output import echo_value
 from reconciler.cli.common.progress import track_progress
 from reconciler.cli.common.room_source import KINDS, of_cluster, of_manifests
@@ -27,13 +27,13 @@ def fit_command(
     if connection.named and len(files) > 1:
         raise click.UsageError("With a cluster, name one -f, which holds the FitRequest.")
     with errors_as(NoAnswer), track_progress(quiet=output != "table") as progress:
-        question = question_in(read_files(files[:1], progress))
+        asked, found = read_first_file_and_all(files, progress)
+        question = question_in(asked)
         if connection.named:
             progress.stage("reading the cluster")
             raws = asyncio.run(list_objects(KINDS, connection, volumes=True))
             world = of_cluster(raws, rules)
         else:
-            found = read_files(files, progress)
             if not any(found.of(ResourceSlice)):
                 raise click.UsageError("No ResourceSlice was read: add --cluster, or more files with -f.")
             world = of_manifests(found, rules)

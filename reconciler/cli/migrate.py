@@ -76,7 +76,7 @@ def _report(migration: Migration, refused: bool) -> Exit:
     for one in migration.changes:
         if one.problem is not None:
             failed = True
-            remark(f"error: {one.problem}")
+            remark(f"Error: {one.problem}")
         for resource in one.unmapped:
             unmapped.setdefault(resource, []).append(_named(one.before))
     for resource, users in unmapped.items():

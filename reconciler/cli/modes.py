@@ -1,29 +1,38 @@
 """`dra-reconciler modes`: what is allocated on each physical device, and what that locks out."""
 
+import asyncio
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
 
 import click
 
+from reconciler.api.koordinator.device import Device
 from reconciler.api.manifests.uids import with_own_uid
 from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
+from reconciler.cli.common.cluster_listing import list_objects
 from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.exits import Exit, Failure, errors_as
-from reconciler.cli.common.fleet_source import list_cluster, read_files
-from reconciler.cli.common.output import console_on, echo_value, print_line, print_table
+from reconciler.cli.common.fleet_source import list_cluster, read_devices, read_files, read_valid
+from reconciler.cli.common.output import console_on, echo_value, print_line, print_table, remark
 from reconciler.cli.common.table import Table
+from reconciler.cli.views.exclusive_use import as_json as alone_as_json
+from reconciler.cli.views.exclusive_use import table as alone_table
+from reconciler.cli.views.exclusive_use import used_alone
+from reconciler.errors import Rejected
 from reconciler.state.devices.exclusion.group_modes import group_modes
 from reconciler.state.devices.exclusion.modes import Held, Mode, problems
 from reconciler.state.devices.exclusion.modes import modes as modes_of
 from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.koordinator.exclusive_use import ExclusiveUse
 from reconciler.state.loading import store_of
 
 _AS = {"pairwise": "pairwise", "kep-5963": "as in KEP-5963"}
-KINDS = ("ResourceSlice", "ResourceClaim")
+KINDS = ("ResourceSlice", "ResourceClaim", "Device")
 _WIDE = ("NODE", "COMPATIBLE ONLY WITH")
 """Columns of -o wide"""
 
@@ -40,16 +49,33 @@ def modes(files: tuple[str, ...], connection: Connection, output: str, rules: Se
             *bundle.of(ResourceSlice),
             *map(with_own_uid, bundle.of(ResourceClaim)),
         )
+        machines: Iterable[ApiObject] = (*bundle.of(Device), *bundle.of(Pod))
     else:
         with errors_as(Failure):
-            objects = list_cluster(KINDS, connection)
+            objects, machines = _listed(connection)
     snapshot = store_of(objects, rules).snapshot()
+    alone = used_alone(machines)
     if output in ("json", "yaml"):
-        echo_value(_json(snapshot), output)
+        echo_value({**_json(snapshot), "exclusiveUse": alone_as_json(alone)}, output)
     else:
-        _print(snapshot, sys.stdout, wide=output == "wide")
+        _print(snapshot, alone, sys.stdout, wide=output == "wide")
     if has_invalid:
         sys.exit(Exit.FAILED)
+
+
+def _listed(connection: Connection) -> tuple[Iterable[ApiObject], Iterable[ApiObject]]:
+    """Slices and claims; Devices, where they are served, with the pods that may hold them."""
+    raws = asyncio.run(list_objects(KINDS, connection, leniently=True))
+    objects = read_valid(one for one in raws if one["kind"] != Device.__name__)
+    devices = list(read_devices(one for one in raws if one["kind"] == Device.__name__))
+    if not devices:
+        return objects, ()
+    try:
+        pods = list_cluster((Pod.__name__,), connection._replace(quiet=True))
+    except Rejected as exc:
+        remark(f"note: exclusive use of Devices is not considered: {exc}")
+        return objects, ()
+    return objects, (*devices, *pods)
 
 
 def _json(snapshot: Snapshot) -> dict[str, Any]:
@@ -82,7 +108,7 @@ def _mode(mode: Mode) -> dict[str, Any]:
     }
 
 
-def _print(snapshot: Snapshot, out: TextIO, *, wide: bool) -> None:
+def _print(snapshot: Snapshot, alone: Sequence[ExclusiveUse], out: TextIO, *, wide: bool) -> None:
     console = console_on(out)
     found = modes_of(snapshot)
     table = Table(("POOL", "COUNTER SET", "HELD", "GROUPS", "CLAIM", "LOCKED OUT", *_WIDE * wide), names=2)
@@ -93,7 +119,9 @@ def _print(snapshot: Snapshot, out: TextIO, *, wide: bool) -> None:
         table.add((str(mode.pool), mode.scope or "-", *_columns(mode.held), locked_out, *more))
     if found:
         print_table(console, table, wide=wide)
-    else:
+    if alone:
+        print_table(console, alone_table(alone), wide=wide)
+    if not found and not alone:
         console.print("no devices exclude each other")
     for mode in found:
         for conflict in mode.conflicts:

@@ -52,7 +52,7 @@ def release_gates(
         case _:
             _print(found, within, dry_run=dry_run)
     for one in failed:
-        remark(f"error: pod {one.namespace}/{one.pod}: {one.problem}")
+        remark(f"Error: pod {one.namespace}/{one.pod}: {one.problem}")
     if found and not failed and not dry_run:
         remark("note: kube-scheduler now schedules these pods and allocates their remaining claims")
     sys.exit(Exit.FAILED if failed else Exit.OK)

@@ -27,7 +27,7 @@ from reconciler.cli.common.held_room import FollowedRoom, hold, note, split
 from reconciler.cli.common.options import (
     FOR_PEOPLE,
 )
-from reconciler.cli.common.output import console_on, echo_value, print_table, remark
+from reconciler.cli.common.output import console_on, echo_value, print_table, remark, remarks_on
 from reconciler.cli.common.table import Table
 from reconciler.cli.top_view import (
     NO_DEVICES,
@@ -166,7 +166,8 @@ def _show_contexts(
     drivers, nodes = set[str](), set[str]()
     for one, view in zip(reached, views, strict=True):
         if one.found is not None:
-            snapshot = _of_cluster(one.found, rules)
+            with remarks_on(one.context):
+                snapshot = _of_cluster(one.found, rules)
             every = Gauge().lines(snapshot, options.by)
             drivers |= {line.driver for line in every}
             nodes |= {line.node for line in every} | {*snapshot.topology.nodes}
@@ -185,7 +186,8 @@ def _show_contexts(
             print_table(console, table, wide=options.wide)
         for one, view in zip(reached, views, strict=True):
             if one.found is not None and not view.found:
-                remark(f"note: context {one.context}: {NO_DEVICES}")
+                with remarks_on(one.context):
+                    remark(f"note: {NO_DEVICES}")
     else:
         results = [
             as_json(view.found, options.by) if one.found is not None else None

@@ -19,7 +19,7 @@ from reconciler.api.objects.taint_rules import DeviceTaintRule
 from reconciler.cli.common.cluster_listing import list_objects
 from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.fleet_source import read_files
-from reconciler.cli.common.held_room import split
+from reconciler.cli.common.held_room import note, split
 from reconciler.cli.common.options import FOR_PEOPLE
 from reconciler.cli.common.output import echo_value, print_table
 from reconciler.cli.common.table import Table
@@ -55,6 +55,7 @@ def show_gangs(
 async def _rows(bundle: Bundle | None, connection: Connection, rules: Semantics) -> list[Row]:
     if bundle is None:
         raws, held = split(await list_objects(KINDS, connection, volumes=True))
+        note(held)
         intake = intake_of(raws, rules)
         for one in held:
             intake.nominating.restore(one, "the leader holds it")

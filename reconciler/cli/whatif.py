@@ -163,16 +163,17 @@ def _listed(
 ) -> tuple[list[ApiObject], list[Device], tuple[Nomination, ...]]:
     """Read a cluster. Only pods without claims can be placed on one that does not serve claims."""
     claims = any(unit.claims for unit in _single(units))
+    again = connection._replace(quiet=True)  # the first listing says which cluster it is
     try:
         pods = [entry.raw for entry in first.entries.get(Pod.__name__, {}).values()]
         raws = asyncio.run(list_objects(KINDS, connection, volumes=True, asked=pods))
     except Rejected:
         if claims or not units:
             raise
-        raws = asyncio.run(list_objects(("Node", "Pod"), connection))
+        raws = asyncio.run(list_objects(("Node", "Pod"), again))
     listed, held = split(raws)
     try:
-        machines = asyncio.run(list_objects(("Device",), connection._replace(held_room=())))
+        machines = asyncio.run(list_objects(("Device",), again._replace(held_room=())))
     except Rejected:  # it does not serve them
         if units and not claims:
             raise

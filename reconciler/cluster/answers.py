@@ -1,16 +1,21 @@
 """Converts responses that are not a success to our errors."""
 
+import re
 from typing import Any
 
 from pydantic_core import from_json
 
 from reconciler.cluster.transport import Response
-from reconciler.errors import Conflict, Gone, ReconcilerError, Rejected, Relist, Retry, Undecided
+from reconciler.errors import Conflict, Gone, Protected, ReconcilerError, Rejected, Relist, Retry, Undecided
 
 LONGEST_WAIT = 300.0
 """Limit of Retry-After in seconds: the clock of the server may be wrong."""
 
 READS = frozenset({"GET", "HEAD"})
+_WITHOUT_RIGHT = re.compile(r': User "[^"]*" cannot ')
+"""What an API server says of a user who lacks a right. Policies and webhooks use other words"""
+BUDGET = "DisruptionBudget"
+"""The cause that an API server gives if a budget does not allow an eviction"""
 
 
 def refusal(method: str, path: str, response: Response) -> ReconcilerError:
@@ -31,6 +36,8 @@ def refusal(method: str, path: str, response: Response) -> ReconcilerError:
             return Conflict(message)
         case 410:
             return Relist(message)
+        case 429 if any(isinstance(one, dict) and one.get("reason") == BUDGET for one in _causes(status)):
+            return Protected(message, after=after)
         case 401 | 408 | 429 | 503:
             return Retry(message, after=after)
         case code if code >= 500:
@@ -42,7 +49,7 @@ def _remedy(code: int, said: str) -> str:
     """What helps against a refusal for lack of rights; empty for others, such as those of policies."""
     if code == 401:
         return "renew the credentials, or use others (kubectl auth whoami shows them)"
-    if code == 403 and said.partition(" cannot ")[0].endswith('"'):
+    if code == 403 and _WITHOUT_RIGHT.search(said):
         return "grant it this right, or use other credentials (kubectl auth can-i --list shows its rights)"
     return ""
 
@@ -58,6 +65,12 @@ def _status(response: Response) -> dict[str, Any]:
         if isinstance(status, dict)
         else {"message": response.body[:200].decode(errors="replace").strip()}
     )
+
+
+def _causes(status: dict[str, Any]) -> list[Any]:
+    details = status.get("details")
+    causes = details.get("causes") if isinstance(details, dict) else None
+    return causes if isinstance(causes, list) else []
 
 
 def _seconds(response: Response, status: dict[str, Any]) -> float:

@@ -22,7 +22,7 @@ class Evictions:
     async def evict(self, pod: ObjectKey, uid: str, *, dry_run: bool = False) -> None:
         """Ask the server to evict one pod, and no later pod of its name.
 
-        Raises Retry where a budget does not allow it now (429), Conflict if the name belongs to another pod,
+        Raises Protected where a budget does not allow it now, Conflict if the name belongs to another pod,
         Gone if there is none, and the other errors of `Client`.
         """
         options: dict[str, Any] = {"preconditions": {"uid": uid}}

@@ -6,13 +6,14 @@ our own, unless there is a proxy.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import aclosing, asynccontextmanager
 from typing import cast
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
+from multidict import CIMultiDict
 
 from reconciler.cluster.answers import READS, refusal
 from reconciler.cluster.client_library import ApiClient, Configuration
@@ -76,6 +77,7 @@ class HttpTransport:
         self._api = api
         self.target = target or Target(api.configuration.host or "")
         """The cluster that this talks to"""
+        self._impersonation = self.target.impersonation()
         rest = api.rest_client
         self._host: str = api.configuration.host or ""
         self._proxy = rest.proxy or proxy_of(self._host)
@@ -96,7 +98,8 @@ class HttpTransport:
         """See `Transport.send`."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.timeout
-        headers = {**await self._headers(request.timeout), "Content-Type": request.content_type}
+        headers = await self._headers(request.timeout)
+        headers["Content-Type"] = request.content_type
         if self._wires is not None and request.method not in READS:
             try:
                 return await self._wires.send(request, headers, deadline)
@@ -139,9 +142,10 @@ class HttpTransport:
         finally:
             response.close()  # not released: events of the old watch may still be on their way
 
-    async def _headers(self, seconds: float) -> dict[str, str]:
+    async def _headers(self, seconds: float) -> MutableMapping[str, str]:
         """Headers with credentials. A plugin that renews them may hang, and nothing is sent until it ends."""
-        headers = {"Accept": "application/json", "User-Agent": "dra-reconciler"}
+        headers: MutableMapping[str, str] = CIMultiDict(self._impersonation) if self._impersonation else {}
+        headers.update({"Accept": "application/json", "User-Agent": "dra-reconciler"})
         # As `update_params_for_auth` of the library, which takes ten times as long when nothing is renewed.
         configuration = self._api.configuration
         renew = cast("Renew | None", configuration.refresh_api_key_hook)  # wrongly typed there
@@ -164,7 +168,7 @@ class HttpTransport:
         query: Query,
         limits: aiohttp.ClientTimeout,
         *,
-        headers: dict[str, str],
+        headers: Mapping[str, str],
         body: bytes | None = None,
     ) -> aiohttp.ClientResponse:
         rest = self._api.rest_client

@@ -5,6 +5,7 @@ from os import environ
 from pathlib import Path
 from typing import Any
 
+from reconciler.cluster.impersonation import USER, headers
 from reconciler.cluster.kubeconfig import Kubeconfig, merge, places
 from reconciler.errors import Rejected
 
@@ -27,6 +28,8 @@ class Target:
     namespace: str = DEFAULT_NAMESPACE
     """The namespace of names without one"""
     kubeconfig: Kubeconfig | None = None
+    user: str = ""
+    """The entry of the kubeconfig with the credentials; empty if it has none"""
     in_pod: bool = False
     """Whether the service account of the pod has the credentials"""
 
@@ -34,13 +37,19 @@ class Target:
         """Server and context, without a password."""
         address = without_password(self.server)
         if self.context:
-            return f"{address} (context {self.context})"
+            named = dict(self.impersonation()).get(USER)
+            return f"{address} (context {self.context}{f', as {named}' if named else ''})"
         return f"{address} (service account of this pod)" if self.in_pod else address
 
     def settings(self) -> dict[str, Any]:
         """The values of the kubeconfig about its server."""
         found = self.kubeconfig.entry("clusters", self.cluster) if self.kubeconfig else None
         return found or {}
+
+    def impersonation(self) -> list[tuple[str, str]]:
+        """Headers that name the account to act as, where the kubeconfig names one. Raises Rejected."""
+        found = self.kubeconfig.entry("users", self.user) if self.kubeconfig else None
+        return headers(self.user, found or {})
 
 
 def choose(*, server: str | None, kubeconfig: str | None, context: str | None) -> Target:
@@ -104,4 +113,4 @@ def _of_context(found: Kubeconfig, files: tuple[str, ...], context: str | None) 
         raise Rejected(f"cannot reach a cluster: {where}: cluster {cluster} has no server")
     if not user and server.startswith("https:"):
         raise Rejected(f"cannot reach a cluster: {where}: context {name} has no user")
-    return Target(server, name, cluster, chosen.get("namespace") or DEFAULT_NAMESPACE, found)
+    return Target(server, name, cluster, chosen.get("namespace") or DEFAULT_NAMESPACE, found, user)

@@ -14,6 +14,7 @@ from reconciler.control.audit.auditor import Audit
 from reconciler.control.audit.losing_claim import written_by_us
 from reconciler.control.decisions.decision import Report
 from reconciler.control.gangs.roster import GangRoster
+from reconciler.control.kueue.roster import WorkloadRoster
 from reconciler.control.nominating import Nominating
 from reconciler.control.ownership import Ownership
 from reconciler.control.queueing.lookup import UnitLookup
@@ -40,6 +41,7 @@ class Dispatcher:
         self.queue = queue
         self.roster = Roster()
         self.gangs = GangRoster()
+        self.workloads = WorkloadRoster()
         self.units = UnitLookup(store, self.roster, self.gangs)
         self.waiting = Waiting()
         self.charges = Charges(store, self.roster, nodes)
@@ -117,6 +119,7 @@ class Dispatcher:
             self.requeue_claim(claim)  # it may have no other pod now
         for gang in self.gangs.note(key, pod):
             self.put(gang_unit(gang))
+        self.workloads.note(key, pod)
         # A deleted pod is reconciled once more, to be forgotten.
         if pod is None or pod.gated or pod.spec.resource_claims:
             self.put(Unit(Kind.POD, key))

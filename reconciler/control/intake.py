@@ -63,6 +63,7 @@ class Intake:
         self.queue = queue
         self.roster = dispatcher.roster
         self.gangs = dispatcher.gangs
+        self.workloads = dispatcher.workloads
         self.units = dispatcher.units
         self.waiting = dispatcher.waiting
         self.audit = dispatcher.audit

@@ -1,7 +1,7 @@
 """Makes the templates that rewritten pods name. It never changes or deletes any."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 import structlog
 
@@ -9,7 +9,6 @@ from reconciler.api.migrate.mapping import Resources
 from reconciler.api.migrate.pods import Template, template_named
 from reconciler.api.migrate.templates import template_object
 from reconciler.api.objects.changes import Changed, Notice, Replaced
-from reconciler.api.objects.claims import DeviceClass
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.client import Client, Raw
@@ -39,10 +38,10 @@ class TemplateMaker:
         sink: Sink,
         client: Client,
         *,
-        resources: Callable[[Iterable[DeviceClass]], Resources],
+        resources: Resources,
         leads: Callable[[], bool],
     ) -> None:
-        """`resources` says what names stand for with some classes, `leads` whether this process may write."""
+        """`resources` says what names stand for, `leads` whether this process may write."""
         self._intake = intake
         self._sink = sink
         self._client = client
@@ -87,7 +86,6 @@ class TemplateMaker:
         """Make what is missing now; forget the pods that have their claims."""
         wanted: dict[ObjectKey, Template] = {}
         classes = self._intake.store.classes
-        resources = self._resources(classes.values())
         for key in list(self._pods):
             pod = self._intake.store.pods.get(key)
             names = [] if pod is None else list(_missing(pod))
@@ -95,7 +93,7 @@ class TemplateMaker:
                 self._pods.discard(key)
             elif self._intake.nodes.residents.namespaces.labels_of(key.namespace).get(LABEL) == "true":
                 for name in names:
-                    template = template_named(name, resources)
+                    template = template_named(name, self._resources)
                     if template is not None and template.wanted.device_class in classes:
                         wanted[ObjectKey(key.namespace, name)] = template
         now = asyncio.get_running_loop().time()

@@ -455,7 +455,8 @@ _PUTS: Mapping[type, Callable[[Store, Any], Delta]] = {
     Node: lambda store, thing: store._put_node(thing),
     DeviceTaintRule: lambda store, thing: store._put_rule(thing),
 }
-"""Not by `match`: to ask pydantic whether an object is of another class costs as much as to store it."""
+"""Not by `match`: to ask pydantic whether an object is of another class costs as much as to store it. By the
+names of the methods, which stores of other kinds replace."""
 
 
 def _freed(nomination: Nomination) -> Delta:

@@ -4,8 +4,10 @@ from random import Random
 from typing import Any
 
 from reconciler.api.objects.marking import ANNOUNCED
+from reconciler.api.validation.kinds import Object
 from reconciler.api.validation.served_kinds import CLAIM
 from reconciler.embedded import ApiServer
+from reconciler.embedded.server.routing import Target
 from tests.tools.admission_policies import Policy, Review
 from tests.tools.deployed_rights import documents
 
@@ -27,14 +29,13 @@ def policy() -> Policy:
 
 def announce(api: ApiServer, random: Random, in_force: float = IN_FORCE) -> None:
     """Let claims be announced as they are created, whoever creates them."""
-    create, announcing = api._writer.create, policy()
+    announcing = policy()
 
-    def created(target: Any, obj: Any, **more: Any) -> Any:
-        if target.kind is CLAIM and random.random() < in_force:
-            obj = announcing.mutated(Review("CREATE", new=obj, labels=LABELS))
-        return create(target, obj, **more)
+    def admit(target: Target, new: Object | None, old: Object | None) -> None:
+        if target.kind is CLAIM and new is not None and old is None and random.random() < in_force:
+            new.update(announcing.mutated(Review("CREATE", new=new, labels=LABELS)))
 
-    api._writer.create = created  # type: ignore[method-assign, assignment]
+    api._writer.admit = admit
 
 
 def announced(claim: Any) -> Any:

@@ -4,29 +4,42 @@ Everything that is made has names of its own, and is deleted at the end.
 """
 
 import asyncio
+import json
 import os
 import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from reconciler import app
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.cluster.answers import refusal
 from reconciler.cluster.client import Client
+from reconciler.cluster.decoding import decode
 from reconciler.cluster.discovery import discover
 from reconciler.cluster.http import connect
 from reconciler.cluster.kinds import NAMESPACE, Resource
+from reconciler.cluster.target import choose
+from reconciler.cluster.transport import Request, Transport
 from reconciler.control.decisions.decision import Decision
-from reconciler.embedded import ApiServer, run_controllers, serve
+from reconciler.embedded import run_controllers, serve
+from reconciler.embedded.access import Account
+from reconciler.embedded.access.guard import MASTERS
 from reconciler.errors import Conflict, Gone
 from reconciler.settings import Settings
 from tests.tools.patience import PATIENCE
-from tests.tools.real_cluster import CONTEXT
+from tests.tools.policed_server import Policed
 from tests.tools.small_fleet import claim, device_class, devices, node, pod
 
+CONTEXT = "DRA_RECONCILER_TEST_CONTEXT"
+"""Environment variable: the context of KUBECONFIG that is lent"""
 INSECURE = "DRA_RECONCILER_TEST_INSECURE"
 """Environment variable: any value accepts any certificate of the lent cluster"""
 RESTART = "DRA_RECONCILER_TEST_RESTART"
@@ -44,6 +57,9 @@ EMBEDDED: Mapping[str, Any] = {
     "write_seconds": 0.5,
 }
 """Settings of leader election: a real server may be slow"""
+CONTROLLERS = 60.0
+"""Seconds for what a controller of a lent cluster does: it does not run if that takes longer"""
+TOKEN = "a-token-of-an-administrator"
 Object = dict[str, Any]
 
 
@@ -75,17 +91,21 @@ class Lent:
     """A namespace, a driver, a class and two nodes with two devices each."""
 
     def __init__(
-        self, client: Client, connection: Mapping[str, Any], restart: Callable[[], Awaitable[None]]
+        self,
+        transport: Transport,
+        connection: Mapping[str, Any],
+        restart: Callable[[], Awaitable[None]],
+        folder: Path,
     ) -> None:
-        self.client, self.restart = client, restart
-        self._connection = connection
+        self.client, self.restart = Client(transport), restart
+        self._transport, self._connection, self._folder = transport, connection, folder
         self.name = f"drt-{uuid4().hex[:8]}"
         self.driver = f"{self.name}.example.com"
         self._kinds: dict[str, Resource] = {"Namespace": NAMESPACE}
         self._made: list[tuple[Resource, str]] = []
 
     async def prepare(self) -> None:
-        found = await discover(self.client)
+        found = await discover(self.client, also=("ResourceClaimTemplate",))
         self._kinds |= found.resources
         await self.make({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.name}})
         await self.make(device_class(self.name, self.driver))
@@ -105,28 +125,53 @@ class Lent:
         """More kinds that are made here."""
         self._kinds |= {kind.kind: kind for kind in kinds}
 
-    def key(self, kind: Resource, name: str) -> Any:
-        from reconciler.api.objects.meta import ObjectKey  # noqa: PLC0415
+    def kind(self, name: str) -> Resource:
+        """A kind that is known here."""
+        return self._kinds[name]
 
+    def key(self, kind: Resource, name: str) -> ObjectKey:
         return ObjectKey(self.name if kind.namespaced else "", name)
 
     async def make(self, raw: Object) -> Object:
         """Create an object, in our namespace if its kind has one."""
-        kind = self._kinds[raw["kind"]]
-        metadata = {**raw["metadata"]}
-        metadata.pop("namespace", None)
-        if kind.namespaced:
-            metadata["namespace"] = self.name
-        else:
-            self._made.append((kind, metadata["name"]))
+        kind, body = self._kinds[raw["kind"]], self._placed(raw)
+        name = body["metadata"]["name"]
+        if not kind.namespaced:
+            self._made.append((kind, name))
         try:
-            return await self.client.create(
-                kind, {**raw, "apiVersion": kind.api_version, "metadata": metadata}
-            )
+            return await self.client.create(kind, body)
         except Conflict:  # it is somebody else's, and stays
             if not kind.namespaced:
-                self._made.remove((kind, metadata["name"]))
+                self._made.remove((kind, name))
             raise
+
+    async def tried(self, raw: Object) -> Object:
+        """What the server would create. It keeps nothing. Raises the errors of `Client`."""
+        return await dry_run(self._transport, self._kinds[raw["kind"]], self._placed(raw))
+
+    def _placed(self, raw: Object) -> Object:
+        kind = self._kinds[raw["kind"]]
+        metadata = {key: value for key, value in raw["metadata"].items() if key != "namespace"}
+        if kind.namespaced:
+            metadata["namespace"] = self.name
+        return {**raw, "apiVersion": kind.api_version, "metadata": metadata}
+
+    @asynccontextmanager
+    async def acting_as(self, account: Account) -> AsyncIterator[Transport]:
+        """A transport whose requests are judged as another account's: what a kubeconfig's `as` is for."""
+        target = choose(
+            server=None, kubeconfig=self._connection["kubeconfig"], context=self._connection["context"]
+        )
+        assert target.kubeconfig is not None
+        value = deepcopy(target.kubeconfig.value)
+        for one in value["users"]:
+            if one["name"] == target.user:
+                one["user"] |= {"as": account.name, "as-groups": sorted(account.groups)}
+        path = self._folder / account.name.replace(":", "-")
+        path.write_text(json.dumps(value))
+        path.chmod(0o600)
+        async with connect(**{**self._connection, "kubeconfig": str(path)}) as transport:
+            yield transport
 
     async def claim(self, name: str, count: int = 1, *, managed: bool = True) -> Object:
         return await self.make(claim(name, count, device_class=self.name, managed=managed))
@@ -136,11 +181,14 @@ class Lent:
         ours = {"tolerations": [{"operator": "Exists"}], "terminationGracePeriodSeconds": 0}
         return await self.make(pod(name, *claims, **{**ours, **spec}))
 
-    async def until(self, true: Callable[[], Awaitable[bool]]) -> None:
-        """Wait for what others see to."""
-        async with asyncio.timeout(PATIENCE):
-            while not await true():  # noqa: ASYNC110  there is no event to wait for
-                await asyncio.sleep(0.05)
+    async def until(self, true: Callable[[], Awaitable[bool]], *, otherwise: str) -> None:
+        """Wait for what others do. If they do not, the test fails with `otherwise`, which names them."""
+        try:
+            async with asyncio.timeout(CONTROLLERS if is_lent() else PATIENCE):
+                while not await true():  # noqa: ASYNC110  there is no event to wait for
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            pytest.fail(otherwise, pytrace=False)
 
     async def read(self, kind: str, name: str) -> Object:
         found = self._kinds[kind]
@@ -165,7 +213,7 @@ class Lent:
     async def reconciling(self, **flags: Any) -> AsyncIterator[Run]:
         """A reconciler that owns our driver."""
         run = Run(asyncio.Event())
-        quick = EMBEDDED if "server" in self._connection else LENT
+        quick = LENT if is_lent() else EMBEDDED
         settings = Settings(
             **{**quick, "backoff_base_seconds": 0.05, "own_drivers": {self.driver}, "events": False, **flags}
         )
@@ -196,8 +244,6 @@ class Lent:
 
     async def _forget(self, claims: Resource, item: bytes) -> None:
         """Remove the finalizers of a claim of ours: nobody else might free it."""
-        from reconciler.cluster.decoding import decode  # noqa: PLC0415
-
         metadata = decode(item)[0]["metadata"]
         if metadata.get("namespace") == self.name:
             key = self.key(claims, metadata["name"])
@@ -207,11 +253,23 @@ class Lent:
             await self.client.patch(claims, key, {"metadata": {"finalizers": None}})
 
 
+async def dry_run(transport: Transport, kind: Resource, body: Object) -> Object:
+    """What the server would create. Raises the errors of `Client`."""
+    path = kind.within(body["metadata"].get("namespace", ""))
+    query = (("dryRun", "All"),)
+    request = Request("POST", path, query=query, body=json.dumps(body).encode(), timeout=PATIENCE)
+    response = await transport.send(request)
+    if response.status >= 300:
+        raise refusal(request.method, request.path, response)
+    found: Object = decode(response.body)[0]
+    return found
+
+
 class _Restarting:
     """The embedded server, which can be killed and started again on its port."""
 
     def __init__(self) -> None:
-        self.api = ApiServer()
+        self.api = Policed({TOKEN: Account("admin", frozenset({MASTERS}))})
         self.url = ""
         self._up = AsyncExitStack()
 
@@ -227,23 +285,39 @@ class _Restarting:
         self._up = AsyncExitStack()
         await self.start(port)
 
+    def kubeconfig(self) -> Object:
+        return {
+            "clusters": [{"name": "c", "cluster": {"server": self.url}}],
+            "users": [{"name": "u", "user": {"token": TOKEN}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "c",
+        }
+
+
+def is_lent() -> bool:
+    """Whether somebody lends a cluster."""
+    return bool(os.environ.get(CONTEXT))
+
 
 @asynccontextmanager
 async def lent_or_embedded() -> AsyncIterator[Lent]:
     """The lent cluster, or else the embedded server; what the block makes is deleted."""
-    context = os.environ.get(CONTEXT)
     async with AsyncExitStack() as around:
-        if context:
-            connection: dict[str, Any] = {"context": context, "insecure": INSECURE in os.environ}
+        folder = Path(around.enter_context(TemporaryDirectory()))
+        if is_lent():
+            kubeconfig, context = None, os.environ[CONTEXT]
             restart = _by_command
         else:
             server = _Restarting()
             await server.start()
             around.push_async_callback(server.stop)
             await around.enter_async_context(run_controllers(server.api))
-            connection, restart = {"server": server.url}, server.restart
-        client = Client(await around.enter_async_context(connect(**connection)))
-        found = Lent(client, connection, restart)
+            (folder / "config").write_text(json.dumps(server.kubeconfig()))
+            kubeconfig, context, restart = str(folder / "config"), None, server.restart
+        insecure = INSECURE in os.environ
+        connection: dict[str, Any] = {"kubeconfig": kubeconfig, "context": context, "insecure": insecure}
+        transport = await around.enter_async_context(connect(**connection))
+        found = Lent(transport, connection, restart, folder)
         around.push_async_callback(found.clean)
         await found.prepare()
         yield found

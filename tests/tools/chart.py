@@ -39,11 +39,13 @@ def validate(values: Mapping[str, Any]) -> None:
     _VALID.validate(merged(DEFAULTS, values))
 
 
-def texts(values: Mapping[str, Any], release: str = "dra-reconciler") -> dict[str, str]:
+def texts(
+    values: Mapping[str, Any], release: str = "dra-reconciler", namespace: str = "dra-reconciler"
+) -> dict[str, str]:
     """What each template becomes, by its path in the chart."""
     dot = {
         "Values": merged(DEFAULTS, values),
-        "Release": {"Name": release, "Namespace": "dra-reconciler"},
+        "Release": {"Name": release, "Namespace": namespace},
         "Chart": {"AppVersion": METADATA["appVersion"]},
         "Files": {"Get": lambda path: (CHART / path).read_text()},
     }

@@ -11,7 +11,8 @@ Json = dict[str, Any]
 
 
 def _containers(prefix: str, refused: bool, **more: Any) -> st.SearchStrategy[list[Json]]:
-    amounts = st.dictionaries(st.sampled_from(RESOURCES), st.integers(0, 4).map(str), max_size=3)
+    counts = st.integers(-2 if refused else 0, 4).map(str)
+    amounts = st.dictionaries(st.sampled_from(RESOURCES), counts, max_size=3)
     uneven = {"requests": amounts} if refused else {}
     one = st.fixed_dictionaries({"image": st.just("i")}, optional={"limits": amounts, **uneven, **more})
 
@@ -29,7 +30,7 @@ def _containers(prefix: str, refused: bool, **more: Any) -> st.SearchStrategy[li
 def pod_specs(*, refused: bool = False, **optional: Any) -> st.SearchStrategy[Json]:
     """Specs with main and init containers, sidecars among these; `optional` are more fields.
 
-    `refused`: also such whose requests have no limit or differ from it, which the API server refuses.
+    `refused`: also such that the API server refuses: negative, without a limit, or not equal to it.
     """
 
     def joined(mains: list[Json], inits: list[Json], more: Json) -> Json:
@@ -45,13 +46,17 @@ def pod_specs(*, refused: bool = False, **optional: Any) -> st.SearchStrategy[Js
 def without_refused(spec: Json) -> tuple[Json, list[tuple[str, str, Any, Any]]]:
     """A spec without the extended resources that the API server refuses, and these.
 
-    Each as container, resource, limit and request: a limit that is missing, or not equal to the request.
+    Each as container, resource, limit and request: a limit is missing, negative or not equal to the request.
     """
+
+    def is_refused(limit: str | None, request: str | None) -> bool:
+        return limit != request or (limit is not None and int(limit) < 0)
 
     def found(container: Json) -> Iterator[tuple[str, str, Any, Any]]:
         amounts = container.get("resources") or {}
         limits, requests = amounts.get("limits") or {}, amounts.get("requests") or {}
-        for name in [name for name in RESOURCES if "/" in name and limits.get(name) != requests.get(name)]:
+        extended = [name for name in RESOURCES if "/" in name]
+        for name in [name for name in extended if is_refused(limits.get(name), requests.get(name))]:
             yield container["name"], name, limits.pop(name, None), requests.pop(name, None)
 
     left = deepcopy(spec)

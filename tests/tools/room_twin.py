@@ -42,7 +42,7 @@ def cheapest(world: RoomWorld, *, moves_only: bool = False) -> tuple[Cost, tuple
     `moves_only`: all of them have a controller and go elsewhere.
     """
     best: tuple[Cost, tuple[Pod, ...]] | None = None
-    for pods in _sets(world):
+    for pods in leaving(world):
         cost = _cost(pods, world)
         if best is not None and cost > best[0][: len(cost)]:
             continue
@@ -115,7 +115,7 @@ def _without(pods: tuple[Pod, ...], world: RoomWorld) -> Iterator[ApiObject]:
         yield one
 
 
-def _sets(world: RoomWorld) -> Iterator[tuple[Pod, ...]]:
+def leaving(world: RoomWorld) -> Iterator[tuple[Pod, ...]]:
     """The sets of pods that may leave."""
     pods = [one for one in world.objects if isinstance(one, Pod)]
     judged, fixed = _judged(world.wanted)
@@ -163,7 +163,7 @@ def _spare(pods: tuple[Pod, ...], places: tuple[Place, ...], world: RoomWorld) -
     in_use = taken | {device for one in world.held for device in one.devices}
     in_use |= {result.id for one in after.values() for result in _results(one)}
     claims = [one for one in world.objects if isinstance(one, ResourceClaim)]
-    released = [result.id for one in claims if not after[one.key].allocation for result in _results(one)]
+    released = {result.id for one in claims if not after[one.key].allocation for result in _results(one)}
     slices = [one for one in world.objects if isinstance(one, ResourceSlice)]
     return sum(_could_be_held(device, in_use, slices) for device in released)
 

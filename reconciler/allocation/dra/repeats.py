@@ -133,6 +133,7 @@ class _Repeat:
         if room is not None:
             nodes = _with_room(given, room, nodes, snapshot)
         self._prepared = _prepared(template, more, given, snapshot, nodes) if more else None
+        self._size = FIRST  # that this one place is asked for says little of how many more will be
         return [template.grant(claim, place, snapshot) for claim, place in zip(claims, given, strict=False)]
 
     def _failed(self) -> None:

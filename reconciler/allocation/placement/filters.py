@@ -23,7 +23,6 @@ from reconciler.state.pods.terms import PodSet, Scope, Spread, Term, affinity_of
 Filter = Callable[[Question], Iterator[Test]]
 
 ROOM = "NodeResourcesFit"
-TOO_MANY = "Too many pods"
 
 _FEATURES: Mapping[str, Callable[[Pod], object]] = {
     "RestartAllContainersOnContainerExits": lambda pod: any(
@@ -69,8 +68,8 @@ def room(question: Question) -> Iterator[Test]:
         yield Test(ROOM, "Insufficient resources", passed, by_pods=True)
         return
     for resource, places in question.nodes.room.short_of(wanted, waived, but=but).items():
-        reason = TOO_MANY if resource == PODS else f"Insufficient {resource}"
-        yield Test(ROOM, reason, ~places, by_pods=True)
+        reason = "Too many pods" if resource == PODS else f"Insufficient {resource}"
+        yield Test(ROOM, reason, ~places, by_pods=True, resource=resource)
 
 
 def declared_features(question: Question) -> Iterator[Test]:

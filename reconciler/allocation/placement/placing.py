@@ -14,7 +14,7 @@ from kernels.types import Amounts, Mask
 from reconciler.allocation.placement.attach_room import attach_room
 from reconciler.allocation.placement.copies import is_copy, room_for_copies
 from reconciler.allocation.placement.extended_resources import backed
-from reconciler.allocation.placement.filters import ROOM, TOO_MANY, require_objects, tests_of
+from reconciler.allocation.placement.filters import require_objects, tests_of
 from reconciler.allocation.placement.nominated import RESERVED, beside_nominated
 from reconciler.allocation.placement.pod_tests import Counters, Question, Test, passed
 from reconciler.allocation.placement.preferences import pod_preferences
@@ -309,8 +309,8 @@ class Placement:
             out = left & self._nodes.in_order(failed, order)
             if out.any():
                 reason = test.reason
-                if test.plugin == ROOM:
-                    reason += self._held_room(reason, out, question, order)
+                if test.resource:
+                    reason += self._held_room(test.resource, out, question, order)
                 reasons[reason] = reasons.get(reason, 0) + int(np.count_nonzero(out))
                 left[out] = False
                 if test.remedy:
@@ -321,17 +321,17 @@ class Placement:
         text = f"{int(np.count_nonzero(left))} of {len(left)} nodes suit the pod: {listed}"
         return text if left.any() or not remedies else f"{text}. To help: {'; or '.join(remedies)}"
 
-    def _held_room(self, reason: str, out: Mask, question: Question, order: tuple[str, ...]) -> str:
+    def _held_room(self, resource: str, out: Mask, question: Question, order: tuple[str, ...]) -> str:
         """How many of the nodes that are short of a resource are short because room is held, and for whom."""
         nodes, own = self._nodes, question.counters.but
         if not nodes.nominated:
             return ""
         everything = (*own, *nodes.nominated.charges())
         short = nodes.room.short_of(demand(question.pod), question.waived, but=everything)
-        resource = PODS if reason == TOO_MANY else reason.removeprefix("Insufficient ")
         if resource in short:
             out = out & ~nodes.in_order(short[resource], order)
-        holders = nodes.nominated.holders({order[at] for at in np.flatnonzero(out).tolist()}, but=own)
+        places = {order[at] for at in np.flatnonzero(out).tolist()}
+        holders = nodes.nominated.holders(resource, places, but=own)
         if not holders:
             return ""
         more = f" and {len(holders) - NAMED} more" if len(holders) > NAMED else ""
@@ -348,10 +348,10 @@ class Placement:
         for test, failed in self._failures(self._question(pod, (), snapshot, frozenset())):
             if test.plugin in said or not nodes.in_order(failed, topology.order)[row]:
                 continue  # as kube-scheduler, one reason for each filter; room names every resource
-            if test.plugin != ROOM:
+            if not test.resource:
                 said.add(test.plugin)
-            resource = test.reason.removeprefix("Insufficient ")
-            if resource in wanted:
+            resource = test.resource
+            if resource and resource != PODS:
                 own = nodes.room.charged(pod.key)
                 left = nodes.room.left(node, resource)
                 left += own.amounts.get(resource, 0) if own is not None and own.node == node else 0

@@ -31,6 +31,8 @@ class Test:
     """What helps; empty if the reason says it"""
     by_pods: bool = False
     """Whether other pods decide it"""
+    resource: str = ""
+    """The resource of which nodes that fail have too little, if it is one"""
 
 
 @dataclass(slots=True)

@@ -27,6 +27,7 @@ def defragment(
     target: Target,
     world: World,
     *,
+    layout: FleetLayout | None = None,
     steps: int = STEPS,
     may_move: MayMove = anyone,
     limit: Limit | None = None,
@@ -34,11 +35,11 @@ def defragment(
 ) -> Answer:
     """The moves that reach a target. Raises Rejected if the fleet has nothing of its name.
 
-    `may_move` asks more of pods than MOVE-1 does; `limit` says when to give up. The world changes for the
-    time of the call only.
+    `layout` is that of the world's fleet, if the caller has it; `may_move` asks more of pods than MOVE-1
+    does; `limit` says when to give up. The world changes for the time of the call only.
     """
     before = world.store.snapshot()
-    layout = fleet_layout(before.fleet, before.rules)
+    layout = layout or fleet_layout(before.fleet, before.rules)
     goal = goal_of(target, layout)
     progress("looking for pods that can move")
     movers = movers_of(world, may_move)

@@ -6,7 +6,7 @@ import numpy as np
 
 from kernels.types import Rows
 from reconciler.allocation.defaults import STEPS
-from reconciler.analysis.capacity import fleet_layout
+from reconciler.analysis.capacity import FleetLayout, fleet_layout
 from reconciler.analysis.defragment.answer import Move
 from reconciler.analysis.defragment.holds import holds_of
 from reconciler.analysis.defragment.movers import MayMove, anyone, movers_of
@@ -24,16 +24,18 @@ def problem(
     after: int,
     world: World,
     *,
+    layout: FleetLayout | None = None,
     steps: int = STEPS,
     may_move: MayMove = anyone,
 ) -> str:
     """Why these moves, in their order, do not lead to `after` of what is counted any more. Empty if they do.
 
-    The world changes for the time of the call only.
+    `layout` is that of the world's fleet, if the caller has it. The world changes for the time of the call
+    only.
     """
     snapshot = world.store.snapshot()
     try:
-        goal = goal_of(target, fleet_layout(snapshot.fleet, snapshot.rules))
+        goal = goal_of(target, layout or fleet_layout(snapshot.fleet, snapshot.rules))
     except Rejected as exc:
         return str(exc)
     movers = {mover.key: mover for mover in movers_of(world, may_move)}

@@ -40,18 +40,15 @@ class Pricing:
     def __init__(
         self, occupants: Occupants, spare: Callable[[Pods], int], least_spare: Callable[[Pods], int]
     ) -> None:
-        """`spare` says how many devices pods release that are not needed, at the price of an attempt to place
-        what is wanted; `least_spare` bounds that from below, at once.
+        """`spare` says how many devices pods release that are not needed, at the price of a search for the
+        place of what is wanted; `least_spare` bounds that from below, at once.
         """
         self._occupants = occupants
         self._spare, self._least_spare = spare, least_spare
         self._started: dict[ObjectKey, float] = {}
 
     def of(self, pods: Pods) -> Cost:
-        """The cost of these pods, without which it must fit. Those that leave with them must be among them.
-
-        Raises what `spare` raises.
-        """
+        """What these pods cost. Without them it must fit; those that leave with them must be among them."""
         return self._of(pods, self._spare)
 
     def least(self, pods: Pods) -> Cost:

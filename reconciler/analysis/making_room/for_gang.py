@@ -10,7 +10,6 @@ import numpy as np
 
 from kernels.leaving import whole
 from kernels.types import Mask, Rows
-from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.making_room.bounds import Bounds, Costs
 from reconciler.analysis.making_room.costs import NOTHING, Cost, Pricing
 from reconciler.analysis.making_room.found import Found
@@ -162,11 +161,10 @@ class _Search:
         """Try a set, without those that leave for nothing."""
         if not pods <= self._holds.eligible or self._holds.occupants.together(pods) != pods:
             return False
-        places = self._attempts.place(pods)
-        if isinstance(places, NoFit):
+        if not self._attempts.fits(pods):
             return False
         self._note(pods)
-        for fewer in self._used(pods, places):
+        for fewer in self._used(pods, self._attempts.places(pods)):
             if fewer != pods and self._attempts.fits(fewer):
                 self._note(fewer)
                 break

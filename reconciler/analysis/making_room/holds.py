@@ -35,16 +35,20 @@ class Holds:
         units: list[int] = []
         alone: list[bool] = []
         holders: list[int] = []
+        several: list[int] = []
         for at, (claim, users) in enumerate(occupants.users.items()):
             number = self._unit(users, numbers)
             for result in occupants.allocations[claim].devices.results:
                 if result.admin_access:
                     continue
                 found = snapshot.fleet.rows_of(result.id)
+                count = len(found)
                 rows += found
-                units += [number] * len(found)
-                holders += [at] * len(found)
-                alone += [not result.share_id] * len(found)
+                units += [number] * count
+                holders += [at] * count
+                alone += [not result.share_id] * count
+                if count > 1:
+                    several += found
         self.rows: Rows = np.array(rows, dtype=np.intp)
         """(H,) rows of the fleet"""
         self.unit: Rows = np.array(units, dtype=np.intp)
@@ -53,6 +57,8 @@ class Holds:
         """(H,) held exclusively"""
         self._holder: Rows = np.array(holders, dtype=np.intp)
         """(H,) the claim, as a position in `users` of the occupants"""
+        self._several = several
+        """Rows of devices that have several rows"""
 
     def _unit(self, users: Pods, numbers: dict[Pods, int]) -> int:
         if not users or not users <= self.eligible:
@@ -79,7 +85,7 @@ class Holds:
         if occupancy.open is not None:
             return dict.fromkeys(claims, 0)  # other devices can exclude them
         own = np.bincount(self.rows, minlength=fleet.size) == 1
-        own[list(occupancy.held_for)] = False
+        own[[*occupancy.held_for, *self._several]] = False
         own &= (fleet.sets < 0).all(axis=1)
         counts = np.bincount(self._holder[self.alone & own[self.rows]], minlength=len(claims))
         return dict(zip(claims, counts.tolist(), strict=True))

@@ -1,17 +1,16 @@
 """Tries sets of pods: without them, does it fit? Counts the attempts."""
 
-from collections.abc import Container, Iterable
-from itertools import chain, combinations
-
-import numpy as np
+from collections.abc import Callable, Container, Iterable
+from functools import cached_property
+from itertools import chain
 
 from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.making_room.moves import settle
+from reconciler.analysis.making_room.regaining import regains
 from reconciler.analysis.making_room.units import Occupants, Pods
-from reconciler.analysis.making_room.wanted import Place, Wanted
+from reconciler.analysis.making_room.wanted import Place, Wanted, WantedGang
 from reconciler.analysis.making_room.world import World
 from reconciler.api.objects.meta import DeviceID, ObjectKey
-from reconciler.api.objects.plan import Reason
 from reconciler.state.nominations.nomination import devices_of
 from reconciler.state.trial import Trial
 
@@ -20,15 +19,13 @@ class OutOfTries(Exception):
     """The step budget is used up."""
 
 
-Claims = frozenset[ObjectKey]
-NONE: Claims = frozenset()
+_Ask = Callable[[tuple[ObjectKey, ...]], Wanted]
+"""What to place when some claims are free"""
 
 
-def leave(
-    trial: Trial, pods: Pods, occupants: Occupants, world: World, kept: Claims = NONE
-) -> tuple[ObjectKey, ...]:
-    """Count pods as gone, and their claims as free, except some. Returns those that are free."""
-    freed = tuple(claim for claim in occupants.freed(pods) if claim not in kept)
+def leave(trial: Trial, pods: Pods, occupants: Occupants, world: World) -> tuple[ObjectKey, ...]:
+    """Count pods as gone, and their claims as free. Returns those that are free."""
+    freed = occupants.freed(pods)
     for claim in freed:
         trial.release(world.store.claims[claim].metadata.uid)
     for key in sorted(pods):
@@ -46,27 +43,21 @@ class Attempts:
         self.unsure = False
         """Whether the search for devices gave up, so that it is not known whether something fits"""
         self._held = frozenset(claim.key for claim in wanted.all_held)
-        self._known: dict[tuple[str | None, Pods, Claims], tuple[Place, ...] | NoFit] = {}
+        self._known: dict[tuple[str | None, Pods], tuple[Place, ...] | NoFit] = {}
+        self._could: dict[tuple[str | None, Pods], bool] = {}
+        self._seen: dict[Pods, tuple[Place, ...]] = {}
+        """Where it was first seen to fit"""
+        self._places: dict[Pods, tuple[Place, ...]] = {}
         self._spare: dict[Pods, int] = {}
-
-    def place(self, pods: Pods, on: str | None = None, kept: Claims = NONE) -> tuple[Place, ...] | NoFit:
-        """Where it fits without these pods. Some of their claims are kept as they are. Raises OutOfTries."""
-        found = self._known.get((on, pods, kept))
-        if found is None:
-            if self.left <= 0:
-                raise OutOfTries
-            self.left -= 1
-            mark = self.trial.mark()
-            freed = leave(self.trial, pods, self.occupants, self.world, kept)
-            found = self.wanted.when_free(freed).place(self.world, self.trial, on=on)
-            self.trial.back_to(mark)
-            self.unsure |= isinstance(found, NoFit) and found.reason == Reason.GAVE_UP
-            self._known[on, pods, kept] = found
-        return found
 
     def fits(self, pods: Pods, on: str | None = None) -> bool:
         """Whether it fits without these pods. Raises OutOfTries."""
-        return not isinstance(self.place(pods, on), NoFit)
+        found = self._known.get((on, pods))
+        if found is None:
+            found = self._known[on, pods] = self._try(pods, on, self.wanted.when_free)
+            if not isinstance(found, NoFit):
+                self._seen.setdefault(pods, found)
+        return not isinstance(found, NoFit)
 
     def could_fit(self, pods: Pods, on: str | None = None) -> bool:
         """Whether it may fit without some of these pods; if not, it is certain. Raises OutOfTries.
@@ -74,19 +65,55 @@ class Attempts:
         A claim that is wanted itself may find no place once it is free: it may fit without fewer pods only.
         Source: MAKE-6.
         """
-        if not self._held:
+        freed = self._held.intersection(self.occupants.freed(pods))
+        if not freed or freed <= self._regained:
             return self.fits(pods, on)
-        free = [claim for claim in self.occupants.freed(pods) if claim in self._held]
-        each = chain.from_iterable(combinations(free, count) for count in range(len(free) + 1))
-        return any(not isinstance(self.place(pods, on, frozenset(kept)), NoFit) for kept in each)
+        if (on, pods) not in self._could:
+            found = self._try(pods, on, lambda freed: self.wanted.at_most(freed, self._regained))
+            self._could[on, pods] = not isinstance(found, NoFit)
+        return self._could[on, pods]
+
+    @cached_property
+    def _regained(self) -> frozenset[ObjectKey]:
+        """Claims that no other gated pod holds, and that get the same again if they are free."""
+        if isinstance(self.wanted, WantedGang):
+            return frozenset()  # a search for several members might not see that they fit
+        others = {claim.key for _, held, _ in self.wanted.sharing for claim in held}
+        known = self.occupants.allocations
+        mine = (one for one in self.wanted.held if one.key in known and one.key not in others)
+        return frozenset(one.key for one in mine if regains(one, known[one.key], self.trial))
+
+    def _try(self, pods: Pods, on: str | None, ask: _Ask) -> tuple[Place, ...] | NoFit:
+        if self.left <= 0:
+            raise OutOfTries
+        self.left -= 1
+        found = self._without(pods, on, ask)
+        self.unsure |= isinstance(found, NoFit) and not found.proven
+        return found
+
+    def _without(self, pods: Pods, on: str | None, ask: _Ask) -> tuple[Place, ...] | NoFit:
+        mark = self.trial.mark()
+        freed = leave(self.trial, pods, self.occupants, self.world)
+        found = ask(freed).place(self.world, self.trial, on=on)
+        self.trial.back_to(mark)
+        return found
+
+    def places(self, pods: Pods) -> tuple[Place, ...]:
+        """Where it goes without these pods, without which it was seen to fit. That costs no further attempt.
+
+        The search of all nodes may give up before it comes to the node where it fits: then there.
+        """
+        if pods not in self._places:
+            found = self._known.get((None, pods)) or self._without(pods, None, self.wanted.when_free)
+            self._places[pods] = self._seen[pods] if isinstance(found, NoFit) else found
+        return self._places[pods]
 
     def spare(self, pods: Pods) -> int:
-        """How many devices these pods release that are still free when it has its place. Without them it must
-        fit. Raises OutOfTries. Source: MAKE-4.
+        """How many devices these pods release that are still free when it has its place. It was seen to fit
+        without them. Source: MAKE-4.
         """
         if pods not in self._spare:
-            places = self.place(pods)
-            assert not isinstance(places, NoFit)
+            places = self.places(pods)
             taken = frozenset(devices_of(plan for place in places for plan in place.plans))
             mark = self.trial.mark()
             leave(self.trial, pods, self.occupants, self.world)
@@ -97,12 +124,11 @@ class Attempts:
 
     def _still_free(self, claims: Iterable[ObjectKey], taken: Container[DeviceID]) -> int:
         """How many devices of released claims nobody has now. One that others share is free, but not left."""
-        allocations, fleet = self.occupants.allocations, self.trial.snapshot.fleet
-        occupancy = self.trial.snapshot.occupancy
-        rows: list[int] = []
-        for claim in claims:
-            for result in allocations[claim].devices.results:
-                if not result.admin_access and result.id not in taken:
-                    rows += fleet.rows_of(result.id)
-        at = np.array(rows, dtype=np.intp)
-        return int((occupancy.free[at] & ~occupancy.sharing[at]).sum())
+        results = chain.from_iterable(self.occupants.allocations[claim].devices.results for claim in claims)
+        released = {one.id for one in results if not one.admin_access and one.id not in taken}
+        occupancy, fleet = self.trial.snapshot.occupancy, self.trial.snapshot.fleet
+
+        def is_left(row: int) -> bool:
+            return bool(occupancy.free[row] and not occupancy.sharing[row])
+
+        return sum(any(map(is_left, fleet.rows_of(device))) for device in released)

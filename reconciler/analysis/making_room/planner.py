@@ -151,10 +151,7 @@ class _Question:
         return True
 
     def _all_move(self, pods: Pods, attempts: Attempts, occupants: Occupants) -> bool:
-        places = attempts.place(pods)
-        if isinstance(places, NoFit):
-            return False
-        mark = self.trial.mark()
+        mark, places = self.trial.mark(), attempts.places(pods)
         leave(self.trial, pods, occupants, self.world)
         self._settle(places)
         found = move_all(pods, occupants, self.world, self.trial)
@@ -165,8 +162,7 @@ class _Question:
         settle(places, {pod.key: pod for pod in self.wanted.pods}, self.trial)
 
     def _advice(self, asked: Advice, pods: Pods, attempts: Attempts) -> Advice:
-        occupants, places = attempts.occupants, attempts.place(pods)
-        assert not isinstance(places, NoFit)  # the search saw it fit
+        occupants, places = attempts.occupants, attempts.places(pods)
         devices = {
             claim: tuple(one.id for one in occupants.allocations[claim].devices.results)
             for claim in occupants.freed(pods)

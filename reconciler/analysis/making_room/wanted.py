@@ -83,9 +83,20 @@ class WantedPod:
         sharing = []
         for pod, of_pod, _ in self.sharing:
             names = claims_of(pod)
-            kept = tuple(claim for claim in of_pod if claim.key not in freed)
-            sharing.append((pod, kept, tuple(at for at, key in enumerate(keys) if key in names)))
+            sharing.append(
+                (pod, _kept(of_pod, freed), tuple(at for at, key in enumerate(keys) if key in names))
+            )
         return replace(self, claims=claims, held=held, sharing=tuple(sharing))
+
+    def at_most(self, freed: Sequence[ObjectKey], regained: Container[ObjectKey]) -> "WantedPod":
+        """At most what `when_free` asks for: it fits if that fits where any of these claims are not freed.
+
+        Of those that it held, only the ones that regain the same need devices again. Pods that held some of
+        them do not count: one that suits no node counts for nothing, until its claim is free.
+        """
+        sharing = tuple(one for one in self.beside if not any(claim.key in freed for claim in one[1]))
+        held = _kept(self.held, [key for key in freed if key not in regained])
+        return replace(self, held=held, sharing=sharing).when_free(freed)
 
     def place(
         self,
@@ -169,6 +180,19 @@ class WantedGang:
         )
         return WantedGang(replace(self.question, members=members), self.priority)
 
+    def at_most(self, freed: Sequence[ObjectKey], regained: Container[ObjectKey]) -> "WantedGang":
+        """At most what `when_free` asks for: it fits if that fits where any of these claims are not freed.
+
+        Of those that members held, only the ones that regain the same need devices again.
+        """
+        lost = [key for key in freed if key not in regained]
+        members = tuple(replace(one, held=_kept(one.held, lost)) for one in self.question.members)
+        return WantedGang(replace(self.question, members=members), self.priority).when_free(freed)
+
+
+def _kept(held: Iterable[ResourceClaim], freed: Container[ObjectKey]) -> tuple[ResourceClaim, ...]:
+    return tuple(claim for claim in held if claim.key not in freed)
+
 
 def _when_free(
     pod: Pod, claims: Sequence[ResourceClaim], held: Sequence[ResourceClaim], freed: Container[ObjectKey]
@@ -176,7 +200,7 @@ def _when_free(
     """The claims of a pod that need devices when some are free, in its order, and those still held."""
     released = [again(claim) for claim in held if claim.key in freed]
     needed = sorted([*claims, *released], key=lambda claim: claims_of(pod).index(claim.key))
-    return tuple(needed), tuple(claim for claim in held if claim.key not in freed)
+    return tuple(needed), _kept(held, freed)
 
 
 Wanted = WantedPod | WantedGang

@@ -11,6 +11,7 @@ IMPLICIT = "deviceclass.resource.kubernetes.io/"
 """Prefix of the name of a class: the extended resource that Kubernetes gives to each class (EXT-1)"""
 _MIG = "nvidia.com/mig-"
 _MIG_CLASS = "mig.nvidia.com"
+_MIG_LABEL = f"{_MIG_CLASS}-"
 _MIG_PROFILE = re.compile(r"[0-9]+g\.[0-9]+gb(\.me(\.all)?)?")
 _KNOWN = {"nvidia.com/gpu": "gpu.nvidia.com"}
 """Resources of common device plugins -> the class that the vendor's DRA driver installs"""
@@ -44,28 +45,30 @@ class Resources(NamedTuple):
             return self.named[resource]
         if resource.startswith(IMPLICIT):
             return Wanted(resource.removeprefix(IMPLICIT))
-        profile = resource.removeprefix(_MIG)
-        if resource.startswith(_MIG) and _MIG_PROFILE.fullmatch(profile):
-            return mig(profile)
-        return None
+        profile = _profile(resource, _MIG)
+        return mig(profile) if profile else None
 
     def labelled(self, label: str) -> Wanted:
         """What names of templates begin with a label for; if nothing does, a class of that name."""
         for wanted in self.named.values():
             if wanted.label == label:
                 return wanted
-        profile = label.removeprefix(f"{_MIG_CLASS}-")
-        if profile != label and _MIG_PROFILE.fullmatch(profile):
-            return mig(profile)
-        return Wanted(label)
+        profile = _profile(label, _MIG_LABEL)
+        return mig(profile) if profile else Wanted(label)
 
 
 def mig(profile: str) -> Wanted:
     """The partition of a MIG profile; device plugins write `.me` for `+me`."""
     written = profile.replace(".me", "+me")
     return Wanted(
-        _MIG_CLASS, f'device.attributes["gpu.nvidia.com"].profile == "{written}"', f"{_MIG_CLASS}-{profile}"
+        _MIG_CLASS, f'device.attributes["gpu.nvidia.com"].profile == "{written}"', f"{_MIG_LABEL}{profile}"
     )
+
+
+def _profile(text: str, prefix: str) -> str:
+    """The MIG profile after a prefix; empty if there is none."""
+    profile = text.removeprefix(prefix)
+    return profile if profile != text and _MIG_PROFILE.fullmatch(profile) else ""
 
 
 def mapping(
@@ -74,7 +77,7 @@ def mapping(
     """The mapping of a file, with the classes' `extendedResourceName` for what it does not name.
 
     Of several classes with one name the newest counts, then the first by name (EXT-1). Raises Malformed for a
-    file of another shape.
+    file of another shape, or with a name that templates for other devices have.
     """
     ordered = sorted(classes, key=lambda one: one.key.name, reverse=True)
     ordered.sort(key=lambda one: str(one.metadata.creation_timestamp or ""))
@@ -84,7 +87,10 @@ def mapping(
         if one.spec.extended_resource_name
     }
     known = {resource: Wanted(name) for resource, name in _KNOWN.items()}
-    return Resources({**known, **found, **_read(file, where)})
+    given = _read(file, where)
+    others = {resource: wanted for resource, wanted in {**known, **found}.items() if resource not in given}
+    _check_labels(given, others, where)
+    return Resources({**others, **given})
 
 
 def _read(file: Mapping[str, Any] | None, where: str) -> Mapping[str, Wanted]:
@@ -104,14 +110,22 @@ def _read(file: Mapping[str, Any] | None, where: str) -> Mapping[str, Wanted]:
             raise Malformed(where, field, "selector and name must be texts")
         if one.get("selector") and not one.get("name"):
             raise Malformed(where, field, "a selector needs a name, by which its templates are named")
-        wanted = Wanted(one["class"], one.get("selector", ""), one.get("name", ""))
-        for other, before in made.items():
-            if before.label == wanted.label and before[:2] != wanted[:2]:
-                raise Malformed(
-                    where,
-                    field,
-                    f"templates are named by {wanted.label}, as those of resources[{other}], which stands "
-                    "for other devices; give one of the two another name",
-                )
-        made[str(resource)] = wanted
+        made[str(resource)] = Wanted(one["class"], one.get("selector", ""), one.get("name", ""))
     return made
+
+
+def _check_labels(given: Mapping[str, Wanted], others: Mapping[str, Wanted], where: str) -> None:
+    """Raise Malformed if an entry of the file names its templates as those of other devices are named."""
+    first: dict[str, tuple[str, Wanted]] = {wanted.label: (of, wanted) for of, wanted in others.items()}
+    for resource, wanted in given.items():
+        profile = _profile(wanted.label, _MIG_LABEL)
+        if profile and f"{_MIG}{profile}" not in given:
+            first[wanted.label] = (f"{_MIG}{profile}", mig(profile))
+        of, before = first.setdefault(wanted.label, (f"resources[{resource}]", wanted))
+        if before[:2] != wanted[:2]:
+            raise Malformed(
+                where,
+                f"resources[{resource}]",
+                f"templates are named by {wanted.label}, as those of {of}, which stands for other devices; "
+                "give one of the two another name",
+            )

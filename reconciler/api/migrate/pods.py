@@ -15,6 +15,7 @@ from reconciler.api.migrate.mapping import IMPLICIT, Resources, Wanted
 from reconciler.api.migrate.shapes import Json, check_pod_spec
 from reconciler.api.objects.core import GATE
 from reconciler.api.objects.quantity import NANO, Quantity
+from reconciler.api.validation.pod_resources import is_counted
 from reconciler.errors import Malformed
 
 LONGEST = 63
@@ -144,6 +145,10 @@ def _requests(container: Mapping[str, Any], resources: Resources, where: str) ->
         counts = {_count(part[name], where, field) for part in (limits, requests) if name in part}
         if len(counts) > 1:
             raise Malformed(where, field, f"limit {limits[name]} and request {requests[name]} differ")
+        if name not in limits and is_counted(name):
+            raise Malformed(
+                where, field, f"request {requests[name]} has no limit; the API server requires one"
+            )
         (count,) = counts
         if count > MOST and resources.wanted(name) is not None:
             raise Malformed(where, field, f"{count} devices; a claim has at most {MOST}")

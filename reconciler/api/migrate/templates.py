@@ -78,9 +78,12 @@ def serves(raw: Mapping[str, Any], template: Template) -> bool:
         return False
     if not isinstance(found, ResourceClaimTemplate) or len(found.spec.spec.devices.requests) != 1:
         return False
-    asked = found.spec.spec.devices.requests[0].exactly
-    if asked is None or asked.allocation_mode != EXACT_COUNT:
+    devices = found.spec.spec.devices
+    asked = devices.requests[0].exactly
+    if asked is None or asked.allocation_mode != EXACT_COUNT or devices.constraints:
         return False
+    if asked.admin_access or asked.capacity is not None:
+        return False  # devices of others, or a part of one
     selectors = [one.cel.expression if one.cel else None for one in asked.selectors]
     wanted = template.wanted
     return (asked.device_class_name, asked.wanted, selectors) == (

@@ -91,10 +91,10 @@ def _rewritten(raw: Json, resources: Resources, *, gate: bool) -> tuple[Json, li
     new = deepcopy(raw)
     metadata_of(raw)
     where = subject(raw)
-    for owner in _owners(new, path[:-1]):
+    for at, owner in _owners(new, path[:-1], where):
         spec = owner.get(path[-1])
         if not isinstance(spec, dict | None):
-            raise Malformed(where, ".".join(path), "must be an object")
+            raise Malformed(where, f"{at}.{path[-1]}".lstrip("."), "must be an object")
         found = None if spec is None else rewrite(spec, resources, gate=gate, where=where)
         if found is not None:
             owner[path[-1]] = found.spec
@@ -103,13 +103,19 @@ def _rewritten(raw: Json, resources: Resources, *, gate: bool) -> tuple[Json, li
     return new, templates, unmapped
 
 
-def _owners(node: Any, path: Sequence[str]) -> Iterator[Json]:
-    """The maps at a path; places that are missing are left out."""
-    if not path:
-        if isinstance(node, dict):
-            yield node
-    elif path[0] == "*":
-        for one in node if isinstance(node, list) else ():
-            yield from _owners(one, path[1:])
-    elif isinstance(node, dict):
-        yield from _owners(node.get(path[0]), path[1:])
+def _owners(node: Any, path: Sequence[str], where: str, at: str = "") -> Iterator[tuple[str, Json]]:
+    """The maps at a path, each with its field; places that are missing are left out. Raises Malformed."""
+    if node is None:
+        return
+    if path and path[0] == "*":
+        if not isinstance(node, list):
+            raise Malformed(where, at, "must be a list")
+        for number, one in enumerate(node):
+            yield from _owners(one, path[1:], where, f"{at}[{number}]")
+        return
+    if not isinstance(node, dict):
+        raise Malformed(where, at, "must be an object")
+    if path:
+        yield from _owners(node.get(path[0]), path[1:], where, f"{at}.{path[0]}".lstrip("."))
+    else:
+        yield at, node

@@ -1,11 +1,11 @@
 """The objects of Kueue that an admission check reads: kueue.x-k8s.io in v1beta1 and v1beta2."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Literal
 
 from pydantic import Field
 
-from reconciler.api.objects.meta import ApiObject
+from reconciler.api.objects.meta import ApiObject, time_of
 from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple
 
 GROUP = "kueue.x-k8s.io"
@@ -88,11 +88,7 @@ class Workload(ApiObject):
     def quota_since(self) -> datetime | None:
         """When quota was reserved. None if it is not, or the time cannot be read."""
         reserved = self.condition("QuotaReserved")
-        try:
-            since = datetime.fromisoformat(reserved.last_transition_time if reserved else "")
-        except ValueError:
-            return None
-        return since if since.tzinfo is not None else since.replace(tzinfo=UTC)
+        return None if reserved is None else time_of(reserved.last_transition_time)
 
     def check(self, name: str) -> tuple[int, dict[str, Any]] | None:
         """The position of an admission check, and its state."""

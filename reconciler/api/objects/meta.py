@@ -44,6 +44,15 @@ class DeviceID(NamedTuple):
         return f"{self.driver}/{self.pool}/{self.device}"
 
 
+def time_of(text: str) -> datetime | None:
+    """A time with its zone. None if it cannot be read, or has no zone: the API always writes one."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else None
+
+
 class OwnerReference(Model):
     """An owner of an object."""
 
@@ -76,11 +85,7 @@ class ObjectMeta(Model):
     @property
     def created(self) -> datetime | None:
         """The time of creation, with its zone. None if it is missing or cannot be read."""
-        try:
-            found = datetime.fromisoformat(self.creation_timestamp or "")
-        except ValueError:
-            return None
-        return found if found.tzinfo is not None else None
+        return time_of(self.creation_timestamp or "")
 
 
 class ApiObject(Model):

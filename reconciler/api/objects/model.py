@@ -56,7 +56,12 @@ class Maker(Generic[M]):
         """The object with these fields, by their names in Python. The required ones must be among them."""
         values = self._values.copy()
         values.update(fields)
-        return _made(self._model, values, self._named(tuple(fields)))
+        made: M = _new(self._model)
+        _set_values(made, values)
+        _set_names(made, self._named(tuple(fields)))
+        _set_extra(made, None)
+        _set_private(made, None)
+        return made
 
     def each(self, fields: Mapping[str, Any], name: str, values: Iterable[Any]) -> list[M]:
         """The objects with these fields that differ in one more field, in the order of its values."""
@@ -65,7 +70,7 @@ class Maker(Generic[M]):
         for value in values:
             own = common.copy()
             own[name] = value
-            made = _new(model)  # as `_made`, without a call for each
+            made = _new(model)  # as above, without a call for each
             _set_values(made, own)
             _set_names(made, names)
             _set_extra(made, None)
@@ -78,16 +83,6 @@ class Maker(Generic[M]):
         if names is None:
             names = self._names[given] = {*self._common, *given}
         return names
-
-
-def _made(model: type[M], values: dict[str, Any], names: set[str]) -> M:
-    """The object with the values of all fields, of which some were given."""
-    made = _new(model)
-    _set_values(made, values)
-    _set_names(made, names)
-    _set_extra(made, None)
-    _set_private(made, None)
-    return made
 
 
 def built(model: type[M], fields: Mapping[str, Any]) -> M:

@@ -1,7 +1,7 @@
 """ResourceSlice, resource.k8s.io/v1. Source: docs/rules/slices.md."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, WrapSerializer, model_validator
 from pydantic.dataclasses import dataclass
@@ -158,6 +158,8 @@ class ResourceSliceSpec:
 class ResourceSlice(ApiObject):
     """Part of a pool, as a driver publishes it."""
 
+    KEPT: ClassVar = (*ApiObject.KEPT, "pool_id")
+
     kind: Literal["ResourceSlice"] = "ResourceSlice"
     spec: ResourceSliceSpec
 
@@ -171,12 +173,6 @@ class ResourceSlice(ApiObject):
     @kept
     def pool_id(self) -> PoolID:
         return PoolID(self.spec.driver, self.spec.pool.name)
-
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """As pydantic's, but without the cached pool, which may not fit the copy."""
-        copied = super().model_copy(update=update, deep=deep)
-        copied.__dict__.pop("pool_id", None)
-        return copied
 
 
 def has_many_names(spec: ResourceSliceSpec) -> bool:

@@ -7,6 +7,7 @@ from reconciler.api.validation.encoding import same
 from reconciler.api.validation.fields import Cause, Field
 from reconciler.api.validation.kinds import Object, Review
 from reconciler.api.validation.names import dns_label, dns_subdomain, label_name
+from reconciler.api.validation.pod_resources import check_resources
 
 _IMAGES = ("containers", "initContainers", "ephemeralContainers")
 _GATED_ONLY = "only `spec.schedulingGates`, tolerations and images of a pod may change"
@@ -54,6 +55,7 @@ def _check_spec(spec: Field) -> None:
             container["name"].unique(names)
             if not container["image"].text():
                 container["image"].required()
+            check_resources(container)
     claims: set[str] = set()
     for claim in spec["resourceClaims"].items():
         _check_claim(claim, claims)

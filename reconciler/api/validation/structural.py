@@ -20,6 +20,7 @@ class Text(NamedTuple):
     longest: int | None = None
     shortest: int = 0
     pattern: str = ""
+    """Of the whole string, from `^` to `$`, as definitions write it"""
     words: tuple[str, ...] = ()
     """The only ones allowed, if any"""
 
@@ -128,7 +129,8 @@ def _check(schema: Schema, field: Field, old: Any) -> None:
         case Time():
             _time(field)
         case Integer(least=least):
-            if field.integer() < (least if least is not None else field.integer()):
+            found = field.integer()
+            if least is not None and found < least:
                 field.invalid(f"should be greater than or equal to {least}")
         case Flag():
             field.flag()
@@ -153,7 +155,7 @@ def _text(schema: Text, field: Field) -> None:
         field.too_long(schema.longest)
     if len(text) < schema.shortest:
         field.invalid(f"should be at least {schema.shortest} chars long")
-    if schema.pattern and not re.search(schema.pattern, text):
+    if schema.pattern and not re.fullmatch(schema.pattern, text):  # `$` would allow a line end
         field.invalid(f"should match '{schema.pattern}'")
 
 

@@ -1,6 +1,9 @@
 """Timestamps as the API writes them: UTC, whole seconds."""
 
+import re
 from datetime import UTC, datetime
+
+_TIMESTAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)", re.ASCII)
 
 
 def timestamp(moment: datetime) -> str:
@@ -9,8 +12,16 @@ def timestamp(moment: datetime) -> str:
 
 
 def parse_timestamp(text: str) -> datetime:
-    """Parse a timestamp. Raises ValueError."""
-    return datetime.fromisoformat(text)
+    """Parse a time in RFC 3339, no other form of ISO 8601: to the microsecond, in UTC. Raises ValueError."""
+    match = _TIMESTAMP.fullmatch(text)
+    if match is None:
+        raise ValueError("not a time in RFC 3339")
+    fraction = (match[2] or "")[:6].ljust(6, "0")
+    zone = "+00:00" if match[3] == "Z" else match[3]
+    try:
+        return datetime.fromisoformat(f"{match[1]}.{fraction}{zone}").astimezone(UTC)
+    except OverflowError as exc:
+        raise ValueError("before the year 1 or after the year 9999") from exc
 
 
 def age(since: str, now: datetime) -> str:

@@ -1,11 +1,9 @@
-"""A fast reader for the metadata of slices and nodes, of which a fleet has as many as machines.
+"""A fast reader for the metadata of slices, nodes and pods, of which a fleet has thousands.
 
 Fields are read from JSON text without those that a server adds for itself. Names of managers and their fields
 are half of a small slice.
 """
 
-from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -14,11 +12,12 @@ from msgspec.structs import astuple
 
 from reconciler.api.objects.meta import ObjectMeta, OwnerReference
 from reconciler.api.objects.model import built
+from reconciler.api.versions.text_fields import once
 
 CACHE_SIZE = 1 << 10
 """Distinct texts in the cache of one field"""
-MAX_CACHED_BYTES = 1 << 12
-"""Maximum bytes of a cached text. An annotation may be of any size"""
+MAX_CACHED_MAP = 1 << 12
+"""Maximum bytes of labels or annotations in the cache. An annotation may be of any size"""
 
 
 class _OwnerText(msgspec.Struct, rename="camel", gc=False):
@@ -30,7 +29,7 @@ class _OwnerText(msgspec.Struct, rename="camel", gc=False):
 
 
 class MetadataText(msgspec.Struct, rename="camel", gc=False):
-    """The fields that we read, as text if slices and nodes share them. For use in larger structures."""
+    """The fields that we read, as text if many objects share them. For use in larger structures."""
 
     name: str
     uid: str | UnsetType = UNSET
@@ -82,13 +81,13 @@ def _add_rare(cut: MetadataText, fields: dict[str, Any]) -> None:
         fields["deletion_timestamp"] = cut.deletion_timestamp
 
 
-def _shared(text: bytes) -> dict[str, str]:
-    """Labels or annotations. Equal ones share one object. Raises ValueError for other values."""
-    return _cached_strings(text) if len(text) <= MAX_CACHED_BYTES else _decoded(text)
-
-
 def _decoded(text: bytes) -> dict[str, str]:
+    """Labels or annotations. Raises ValueError for other values."""
     return {} if text == b"null" else _strings(text)
+
+
+_shared = once(_decoded, CACHE_SIZE, MAX_CACHED_MAP)
+"""Equal ones share one object"""
 
 
 def _number(text: bytes) -> int:
@@ -105,4 +104,3 @@ def _owner(cut: _OwnerText) -> OwnerReference:
 
 _OWNER_FIELDS = _OwnerText.__struct_fields__
 _NOTHING_RARE = [UNSET] * 3
-_cached_strings: Callable[[bytes], dict[str, str]] = lru_cache(CACHE_SIZE)(_decoded)

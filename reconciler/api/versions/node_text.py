@@ -55,7 +55,7 @@ def read_node(text: bytes, api_version: str) -> Node | None:
     `api_version` is for a node without one, as in a list.
     """
     try:
-        cut = cut_object(text, _cut, KIND, API_VERSION, default=api_version)
+        cut = cut_object(text, _cut, KIND, (API_VERSION,), default=api_version)
         if cut is None:
             return None
         fields: dict[str, Any] = {"metadata": metadata_of(cut.metadata)}

@@ -9,13 +9,11 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
-from pydantic_core import from_json
 
 from reconciler.api.objects.core import Pod, PodSpec, PodStatus
 from reconciler.api.objects.model import built
 from reconciler.api.versions.metadata_text import MetadataText, metadata_of
-from reconciler.api.versions.reading import read
-from reconciler.api.versions.text_fields import MAX_CACHED_BYTES, cut_object, decoded, given, text_of
+from reconciler.api.versions.text_fields import cut_object, decoded, given, once, text_of, with_spec
 from reconciler.errors import Malformed
 
 KIND: Final = "Pod"
@@ -76,13 +74,12 @@ def read_pod(text: bytes, api_version: str) -> Pod | None:
     `api_version` is for a pod without one, as in a list.
     """
     try:
-        cut = cut_object(text, _cut, KIND, API_VERSION, default=api_version)
+        cut = cut_object(text, _cut, KIND, (API_VERSION,), default=api_version)
         if cut is None:
             return None
         fields: dict[str, Any] = {"kind": KIND, "metadata": metadata_of(cut.metadata)}
         if cut.spec is not UNSET:
-            spec = bytes(cut.spec)
-            fields["spec"] = _spec(spec) if len(spec) <= MAX_CACHED_BYTES else _read_spec(spec)
+            fields["spec"] = _spec(bytes(cut.spec))
         if cut.status is not UNSET:
             fields["status"] = _status_of(cut.status)
         return built(Pod, fields)
@@ -92,15 +89,12 @@ def read_pod(text: bytes, api_version: str) -> Pod | None:
 
 def _read_spec(text: bytes) -> PodSpec:
     """The spec of a pod. Raises Malformed and ValueError."""
-    pod = read({
-        "kind": KIND, "apiVersion": API_VERSION, "metadata": {"name": "any"}, "spec": from_json(text),
-    })  # fmt: skip
-    if not isinstance(pod, Pod):
-        raise TypeError(f"a pod was read as {type(pod).__name__}")
+    pod = with_spec(text, KIND, API_VERSION)
+    assert isinstance(pod, Pod)
     return pod.spec
 
 
-_spec = lru_cache(CACHE_SIZE)(_read_spec)
+_spec = once(_read_spec, CACHE_SIZE)
 
 
 def _status_of(cut: _StatusText) -> PodStatus:

@@ -30,7 +30,9 @@ from reconciler.api.versions.extension_shape import ANNOTATION
 from reconciler.api.versions.metadata_text import MetadataText, metadata_of
 from reconciler.api.versions.shapes import mappings
 from reconciler.api.versions.spec_patterns import SpecPatterns
+from reconciler.api.versions.text_fields import cut_object
 
+KIND: Final = "ResourceSlice"
 API_VERSIONS: Final = ("resource.k8s.io/v1", "resource.k8s.io/v1beta2")
 
 CACHE_SIZE = 1 << 15
@@ -88,11 +90,11 @@ class _SpecText(msgspec.Struct, rename="camel", gc=False):
 class _SliceText(msgspec.Struct, rename="camel", gc=False):
     spec: Raw
     metadata: MetadataText
-    kind: str | UnsetType = UNSET
+    kind: str = KIND
     api_version: str | UnsetType = UNSET
 
 
-_split = msgspec.json.Decoder(_SliceText).decode
+_cut = msgspec.json.Decoder(_SliceText).decode
 _split_spec = msgspec.json.Decoder(_SpecText).decode
 _string = msgspec.json.Decoder(_StringText).decode
 _split_map = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -109,15 +111,9 @@ def read_slice(text: bytes, api_version: str, *, listed: bool = False) -> Resour
 
     `api_version` is for a slice without one, as in a list. `listed` slices are compared with one another.
     """
-    if api_version not in API_VERSIONS:
-        return None
     try:
-        if not text.isascii():
-            text.decode()  # also checks the fields that are not decoded below
-        cut = _split(text)
-        if cut.kind not in (UNSET, "ResourceSlice") or cut.api_version not in (UNSET, *API_VERSIONS):
-            return None
-        return _slice(cut, listed=listed)
+        cut = cut_object(text, _cut, KIND, API_VERSIONS, default=api_version)
+        return None if cut is None else _slice(cut, listed=listed)
     except (
         _UseFullReader,
         ValueError,

@@ -4,7 +4,7 @@ import click
 
 from reconciler.analysis.fitting.defaults import STEPS
 from reconciler.cli.common.options import (
-    cluster_options,
+    cluster_options_to,
     files_option,
     held_room_option,
     output_option,
@@ -16,7 +16,7 @@ from reconciler.cli.common.running import runs
 
 @click.command("fit")
 @files_option(required=True)
-@cluster_options
+@cluster_options_to("Answer for a cluster, not for the fleet of the files")
 @held_room_option
 @output_option("table", "json", "yaml")
 @release_and_rules_options

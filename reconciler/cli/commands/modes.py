@@ -24,5 +24,5 @@ def modes() -> None:
 
     A physical device is a counter set. Devices that exclude each other without a common counter set have
     lines of their own. Allocations are read from the ResourceClaims. Also shows how the compatibility groups
-    of each driver are compared, and why.
+    of each driver are compared, and why, and which of Koordinator's devices pods hold for exclusive use.
     """

@@ -3,7 +3,7 @@
 import click
 
 from reconciler.cli.common.options import (
-    cluster_options,
+    cluster_options_to,
     namespace_option,
     output_option,
 )
@@ -11,7 +11,7 @@ from reconciler.cli.common.running import runs
 
 
 @click.command("release-gates")
-@cluster_options
+@cluster_options_to("Use the default cluster, as without this option")
 @namespace_option
 @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Pods of all namespaces.")
 @click.option("--dry-run", is_flag=True, help="Only list the pods whose gate would be removed.")

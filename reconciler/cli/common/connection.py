@@ -1,5 +1,6 @@
 """The cluster that a command reads."""
 
+import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -32,10 +33,10 @@ class Connection(NamedTuple):
     def announce(self, target: object) -> None:
         """Say on standard error which cluster is read: the current context may be another than expected."""
         # Late import: help needs none of it.
-        from reconciler.cli.common.output import remark  # noqa: PLC0415
+        from reconciler.cli.common.output import console_on, print_line  # noqa: PLC0415
 
         if not self.quiet:
-            remark(f"cluster: {target}")
+            print_line(console_on(sys.stderr), f"cluster: {target}")  # it names the context itself
 
     def target(self) -> "Target":
         """The cluster that the options choose. Raises Rejected if there is none."""

@@ -11,7 +11,7 @@ import click
 from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.exits import Failure, errors_as
 from reconciler.cli.common.options import FOR_PEOPLE
-from reconciler.cli.common.output import console_on, print_line, remark
+from reconciler.cli.common.output import console_on, print_line, remark, remarks_on
 from reconciler.cli.common.table import Table
 from reconciler.errors import ReconcilerError
 
@@ -46,6 +46,7 @@ def ask_each(
 ) -> list[Reached[T]]:
     """Ask all clusters at the same time, and return their answers in the order of the contexts.
 
+    Remarks of `ask` name the context. Around later work on an answer, `remarks_on` does that.
     Raises Failure if no context exists.
     """
     return asyncio.run(_ask_each(connection, _known(connection, contexts), ask))
@@ -55,7 +56,7 @@ def report_unreached(reached: Iterable[Reached[Any]]) -> bool:
     """Print a line on standard error for each cluster without an answer. Whether there is any."""
     silent = [one for one in reached if one.problem]
     for one in silent:
-        remark(f"error: context {one.context}: {one.problem}")
+        remark(f"Error: context {one.context}: {one.problem}")
     return bool(silent)
 
 
@@ -94,7 +95,8 @@ async def _ask_each(
     async def one(context: str) -> Reached[T]:
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                return Reached(context, await ask(connection._replace(context=context)))
+                with remarks_on(context):
+                    return Reached(context, await ask(connection._replace(context=context)))
         except TimeoutError:
             return Reached(context, problem=f"no answer within {PATIENCE_SECONDS:g} s")
         except (ReconcilerError, OSError) as exc:

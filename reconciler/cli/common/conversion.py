@@ -44,7 +44,7 @@ def report_conversion(result: Converted, *, renames: bool = True) -> None:
     """Print a line to standard error for each change and for each object that cannot be converted."""
     changes = [f"note: {note}" for note in result.notes]
     changes += [f"renamed: {rename}" for rename in result.renames] if renames else []
-    for line in (*changes, *(f"error: {problem}" for problem in result.problems)):
+    for line in (*changes, *(f"Error: {problem}" for problem in result.problems)):
         click.echo(plain(line), err=True)
 
 

@@ -18,7 +18,7 @@ from reconciler.api.objects.taint_rules import DeviceTaintRule
 from reconciler.api.versions.shared_parts import read
 from reconciler.cli.common.cluster_listing import list_objects
 from reconciler.cli.common.connection import Connection
-from reconciler.cli.common.input import read_manifests, report_refused, report_warnings
+from reconciler.cli.common.input import read_first_and_all, read_manifests, report_refused, report_warnings
 from reconciler.cli.common.output import remark
 from reconciler.cli.common.progress import SILENT, ProgressTracker
 from reconciler.errors import Malformed
@@ -27,9 +27,22 @@ from reconciler.errors import Malformed
 def read_files(files: Sequence[str], progress: ProgressTracker = SILENT) -> Bundle:
     """Read manifests. Prints warnings and invalid objects to standard error."""
     bundle = read_manifests(files, progress)
+    _report(bundle)
+    return bundle
+
+
+def read_first_file_and_all(
+    files: Sequence[str], progress: ProgressTracker = SILENT
+) -> tuple[Bundle, Bundle]:
+    """The same for a command whose first file holds its question: that file by itself, and all of them."""
+    first, every = read_first_and_all(files, progress)
+    _report(every)
+    return first, every
+
+
+def _report(bundle: Bundle) -> None:
     report_warnings(bundle.warnings)
     report_refused(bundle.refused)
-    return bundle
 
 
 def list_cluster(kinds: Collection[str], connection: Connection) -> Iterator[ApiObject]:

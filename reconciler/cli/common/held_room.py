@@ -34,12 +34,15 @@ async def listed(client: "Client", connection: Connection) -> list[dict[str, Any
     for name in connection.held_room:
         try:
             found.append(await _read(client, name))
-        except Gone as exc:
-            if name != HELD_ROOM:  # without a ConfigMap by this name, nothing is said of it
-                remark(f"note: held room is not considered: {exc}")
-        except Rejected as exc:
-            remark(f"note: held room is not considered: {exc}")
+        except (Gone, Rejected) as exc:
+            _note_unread(name, exc, remark)
     return found
+
+
+def _note_unread(name: str, why: Gone | Rejected, say: Callable[[str], None]) -> None:
+    """Note that a ConfigMap cannot be read. It may be missing if nobody named it."""
+    if not (isinstance(why, Gone) and name == HELD_ROOM):
+        say(f"note: held room is not considered: {why}")
 
 
 async def _read(client: "Client", name: str) -> dict[str, Any]:
@@ -61,11 +64,13 @@ def _today() -> datetime:
 
 
 def split(
-    raws: Iterable[dict[str, Any]], now: Callable[[], datetime] = _today
+    raws: Iterable[dict[str, Any]],
+    now: Callable[[], datetime] = _today,
+    say: Callable[[str], None] = remark,
 ) -> tuple[list[dict[str, Any]], tuple["Nomination", ...]]:
     """What `list_objects` returned without those ConfigMaps, and the room that is held now by them.
 
-    Notes say what cannot be read.
+    `say` gets notes of what cannot be read.
     """
     rest: list[dict[str, Any]] = []
     found: list[Nomination] = []
@@ -80,10 +85,10 @@ def split(
             one = validated(ConfigMap, raw)
             record = read_held_room(one.data, f"ConfigMap {one.key}")
         except Malformed as exc:
-            remark(f"note: held room is not considered: {exc}")
+            say(f"note: held room is not considered: {exc}")
             continue
         for problem in record.refused:
-            remark(f"note: {problem}")
+            say(f"note: {problem}")
         found += [one for one, _ in still_held(record.nominations, now())]
     return rest, tuple(found)
 
@@ -105,20 +110,19 @@ class FollowedRoom:
     def __init__(self, client: "Client", names: Iterable[str], now: Callable[[], datetime] = _today) -> None:
         self._client, self._now = client, now
         self._held: dict[str, tuple[Nomination, ...]] = dict.fromkeys(names, ())
+        self._said: set[str] = set()
 
     async def hold(self, store: "Store") -> None:
-        """Hold in a store what is held now. A note says, once, what must not be read."""
+        """Hold in a store what is held now. Notes say, each once, what cannot be read or must not be."""
         from reconciler.control.held_room.record import still_held  # noqa: PLC0415
 
         for name, before in list(self._held.items()):
             now: tuple[Nomination, ...] | None
             try:
-                now = split([await _read(self._client, name)], self._now)[1]
-            except Gone:
-                now = ()
-            except Rejected as exc:
-                remark(f"note: held room is not considered: {exc}")
-                now = None
+                now = split([await _read(self._client, name)], self._now, self._say)[1]
+            except (Gone, Rejected) as exc:
+                _note_unread(name, exc, self._say)
+                now = () if isinstance(exc, Gone) else None
             except (OSError, Retry):
                 now = tuple(one for one, _ in still_held(before, self._now()))
             for one in before:
@@ -128,6 +132,11 @@ class FollowedRoom:
             else:
                 hold(now, store)
                 self._held[name] = now
+
+    def _say(self, line: str) -> None:
+        if line not in self._said:
+            self._said.add(line)
+            remark(line)
 
 
 def note(found: Iterable["Nomination"]) -> None:

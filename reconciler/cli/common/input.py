@@ -3,10 +3,11 @@
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 
 from reconciler.api.manifests.bundle import Bundle, bundle
-from reconciler.api.manifests.documents import Refusal, documents
+from reconciler.api.manifests.documents import Document, Refusal, documents
 from reconciler.api.manifests.sources import STDIN, SUFFIXES, manifests_in
 from reconciler.cli.common.output import remark
 from reconciler.cli.common.plain_text import counted
@@ -15,7 +16,21 @@ from reconciler.cli.common.progress import ProgressTracker
 
 def read_manifests(paths: Sequence[str], progress: ProgressTracker) -> Bundle:
     """Read all manifests in `paths`; `-` is standard input. Never raises for their content."""
-    found = bundle(progress.each("reading manifests", documents(paths, sys.stdin.buffer)))
+    return _bundle(documents(paths, sys.stdin.buffer), paths, progress)
+
+
+def read_first_and_all(paths: Sequence[str], progress: ProgressTracker) -> tuple[Bundle, Bundle]:
+    """The manifests of the first path, and of all. Each is read once: standard input has no second time."""
+    if len(paths) == 1:
+        found = read_manifests(paths, progress)
+        return found, found
+    first = list(documents(paths[:1], sys.stdin.buffer))
+    others = documents(paths[1:], sys.stdin.buffer)
+    return bundle(first), _bundle(chain(first, others), paths, progress)
+
+
+def _bundle(read: Iterable[Document | Refusal], paths: Sequence[str], progress: ProgressTracker) -> Bundle:
+    found = bundle(progress.each("reading manifests", read))
     if not (found.size or found.refused or found.others):
         report_nothing(paths)
     return found

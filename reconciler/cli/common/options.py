@@ -79,38 +79,44 @@ def connection_options(**default: Any) -> Decorator:
     )
 
 
-def cluster_options(func: F) -> F:
-    """`--cluster` and the connection options, as one `connection`."""
+def cluster_options_to(use: str) -> Decorator:
+    """`--cluster`, which means `use`, and the connection options, as one `connection`."""
 
-    @wraps(func)
-    def command(
-        *,
-        cluster: bool,
-        kubeconfig: str | None,
-        context: str | None,
-        server: str | None,
-        insecure_skip_tls_verify: bool,
-        **rest: Any,
-    ) -> Any:
-        named = bool(cluster or kubeconfig or context or server or rest.get("contexts"))
-        if named or not rest.get("files"):
-            # Late import: only the client of a cluster writes log lines.
-            from reconciler.operations.logs.setup import configure  # noqa: PLC0415
+    def decorate(func: F) -> F:
+        @wraps(func)
+        def command(
+            *,
+            cluster: bool,
+            kubeconfig: str | None,
+            context: str | None,
+            server: str | None,
+            insecure_skip_tls_verify: bool,
+            **rest: Any,
+        ) -> Any:
+            named = bool(cluster or kubeconfig or context or server or rest.get("contexts"))
+            if named or not rest.get("files"):
+                # Late import: only the client of a cluster writes log lines.
+                from reconciler.operations.logs.setup import configure  # noqa: PLC0415
 
-            configure("warning", "short")
-        quiet = rest.get("output") not in FOR_PEOPLE
-        chosen = Connection(named, server, kubeconfig, context, insecure_skip_tls_verify, quiet)
-        return func(connection=chosen, **rest)
+                configure("warning", "short")
+            quiet = rest.get("output") not in FOR_PEOPLE
+            chosen = Connection(named, server, kubeconfig, context, insecure_skip_tls_verify, quiet)
+            return func(connection=chosen, **rest)
 
-    return all_of(
-        click.option(
-            "--cluster",
-            is_flag=True,
-            help="Read a cluster, the default without -f: from KUBECONFIG or ~/.kube/config, or the one "
-            "this runs in.",
-        ),
-        connection_options(),
-    )(command)
+        return all_of(
+            click.option(
+                "--cluster",
+                is_flag=True,
+                help=f"{use}: from KUBECONFIG or ~/.kube/config, or the one this runs in.",
+            ),
+            connection_options(),
+        )(command)
+
+    return decorate
+
+
+cluster_options = cluster_options_to("Read a cluster, the default without -f")
+"""For commands that read manifests or a cluster"""
 
 
 def held_room_option(func: F) -> F:

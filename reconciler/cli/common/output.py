@@ -3,7 +3,9 @@
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TextIO
 
 import click
@@ -18,6 +20,8 @@ UNBOUNDED = 1_000_000
 """Width without a terminal: lines are never cut or wrapped, so that they can be searched"""
 MIN_WIDTH = 20
 """Narrower terminals do not exist"""
+_context: ContextVar[str] = ContextVar("context", default="")
+"""Of several clusters, the one that remarks are about now"""
 
 
 def console_on(out: TextIO) -> Console:
@@ -48,8 +52,24 @@ def print_text(console: Console, text: str, style: str = "") -> None:
 
 
 def remark(line: str) -> None:
-    """Print a line on standard error: a warning, a note or an error."""
+    """Print a line on standard error: a warning, a note or an error, such as `note: TEXT`.
+
+    Errors begin with `Error: `, as those that click prints.
+    """
+    if context := _context.get():
+        sort, _, text = line.partition(": ")
+        line = f"{sort}: context {context}: {text}"
     print_line(console_on(sys.stderr), line)
+
+
+@contextmanager
+def remarks_on(context: str) -> Iterator[None]:
+    """Let all remarks of the block, and of tasks that it starts, name the cluster that they are about."""
+    token = _context.set(context)
+    try:
+        yield
+    finally:
+        _context.reset(token)
 
 
 def echo_value(value: Any, output: str) -> None:

@@ -12,7 +12,7 @@ from reconciler.control.decisions.decision import Decision, Report
 from reconciler.control.evicting.rates import Rates
 from reconciler.control.evicting.victims import Victim
 from reconciler.control.queueing.pause import Pause
-from reconciler.errors import Gone, Paused, Retry, Undecided
+from reconciler.errors import Gone, Paused, Protected, Retry, Undecided
 
 log = structlog.get_logger()
 
@@ -67,6 +67,8 @@ class Evictor:
             if isinstance(exc, Undecided):
                 self._rates.count(self._clock())
                 self._unanswered = victim.uid, granted
+            elif isinstance(exc, Protected):
+                self._answered(victim)  # nothing was granted: if the pod leaves now, others deleted it
             delay = max(exc.after, self._back_off(victim))
             log.info("eviction not allowed now", pod=str(victim.key), error=str(exc), pause=round(delay, 3))
             return delay
@@ -77,9 +79,16 @@ class Evictor:
 
     def leaves(self, victim: Victim) -> None:
         """Report an eviction that had no answer as granted: the pod leaves, or is gone."""
-        if self._unanswered is not None and self._unanswered[0] == victim.uid:
-            self._report(self._unanswered[1])
-            self._unanswered = None
+        if (granted := self._answered(victim)) is not None:
+            self._report(granted)
+
+    def _answered(self, victim: Victim) -> Decision | None:
+        """Wait for no answer about a pod any more. Returns what to report if it was granted."""
+        uid, granted = self._unanswered or ("", None)
+        if uid != victim.uid:
+            return None
+        self._unanswered = None
+        return granted
 
     def _back_off(self, victim: Victim) -> float:
         uid, times = self._refused

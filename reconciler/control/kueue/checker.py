@@ -171,9 +171,12 @@ class AdmissionChecker:
         return state == PENDING or (state == READY and self._lapsed(workload))
 
     def _lapsed(self, workload: Workload) -> bool:
-        """Whether its room is not held any more before other checks let its pods come."""
+        """Whether its room is not held any more before other checks let its pods come.
+
+        Pods may be seen before the condition Admitted that let them come: their watches are separate.
+        """
         held = self._intake.store.nominations.get(of_workload(workload.key))
-        return held is None and workload.condition("Admitted") is None
+        return held is None and workload.condition("Admitted") is None and not self._holds.used(workload)
 
     def _serves(self) -> bool:
         check = self.objects.checks.get(ObjectKey("", self._terms.check))

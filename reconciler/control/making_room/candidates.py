@@ -48,9 +48,11 @@ class Candidates:
         """The pods that must agree that others leave: those of a unit, and the gated pods that share claims
         which need devices. Source: MAKE-1, MAKE-5.
         """
-        pods = self.pods(unit)
+        pods, sharers = self.pods(unit), self.sharers(unit)
+        if not sharers:  # as of every gang, which may have many claims
+            return pods
         todo = {claim.key for claim in self._claims(pods) if claim.allocation is None}
-        return [*pods, *(pod for pod in self.sharers(unit) if not todo.isdisjoint(claims_of(pod)))]
+        return [*pods, *(pod for pod in sharers if not todo.isdisjoint(claims_of(pod)))]
 
     def sharers(self, unit: Unit) -> list[Pod]:
         """The other gated pods that use any claim of a pod; none for a gang."""

@@ -97,6 +97,8 @@ class Preemptor:
         """The other pods that used its claims then"""
         self._waits: dict[Unit, tuple[float, float]] = {}
         """Unit -> when it may have another plan, and the delay after that"""
+        self._asking: set[Unit] = set()
+        """Units that asked for the turn while a pod was moved, and did not get it yet"""
         self.standing = Standing()
 
     async def run(self) -> None:
@@ -129,8 +131,8 @@ class Preemptor:
         units = self._candidates.units()
         self.standing.keep(units)
         self._waits = {unit: wait for unit, wait in self._waits.items() if unit in set(units)}
-        if not units:
-            self._means.turns.end(Purpose.PREEMPTION)
+        for unit in self._asking.difference(units):
+            self._ask_no_more(unit)
         for unit in units:
             if self._waits.get(unit, (0.0, 0.0))[0] <= self._clock():
                 await self._consider(unit)
@@ -141,7 +143,7 @@ class Preemptor:
         plan = await self._planned(unit)
         if plan is None:
             self._wait(unit)
-            self._means.turns.end(Purpose.PREEMPTION)  # it may have asked for one
+            self._ask_no_more(unit)
             return
         new = self.standing.note(unit, plan)
         nominee = self._candidates.nominee(unit)
@@ -151,14 +153,16 @@ class Preemptor:
         if not acts or not (plan.victims or plan.awaits):
             self._intake.put(unit)  # it fits as it is, or waits for somebody else
             self._wait(unit)
-            self._means.turns.end(Purpose.PREEMPTION)
+            self._ask_no_more(unit)
             return
         if plan.victims and (wait := self._means.evictor.wait()) > 0:
             self._waits[unit] = self._clock() + wait, AGAIN
             return
         if not self._means.turns.take(Purpose.PREEMPTION):
+            self._asking.add(unit)
             self._waits[unit] = self._clock() + AGAIN, AGAIN  # a pod is being moved
             return
+        self._asking.clear()
         # Also if nobody has to leave: pods that are being deleted make room, which is held for it.
         self._campaign = Campaign(unit, nominee, plan)
         self._hold(self._campaign)
@@ -324,7 +328,14 @@ class Preemptor:
     def _stop(self) -> None:
         """Carry out no plan any more. Room that is held expires."""
         self._campaign = None
+        self._asking.clear()
         self._means.turns.end(Purpose.PREEMPTION)
+
+    def _ask_no_more(self, unit: Unit) -> None:
+        """A unit does not want the turn any more, if it did: it keeps nobody from moving."""
+        self._asking.discard(unit)
+        if not self._asking:
+            self._means.turns.end(Purpose.PREEMPTION)
 
     def _wait(self, unit: Unit) -> None:
         """Let some time pass before another plan for a unit."""

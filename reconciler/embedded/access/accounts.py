@@ -25,10 +25,18 @@ ANONYMOUS = Account("system:anonymous", frozenset({"system:unauthenticated"}))
 
 def account(name: str, *groups: str) -> Account:
     """An authenticated account; a service account is also in the groups of service accounts."""
-    parts = name.split(":")
-    if parts[:2] == ["system", "serviceaccount"] and len(parts) == 4:
-        groups = (*groups, _SERVICE_ACCOUNTS, f"{_SERVICE_ACCOUNTS}:{parts[2]}")
+    parts = service_account_parts(name)
+    if parts is not None:
+        groups = (*groups, _SERVICE_ACCOUNTS, f"{_SERVICE_ACCOUNTS}:{parts[0]}")
     return Account(name, frozenset({AUTHENTICATED, *groups}))
+
+
+def service_account_parts(name: str) -> tuple[str, str] | None:
+    """Namespace and name of the service account whose account has this name; None for other accounts."""
+    match name.split(":"):
+        case ["system", "serviceaccount", namespace, own] if namespace and own:
+            return namespace, own
+    return None
 
 
 def service_account(namespace: str, name: str) -> Account:

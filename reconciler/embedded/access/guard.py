@@ -9,6 +9,7 @@ from reconciler.api.validation.fields import Cause
 from reconciler.api.validation.kinds import Object
 from reconciler.api.validation.served_kinds import CLAIM
 from reconciler.api.validation.status import Refusal, invalid
+from reconciler.embedded.access import impersonation
 from reconciler.embedded.access.accounts import ANONYMOUS, AUTHENTICATED, Account
 from reconciler.embedded.access.roles import AccessRequest, Roles
 from reconciler.embedded.server.messages import Request
@@ -33,7 +34,19 @@ class Guard:
         self.roles = roles
 
     def account(self, request: Request) -> Account:
-        """The sender of a request. Raises a 401 for an unknown token."""
+        """The account that a request is judged by: its sender, or the account that the sender impersonates.
+
+        Raises a 401 for an unknown token, a 403 if the sender may not impersonate that account.
+        """
+        sender, wanted = self._sender(request), impersonation.read(request)
+        if wanted is None:
+            return sender
+        for access in wanted.needed:
+            if not self.allows(sender, access):
+                raise _forbidden(sender, access, access.name)
+        return wanted.account
+
+    def _sender(self, request: Request) -> Account:
         given = request.headers.get("Authorization", "")
         if not given:
             return ANONYMOUS
@@ -90,21 +103,8 @@ class Guard:
         resource = target.kind.plural + (f"/{target.subresource}" if target.subresource else "")
         verb = _verb(request, target)
         access = AccessRequest(verb, target.served.group, resource, target.namespace, _name(request, target))
-        if self.allows(account, access):
-            return
-        qualified = f"{target.kind.plural}.{target.served.group}".rstrip(".")
-        subject = f'{qualified} "{target.name}"' if target.name else qualified
-        where = f'in the namespace "{target.namespace}"' if target.namespace else "at the cluster scope"
-        message = (
-            f'{subject} is forbidden: User "{account.name}" cannot {verb} resource "{resource}" '
-            f'in API group "{target.served.group}" {where}'
-        )
-        details = {
-            **({"name": target.name} if target.name else {}),
-            **({"group": target.served.group} if target.served.group else {}),
-            "kind": target.kind.plural,
-        }
-        raise Refusal(403, "Forbidden", message, details=details)
+        if not self.allows(account, access):
+            raise _forbidden(account, access, target.name)
 
     def protect_allocation(
         self, account: Account, request: Request, target: Target, change: Callable[[Object], Any]
@@ -132,6 +132,24 @@ class Guard:
             return new
 
         return guarded
+
+
+def _forbidden(account: Account, access: AccessRequest, name: str) -> Refusal:
+    """A 403 about an access to a resource; `name` is that of the object, if the request has one."""
+    plural = access.resource.partition("/")[0]
+    qualified = f"{plural}.{access.group}".rstrip(".")
+    subject = f'{qualified} "{name}"' if name else qualified
+    where = f'in the namespace "{access.namespace}"' if access.namespace else "at the cluster scope"
+    message = (
+        f'{subject} is forbidden: User "{account.name}" cannot {access.verb} resource "{access.resource}" '
+        f'in API group "{access.group}" {where}'
+    )
+    details = {
+        **({"name": name} if name else {}),
+        **({"group": access.group} if access.group else {}),
+        "kind": plural,
+    }
+    return Refusal(403, "Forbidden", message, details=details)
 
 
 def _verb(request: Request, target: Target) -> str:

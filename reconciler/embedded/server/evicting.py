@@ -7,7 +7,7 @@ from typing import Any
 from reconciler.api.objects.label_selector import LabelSelector
 from reconciler.api.validation.fields import Field
 from reconciler.api.validation.kinds import Object
-from reconciler.api.validation.served_kinds import BUDGET, POD
+from reconciler.api.validation.served_kinds import BUDGET
 from reconciler.api.validation.status import Refusal, bad_request
 from reconciler.api.validation.timestamps import timestamp
 from reconciler.embedded.server.kind_store import Record
@@ -40,7 +40,7 @@ def evict(store: Store, writer: Writer, target: Target, body: Any, *, dry_run: b
             )
         for budget in covering:
             _count(writer, target, budget, dry_run=dry_run)
-    writer.delete(Target(POD, POD.stored, target.namespace, target.name), options, dry_run=dry_run)
+    writer.delete(target, options, dry_run=dry_run)
 
 
 def _covers(budget: Object, pod: Object) -> bool:

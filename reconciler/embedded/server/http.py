@@ -8,6 +8,7 @@ from aiohttp import web
 
 from reconciler.api.validation.encoding import MAX_BODY, encode
 from reconciler.api.validation.status import Refusal, too_large, too_many_requests
+from reconciler.embedded.access.impersonation import GROUP
 from reconciler.embedded.server.api import ApiServer
 from reconciler.embedded.server.messages import Request, Response, Stream
 
@@ -45,7 +46,10 @@ class _Handler:
             body = await _read(request)
         except Refusal as refusal:
             return Response(refusal.code, encode(refusal.body()))
-        return self._api.handle(Request(request.method, request.path, request.query, request.headers, body))
+        groups = request.headers.getall(GROUP, ())
+        return self._api.handle(
+            Request(request.method, request.path, request.query, request.headers, body, groups)
+        )
 
     async def _stream(self, request: web.BaseRequest, stream: Stream) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": stream.content_type})

@@ -1,6 +1,6 @@
 """The requests and responses of the server, without sockets."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 
@@ -14,6 +14,8 @@ class Request:
     query: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
+    groups: Sequence[str] = ()
+    """The values of `Impersonate-Group`, the only header that clients repeat."""
 
 
 @dataclass(frozen=True, slots=True)

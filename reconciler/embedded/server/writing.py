@@ -26,6 +26,14 @@ from reconciler.embedded.server.reading import get
 from reconciler.embedded.server.routing import Target
 from reconciler.embedded.server.store import Store
 
+Admission = Callable[[Target, Object | None, Object | None], None]
+"""Gets the new object, None at a delete, and the old one, None at a create. Completes what is created, or
+raises a Refusal."""
+
+
+def _admit(_target: Target, _new: Object | None, _old: Object | None) -> None:
+    """No admission."""
+
 
 class Writer:
     """Applies writes to a store. Every method is atomic."""
@@ -34,6 +42,8 @@ class Writer:
         self._store = store
         self.now = now
         self._random = random
+        self.admit: Admission = _admit
+        """Sees what is written after its defaults are set and before it is validated, and what is deleted"""
 
     def create(self, target: Target, body: Any, *, dry_run: bool = False) -> Record:
         """Create an object with its own name, the target's name, or a generated name."""
@@ -51,6 +61,7 @@ class Writer:
         writes.set_server_fields(target.kind, new, uid=uid, created=created, keeps_status=target.kind is NODE)
         target.kind.on_create(new)
         target.kind.defaults(new, self.now())
+        self.admit(target, new, None)
         self._validate(target, new, None)
         if self._store[target.kind].get(key) is not None:
             raise already_exists(target.kind.plural, target.served.group, name)
@@ -73,6 +84,7 @@ class Writer:
         # After the defaults: omitting a field that is filled in again is not a change.
         if target.kind.counts_generations and not same(record.object.get("spec"), new.get("spec")):
             new["metadata"]["generation"] = record.object["metadata"].get("generation", 0) + 1
+        self.admit(target, new, record.object)
         self._validate(target, new, record.object)
         old_version = record.object["metadata"]["resourceVersion"]
         if same(new, {**record.object, "metadata": writes.without_version(record.object["metadata"])}):
@@ -93,6 +105,7 @@ class Writer:
         """Remove an object; if it has finalizers, set its deletionTimestamp."""
         record = get(self._store, target)
         self._check_options(target, options, record)
+        self.admit(target, None, record.object)
         metadata = record.object["metadata"]
         if dry_run:
             return record

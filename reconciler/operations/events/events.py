@@ -27,7 +27,8 @@ YIELD_SECONDS = 0.05
 LONGEST_YIELD = 5.0
 """Seconds for which a process that always has something to allocate holds Normal Events back"""
 FLUSH_SECONDS = 2.0
-"""Time for Events that are still queued when the process stops. Most servers take a hundred in that time"""
+"""Time for Events that are still queued when the process stops: 70 at most (BURST and those of PER_SECOND),
+about 20 right after a burst"""
 MAX_QUEUED = 256
 """Queued Events of each type; further ones are dropped and counted"""
 PER_SECOND = 10.0
@@ -135,7 +136,9 @@ class Events:
         self._paused_until = 0.0
         self.written = 0
         self.dropped = 0
-        """Events that were not written: the queue was full, or the API server rejected them"""
+        """Events that were not written: the queue was full, the API server rejected them, or did not answer
+        before the process stopped
+        """
 
     def record(self, notices: Iterable[Notice]) -> None:
         """Queue notices. Does not wait."""
@@ -175,6 +178,9 @@ class Events:
         try:
             await self._write(notice)
             self.written += 1
+        except asyncio.CancelledError:  # the process stops, and the server has not answered
+            self.dropped += 1
+            raise
         except Inconsistent:
             raise
         except Rejected as exc:

@@ -41,16 +41,17 @@ class EventRecorder:
         *,
         step: Callable[[Unit], Step],
         leads: asyncio.Event,
+        still_leads: Callable[[], bool],
         clock: Callable[[], float],
     ) -> None:
-        """`step` returns the next step of a unit; `leads` is set while Events may be written; `clock` counts
-        seconds.
+        """`step` returns the next step of a unit; `leads` is set while Events may be written, and when the
+        process stops: `still_leads` says whether they may be written then; `clock` counts seconds.
         """
         self._inbox = inbox
         self._events = events
         self._served = served
         self._store = store
-        self._leads = leads
+        self._leads, self._still_leads = leads, still_leads
         self._refusals = RefusalQueue()
         self._explainer = Explainer(
             store, self._refusals, step, explain=explain_briefly, clock=clock, explained=self._explained
@@ -73,7 +74,7 @@ class EventRecorder:
         outcomes, findings = self._inbox.outcomes, self._inbox.findings
         while not outcomes.empty():
             self._events.record(self._of_outcome(outcomes.get_nowait()))
-        while self._leads.is_set() and not findings.empty():
+        while self._still_leads() and not findings.empty():
             self._events.record(self._of_finding(findings.get_nowait()))
         await self._events.flush()
 

@@ -16,7 +16,7 @@ class _Held(NamedTuple):
 
 
 class NominatedRoom:
-    """Charges the room of nodes for those who are nominated. False if nothing is held."""
+    """Charges the room of nodes for those who are nominated. False if they hold devices only."""
 
     def __init__(self, room: Room) -> None:
         self._room = room
@@ -38,10 +38,12 @@ class NominatedRoom:
         roomier = self.end(nomination.nominee)
         keys = []
         for at, place in enumerate(nomination.places):
-            who = f"{nomination.nominee} {nomination.nominee.source} {at}"
-            keys.append(ObjectKey("", who))  # no pod is without a namespace
-            roomier |= self._room.charge(keys[-1], Charge(place.node, dict(place.room)))
-        self._held[nomination.nominee] = _Held(str(nomination), tuple(keys))
+            if place.room:
+                who = f"{nomination.nominee} {nomination.nominee.source} {at}"
+                keys.append(ObjectKey("", who))  # no pod is without a namespace
+                roomier |= self._room.charge(keys[-1], Charge(place.node, dict(place.room)))
+        if keys:
+            self._held[nomination.nominee] = _Held(str(nomination), tuple(keys))
         return roomier
 
     def end(self, nominee: Nominee) -> bool:
@@ -65,13 +67,11 @@ class NominatedRoom:
         """All charges that hold room."""
         return tuple(key for held in self._held.values() for key in held.charges)
 
-    def holders(self, names: Container[str], *, but: Container[ObjectKey]) -> list[str]:
-        """For whom room is held on some nodes, and until when, without the charges `but`."""
-        return [
-            held.holder
-            for held in self._held.values()
-            if any(
-                key not in but and (charge := self._room.charged(key)) is not None and charge.node in names
-                for key in held.charges
-            )
-        ]
+    def holders(self, resource: str, names: Container[str], *, but: Container[ObjectKey]) -> list[str]:
+        """For whom a resource of some nodes is held, and until when, without the charges `but`."""
+
+        def counts(key: ObjectKey) -> bool:
+            charge = self._room.charged(key) if key not in but else None
+            return charge is not None and charge.node in names and charge.amounts.get(resource, 0) > 0
+
+        return [held.holder for held in self._held.values() if any(map(counts, held.charges))]

@@ -55,6 +55,7 @@ async def run(api: ApiServer, config: Path, *arguments: str, **context: str) -> 
 async def test_server_and_context_are_named_on_standard_error(tmp_path, command):
     url, result = await run(served(CLAIM), tmp_path / "config", *COMMANDS[command])
     assert result.stderr.splitlines()[0] == f"cluster: {url} (context prod)"
+    assert result.stderr.count("cluster: ") == 1
     assert url not in result.stdout
 
 

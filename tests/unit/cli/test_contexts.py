@@ -66,7 +66,7 @@ async def test_top_has_a_line_for_each_context_in_one_table(tmp_path: Path):
         down = await run(config, "top", "--contexts", "all")
         assert down.exit_code == 1
         assert down.stdout == result.stdout
-        assert "error: context down: " in down.stderr
+        assert "Error: context down: " in down.stderr
         one = await run(config, "top", "--contexts", "east,west", "--by", "node", "--node", "w1")
         assert [line.split()[0] for line in one.stdout.splitlines()] == ["CONTEXT", "west"]
         wrong = await run(config, "top", "--contexts", "east,west", "--by", "node", "--node", "w2")
@@ -103,7 +103,7 @@ async def test_a_claim_is_explained_wherever_it_exists(tmp_path: Path):
         assert east.startswith("context east\n")
         assert "can be allocated" in east
         assert "default/c" in west
-        assert "error: context down: " in result.stderr
+        assert "Error: context down: " in result.stderr
         refused = await run(config, "explain", "c", "--contexts", "west,down", "-o", "json")
         assert refused.exit_code == 1
         found = fitting("explain", refused.stdout)["contexts"]
@@ -141,7 +141,7 @@ async def test_the_nodes_that_each_cluster_needs_are_printed_side_by_side(tmp_pa
         assert [each["result"] and each["result"]["addNodes"] for each in found] == [{}, None, {"w1": 1}]
         named = await run(config, *asked, "east,west", "--shape", "w1")
         assert named.exit_code == 1
-        assert "error: context east: --shape: there is no node w1" in named.stderr
+        assert "Error: context east: --shape: there is no node w1" in named.stderr
         assert "west: add 1 node like w1" in named.stdout
         nobody = await run(config, *asked, "down")
         assert nobody.exit_code == 2

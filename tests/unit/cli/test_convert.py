@@ -123,7 +123,7 @@ def test_a_pool_that_cannot_be_converted_is_reported_and_the_rest_is_written(tmp
     assert result.exit_code == 1
     assert [made["metadata"]["name"] for made in written(result)] == ["t"]
     (line,) = result.stderr.splitlines()
-    assert line.startswith("error: pool d/p cannot be converted: ResourceSlice s: spec.devices[0]: ")
+    assert line.startswith("Error: pool d/p cannot be converted: ResourceSlice s: spec.devices[0]: ")
 
 
 def test_a_claim_that_a_server_would_reject_is_reported(tmp_path: Path):

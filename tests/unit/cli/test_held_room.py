@@ -20,6 +20,7 @@ from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.held_room import FollowedRoom
 from reconciler.cli.top import follow_usage
 from reconciler.cluster.client import Client
+from reconciler.cluster.transport import Response
 from reconciler.embedded import ApiServer, serve
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.nominations.nomination import NOBODY, HeldPlace, Nomination, of_pod
@@ -201,6 +202,29 @@ async def test_room_that_cannot_be_read_again_is_held_until_its_deadline(
     assert found == free
 
 
+@pytest.mark.parametrize(
+    ("name", "answers", "said"),
+    [
+        pytest.param("x/typo", [status(404, "no typo")] * 3, ["no typo"], id="missing"),
+        pytest.param(DEFAULT, [status(404, "none")] * 3, [], id="the default may be missing"),
+        pytest.param(DEFAULT, [status(403, "forbidden")], ["forbidden"], id="forbidden"),
+        pytest.param(DEFAULT, [ok(record("}"))] * 3, ["ConfigMap"], id="of another shape"),
+        pytest.param(
+            DEFAULT, [ok(record("}")), status(404), ok(record("}"))], ["ConfigMap"], id="now and again"
+        ),
+    ],
+)
+async def test_what_cannot_be_read_while_it_is_shown_is_said_once(
+    name: str, answers: list[Response], said: list[str], capsys: pytest.CaptureFixture[str]
+):
+    room = FollowedRoom(Client(Scripted(*answers)), [name])
+    for _ in range(3):
+        await room.hold(Store(Semantics()))
+    found = capsys.readouterr().err.splitlines()
+    assert len(found) == len(said)
+    assert all(text in line for text, line in zip(said, found, strict=True))
+
+
 async def test_top_of_gangs_says_what_held_room_keeps_them_from():
     member = pod("member", "two")
     member["metadata"]["annotations"] = {GANG: "g", SIZE: "1"}
@@ -208,6 +232,27 @@ async def test_top_of_gangs_says_what_held_room_keeps_them_from():
     result = await ask(cluster(record(held()), member), "top", "--gangs", "-o", "json")
     assert "can be placed now" in free.stdout
     assert "Short: 2 devices of class gpu" in result.stdout
+    assert "note: room on a is held for pod default/urgent until" in result.stderr
+
+
+@pytest.mark.parametrize("command", [("top",), ("capacity", "--pending")], ids=" ".join)
+async def test_of_several_clusters_each_note_names_its_context(command: tuple[str, ...], tmp_path: Path):
+    async with serve(cluster(record(held()))) as east, serve(cluster(record("}"))) as west:
+        servers = {"east": east, "west": west}
+        config = {
+            "clusters": [{"name": name, "cluster": {"server": url}} for name, url in servers.items()],
+            "contexts": [{"name": name, "context": {"cluster": name}} for name in servers],
+        }
+        (tmp_path / "config").write_text(yaml.safe_dump(config))
+        named = ["--contexts", "east,west", "--held-room", DEFAULT, "--held-room", "x/typo"]
+        arguments = [*command, *named, "--kubeconfig", str(tmp_path / "config")]
+        result = await asyncio.to_thread(CliRunner().invoke, main, arguments)
+    notes = [line for line in result.stderr.splitlines() if line.startswith("note: ")]
+    assert sum(line.startswith("note: context east: room on a is held for") for line in notes) == 1
+    not_considered = "held room is not considered: "
+    assert sum(line.startswith(f"note: context west: {not_considered}ConfigMap") for line in notes) == 1
+    missing = {f"note: context {name}: {not_considered}" for name in servers}
+    assert {line.partition("GET")[0] for line in notes if "typo" in line} == missing
 
 
 async def test_capacity_uses_held_room_for_what_it_is_held_for_only(tmp_path: Path):

@@ -9,10 +9,13 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from reconciler.api.koordinator import names
 from reconciler.api.manifests.served import as_served
 from reconciler.cli import main
 from reconciler.embedded import ApiServer, serve
 from tests.tools.checkout import DOCS
+from tests.tools.koordinator_builders import gpu
+from tests.tools.koordinator_cluster import KoordinatorCluster, Plain, machine, wants
 from tests.tools.short_manifests import CLASS, gpus, together
 
 GUIDE = DOCS / "exclusive-devices.md"
@@ -192,3 +195,45 @@ def test_the_example_of_the_guide_gives_the_output_of_the_guide(tmp_path: Path):
     assert "default/train-7  gpu      gpu.example.com/node-1/gpu-1-mig1" in result.stdout
     (refusal,) = (line for line in result.stdout.splitlines() if line.startswith("not allocated"))
     assert refusal in text
+
+
+GIVEN = {
+    "minor": 1,
+    "resources": {names.GPU_CORE: "100", names.GPU_MEMORY_RATIO: "100", names.GPU_MEMORY: "80Gi"},
+}
+ALONE = wants(
+    "alone",
+    {"nvidia.com/gpu": 1},
+    gates=(),
+    nodeName="n1",
+    annotations={
+        names.ALLOCATED: {"gpu": [GIVEN]},
+        "scheduling.koordinator.sh/device-allocate-hint": {"gpu": {"exclusivePolicy": "PCIeLevel"}},
+    },
+)
+MACHINE = machine("n1", *(gpu(minor, (0, "s0")) for minor in range(3)))
+USE = {
+    "node": "n1",
+    "type": "gpu",
+    "held": [{"minor": 1, "exclusivePolicy": "PCIeLevel", "pods": ["default/alone"]}],
+    "lockedOut": [0, 2],
+}
+
+
+def test_exclusive_use_of_koordinators_devices_has_a_line_for_each_node_and_type(tmp_path: Path):
+    path = write(tmp_path, yaml.safe_dump(MACHINE), yaml.safe_dump(ALONE))
+    lines = run("modes", "-f", path).stdout.splitlines()
+    assert [re.split(r" {2,}", line.strip()) for line in lines] == [
+        ["NODE", "TYPE", "HELD", "EXCLUSIVE", "POD", "LOCKED OUT"],
+        ["n1", "gpu", "1", "PCIeLevel", "default/alone", "0, 2"],
+    ]
+    assert json.loads(run("modes", "-o", "json", "-f", path).stdout)["exclusiveUse"] == [USE]
+
+
+@pytest.mark.loopback
+@pytest.mark.parametrize("claims", [True, False], ids=["with claims", "without"])
+async def test_exclusive_use_is_read_from_a_cluster(claims: bool):
+    found = KoordinatorCluster([MACHINE, ALONE]) if claims else Plain([MACHINE, ALONE])
+    async with serve(found.api) as url:
+        result = await asyncio.to_thread(run, "modes", "-o", "json", "--server", url)
+    assert json.loads(result.stdout)["exclusiveUse"] == [USE]

@@ -111,7 +111,7 @@ async def test_a_pod_that_others_change_is_read_again_and_one_that_is_gone_is_no
     api.changes = 100
     result = await run(found)
     assert result.exit_code == 1
-    assert "error: pod default/busy: others changed it 5 times; try again" in result.stderr
+    assert "Error: pod default/busy: others changed it 5 times; try again" in result.stderr
 
 
 async def test_one_refusal_does_not_stop_the_others():
@@ -120,7 +120,7 @@ async def test_one_refusal_does_not_stop_the_others():
     found.load(pod("refuses"))
     result = await run(found)
     assert result.exit_code == 1
-    assert "error: pod default/refuses: " in result.stderr
+    assert "Error: pod default/refuses: " in result.stderr
     assert "default    refuses  stays" in result.stdout
     assert result.stdout.endswith("2 gates removed\n")
     assert gates(found, "one") == []

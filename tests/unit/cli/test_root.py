@@ -1,5 +1,6 @@
 """The root of the command line."""
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -36,3 +37,14 @@ def test_every_command_has_help(name: str):
     result = CliRunner().invoke(main, [name, "--help"])
     assert result.exit_code == 0
     assert result.stdout.startswith(f"Usage: main {name}")
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_a_cluster_is_the_default_without_files_where_help_says_so(name: str):
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    options = {one.opts[0]: one for one in command.params if isinstance(one, click.Option)}
+    if "--cluster" in options:
+        files = options.get("-f")
+        said = "the default without -f" in str(options["--cluster"].help)
+        assert said == (files is not None and not files.required)

@@ -10,7 +10,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.client import Client
 from reconciler.cluster.kinds import POD
 from reconciler.cluster.transport import Response
-from reconciler.errors import Conflict, Gone, Rejected, Relist, Retry, Undecided
+from reconciler.errors import Conflict, Gone, Protected, Rejected, Relist, Retry, Undecided
 from tests.tools.cluster_objects import CLAIMS, NODES, listing, node
 from tests.tools.scripted_transport import Scripted, ok, status
 
@@ -49,11 +49,19 @@ async def test_a_status_says_what_to_do_next(code, of_a_read, of_a_write):
 
 RBAC = 'pods "p" is forbidden: User "u" cannot get resource "pods" in API group ""'
 POLICY = "pods 'p' is forbidden: ValidatingAdmissionPolicy 'x' denied request: you cannot do that"
+WEBHOOK = 'admission webhook "validate.example.com" denied the request: label "team" cannot be empty'
+NODE = 'nodes "a" is forbidden: node "b" is not allowed to modify node "a"'
 
 
 @pytest.mark.parametrize(
     ("code", "said", "remedy"),
-    [(401, "Unauthorized", "renew the credentials"), (403, RBAC, "grant it this right"), (403, POLICY, "")],
+    [
+        (401, "Unauthorized", "renew the credentials"),
+        (403, RBAC, "grant it this right"),
+        (403, POLICY, ""),
+        (403, WEBHOOK, ""),
+        (403, NODE, ""),
+    ],
 )
 async def test_a_refusal_for_lack_of_rights_says_what_helps_and_others_speak_for_themselves(
     code: int, said: str, remedy: str
@@ -64,6 +72,22 @@ async def test_a_refusal_for_lack_of_rights_says_what_helps_and_others_speak_for
     assert before.endswith(f"{code} ")
     assert after.startswith(f": {remedy}" if remedy else "")
     assert bool(after) == bool(remedy)
+
+
+@pytest.mark.parametrize(
+    ("details", "wanted"),
+    [
+        ({"causes": [{"reason": "Other"}, {"reason": "DisruptionBudget"}]}, Protected),
+        ({"causes": [{"reason": "Other"}, "DisruptionBudget"]}, Retry),
+        ({"causes": None, "retryAfterSeconds": 1}, Retry),
+        (None, Retry),
+    ],
+)
+async def test_an_eviction_that_a_budget_does_not_allow_is_told_from_a_busy_server(details: Any, wanted: Any):
+    client = Client(Scripted(status(429, "Cannot evict pod", details=details)))
+    with pytest.raises(Retry) as caught:
+        await client.evict(POD, KEY, {})
+    assert type(caught.value) is wanted
 
 
 async def test_creating_what_exists_is_a_conflict():

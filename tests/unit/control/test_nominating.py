@@ -31,9 +31,9 @@ from tests.tools.unit_pictures import claim_unit, intake, key, pod_unit, put, re
 DEADLINE = "2026-01-01T12:00:00Z"
 
 
-def hold(picture: Intake, nominee: Nominee, *, uid: str = "", room: int = 0) -> None:
+def hold(picture: Intake, nominee: Nominee, *, uid: str = "", room: int = 0, of: str = "cpu") -> None:
     """Device `d0` of node `a`, until 10 seconds."""
-    place = HeldPlace("a", (DeviceID(DRIVER, "a", "d0"),), (("cpu", room),) if room else ())
+    place = HeldPlace("a", (DeviceID(DRIVER, "a", "d0"),), ((of, room),) if room else ())
     picture.nominating.hold(Nomination(nominee, (place,), 0, 10.0, DEADLINE, uid), "a test")
 
 
@@ -123,13 +123,15 @@ def free(picture: Intake, own: frozenset[Nominee]) -> int:
 
 
 async def test_room_of_the_node_is_held_for_the_pod_alone():
-    """A node with two CPUs, of which one is held."""
+    """A node with two CPUs, of which one is held. Others hold memory, and devices only."""
     big = node("a")
-    big["status"] = {"allocatable": {"cpu": "2", "pods": "10"}}
+    big["status"] = {"allocatable": {"cpu": "2", "memory": "1Gi", "pods": "10"}}
     asks: dict[str, Any] = {
         "containers": [{"name": "m", "image": "i", "resources": {"requests": {"cpu": "2"}}}]
     }
     picture, _ = fleet(big, pod("p", **asks), pod("q", **asks))
+    hold(picture, of_claim(key("devices")))
+    hold(picture, of_claim(key("memory")), room=1000, of="memory")
     hold(picture, of_pod(key("p")), room=1000)
     choices = {
         name: picture.placement.for_pod(picture.store.pods[key(name)], (), picture.store.snapshot())

@@ -7,11 +7,15 @@ import pytest
 from reconciler.api.objects.core import GATE
 from reconciler.control.decisions.allocating import Ungated
 from tests.tools.any_cluster import Lent, Run, lent_or_embedded
+from tests.tools.any_policies import policed
 from tests.tools.any_rewriting import Rewriting
 
 pytestmark = pytest.mark.loopback
 
 Object = dict[str, Any]
+NO_CLAIMS = (
+    """No claim was made from a template: resourceclaim-controller of kube-controller-manager has to run."""
+)
 GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"
 
 
@@ -39,12 +43,16 @@ def uses(pod: Object) -> dict[str, set[str]]:
 async def placed(found: Lent, run: Run, pod: Object) -> tuple[str, dict[str, set[str]]]:
     """The node to which the scheduler bound a pod, and the devices there of each of its claims."""
     name = pod["metadata"]["name"]
-    await run.heard(Ungated, lambda one: one.pod.name == name)
+
+    async def has_claims() -> bool:
+        return bool((await found.read("Pod", name)).get("status", {}).get("resourceClaimStatuses"))
 
     async def is_bound() -> bool:
         return bool((await found.read("Pod", name))["spec"].get("nodeName"))
 
-    await found.until(is_bound)
+    await found.until(has_claims, otherwise=NO_CLAIMS)
+    await run.heard(Ungated, lambda one: one.pod.name == name)
+    await found.until(is_bound, otherwise="no scheduler bound the pod: kube-scheduler has to run")
     bound = await found.read("Pod", name)
     assert not bound["spec"].get("schedulingGates")
     assert not bound["status"].get("extendedResourceClaimStatus")  # kube-scheduler made no claim of its own
@@ -57,7 +65,7 @@ async def placed(found: Lent, run: Run, pod: Object) -> tuple[str, dict[str, set
 
 
 async def test_pods_that_ask_for_extended_resources_are_rewritten_and_get_their_devices():
-    async with lent_or_embedded() as found:
+    async with lent_or_embedded() as found, policed(found):
         cluster = Rewriting(found)
         await cluster.prepare((2, 0), (5, 2))
         plain = await cluster.pod("plain", container("main", {GPU: 2}))
@@ -90,7 +98,7 @@ async def test_pods_that_ask_for_extended_resources_are_rewritten_and_get_their_
 
 
 async def test_pods_that_ask_for_no_device_are_left_to_their_scheduler():
-    async with lent_or_embedded() as found:
+    async with lent_or_embedded() as found, policed(found):
         cluster = Rewriting(found)
         await cluster.prepare((1, 0), (0, 0))
         bare = await cluster.pod("bare", {"name": "main", "image": "example.com/i"})

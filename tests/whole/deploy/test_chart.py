@@ -311,6 +311,8 @@ def test_another_release_and_namespace_have_names_of_their_own():
         {"resourceMap": {"npu": {"class": "a"}}},
         {"resourceMap": {"example.com/npu": {"name": "a"}}},
         {"resourceMap": {"example.com/npu": {"class": "a", "selector": "true"}}},
+        {"resourceMap": {"example.com/npu": {"class": "a", "selector": "true", "name": ""}}},
+        {"resourceMap": {"example.com/npu": {"class": ""}}},
     ],
     ids=str,
 )

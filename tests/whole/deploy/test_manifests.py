@@ -4,6 +4,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from reconciler.app.leadership import RELEASE_SECONDS
+from reconciler.operations.events.events import FLUSH_SECONDS
 from reconciler.settings import Settings
 from tests.tools.deployed_base import BASE, KUBERNETES, documents, of_kind
 from tests.tools.deployed_rights import DEPLOY
@@ -26,7 +28,7 @@ def test_the_base_names_every_file_beside_it():
     assert sorted(listed) == sorted(p.name for p in BASE.glob("*.yaml") if p.name != "kustomization.yaml")
 
 
-def test_the_pod_is_restricted_and_outlives_its_drain():
+def test_the_pod_is_restricted_and_outlives_all_that_a_stop_waits_for():
     pod = of_kind("Deployment")["spec"]["template"]["spec"]
     container = pod["containers"][0]["securityContext"]
     assert pod["securityContext"]["runAsNonRoot"] is True
@@ -40,7 +42,7 @@ def test_the_pod_is_restricted_and_outlives_its_drain():
     (namespace,) = (one for one in documents() if one["kind"] == "Namespace")
     assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
     drain = Settings.model_fields["drain_seconds"].default
-    assert pod["terminationGracePeriodSeconds"] > drain
+    assert pod["terminationGracePeriodSeconds"] > drain + FLUSH_SECONDS + RELEASE_SECONDS
 
 
 def test_a_lease_that_was_deleted_is_waited_out():

@@ -50,23 +50,29 @@ RECORD = """#!/bin/sh
 { printf '%s' "${0##*/}"; printf '\\t%s' "$@"; echo; } >> "$RECORD"
 case "$*" in
 *"get nodes"*) printf 'node/%s\\n' dra-try-control-plane k3d-dra-try-server-0 worker-2 worker-1 ;;
+*"image inspect"*) echo "$BUILT" ;;
 *"get clusters"* | *"cluster list"*) printf '%s\\n' $CLUSTERS ;;
 *"--config -"* | *"apply -f -"*) { echo ---; cat; } >> "$RECORD.yaml" ;;
 esac
 """
 
 
-def started(folder: Path, tool: str, *words: str, clusters: str = "") -> tuple[list[list[str]], list[Any]]:
-    """Run the script with programs that only note what they are asked: their words, and what they read."""
+def started(
+    folder: Path, tool: str, *words: str, clusters: str = "", built: str = "sha256:1"
+) -> tuple[list[list[str]], list[Any]]:
+    """Run the script with programs that only note what they are asked: their words, and what they read.
+
+    `built` is the image that it builds.
+    """
     programs = folder / "bin"
-    programs.mkdir()
+    programs.mkdir(parents=True)
     for name in (tool, "docker", "kubectl", "helm"):
         (programs / name).write_text(RECORD)
         (programs / name).chmod(0o755)
     for name in ("dirname", "sed", "grep", "sort", "cat", "cut"):
         (programs / name).symlink_to(str(shutil.which(name)))
     record = folder / "record"
-    env = {"PATH": str(programs), "RECORD": str(record), "CLUSTERS": clusters}
+    env = {"PATH": str(programs), "RECORD": str(record), "CLUSTERS": clusters, "BUILT": built}
     subprocess.run(["/bin/sh", str(SCRIPT), *words], env=env, capture_output=True, text=True, check=True)
     given = Path(f"{record}.yaml")
     read = [*yaml.safe_load_all(given.read_text())] if given.exists() else []
@@ -77,7 +83,14 @@ def started(folder: Path, tool: str, *words: str, clusters: str = "") -> tuple[l
 def test_it_asks_each_program_in_turn_and_names_the_nodes_of_the_cluster(tool: str, tmp_path: Path):
     asked, given = started(tmp_path, tool)
     context = f"{tool}-dra-try"
-    assert [words[0] for words in asked if words[0] != "kubectl"] == ["docker", tool, tool, tool, "helm"]
+    assert [words[0] for words in asked if words[0] != "kubectl"] == [
+        "docker",
+        "docker",
+        tool,
+        tool,
+        tool,
+        "helm",
+    ]
     assert all(words[1:3] == ["--context", context] for words in asked if words[0] == "kubectl")
     *_, chart_words = asked
     assert chart_words[1:3] == ["--kube-context", context]
@@ -94,6 +107,17 @@ def test_a_cluster_that_runs_is_used_again(tool: str, tmp_path: Path):
     asked, _ = started(tmp_path, tool, clusters="other dra-try")
     assert not any("create" in words for words in asked)
     assert asked[-1][0] == "helm"
+
+
+def test_a_new_image_starts_new_pods_and_the_same_one_does_not(tmp_path: Path):
+    images = {"first": "sha256:1", "again": "sha256:1", "changed": "sha256:2"}
+    installed = {
+        name: started(tmp_path / name, "kind", clusters="dra-try", built=built)[0][-1]
+        for name, built in images.items()
+    }
+    assert installed["first"] == installed["again"] != installed["changed"]
+    assert "podAnnotations.image=sha256:2" in installed["changed"]
+    chart.validate({"ownDrivers": ["a"], "podAnnotations": {"image": "sha256:2"}})
 
 
 @pytest.mark.parametrize(("tool", "words"), [("kind", "delete cluster --name"), ("k3d", "cluster delete")])

@@ -58,7 +58,7 @@ CASES: dict[str, list[tuple[str, ...]]] = {
         ("make-room", "large", "-f", "large.yaml", *FRAGMENTED, "--priority", "1000"),
         ("make-room", "large", "-f", "large.yaml", *FRAGMENTED, "--priority", "-1"),
     ],
-    "modes": [("modes", "-f", "exclusive.yaml")],
+    "modes": [("modes", "-f", "exclusive.yaml"), ("modes", *KOORDINATOR)],
     "top": [("top", *DEMO), ("top", "--by", "pool", *DEMO), ("top", "--by", "node", *DEMO)],
     "top-koordinator": [("top", "--koordinator", *KOORDINATOR)],
     "whatif": [("whatif", *DEMO), ("whatif", "--drain", "node-a", "-f", "held.yaml", *TUTORIAL[:2])],

@@ -44,14 +44,11 @@ class Naming:
         if not self._fewer or not self._refused:
             return
         self._fewer = False
-        still = set[str]()
         for name, source in list(self._refused.items()):
-            driver = source.spec.driver
-            if driver in still or self._refused.get(name) is not source:
-                continue
-            if self._too_many(driver, source.spec.names()):
-                still.add(driver)  # its others have to wait as well
-            else:
+            # Each is looked at: where a large one still does not fit, a smaller one may.
+            if self._refused.get(name) is source and not self._too_many(
+                source.spec.driver, source.spec.names()
+            ):
                 yield Changed(source.kind, source)
 
     def within(self, change: Change) -> Change:
@@ -102,7 +99,10 @@ class Naming:
     def _too_many(self, driver: str, names: Iterable[str]) -> str:
         own = self._uses.get(driver, Counter())
         new = sum(one not in own for one in names)
-        remedy = "make the driver publish fewer; the slice is read again when it changes"
+        remedy = (
+            "make the driver publish fewer; the slice is read again when it changes, "
+            "or once others have fewer"
+        )
         if len(own) + new > MAX_OF_DRIVER:
             return (
                 f"driver {driver} would have {len(own) + new} different attributes and capacities in all "

@@ -33,7 +33,7 @@ class Reach:
 
     @property
     def node_code(self) -> int:
-        """The code of the node; -1 if no slice names it."""
+        """The code of the node; UNKNOWN if no slice names it."""
         return self._vocabulary.nodes.find(self.node.name)
 
     @property

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.allocation.dra import allocate
+from reconciler.allocation.dra import allocate, repeats
+from reconciler.allocation.dra.copies import places
 from reconciler.allocation.dra.repeats import repeated, repeated_together
 from reconciler.api.objects.changes import Changed, Removed
 from reconciler.api.objects.claims import ResourceClaim
@@ -188,6 +189,22 @@ def test_the_claim_after_a_pass_is_answered_from_what_the_pass_found(spec: Objec
     asking.ask_together(spec, 2, None, None, 2)
     asking.take(asking.ask(spec))
     assert asking.repeats == 1
+
+
+def test_claims_between_passes_do_not_find_ever_more_places_ahead(monkeypatch: pytest.MonkeyPatch):
+    ahead = []
+
+    def counting(template: Any, snapshot: Any, most: int, **rest: Any) -> Any:
+        ahead.append(most)
+        return places(template, snapshot, most, **rest)
+
+    monkeypatch.setattr(repeats, "places", counting)
+    asking = Asking(gpus=8)
+    for _ in range(5):
+        asking.ask_together(SPECS[0], 1, None, None, 1)
+        for _ in range(2):
+            asking.take(asking.ask(SPECS[0]))
+    assert max(ahead) == 2 * repeats.FIRST
 
 
 @pytest.mark.parametrize(("what", "next_device"), [("used", "n2 gpu-0"), ("unused", "n1 gpu-1")])

@@ -66,6 +66,15 @@ def test_each_filter_has_its_reason_count_and_remedy(pod: Object, reason: str, r
     assert world.against(pod, "a") == [reason]
 
 
+def test_room_names_each_resource_and_its_amounts():
+    full = sized(machine("a"), cpu="1", memory="4Gi", pods="1")
+    world = PlacedPods(full, running("busy", "a", "500m"))
+    pod = asking("p", cpu="2")
+    assert sorted(world.against(pod, "a")) == [
+        "Insufficient cpu: the pod needs 2000m; 500m is free", "Too many pods",
+    ]  # fmt: skip
+
+
 def test_the_remedy_is_for_pods_that_suit_no_node():
     world = PlacedPods(A, B, using(running("busy", "a", "1"), 80))
     assert world.left_out(using(asking("p"), 80)) == (

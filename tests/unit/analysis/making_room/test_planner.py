@@ -1,5 +1,6 @@
 """Who has to leave: against every set of pods, and the cases that operators meet."""
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -7,21 +8,26 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reconciler.allocation.gangs.question import GangQuestion, Member
+from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.making_room.advice import Advice
+from reconciler.analysis.making_room.defaults import TRIES
+from reconciler.analysis.making_room.leaving import Attempts
 from reconciler.analysis.making_room.planner import make_room
 from reconciler.analysis.making_room.report import as_json
-from reconciler.analysis.making_room.wanted import WantedGang, WantedPod
+from reconciler.analysis.making_room.units import Occupants
+from reconciler.analysis.making_room.wanted import Place, WantedGang, WantedPod
 from reconciler.analysis.making_room.world import world_of
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
-from reconciler.api.objects.gangs import GANG, SIZE, GangKey, GangSource, Tier
+from reconciler.api.objects.gangs import GangKey, GangSource, Tier
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from tests.tools.builders import device, gpu_slice, resource_slice
 from tests.tools.examples import examples
-from tests.tools.room_twin import difference
+from tests.tools.room_pods import names, running
+from tests.tools.room_twin import difference, leaving
 from tests.tools.room_worlds import room_world
-from tests.tools.small_fleet import DRIVER, Object, claim, device_class, held, node, pod
+from tests.tools.small_fleet import DRIVER, Object, claim, device_class, node, pod
 from tests.tools.volume_scenarios import mounting, volume, volume_claim
 
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}
@@ -48,19 +54,26 @@ def test_with_moves_only_nobody_loses_a_place(seed: int):
     assert state.store.snapshot().occupancy.held.tolist() == before
 
 
-def running(name: str, *devices: str, on: str = "n", **fields: Any) -> list[Object]:
-    """A pod and its claim with devices of its node."""
-    made, one = claim(name), pod(name, name, gates=(), nodeName=on)
-    made["metadata"]["uid"] = f"claim-{name}"
-    reserved = [{"resource": "pods", "name": name, "uid": name}]
-    status = {**held(DRIVER, on, *devices, on=on), "reservedFor": reserved}
-    metadata = {"uid": name, "labels": {"app": name}, **fields.pop("metadata", {})}
-    one["metadata"] |= metadata
-    one["spec"] |= fields
-    return [{**made, "status": status}, one]
+@given(st.integers(0, 2**32))
+@examples(12)
+@example(716952)
+@example(900101)
+def test_what_could_not_fit_fits_without_no_set(seed: int):
+    world = room_world(seed)
+    state, sets = world.world(), [frozenset(pod.key for pod in pods) for pods in leaving(world)]
+    everyone = frozenset().union(*sets)
+    occupants = Occupants(state.store, state.nodes, state.groups)
+    with state.trial() as trial:
+        attempts = Attempts(world.wanted, state, trial, occupants, tries=1_000_000)
+        names = trial.snapshot.topology.order if isinstance(world.wanted, WantedPod) else [None]
+        for node, pods in product(names, [everyone, *(everyone - {one} for one in everyone)]):
+            if not attempts.could_fit(pods, node):
+                assert not any(attempts.fits(one, node) for one in sets if one <= pods)
 
 
-def advice(*objects: Object, count: int = 1, moves_only: bool = False, **spec: Any) -> Advice:
+def advice(
+    *objects: Object, count: int = 1, moves_only: bool = False, tries: int = TRIES, **spec: Any
+) -> Advice:
     """Who leaves for a pod of priority 10 on nodes `n` with two devices and `m` with one."""
     host = "kubernetes.io/hostname"
     fleet = [
@@ -74,31 +87,7 @@ def advice(*objects: Object, count: int = 1, moves_only: bool = False, **spec: A
     wanted, user = read(claim("w", count)), read(pod("w", "w", **{"priority": 10, **spec}))
     assert isinstance(wanted, ResourceClaim)
     assert isinstance(user, Pod)
-    return make_room(WantedPod((wanted,), user), world, moves_only=moves_only)
-
-
-def sharing(*objects: Object, others: tuple[Object, ...] = (), also: int = 0) -> Advice:
-    """Who leaves for a pod of priority 10 that also uses claim `a`. Nodes `n` and `m` have two devices each.
-
-    `others` are gated pods that share its claims: the one that is pending, unless `also` is 1.
-    """
-    fleet = [
-        device_class(),
-        *(one for host in "nm" for one in (node(host), gpu_slice(host, 2, driver=DRIVER))),
-    ]
-    world = world_of(map(read, [*fleet, *objects]), Semantics())
-    wanted, user = read(claim("w")), read(pod("w", "a", "w", priority=10))
-    assert isinstance(wanted, ResourceClaim)
-    assert isinstance(user, Pod)
-    held, beside = tuple(world.store.claims[one] for one in world.store.claims if one.name == "a"), []
-    for one in map(read, others):
-        assert isinstance(one, Pod)
-        beside.append((one, held if also else (), (also,)))
-    return make_room(WantedPod((wanted,), user, held, tuple(beside)), world)
-
-
-def names(found: Advice) -> list[str]:
-    return [key.name for key in found.victims]
+    return make_room(WantedPod((wanted,), user), world, moves_only=moves_only, tries=tries)
 
 
 FULL = [*running("a", "gpu-0"), *running("b", "gpu-1", priority=5), *running("c", "gpu-0", on="m")]
@@ -126,88 +115,81 @@ def test_the_pod_leaves_whose_devices_are_all_needed():
     assert found.optimal
 
 
+def test_a_device_that_two_claims_of_a_pod_share_is_released_once():
+    """All else is equal, also the number of devices that are not needed; so the name decides."""
+    whole = [device(f"gpu-{at}", {"whole": True}) for at in range(2)]
+    shared = {**device("gpu-1", {"whole": False}), "allowMultipleAllocations": True}
+    fleet = [device_class(), node("n"), node("m")]
+    for host, there in (("n", [whole[0], shared]), ("m", whole)):
+        fleet.append(resource_slice(host, there, pool=host, driver=DRIVER, nodeName=host))
+    (one, user), (two, _) = running("a", "gpu-0", "gpu-1"), running("a", "gpu-1")
+    two["metadata"] |= {"name": "a2", "uid": "claim-a2"}
+    for number, made in enumerate((one, two)):
+        results = made["status"]["allocation"]["devices"]["results"]
+        results[-1]["shareID"] = f"00000000-0000-0000-0000-00000000000{number}"
+    user["spec"]["resourceClaims"].append({"name": "two", "resourceClaimName": "a2"})
+    fleet += [one, two, user, *running("b", "gpu-0", "gpu-1", on="m")]
+    pending, only = claim("w"), {"cel": {"expression": f"device.attributes['{DRIVER}'].whole"}}
+    pending["spec"]["devices"]["requests"][0]["exactly"]["selectors"] = [only]
+    wanted, waiting = read(pending), read(pod("w", "w", priority=10))
+    assert isinstance(wanted, ResourceClaim)
+    assert isinstance(waiting, Pod)
+    found = make_room(WantedPod((wanted,), waiting), world_of(map(read, fleet), Semantics()))
+    assert names(found) == ["a"]
+    assert found.cost.devices == 1
+
+
+def test_a_device_that_two_generations_of_its_pool_have_is_released_once():
+    """All else is equal, also the number of devices that are not needed; so the name decides."""
+    newer = [device("gpu-0"), device("gpu-1")]
+    second = resource_slice("n-2", newer, pool="n", generation=2, driver=DRIVER, nodeName="n")
+    high = running("c", "gpu-0", on="m", priority=100)
+    other = [node("o"), gpu_slice("o", 2, driver=DRIVER), *running("b", "gpu-0", "gpu-1", on="o")]
+    found = advice(*running("a", "gpu-0", "gpu-1"), second, *high, *other)
+    assert names(found) == ["a"]
+    assert found.cost.devices == 1
+
+
 def test_devices_that_are_needed_cost_nothing():
     found = advice(*running("a", "gpu-0", "gpu-1"), *running("c", "gpu-0", on="m"), count=2)
     assert names(found) == ["a"]
     assert found.cost.devices == 0
 
 
-ELSEWHERE = [*running("c", "gpu-0", on="m", priority=100), *running("d", "gpu-1", on="m", priority=100)]
-
-
-def test_nobody_leaves_whose_claim_would_only_need_the_device_again():
-    found = sharing(*running("a", "gpu-0"), *running("b", "gpu-1", priority=100), *ELSEWHERE)
-    assert not found.fits
-    assert found.optimal
-    assert names(sharing(*running("a", "gpu-0"), *running("b", "gpu-1", priority=5), *ELSEWHERE)) == ["b"]
-
-
-def test_a_pod_leaves_so_that_a_claim_of_both_finds_devices_on_another_node():
-    found = sharing(*running("a", "gpu-0"), *running("b", "gpu-1", priority=100))
+def test_a_set_that_fits_costs_one_try():
+    found = advice(
+        *FULL[:2], *running("b", "gpu-1", priority=100), *running("c", "gpu-0", on="m", priority=100), tries=1
+    )
     assert names(found) == ["a"]
-    assert found.optimal
-    assert [(one.node, len(one.plans)) for one in found.places] == [("m", 2)]
-
-
-def of_gang(devices: int, *objects: Object, members: tuple[str, ...]) -> Advice:
-    """Who leaves for a gang on node `n`; its first member uses claim `a`, too."""
-    fleet = [device_class(), node("n"), gpu_slice("n", devices, driver=DRIVER), *objects]
-    state = world_of(map(read, fleet), Semantics())
-    made: list[Member] = []
-    for name in members:
-        shared = tuple(one for key, one in state.store.claims.items() if key.name == "a" and not made)
-        raw = claim(name)
-        raw["metadata"]["uid"] = name
-        own, user = read(raw), read(pod(name, *(one.key.name for one in shared), name, priority=10))
-        assert isinstance(user, Pod)
-        assert isinstance(own, ResourceClaim)
-        made.append(Member(user, (own,), shared))
-    gang = GangKey("default", GangSource.ANNOTATION, "g")
-    return make_room(WantedGang(GangQuestion(gang, tuple(made), len(made))), state)
-
-
-def test_nobody_leaves_whose_claim_a_member_of_a_gang_would_need_again():
-    there = [*running("a", "gpu-0"), *running("b", "gpu-1", priority=100)]
-    found = of_gang(3, *there, members=("v", "w"))
-    assert not found.fits
-    assert found.optimal
-    assert names(of_gang(3, *there[:2], *running("b", "gpu-1"), members=("v", "w"))) == ["b"]
-
-
-def test_a_pod_stays_on_whose_claim_a_member_of_the_gang_has_its_seat():
-    """The seat counts for the gang's minimum. It would end with the claim's allocation."""
-    seated = pod("s", "z", priority=10)
-    seated["metadata"] |= {"uid": "s", "annotations": {GANG: "g", SIZE: "2"}}
-    there = [*running("z", "gpu-0"), *running("b", "gpu-1", priority=100)]
-    assert names(of_gang(2, *there, members=("w",))) == ["z"]
-    assert not of_gang(2, *there, seated, members=("w",)).fits
-
-
-def test_fewer_pods_leave_if_the_devices_of_a_claim_cannot_be_had_again():
-    """Without both pods it does not fit: claim `a` has a device that its node does not have any more."""
-    found = of_gang(1, *running("a", "gpu-7"), *running("b", "gpu-0", priority=5), members=("w",))
-    assert names(found) == ["b"]
+    assert found.tries == 1
     assert found.optimal
 
 
-def test_pods_that_share_a_claim_count_as_members_of_a_gang_do():
-    full = [*running("a", "gpu-0", priority=100), *running("b", "gpu-1"), *ELSEWHERE]
-    assert names(sharing(*full, others=(pod("v", "w", priority=1),))) == ["b"]
-    lower = sharing(*full, others=(pod("v", "w", priority=0),))
-    assert lower.priority == 0
-    assert not lower.fits
-    never = sharing(*full, others=(pod("v", "w", priority=1, preemptionPolicy="Never"),))
-    assert never.refusal is not None
-    assert never.refusal.reason == "PreemptionNever"
-    assert "preemptionPolicy of pod default/v is Never" in never.refusal.message
+class InAHurry(WantedPod):
+    """Searches with few steps."""
+
+    def place(self, *args: Any, **options: Any) -> tuple[Place, ...] | NoFit:
+        return super().place(*args, **{"steps": 30, **options})
 
 
-def test_a_pod_stays_whose_claim_other_gated_pods_hold():
-    """It would need devices again for pods that are not placed with what is wanted."""
-    there = [*running("a", "gpu-0"), *running("b", "gpu-1", priority=100)]
-    assert not sharing(*there, others=(pod("v", "a", priority=10),), also=1).fits
-    more = [*there[:2], *running("b", "gpu-1")]
-    assert names(sharing(*more, others=(pod("v", "a", priority=-5),), also=1)) == ["b"]
+@pytest.mark.parametrize("moves_only", [False, True])
+def test_it_goes_where_it_was_seen_to_fit_if_the_search_of_all_nodes_gives_up(moves_only: bool):
+    """On twelve nodes before that of the pod that leaves, all steps are used up in vain."""
+    fleet = [device_class(), node("idle"), gpu_slice("idle", 1, driver=DRIVER)]
+    for host in [*(f"hard-{at:02}" for at in range(12)), "last"]:
+        hard = [device(f"gpu-{at}", {"v": at % 7, "w": (at * 5 + at // 7) % 6}) for at in range(28)]
+        easy = [device(f"gpu-{at}", {"v": at, "w": at}) for at in range(7)]
+        there = easy if host == "last" else hard
+        fleet += [node(host), resource_slice(host, there, pool=host, driver=DRIVER, nodeName=host)]
+    fleet += running("a", "gpu-0", on="last", metadata={"ownerReferences": [OWNER]})
+    wanted, user = claim("w", 7), read(pod("w", "w", priority=10))
+    wanted["spec"]["devices"]["constraints"] = [{"distinctAttribute": f"{DRIVER}/{name}"} for name in "vw"]
+    seven, state = read(wanted), world_of(map(read, fleet), Semantics())
+    assert isinstance(seven, ResourceClaim)
+    assert isinstance(user, Pod)
+    found = make_room(InAHurry((seven,), user), state, moves_only=moves_only)
+    assert names(found) == ["a"]
+    assert [place.node for place in found.places] == ["last"]
 
 
 def test_a_budget_is_spared_before_a_priority():

@@ -113,8 +113,10 @@ def test_resources_of_kubernetes_are_not_looked_at(name: str):
     ("limits", "requests", "told"),
     [
         ({GPU: "1500m"}, {}, "1500m is not a whole number of devices"),
+        ({GPU: "-1"}, {GPU: "-1"}, "-1 is not a whole number of devices"),
         ({GPU: "many"}, {}, "'many' is not a quantity"),
         ({GPU: 2}, {GPU: 1}, "limit 2 and request 1 differ"),
+        ({}, {GPU: 1}, "request 1 has no limit; the API server requires one"),
         ({GPU: 33}, {}, "33 devices; a claim has at most 32"),
     ],
 )

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.api.migrate.mapping import Resources, Wanted, mapping
-from reconciler.api.migrate.pods import Template
+from reconciler.api.migrate.pods import Template, template_named
 from reconciler.api.migrate.workloads import Migration, migrate
+from reconciler.api.objects.claims import DeviceClass
 from reconciler.errors import Malformed
 from tests.tools.disturbing import disturbed
 
@@ -96,6 +97,35 @@ def test_objects_of_another_shape_are_refused_alone(wrong: Json, said: str):
     assert [one.changed for one in found.changes] == [False, True]
 
 
+@pytest.mark.parametrize(
+    ("kind", "spec", "said"),
+    [
+        ("Deployment", "foo", "spec: must be an object"),
+        ("Deployment", {"template": "foo"}, "spec.template: must be an object"),
+        ("Deployment", {"template": {"spec": []}}, "spec.template.spec: must be an object"),
+        ("JobSet", {"replicatedJobs": {"name": "j"}}, "spec.replicatedJobs: must be a list"),
+        ("JobSet", {"replicatedJobs": ["foo"]}, "spec.replicatedJobs[0]: must be an object"),
+        (
+            "JobSet",
+            {"replicatedJobs": [{}, {"template": {"spec": {"template": {"spec": 1}}}}]},
+            "spec.replicatedJobs[1].template.spec.template.spec: must be an object",
+        ),
+    ],
+)
+def test_what_makes_pods_of_another_shape_is_refused_alone(kind: str, spec: Any, said: str):
+    group = {"Deployment": "apps/v1", "JobSet": "jobset.x-k8s.io/v1alpha2"}[kind]
+    wrong = {"apiVersion": group, "kind": kind, "metadata": {"name": "w"}, "spec": spec}
+    found = migrate([wrong, pod("right")], KNOWN)
+    assert problems(found) == [f"{kind} w: {said}"]
+    assert [one.changed for one in found.changes] == [False, True]
+
+
+@pytest.mark.parametrize("spec", [None, {"template": None}, {"template": {"spec": None}}])
+def test_what_makes_pods_without_a_pod_spec_is_no_problem(spec: Any):
+    found = migrate([deployment() | {"spec": spec}], KNOWN)
+    assert problems(found) == []
+
+
 def test_objects_without_a_name_are_no_problem():
     unnamed = pod()
     del unnamed["metadata"]
@@ -134,6 +164,8 @@ def test_equal_quantities_do_not_differ(limit: object, request_: object):
         "{name: r, exactly: {deviceClassName: gpu, selectors: [{cel: {expression: 'false'}}]}}",
         "{name: r, firstAvailable: [{name: s, deviceClassName: gpu}]}",
         "{name: r, exactly: {deviceClassName: gpu, count: x}}",
+        "{name: r, exactly: {deviceClassName: gpu, adminAccess: true}}",
+        "{name: r, exactly: {deviceClassName: gpu, capacity: {requests: {memory: 80Gi}}}}",
     ],
 )
 def test_a_template_of_the_input_for_other_devices_is_not_used(request_: str):
@@ -161,6 +193,15 @@ def test_a_template_of_the_input_for_the_same_devices_is_used(request_: str):
     assert [one["metadata"]["name"] for one in found.templates] == ["gpu-2"]
 
 
+def test_a_template_of_the_input_with_a_constraint_is_not_used():
+    several, tied = pod(), template("{name: r, exactly: {deviceClassName: gpu, count: 2}}", "gpu-2")
+    several["spec"]["containers"][0]["resources"] = {"limits": {GPU: 2}}
+    assert problems(migrate([several, tied], KNOWN)) == []
+    tied["spec"]["spec"]["devices"]["constraints"] = [{"matchAttribute": "example.com/board"}]
+    (problem,) = problems(migrate([several, tied], KNOWN))
+    assert "ResourceClaimTemplate gpu-2 must be for 2 of class gpu" in problem
+
+
 def test_two_resources_whose_templates_share_names_are_refused():
     """One name is in a mapping, the other that of a class."""
     implicit = "deviceclass.resource.kubernetes.io/x"
@@ -185,3 +226,25 @@ def test_a_mapping_gives_one_name_to_one_kind_of_devices():
         mapping([], {"resources": entries}, "map.yaml")
     same = {name: {"class": "A", "name": "x"} for name in ("a.com/x", "b.com/x")}
     assert {"a.com/x", "b.com/x"} <= mapping([], {"resources": same}).named.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("gpu.nvidia.com", "nvidia.com/gpu"),
+        ("npu.example.com", "example.com/npu"),
+        ("mig.nvidia.com-1g.5gb", "nvidia.com/mig-1g.5gb"),
+    ],
+    ids=["device plugin", "class", "MIG"],
+)
+def test_a_mapping_gives_no_name_that_other_devices_have(name: str, other: str):
+    """Unless it says that these stand for something else."""
+    metadata = {"name": "npu.example.com"}
+    spec = {"extendedResourceName": "example.com/npu"}
+    classes = [DeviceClass.model_validate({"metadata": metadata, "spec": spec})]
+    entries = {"a.com/x": {"class": "A", "selector": "true", "name": name}}
+    with pytest.raises(Malformed, match=rf"resources\[a.com/x\]: .* by {name}, as those of {other}, which"):
+        mapping(classes, {"resources": entries}, "map.yaml")
+    entries[other] = {"class": "B"}
+    found = mapping(classes, {"resources": entries}, "map.yaml")
+    assert template_named(f"{name}-1", found) == Template(Wanted("A", "true", name), 1)

@@ -11,6 +11,7 @@ from reconciler.api.objects.model import fields_of
 from reconciler.api.versions import claim_text
 from reconciler.api.versions.claim_text import read_claim
 from reconciler.api.versions.reading import read
+from reconciler.api.versions.text_fields import MAX_CACHED_BYTES
 from reconciler.errors import Malformed
 from tests.tools.builders import DRA, Object
 
@@ -92,8 +93,11 @@ def test_whatever_is_odd_is_left_to_the_careful_way(raw):
     assert quickly(raw) is None
 
 
-def test_what_is_no_json_is_left_to_the_careful_way():
-    assert read_claim(b'{"metadata": {"name"', DRA) is None
+@pytest.mark.parametrize(
+    "text", [b'{"metadata": {"name"', b'{"metadata": {"name": "c"}, "spec": {}, "other": "\xff"}']
+)
+def test_what_is_no_json_is_left_to_the_careful_way(text: bytes):
+    assert read_claim(text, DRA) is None
 
 
 def test_every_field_of_the_model_is_cut_out():
@@ -107,9 +111,10 @@ def test_specs_that_are_spelled_alike_are_one():
     assert first.spec is second.spec
 
 
-def test_a_large_spec_is_not_remembered(monkeypatch):
-    monkeypatch.setattr(claim_text, "MAX_CACHED_BYTES", 10)
-    first, second = quickly(CLAIMS[1]), quickly(CLAIMS[1])
+def test_a_large_spec_is_not_remembered():
+    opaque = {"driver": "d", "parameters": "x" * MAX_CACHED_BYTES}
+    large = {**CLAIMS[1], "spec": {"devices": {**SPEC["devices"], "config": [{"opaque": opaque}]}}}
+    first, second = quickly(large), quickly(large)
     assert first == second
     assert first is not None
     assert second is not None

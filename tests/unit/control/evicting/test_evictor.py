@@ -11,7 +11,7 @@ from reconciler.control.evicting.evictor import AGAIN, LONGEST_AGAIN, PAUSED, Ev
 from reconciler.control.evicting.rates import Rates
 from reconciler.control.evicting.victims import Victim
 from reconciler.control.queueing.pause import Pause
-from reconciler.errors import Conflict, Gone, ReconcilerError, Rejected, Retry, Undecided
+from reconciler.errors import Conflict, Gone, Protected, ReconcilerError, Rejected, Retry, Undecided
 from reconciler.state.nominations.nomination import of_pod
 
 VICTIM = Victim(ObjectKey("default", "p"), "u", ())
@@ -63,7 +63,9 @@ async def test_a_pod_that_is_gone_leaves_without_being_counted():
     assert made.evictor.wait() == 0
 
 
-@pytest.mark.parametrize("answer", [Retry("a budget"), Conflict("another pod of its name")])
+@pytest.mark.parametrize(
+    "answer", [Protected("a budget"), Retry("busy"), Conflict("another pod of its name")]
+)
 async def test_what_was_not_allowed_is_tried_again_later_and_later(answer: ReconcilerError):
     made = Made(*[answer] * 8)
     delays = [await made.evictor.evict(VICTIM, GRANTED) for _ in range(8)]
@@ -78,7 +80,7 @@ async def test_the_server_may_ask_for_more_time():
 
 
 async def test_another_pod_starts_with_the_shortest_delay():
-    made = Made(Retry("a budget"), Retry("a budget"), Retry("a budget"))
+    made = Made(Protected("a budget"), Protected("a budget"), Protected("a budget"))
     for _ in range(2):
         await made.evictor.evict(VICTIM, GRANTED)
     assert await made.evictor.evict(VICTIM._replace(uid="other"), GRANTED) == 2 * AGAIN
@@ -99,6 +101,24 @@ async def test_what_had_no_answer_is_said_once_the_pod_leaves():
     await made.evictor.evict(VICTIM, GRANTED)
     made.evictor.leaves(VICTIM)
     assert made.said == [GRANTED]
+
+
+@pytest.mark.parametrize(
+    ("later", "uid", "said"),
+    [
+        (Protected("a budget"), "u", []),
+        (Protected("a budget"), "other", [GRANTED]),
+        (Retry("busy"), "u", [GRANTED]),
+    ],
+)
+async def test_what_had_no_answer_and_then_a_budget_forbids_was_not_granted(
+    later: ReconcilerError, uid: str, said: list[Decision]
+):
+    made = Made(Undecided("no answer"), later)
+    await made.evictor.evict(VICTIM, GRANTED)
+    await made.evictor.evict(VICTIM._replace(uid=uid), GRANTED)
+    made.evictor.leaves(VICTIM)  # also if somebody else deletes it
+    assert made.said == said
 
 
 async def test_what_is_rejected_is_not_tried_again():

@@ -5,20 +5,20 @@ from datetime import UTC, datetime
 from typing import Any
 
 from reconciler.api.objects.changes import Replaced
-from reconciler.api.objects.kueue import CONTROLLER, AdmissionCheck, ResourceFlavor, Workload
+from reconciler.api.objects.kueue import CONTROLLER, WORKLOAD, AdmissionCheck, ResourceFlavor, Workload
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.validating import validated
 from reconciler.cluster.kueue import KueueWriter
 from reconciler.control.decisions.decision import Decision
-from reconciler.control.decisions.nominations import Nominated
+from reconciler.control.decisions.nominations import Nominated, NominationDropped
 from reconciler.control.decisions.workloads import WorkloadChecked
 from reconciler.control.failures import Failures
 from reconciler.control.kueue.checker import SOONER, AdmissionChecker, Terms
 from reconciler.control.kueue.search import QUICK_PODS
 from reconciler.control.kueue.wake_ups import KueueWakeUps
 from reconciler.control.ownership import Ownership
-from tests.tools.small_fleet import Object, device_class, devices, node, template
-from tests.tools.unit_pictures import intake, typed
+from tests.tools.small_fleet import Object, device_class, devices, node, pod, template
+from tests.tools.unit_pictures import intake, put, typed
 
 KUEUE = "kueue.x-k8s.io/v1beta2"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -40,21 +40,23 @@ class Writes(KueueWriter):
             raise ZeroDivisionError
 
 
-def workload(name: str, count: int) -> Workload:
+def workload(
+    name: str, count: int, *, state: str = "Pending", reserved: str = "2026-01-01T00:00:00Z"
+) -> Workload:
     pods = {
         "name": "main",
         "count": count,
         "template": {"spec": {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]}},
     }
-    reserved = {"type": "QuotaReserved", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    quota = {"type": "QuotaReserved", "status": "True", "lastTransitionTime": reserved}
     found = validated(Workload, {
         "apiVersion": KUEUE,
         "kind": "Workload",
         "metadata": {"name": name, "namespace": "default", "uid": name},
         "spec": {"podSets": [pods]},
         "status": {
-            "conditions": [reserved],
-            "admissionChecks": [{"name": "room", "state": "Pending"}],
+            "conditions": [quota],
+            "admissionChecks": [{"name": "room", "state": state}],
         },
     })  # fmt: skip
     assert isinstance(found, Workload)
@@ -87,12 +89,12 @@ class Checking:
             failures=self.failures,
         )
         check = {"metadata": {"name": "room"}, "spec": {"controllerName": CONTROLLER}}
-        self._take("AdmissionCheck", validated(AdmissionCheck, {"kind": "AdmissionCheck", **check}))
-        self._take("ResourceFlavor", validated(ResourceFlavor, {"metadata": {"name": "unused"}}))
-        self._take("ResourceClaimTemplate", typed(template("t")))
-        self._take("Workload", *workloads)
+        self.take("AdmissionCheck", validated(AdmissionCheck, {"kind": "AdmissionCheck", **check}))
+        self.take("ResourceFlavor", validated(ResourceFlavor, {"metadata": {"name": "unused"}}))
+        self.take("ResourceClaimTemplate", typed(template("t")))
+        self.take("Workload", *workloads)
 
-    def _take(self, kind: str, *objects: ApiObject) -> None:
+    def take(self, kind: str, *objects: ApiObject) -> None:
         self.checker.objects.take(Replaced(kind, objects, ()))
 
     async def run(self, seconds: float) -> None:
@@ -120,3 +122,19 @@ async def test_a_large_workload_is_built_in_a_thread_and_its_room_is_held_node_b
     assert len(nominated.devices) == count
     (held,) = checking.intake.store.nominations
     assert [(place.node, dict(place.room)) for place in held.places] == [("n", {"pods": count})]
+
+
+async def test_a_workload_whose_pods_are_seen_before_its_admission_is_not_asked_about_again():
+    checking = Checking(2, workload("job", 1))
+    await checking.run(1)
+    checking.take("Workload", workload("job", 1, state="Ready"))
+    bound = pod("new", gates=(), nodeName="n")
+    bound["metadata"]["annotations"] = {WORKLOAD: "job"}
+    put(checking.intake, bound)
+    await checking.run(SOONER + 10)
+    assert [one.why for one in checking.told if isinstance(one, NominationDropped)] == ["its pods are bound"]
+    assert len(checking.writes.tried) == 1
+    # Another leader answered when it was admitted again, and the room expired: none of its new pods came.
+    checking.take("Workload", workload("job", 1, state="Ready", reserved="2026-01-02T00:00:00Z"))
+    await checking.run(1)
+    assert len(checking.writes.tried) == 2

@@ -67,6 +67,16 @@ async def test_who_has_a_part_of_its_place_may_still_get_the_rest(
     assert astray(MOVE, frozenset(), store) == why
 
 
+async def test_a_device_of_admin_access_is_no_other_place():
+    """Its claims with admin access may be written before the one that holds the place."""
+    admin = of_new("x", "d2")
+    (result,) = admin["status"]["allocation"]["devices"]["results"]
+    result["adminAccess"] = True
+    objects = device_class(), node("b"), devices("b", "d0", "d1", "d2"), new("x", "y"), admin
+    store = intake(*objects, of_new("y", None)).store
+    assert astray(MOVE, frozenset(), store) == ""
+
+
 async def test_who_was_there_before_replaces_nobody():
     store = intake(device_class(), node("b"), devices("b", "d2"), new("x"), of_new("x", "d2")).store
     assert astray(MOVE, frozenset({"2"}), store) == ""

@@ -144,6 +144,23 @@ async def test_a_stop_does_not_wait_long_for_events():
     assert events.written + events.dropped == MAX_QUEUED
 
 
+class Hanging(Server):
+    """Answers nothing."""
+
+    async def create(self, event: dict[str, Any]) -> None:  # noqa: ARG002
+        await asyncio.Event().wait()
+
+
+async def test_an_event_without_an_answer_when_the_process_stops_is_counted_as_dropped():
+    async with writing(Hanging()) as events:
+        events.record([notice(), allocated("a"), allocated("b")])
+        await asyncio.sleep(1)
+    began = asyncio.get_running_loop().time()
+    await events.flush()
+    assert asyncio.get_running_loop().time() == began + FLUSH_SECONDS
+    assert (events.written, events.dropped) == (0, 3)
+
+
 async def test_other_devices_are_another_event():
     """A series keeps the note of its first Event, which would name devices that are free again."""
     server = Server()

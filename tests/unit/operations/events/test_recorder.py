@@ -39,6 +39,7 @@ class Picture:
 
     written: list[str] = field(default_factory=list)
     leads: asyncio.Event = field(default_factory=asyncio.Event)
+    still_leads: bool = True
     pending: Pending = field(default_factory=Pending)
 
     def __post_init__(self) -> None:
@@ -54,6 +55,7 @@ class Picture:
             self.intake.store,
             step=lambda _: Nothing(),
             leads=self.leads,
+            still_leads=lambda: self.still_leads,
             clock=clock,
         )
         self.task = asyncio.create_task(self.recorder.run())
@@ -123,6 +125,21 @@ async def test_what_was_decided_last_is_told_when_the_process_stops(picture: Pic
     assert picture.written == []
     await picture.recorder.finish()
     assert picture.written == ["c Allocated", "p Ungated"]
+
+
+@pytest.mark.parametrize(("leads", "wanted"), [(True, ["c DeviceHeldTwice"]), (False, [])])
+async def test_a_standby_that_stops_does_not_try_to_write_what_it_found(
+    picture: Picture, leads: bool, wanted: list[str]
+):
+    """The stop wakes all that wait to lead, as if they did."""
+    put(picture.intake, {**claim("c"), "status": held(DRIVER, "n", "d0")})
+    picture.leads.clear()
+    picture.still_leads = leads
+    picture.task.cancel()
+    await picture.told(HeldTwice(DEVICE, (key("c"), key("gone"))))
+    picture.leads.set()
+    await picture.recorder.finish()
+    assert picture.written == wanted
 
 
 async def test_pods_that_leave_are_told_why_also_when_they_are_gone(picture: Picture):

@@ -11,7 +11,7 @@ from reconciler.api.objects.claims import Allocation
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.quantity import NANO
 from reconciler.api.objects.semantics import CONSUMABLE_CAPACITY, GATES, Semantics
-from reconciler.state.devices.occupancy.ledger import Holder, Ledger
+from reconciler.state.devices.occupancy.ledger import DeviceState, Holder, Ledger, Share
 from tests.tools.builders import Object, hold
 
 NEW = Semantics()
@@ -172,39 +172,61 @@ def test_an_empty_allocation_is_known_and_holds_nothing():
 
 
 RESULTS = st.lists(
-    st.tuples(st.sampled_from("AB"), st.sampled_from(["p", "q"]), st.sampled_from(["", "s", "t"])), max_size=3
+    st.tuples(
+        st.sampled_from("AB"),
+        st.sampled_from("pq"),
+        st.sampled_from(["", "s", "s", "t"]),
+        st.dictionaries(st.sampled_from(["mem", "d/mem"]), st.integers(0, 2), min_size=1),
+    ),
+    max_size=4,
 )
 STEPS = st.lists(st.tuples(st.sampled_from([ANNE, BERT]), st.none() | RESULTS), max_size=8)
+Held = tuple[dict[Holder, int], dict[Share, dict[str, int]]]
+"""Who holds a device exclusively, how often, and who has which shares and consumes what by each"""
 
 
-@given(STEPS)
-def test_any_history_leaves_what_the_last_allocations_hold(steps: list[tuple[Holder, list[Any] | None]]):
+@given(st.booleans(), STEPS)
+def test_any_history_leaves_what_the_last_allocations_hold(
+    sharing: bool, steps: list[tuple[Holder, list[Any] | None]]
+):
     """A slow twin adds up what each claim holds."""
-    ledger, last = Ledger(NEW), dict[Holder, list[Any]]()
+    ledger, last = Ledger(NEW if sharing else WITHOUT_SHARES), dict[Holder, list[Any]]()
     for holder, results in steps:
-        before = held_by(last)
+        before = held_by(last, sharing)
         if results is None:
-            ledger.release(holder.uid)
+            changed = ledger.release(holder.uid)
             last.pop(holder, None)
         else:
-            holds = [
-                hold(device, pool=pool, **({"shareID": share} if share else {}))
-                for device, pool, share in results
-            ]
-            changed = ledger.hold(holder, allocation(*holds))
+            changed = ledger.hold(holder, allocation(*(result(*one) for one in results)))
             last[holder] = results
-            now = held_by(last)
-            assert changed >= {device for device in {*before, *now} if before.get(device) != now.get(device)}
-    expected = held_by(last)
-    assert set(ledger.devices()) == set(expected)
-    for device, holders in expected.items():
-        assert set(ledger.state(device).holders) == holders
-        assert device.device in ledger.held_in(device.pool_id)
+        now = held_by(last, sharing)
+        assert changed >= {device for device in {*before, *now} if before.get(device) != now.get(device)}
+    expected = held_by(last, sharing)
+    assert {device: as_held(ledger.state(device)) for device in ledger.devices()} == expected
+    for pool in "pq":
+        names = {device.device for device in expected if device.pool == pool}
+        assert set(ledger.held_in(("d", pool))) == names
 
 
-def held_by(allocations: Mapping[Holder, list[Any]]) -> dict[DeviceID, set[Holder]]:
-    found: dict[DeviceID, set[Holder]] = {}
+def result(device: str, pool: str, id_: str, consumed: Mapping[str, int]) -> Object:
+    shared: Object = {"shareID": id_} if id_ else {}
+    amounts = {key: str(amount) for key, amount in consumed.items()}
+    return hold(device, pool=pool, consumedCapacity=amounts, **shared)
+
+
+def as_held(state: DeviceState) -> Held:
+    return dict(state.alone), {share: dict(consumed) for share, consumed in state.shares.items()}
+
+
+def held_by(allocations: Mapping[Holder, list[Any]], sharing: bool) -> dict[DeviceID, Held]:
+    found: dict[DeviceID, Held] = {}
     for holder, results in allocations.items():
-        for device, pool, _ in results:
-            found.setdefault(DeviceID("d", pool, device), set()).add(holder)
+        for device, pool, id_, consumed in results:
+            alone, shares = found.setdefault(DeviceID("d", pool, device), ({}, {}))
+            if id_ and sharing:
+                total = shares.setdefault(Share(holder, id_), {})
+                for key, amount in consumed.items():
+                    total[key] = total.get(key, 0) + amount * NANO
+            else:
+                alone[holder] = alone.get(holder, 0) + 1
     return found

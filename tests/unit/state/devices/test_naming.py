@@ -62,7 +62,8 @@ def test_slices_of_a_driver_with_too_many_names_are_refused():
     assert more.key == ObjectKey("", "more")
     assert more.reason == (
         "driver evil would have 1025 different attributes and capacities in all slices; at most 1024 are "
-        "read: make the driver publish fewer; the slice is read again when it changes"
+        "read: make the driver publish fewer; the slice is read again when it changes, or once others have "
+        "fewer"
     )
 
 
@@ -117,6 +118,22 @@ def test_a_refused_slice_that_is_gone_does_not_come_back(monkeypatch: pytest.Mon
     assert [change.object.key.name for change in held.again()] == ["listed"]
     held.within(Replaced(KIND, (), ()))
     assert list(held.again()) == []
+
+
+def test_a_slice_that_still_has_too_many_names_does_not_keep_smaller_ones_out(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(naming, "MAX_OF_DRIVER", 10)
+    held = Naming()
+    for name, names in (("a", range(7)), ("b", range(7, 10))):
+        held.within(Changed(KIND, of_names(name, "d", names)))
+    for name, names in (("large", range(20, 29)), ("small", range(40, 42))):
+        assert refusal(held.within(Changed(KIND, of_names(name, "d", names))))
+    held.within(Removed(KIND, ObjectKey("", "b")))
+    assert [refusal(held.within(change)) for change in held.again()] == [""]
+    held.within(Removed(KIND, ObjectKey("", "a")))
+    held.within(Removed(KIND, ObjectKey("", "small")))
+    assert [change.object.key.name for change in held.again()] == ["large"]
 
 
 few = st.frozensets(st.sampled_from("abcdef"), max_size=4)

@@ -37,6 +37,11 @@ def test_a_nomination_of_devices_alone_leaves_the_room_as_it_is():
     assert nodes.room.fits(
         {CPU: 1}, frozenset(), but=nodes.nominated.charges_of(frozenset([who]))
     ).tolist() == [True]
+    assert not nodes.nominated
+    nodes.nominated.hold(nomination(who, cpu=1000))
+    assert nodes.nominated
+    assert nodes.nominated.hold(nomination(who))
+    assert not nodes.nominated
 
 
 def test_gangs_of_one_name_that_are_declared_in_two_ways_hold_room_of_their_own():

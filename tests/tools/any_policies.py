@@ -1,0 +1,133 @@
+"""What the chart installs for our account, under names of its own, on a cluster to try things on.
+
+That is the account, its rights, and all admission policies. Those that change pods do so in our namespace.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any
+
+import pytest
+
+from reconciler.api.validation.kinds import ServedKind
+from reconciler.cluster.client import Client
+from reconciler.cluster.kinds import NAMESPACE, Resource
+from reconciler.cluster.rights import REVIEW
+from reconciler.cluster.transport import Transport
+from reconciler.control.template_maker import LABEL
+from reconciler.embedded.access.accounts import service_account
+from reconciler.errors import Gone, Rejected
+from tests.tools import chart
+from tests.tools.any_cluster import Lent, Object, dry_run
+from tests.tools.patience import PATIENCE
+from tests.tools.policed_server import KINDS
+from tests.tools.small_fleet import claim, pod
+
+VALUES = {
+    "ownDrivers": ["gpu.example.com"],
+    "makeTemplates": True,
+    "admission": {"confine": True, "gatePods": True, "announceClaims": True, "rewriteResources": True},
+}
+GATES = "dra-reconciler.io/gate-pods"
+ANNOUNCES = "dra-reconciler.io/announce-claims"
+TEMPLATES = ("resourceclaimtemplates", "resource.k8s.io")
+
+
+class Ours:
+    """Our account on that cluster."""
+
+    def __init__(self, found: Lent, transport: Transport) -> None:
+        self._found, self._transport, self._client = found, transport, Client(transport)
+
+    async def tried(self, raw: Object, namespace: str) -> Object:
+        """What the server would create for our account. It keeps nothing."""
+        kind, metadata = self._found.kind(raw["kind"]), {**raw["metadata"], "namespace": namespace}
+        return await dry_run(self._transport, kind, {**raw, "metadata": metadata})
+
+    async def patch(self, kind: str, name: str, patch: Object) -> Object:
+        """Send a merge patch as our account."""
+        found = self._found.kind(kind)
+        return await self._client.patch(found, self._found.key(found, name), patch)
+
+    async def refused(self, request: Callable[[int], Awaitable[object]]) -> str:
+        """Why a request is refused, which may pass until a policy is in effect.
+
+        `request` gets the number of the attempt: what changes nothing is never refused.
+        """
+        async with asyncio.timeout(PATIENCE):
+            for attempt in count():
+                try:
+                    await request(attempt)
+                except Rejected as exc:
+                    return str(exc)
+                await asyncio.sleep(0.05)
+        raise AssertionError
+
+    async def may(self, verb: str, resource: str, group: str = "") -> bool:
+        """Whether our account has a right in our namespace, as `kubectl auth can-i` asks."""
+        name, _, part = resource.partition("/")
+        wanted = {"verb": verb, "group": group, "resource": name, "subresource": part}
+        spec = {"resourceAttributes": {**wanted, "namespace": self._found.name}}
+        review = {"kind": REVIEW.kind, "apiVersion": REVIEW.api_version, "metadata": {}, "spec": spec}
+        return bool((await self._client.create(REVIEW, review))["status"].get("allowed"))
+
+
+async def announce(found: Lent) -> None:
+    """Label our namespace, and wait until claims are announced there."""
+    labels = {ANNOUNCES: "true"}
+    await found.client.patch(NAMESPACE, found.key(NAMESPACE, found.name), {"metadata": {"labels": labels}})
+
+    async def in_effect() -> bool:
+        return bool((await found.tried(claim("probe")))["metadata"].get("finalizers"))
+
+    await found.until(in_effect, otherwise="a namespace was labelled, and claims are not announced there")
+
+
+@asynccontextmanager
+async def policed(found: Lent) -> AsyncIterator[Ours]:
+    """Our account, once its rights and the policies that change pods are in effect. Skips on old servers."""
+    labels = {LABEL: "true", GATES: "true"}
+    await found.client.patch(NAMESPACE, found.key(NAMESPACE, found.name), {"metadata": {"labels": labels}})
+    await install(found)
+    async with found.acting_as(service_account(found.name, found.name)) as transport:
+        ours = Ours(found, transport)
+
+        async def in_effect() -> bool:
+            gated = await found.tried(pod("probe", "c", gates=()))
+            rewritten = await found.tried(asking("probe"))
+            changed = gated["spec"].get("schedulingGates") and rewritten["spec"].get("resourceClaims")
+            return bool(changed) and await ours.may("list", "pods") and await ours.may("create", *TEMPLATES)
+
+        await found.until(in_effect, otherwise="roles and policies were created and do not take effect")
+        yield ours
+
+
+def asking(name: str, **resources: Any) -> Object:
+    """A pod that asks for two GPUs as an extended resource, unless `resources` say otherwise."""
+    resources = resources or {"limits": {"nvidia.com/gpu": "2"}}
+    main = {"name": "main", "image": "example.com/i", "resources": resources}
+    return pod(name, gates=(), containers=[main])
+
+
+async def install(found: Lent) -> list[Object]:
+    """Make what the chart has of accounts, rights and policies. Skips on servers older than the policies."""
+    found.know(*(_resource(kind) for kind in KINDS))
+    names = {kind.kind for kind in KINDS}
+    rendered = chart.objects(chart.texts(VALUES, found.name, found.name))
+    wanted = [one for (kind, _), one in rendered.items() if kind in names and not chart.is_hook(one)]
+    for one in wanted:
+        selector = one.get("spec", {}).get("matchConstraints", {}).get("namespaceSelector")
+        if selector is not None:
+            selector["matchLabels"]["kubernetes.io/metadata.name"] = found.name
+        try:
+            await found.make(one)
+        except Gone:
+            pytest.skip(f"the cluster does not serve {one['kind']} v1: it needs Kubernetes 1.36")
+    return wanted
+
+
+def _resource(kind: ServedKind) -> Resource:
+    group, version = kind.stored
+    return Resource(kind.kind, group, version, kind.plural, namespaced=kind.namespaced)
