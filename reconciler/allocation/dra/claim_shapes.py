@@ -13,14 +13,13 @@ from reconciler.allocation.dra.plain_request import PlainRequest, plain_request
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import ParsedClaims, read_claims
 from reconciler.allocation.dra.selector_masks import is_overspent, is_quick
-from reconciler.api.objects.claims import DeviceClass, ResourceClaim, ResourceClaimSpec
+from reconciler.api.objects.claims import DeviceClass, ResourceClaim
+from reconciler.api.objects.model import text_of
 from reconciler.state.caches import Cache
 from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
 
 KEPT = 256
 """Specs that are cached for one topology."""
-
-_to_json = ResourceClaimSpec.__pydantic_serializer__.to_json
 
 
 @dataclass(slots=True)
@@ -101,7 +100,7 @@ def claim_shape(claims: Sequence[ResourceClaim], snapshot: Snapshot) -> ClaimSha
 def spec_key(claim: ResourceClaim) -> bytes | None:
     """Equal for claims of equal specs. None for text that is not Unicode: too rare to cache."""
     try:
-        return _to_json(claim.spec)
+        return text_of(claim.spec)
     except ValueError:
         return None
 

@@ -24,7 +24,6 @@ from reconciler.state.devices.snapshot.snapshot import Snapshot, View
 _allocation_of, _devices_of, _device_of = Maker(Allocation), Maker(DeviceAllocation), Maker(AllocatedDevice)
 _selector_of, _term_of = Maker(NodeSelector), Maker(NodeSelectorTerm)
 _requirement_of = Maker(NodeSelectorRequirement)
-_checked_device = AllocatedDevice.__pydantic_validator__.validate_python
 
 
 def plans(
@@ -120,7 +119,7 @@ def _devices(
         fields = {**common, **_names(row, fleet)}
         if marked is not None and marked.item(row):
             fields |= _special_fields(choice, row, snapshot, new_share)
-            found.append(_checked_device(fields))
+            found.append(AllocatedDevice.model_validate(fields))
         else:
             found.append(_device_of(fields))
     return found
