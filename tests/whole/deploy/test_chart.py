@@ -41,7 +41,7 @@ EVERYTHING: dict[str, Any] = {
     "podAnnotations": {"of": "the pods"},
     "podLabels": {"team": "x"},
     "serviceAccount": {"annotations": {"of": "the account"}},
-    "admission": {"confine": True, "gatePods": True, "rewriteResources": True},
+    "admission": {"confine": True, "gatePods": True, "announceClaims": True, "rewriteResources": True},
     "observability": {
         "enabled": True,
         "labels": {"release": "prometheus"},
@@ -137,7 +137,8 @@ def test_for_shadow_it_makes_what_the_overlay_makes():
 
 
 def test_the_admission_policies_are_those_of_kustomize():
-    made = rendered(admission={"confine": True, "gatePods": True, "rewriteResources": True})
+    policies = ("confine", "gatePods", "announceClaims", "rewriteResources")
+    made = rendered(admission=dict.fromkeys(policies, True))
     wanted = compared(documents("admission"))
     for one in (*made.values(), *wanted.values()):
         for variable in one.get("spec", {}).get("variables", ()) if "Policy" in one["kind"] else ():
