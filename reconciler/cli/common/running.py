@@ -1,6 +1,5 @@
 """From the declaration of a command to what it does, which is imported only when the command runs."""
 
-import os
 from collections.abc import Callable
 from functools import wraps
 from importlib import import_module
@@ -18,8 +17,6 @@ def runs(target: str) -> Callable[[Callable[[], None]], Callable[..., Any]]:
     def running(declaration: Callable[[], None]) -> Callable[..., Any]:
         @wraps(declaration)
         def run(*given: Any, **options: Any) -> Any:
-            # There are none, and pydantic would look for them in every installed distribution.
-            os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
             return getattr(import_module(module), name)(*given, **options)
 
         return run
