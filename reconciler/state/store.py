@@ -57,6 +57,9 @@ class Store:
         self._taint_rules: dict[str, DeviceTaintRule] = {}
         self._claims: dict[ObjectKey, ResourceClaim] = {}
         self._pods: dict[ObjectKey, Pod] = {}
+        self.claims: Mapping[ObjectKey, ResourceClaim] = MappingProxyType(self._claims)
+        """Read dozens of times for each claim, so it is made once"""
+        self.pods: Mapping[ObjectKey, Pod] = MappingProxyType(self._pods)
         self._assumed: dict[str, Plan] = {}
         self._ledger = Ledger(rules)
         self._retained = RetainedDraws()
@@ -70,17 +73,11 @@ class Store:
         self._class_view: Mapping[str, DeviceClass] | None = None
         self._snapshot: Snapshot | None = None
         self._version = 0
+        self._supply_is_current = False
+        """Whether slices, nodes and rules are as they were at the last snapshot"""
         self._reserved = Reserved(Nominations())
 
     # -- reading
-
-    @property
-    def claims(self) -> Mapping[ObjectKey, ResourceClaim]:
-        return MappingProxyType(self._claims)
-
-    @property
-    def pods(self) -> Mapping[ObjectKey, Pod]:
-        return MappingProxyType(self._pods)
 
     @property
     def slices(self) -> Iterable[ResourceSlice]:
@@ -116,12 +113,15 @@ class Store:
         """The current state, frozen. Later changes create another snapshot."""
         if self._snapshot is not None:  # every change drops it
             return self._snapshot
-        fleet, layout = self._inventory.fleet(self._effective_rules())
-        columns = self._columns_of(fleet, layout)
+        columns, topology = self._columns, self._topology
+        if columns is None or topology is None or not self._supply_is_current:
+            fleet, layout = self._inventory.fleet(self._effective_rules())
+            columns = self._columns_of(fleet, layout)
+            topology = self._topology_of(fleet, layout)
+            self._supply_is_current = True
         if self._changed_devices:
             columns.update(self._changed_devices)
             self._changed_devices.clear()
-        topology = self._topology_of(fleet, layout)
         self._version += 1
         self._snapshot = Snapshot(self._version, topology, columns.freeze(), self.classes)
         return self._snapshot
@@ -149,6 +149,11 @@ class Store:
     def _next_version(self) -> int:
         self._version += 1
         return self._version
+
+    @property
+    def is_current(self) -> bool:
+        """Whether nothing changed since the last snapshot, so that the next one is the same."""
+        return self._snapshot is not None
 
     @property
     def unbuilt(self) -> bool:
@@ -206,11 +211,16 @@ class Store:
     def assume(self, plan: Plan) -> None:
         """Count a decided plan as held, before it is written."""
         self._assumed[plan.uid] = plan
-        self._mark(self._ledger.hold(Holder(plan.uid, plan.claim), plan.allocation))
+        holder = Holder(plan.uid, plan.claim)
+        if plan.plain:  # its allocation may not be made yet
+            self._mark(self._ledger.hold_alone(holder, plan.plain))
+        else:
+            self._mark(self._ledger.hold(holder, plan.allocation))
 
     def forget(self, plan: Plan) -> Delta:
         """Remove an assumed plan that was not and will not be written."""
-        if self._assumed.get(plan.uid) != plan:
+        assumed = self._assumed.get(plan.uid)
+        if assumed is not plan and assumed != plan:
             return NOTHING
         del self._assumed[plan.uid]
         return self._note(self._ledger.release(plan.uid))
@@ -262,7 +272,8 @@ class Store:
             deltas += [self._drop_claim(key) for key in outdated]
         if listing.afresh and listing.kind == "Pod":
             unreadable = {refused.key for refused in listing.refused}
-            self._pods = {key: pod for key, pod in self._pods.items() if key in unreadable}
+            for key in [key for key in self._pods if key not in unreadable]:
+                del self._pods[key]
         changed = listing.objects if listing.afresh else [it for it in listing.objects if not self._has(it)]
         deltas += [self._apply(Changed(listing.kind, thing)) for thing in changed]
         deltas += [self._apply(refused) for refused in listing.refused]
@@ -402,7 +413,7 @@ class Store:
         if not devices:
             return NOTHING
         self._mark(devices)
-        freed = frozenset(d.pool_id for d in devices if not self._ledger.state(d).alone)
+        freed = frozenset(d.pool_id for d in devices if not self._ledger.is_held_alone(d))
         return Delta(freed=freed, devices=frozenset(devices))
 
     def _mark(self, devices: set[DeviceID]) -> None:
@@ -414,7 +425,7 @@ class Store:
                 self._retained.release(device for device in devices if not self._ledger.state(device).holders)
 
     def _supply_changed(self) -> Delta:
-        self._snapshot = None
+        self._snapshot, self._supply_is_current = None, False
         return SUPPLY
 
     def _columns_of(self, fleet: Fleet, layout: Layout | None) -> Columns:

@@ -12,7 +12,6 @@ from reconciler.allocation.dra.companions import Companions
 from reconciler.allocation.dra.match_attribute import nodes_with_a_value
 from reconciler.allocation.dra.node_attempt import Found, NotFound, Only, attempt, random_share
 from reconciler.allocation.dra.node_order import prefers
-from reconciler.allocation.dra.plain_request import PlainRequest
 from reconciler.allocation.dra.preferred import PreferredSearch
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.refusal_counts import unsatisfied
@@ -22,6 +21,7 @@ from reconciler.allocation.policies.policy import Policy, Question
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from reconciler.cel.limits import DECISION_COST_LIMIT
+from reconciler.errors import Rejected
 from reconciler.state.devices.snapshot.node_subset import NodeSubset
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
@@ -63,15 +63,17 @@ def allocate(
         shape = claim_shape(claims, snapshot)
     except Fatal as fatal:
         return Unsatisfied(tuple(claim.key for claim in claims), fatal.reason, str(fatal))
+    by_name = policy is None and not prefers(pod)
+    unrestricted = by_name and only is None and companions is None
+    on_first = _on_first(shape, claims, nodes, snapshot, steps, budget) if unrestricted else None
+    if on_first is not None:
+        return on_first
     if budget.skips_slow_selectors and not shape.quick(snapshot):
         raise SelectorsNotRun("the selectors must run on the fleet first")
     if shape.overspent(snapshot):
         return Unsatisfied(tuple(claim.key for claim in claims), Reason.GAVE_UP, OVERSPENT)
     considered, among = plausible(shape, nodes, snapshot)
     plain = shape.plain(snapshot, steps) if only is None and companions is None else None
-    by_name = policy is None and not prefers(pod)
-    if by_name and (first := _on_first(shape, among, plain, claims, snapshot, budget)) is not None:
-        return first
     parsed = ParsedClaims(tuple(claims), shape.parsed.slots)
     best: tuple[int, int, Found] | None = None
     refused: list[tuple[str, NotFound]] = []
@@ -130,23 +132,39 @@ def allocate(
 
 def _on_first(
     shape: ClaimShape,
-    among: Mask,
-    plain: PlainRequest | None,
     claims: Sequence[ResourceClaim],
+    nodes: Iterable[str] | None,
     snapshot: Snapshot,
+    steps: int,
     budget: Budget,
 ) -> Granted | None:
-    """The answer of the first node of a mask (N,), which most claims without alternatives get; else None."""
-    if plain is None or len(plain.options) > 1 or not len(among):
+    """The answer of the first node with enough devices, which most claims get whose spec is known.
+
+    None if more than counts must be looked at, or if that node does not fit.
+    """
+    option = shape.only_option(snapshot)
+    if option is None or option.count > steps:
         return None
-    node_filter = shape.node_filter
-    first = node_filter.first if among is node_filter.open else int(among.argmax())
-    if first < 0 or not among.item(first):
+    order = snapshot.topology.order
+    if nodes is None:
+        first = shape.node_filter.first
+    elif isinstance(nodes, NodeSubset) and nodes.order is order:
+        among = shape.node_filter.open & nodes.mask
+        first = int(among.argmax()) if among.any() else -1
+    else:
+        return None
+    if first < 0:
         return None
     budget.spend()
-    name = snapshot.topology.order[first]
-    found = plain.attempt(claims[0], name, snapshot, budget=budget)
-    return Granted(name, found.plans, found.steps) if isinstance(found, Found) else None
+    name = order[first]
+    try:
+        plan = option.plan(claims[0], snapshot.topology.view(name))
+    except (Rejected, Fatal):
+        return None
+    if plan is None:
+        return None
+    budget.spend()
+    return Granted(name, (plan,), option.count)
 
 
 def plausible(shape: ClaimShape, nodes: Iterable[str] | None, snapshot: Snapshot) -> tuple[int, Mask]:

@@ -77,13 +77,12 @@ class Available:
         occupancy = snapshot.occupancy
         if occupancy.serial == self.serial:
             return
-        several = occupancy.serial - self.serial > 1
-        rows = self.trail.between(self.serial, occupancy.serial)
-        self.serial = occupancy.serial
-        if self.local and len(rows) <= FEW:
-            listed = rows.tolist()
+        before, self.serial = self.serial, occupancy.serial
+        several = occupancy.serial - before > 1
+        if self.local and (listed := self.trail.few_between(before, occupancy.serial, FEW)) is not None:
             self._follow_few(list(dict.fromkeys(listed)) if several else listed, snapshot)
             return
+        rows = self.trail.between(before, occupancy.serial)
         rows = rows[self.concerned[rows]]
         now = judge(self.static, snapshot, rows, admin=self.admin)
         turned = now != self.mask[rows]
@@ -105,7 +104,7 @@ class Available:
             now = judge(self.static, snapshot, np.array(rows, dtype=np.intp), admin=self.admin)
             could = dict(zip(rows, now.tolist(), strict=True)).__getitem__
         cells, concerned = self.cells, self.concerned.item
-        turned = [row for row in rows if could(row) != cells[row] and concerned(row)]
+        turned = [row for row in rows if could(row) != cells[row] and (cells[row] or concerned(row))]
         if not turned:
             return
         code_of, per_node, nodes, node = snapshot.fleet.codes["node"].item, self.per_node, [], -1

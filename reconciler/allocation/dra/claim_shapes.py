@@ -9,12 +9,11 @@ from reconciler.allocation.defaults import STEPS
 from reconciler.allocation.dra.availability import Available
 from reconciler.allocation.dra.match_attribute import MatchGroup, match_groups
 from reconciler.allocation.dra.node_filter import NodeFilter
-from reconciler.allocation.dra.plain_request import PlainRequest, plain_request
+from reconciler.allocation.dra.plain_request import PlainOption, PlainRequest, plain_request
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import ParsedClaims, read_claims
 from reconciler.allocation.dra.selector_masks import is_overspent, is_quick
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
-from reconciler.api.objects.model import text_of
 from reconciler.state.caches import Cache
 from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
 
@@ -36,6 +35,8 @@ class ClaimShape:
     _plain: PlainRequest | None = None
     _plain_of: tuple[Available, ...] = ()
     """For what `_plain` was computed"""
+    _only: PlainOption | None = None
+    """The only option of `_plain`, once it is known that nothing but counts excludes nodes"""
 
     def quick(self, snapshot: Snapshot) -> bool:
         """Whether all selectors ran on the fleet already, or take little time."""
@@ -56,8 +57,23 @@ class ClaimShape:
         available = self.node_filter.of_only_slot
         if len(available) != len(self._plain_of) or any(map(is_not, available, self._plain_of)):
             self._plain_of = available
-            self._plain = plain_request(self.parsed, available, snapshot)
+            self._plain, self._only = plain_request(self.parsed, available, snapshot), None
+        if self._only is None and self._plain is not None and len(self._plain.options) == 1:
+            at_once = self._overspent is False and not self.match_groups(snapshot)
+            self._only = self._plain.options[0] if at_once else None
         return self._plain if self._plain is not None and self._plain.most <= steps else None
+
+    def only_option(self, snapshot: Snapshot) -> PlainOption | None:
+        """Its only option in a snapshot, which the node filter follows; None if `plain` must be asked.
+
+        The first node that the filter leaves is the one to ask: constraints exclude none, and the selectors
+        ran on the fleet, in few enough steps.
+        """
+        option = self._only
+        if option is None:
+            return None
+        self.node_filter.follow(snapshot)
+        return option if option.available is self.node_filter.of_only_option else None
 
     def match_groups(self, snapshot: Snapshot) -> tuple[MatchGroup, ...]:
         """The groups of its `matchAttribute` constraints that can exclude nodes."""
@@ -83,10 +99,9 @@ def claim_shape(claims: Sequence[ResourceClaim], snapshot: Snapshot) -> ClaimSha
     if shapes.classes is not snapshot.classes:
         shapes.classes = snapshot.classes
         shapes.by_spec.clear()
-    keys = [spec_key(claim) for claim in claims]
-    if None in keys:
+    specs = (claims[0].spec.key,) if len(claims) == 1 else tuple([claim.spec.key for claim in claims])
+    if None in specs:
         return _read(claims, snapshot)
-    specs = tuple(keys)
     shape = shapes.by_spec.get(specs)
     if shape is None:
         shape = shapes.by_spec[specs] = _read(claims, snapshot)
@@ -98,11 +113,8 @@ def claim_shape(claims: Sequence[ResourceClaim], snapshot: Snapshot) -> ClaimSha
 
 
 def spec_key(claim: ResourceClaim) -> bytes | None:
-    """Equal for claims of equal specs. None for text that is not Unicode: too rare to cache."""
-    try:
-        return text_of(claim.spec)
-    except ValueError:
-        return None
+    """Equal for claims of equal specs; see `ResourceClaimSpec.key`."""
+    return claim.spec.key
 
 
 def selectors_are_quick(claims: Sequence[ResourceClaim], snapshot: Snapshot) -> bool:

@@ -83,6 +83,11 @@ class NodeFilter:
         return tuple([_current(counts) for counts in self._options]) if len(self._counts) == 1 else ()
 
     @property
+    def of_only_option(self) -> Available | None:
+        """What is available for the only option of the only slot, as of the last `follow`."""
+        return self._options[0].current
+
+    @property
     def first(self) -> int:
         """The place of the first node in `open`; -1 if there is none."""
         return self._cells.find(1)

@@ -6,7 +6,7 @@ The answer is that of `node_attempt: attempt`, without its candidates, choices a
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernels.types import Codes, Rows
+from kernels.types import Codes
 from reconciler.allocation.dra.availability import Available
 from reconciler.allocation.dra.budget import UNLIMITED, Budget
 from reconciler.allocation.dra.constraints import shared_codes
@@ -16,8 +16,12 @@ from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import MAX_RESULTS, ParsedClaims, RequestOption
 from reconciler.allocation.dra.result import PlainPlans, has_special_fields
 from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.plan import Plan
 from reconciler.errors import Rejected
 from reconciler.state.devices.snapshot.snapshot import Snapshot, View
+
+FEW = 64
+"""Devices of a node up to which reading each is faster than array calls"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +39,31 @@ class PlainOption:
     special: bool
     """Whether some result of the fleet has special fields"""
 
+    def plan(self, claim: ResourceClaim, view: View) -> Plan | None:
+        """The plan that first fit makes on a node; None if that needs a search, or nothing fits.
+
+        Raises Fatal for a device that a result cannot express (RES-13).
+        """
+        rows = self.rows(view)
+        if not rows or (self.special and has_special_fields(view.fleet, rows)):
+            return None
+        return self.plans.plan(claim, view, [rows])
+
     def rows(self, view: View) -> list[int] | None:
         """The rows that first fit takes; empty if a node has too few; None if that needs a search."""
-        span = view.span
-        if span is not None and view.whole and self.codes is None and (self.count == 1 or not self.entangled):
-            return self._first(span.start, span.stop)
+        span, codes = view.span, self.codes
+        if span is not None and view.whole:
+            start, stop = span.start, span.stop
+            if codes is None and (self.count == 1 or not self.entangled):
+                return self._first(start, stop)
+            if codes is not None and not self.entangled and stop - start <= FEW:
+                values, free = codes[start:stop].tolist(), self.available.cells[start:stop]
+                listed = [at for at, is_free in enumerate(free) if is_free]
+                return self._alike([start + at for at in listed], [values[at] for at in listed])
         mask = view.of(self.available.mask)
         if not view.whole:
             mask = mask & view.here
-        if self.count == 1 and self.codes is None:
+        if self.count == 1 and codes is None:
             at = int(mask.argmax()) if len(mask) else 0
             return [view.row(at)] if len(mask) and mask.item(at) else []
         rows = view.rows[mask.nonzero()[0]]
@@ -51,8 +71,8 @@ class PlainOption:
             return []
         if self.entangled and entangled(view) is not None:
             return None
-        if self.codes is not None:
-            return self._alike(rows, self.codes)
+        if codes is not None:
+            return self._alike(rows.tolist(), codes[rows].tolist())
         first: list[int] = rows[: self.count].tolist()
         return first
 
@@ -66,12 +86,14 @@ class PlainOption:
             found.append(at)
         return found
 
-    def _alike(self, rows: Rows, codes: Codes) -> list[int]:
-        """The first devices that share a value; empty if too few do. The value that comes first wins."""
-        listed, values = rows.tolist(), codes[rows].tolist()
+    def _alike(self, rows: Sequence[int], values: Sequence[int]) -> list[int]:
+        """The first of some devices, given with their values, that share one; empty if too few do.
+
+        The value that comes first wins.
+        """
         for value in dict.fromkeys(values):
             if value >= 0 and values.count(value) >= self.count:
-                alike = [row for row, one in zip(listed, values, strict=True) if one == value]
+                alike = [row for row, one in zip(rows, values, strict=True) if one == value]
                 return alike[: self.count]
         return []
 

@@ -1,6 +1,7 @@
 """Turns chosen devices into the allocations of claims. Source: docs/rules/results.md."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import chain
 
 from kernels.types import Mask, Rows
@@ -14,6 +15,7 @@ from reconciler.api.objects.claims import (
     DeviceAllocation,
     ResourceClaim,
 )
+from reconciler.api.objects.meta import DeviceID
 from reconciler.api.objects.model import Maker
 from reconciler.api.objects.node_selector import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from reconciler.api.objects.plan import Plan, Reason
@@ -64,7 +66,6 @@ class PlainPlans:
 
     def __init__(self, claim: ResourceClaim, options: Sequence[RequestOption], snapshot: Snapshot) -> None:
         """`options` are what the results are for, in order."""
-        self._fleet = snapshot.fleet
         self._devices = [Maker(AllocatedDevice, _fields_of(option)) for option in options]
         configs = tuple(_configs(claim, options, old=snapshot.rules.old))
         self._devices_of = Maker(DeviceAllocation, {"config": configs} if configs else None)
@@ -74,15 +75,30 @@ class PlainPlans:
 
         rows  of each option: the rows of the fleet that it gets
         """
+        metadata, allocation = claim.metadata, self._allocation(view, rows)
+        return Plan(claim.key, metadata.uid, metadata.resource_version, view.node.name, allocation)
+
+    def later(
+        self, claim: ResourceClaim, view: View, rows: Sequence[Sequence[int]], devices: tuple[DeviceID, ...]
+    ) -> Plan:
+        """The same plan, whose allocation is made when it is needed. Every device belongs to the node.
+
+        devices  the names of what is in the rows
+        """
+        metadata, make = claim.metadata, partial(self._allocation, view, rows)
+        return Plan.of_plain(
+            claim.key, metadata.uid, metadata.resource_version, view.node.name, devices, make
+        )
+
+    def _allocation(self, view: View, rows: Sequence[Sequence[int]]) -> Allocation:
         results: list[AllocatedDevice] = []
         for make, of_option in zip(self._devices, rows, strict=True):
-            results += _plain_devices(make, of_option, self._fleet)
-        metadata = claim.metadata
+            results += _plain_devices(make, of_option, view)
         fields: dict[str, object] = {"devices": self._devices_of({"results": tuple(results)})}
-        if (selector := _node_selector(view, chain.from_iterable(rows))) is not None:
+        selector = _PINNED.of(view) if view.whole else _node_selector(view, chain.from_iterable(rows))
+        if selector is not None:
             fields["node_selector"] = selector
-        allocation = _allocation_of(fields)
-        return Plan(claim.key, metadata.uid, metadata.resource_version, view.node.name, allocation)
+        return _allocation_of(fields)
 
 
 def has_special_fields(fleet: Fleet, rows: Rows | Sequence[int] | slice) -> bool:
@@ -143,11 +159,12 @@ def _names(row: int, fleet: Fleet) -> dict[str, object]:
     return {"driver": driver, "pool": name, "device": pool.names[row - fleet.start.item(at)]}
 
 
-def _plain_devices(make: Maker[AllocatedDevice], rows: Sequence[int], fleet: Fleet) -> list[AllocatedDevice]:
+def _plain_devices(make: Maker[AllocatedDevice], rows: Sequence[int], view: View) -> list[AllocatedDevice]:
     """The results of devices that have no special fields: mostly of one pool."""
+    fleet = view.fleet
     at = fleet.pool_of.item(rows[0])
     pool, first = fleet.pools[at], fleet.start.item(at)
-    if len(rows) > 1 and not first <= min(rows) <= max(rows) < first + pool.size:
+    if len(view.pools) > 1 and not first <= min(rows) <= max(rows) < first + pool.size:
         return [make(_names(row, fleet)) for row in rows]
     (driver, name), names = pool.id, pool.names
     return make.each({"driver": driver, "pool": name}, "device", [names[row - first] for row in rows])

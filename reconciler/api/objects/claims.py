@@ -1,11 +1,12 @@
 """ResourceClaim, ResourceClaimTemplate and DeviceClass, resource.k8s.io/v1. Source: docs/rules/claims.md."""
 
-from typing import Any, Literal
+from hashlib import sha256
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from reconciler.api.objects.meta import ApiObject, DeviceID
-from reconciler.api.objects.model import Bool, Map, Model, Str, Tuple, blank
+from reconciler.api.objects.model import Bool, Map, Model, Str, Tuple, blank, kept, text_of
 from reconciler.api.objects.node_selector import NodeSelector
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.requests import (
@@ -15,6 +16,9 @@ from reconciler.api.objects.requests import (
     DeviceToleration,
     OpaqueConfig,
 )
+
+LONGEST_KEY = 1 << 11
+"""Bytes of a spec up to which it is its own key; opaque parameters may be of any size"""
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 
@@ -112,6 +116,20 @@ class ResourceClaimSpec(Model):
     """The requests of a claim; immutable on the server."""
 
     devices: DeviceClaim = blank(DeviceClaim)
+
+    @kept
+    def key(self) -> bytes | None:
+        """Equal for equal specs. None for text that is not Unicode: too rare to be told apart.
+
+        Cached: claims of one template share their spec.
+        """
+        try:
+            text = text_of(self)
+        except ValueError:
+            return None
+        return text if len(text) <= LONGEST_KEY else sha256(text).digest()
+
+    KEPT: ClassVar[tuple[str, ...]] = ("key",)
 
 
 class ResourceClaim(ApiObject):

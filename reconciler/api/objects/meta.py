@@ -1,8 +1,7 @@
 """Object metadata, and the keys of objects, pools and devices."""
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple
 
 from pydantic import Field
 
@@ -85,7 +84,7 @@ class ObjectMeta(Model):
     @property
     def created(self) -> datetime | None:
         """The time of creation, with its zone. None if it is missing or cannot be read."""
-        return time_of(self.creation_timestamp or "")
+        return time_of(self.creation_timestamp) if self.creation_timestamp else None
 
 
 class ApiObject(Model):
@@ -100,11 +99,3 @@ class ApiObject(Model):
         return ObjectKey(metadata.namespace, metadata.name)
 
     KEPT: ClassVar[tuple[str, ...]] = ("key",)
-    """Properties whose values are kept"""
-
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """As pydantic's, but without what is kept, which may not fit the copy."""
-        copied = super().model_copy(update=update, deep=deep)
-        for name in self.KEPT:
-            copied.__dict__.pop(name, None)
-        return copied

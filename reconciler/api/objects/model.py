@@ -1,16 +1,12 @@
 """The base of every API object: frozen, camelCase outside, lists and maps that may be null."""
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, lru_cache
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, StrictBool, StrictInt, StrictStr
 from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
-
-os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-# There are none, and pydantic would read the entry points of every installed distribution to see that.
 
 T = TypeVar("T")
 
@@ -35,6 +31,16 @@ class Model(BaseModel):
     """A frozen API object of which we hold the fields that we read; others are ignored."""
 
     model_config = ConfigDict(frozen=True, ignored_types=(kept,), **LEAN)
+
+    KEPT: ClassVar[tuple[str, ...]] = ()
+    """Properties whose values are kept"""
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """As pydantic's, but without what is kept, which may not fit the copy."""
+        copied = super().model_copy(update=update, deep=deep)
+        for name in self.KEPT:
+            copied.__dict__.pop(name, None)
+        return copied
 
     def to_json(self) -> dict[str, Any]:
         """The object as the API spells it, without what is unset."""
@@ -61,11 +67,9 @@ class Maker(Generic[M]):
 
     def __call__(self, fields: Mapping[str, Any]) -> M:
         """The object with these fields, by their names in Python. The required ones must be among them."""
-        values = self._values.copy()
-        values.update(fields)
         made: M = _new(self._model)
-        _set_values(made, values)
-        _set_names(made, self._named(tuple(fields)))
+        _set_values(made, {**self._values, **fields})
+        _set_names(made, self._names.get(given := tuple(fields)) or self._named(given))
         _set_extra(made, None)
         _set_private(made, None)
         return made
@@ -73,11 +77,12 @@ class Maker(Generic[M]):
     def each(self, fields: Mapping[str, Any], name: str, values: Iterable[Any]) -> list[M]:
         """The objects with these fields that differ in one more field, in the order of its values."""
         model, found = self._model, []
-        common, names = {**self._values, **fields}, self._named((*fields, name))
+        common, given = {**self._values, **fields}, (*fields, name)
+        names = self._names.get(given) or self._named(given)
         for value in values:
             own = common.copy()
             own[name] = value
-            made = _new(model)  # as above, without a call for each
+            made = _new(model)
             _set_values(made, own)
             _set_names(made, names)
             _set_extra(made, None)
@@ -86,10 +91,7 @@ class Maker(Generic[M]):
         return found
 
     def _named(self, given: tuple[str, ...]) -> set[str]:
-        names = self._names.get(given)
-        if names is None:
-            names = self._names[given] = {*self._common, *given}
-        return names
+        return self._names.setdefault(given, {*self._common, *given})
 
 
 def built(model: type[M], fields: Mapping[str, Any]) -> M:

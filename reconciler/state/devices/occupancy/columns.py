@@ -10,7 +10,7 @@ import numpy as np
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.api.objects.meta import DeviceID
 from reconciler.state.devices.exclusion.occupancy import NO_ROWS, ScopeOccupancy
-from reconciler.state.devices.occupancy.ledger import DeviceState, Ledger
+from reconciler.state.devices.occupancy.ledger import DeviceState, Hold, Ledger, state_of
 from reconciler.state.devices.occupancy.occupancy import NOBODY, Consumptions, Occupancy
 from reconciler.state.devices.occupancy.remaining import Remaining
 from reconciler.state.devices.occupancy.retained_draws import RetainedDraws
@@ -65,7 +65,7 @@ class Columns:
             held = [DeviceID(*pool.id, name) for pool in layout.fresh() for name in ledger.held_in(pool.id)]
         for device in held:
             for row in fleet.rows_of(device):
-                self._set(row, ledger.state(device))
+                self._set(row, ledger.held_in(device[:2]).get(device[2]))
         whole = len(fresh) == fleet.size  # a slice is several times as fast as all positions
         taken = np.flatnonzero(self._held | self._sharing)
         if not whole:
@@ -169,15 +169,22 @@ class Columns:
         rows: list[int] = []
         changed_rows: list[int] = []
         relieved: set[int] = set()
-        rows_of, state_of, overcharges = self._fleet.rows_of, self._ledger.state, self._remaining.overcharges
+        overcharges = self._remaining.overcharges
+        driver: str | None = None
+        pool: str | None = None
         for device in changed:
             if overcharges:
                 relieved |= self._drop_overcharge(device)
-            state = state_of(device)
-            for row in rows_of(device):
-                rows.append(row)
-                if self._set(row, state):
-                    changed_rows.append(row)
+            if device[1] is not pool or device[0] is not driver:  # mostly one pool for all of a claim
+                driver, pool, _ = device
+                held = self._ledger.held_in((driver, pool))
+                first, positions = self._fleet.positions_in((driver, pool))
+            name = device[2]
+            hold = held.get(name)
+            for at in positions.get(name, ()):
+                rows.append(first + at)
+                if self._set(first + at, hold):
+                    changed_rows.append(first + at)
         if relieved or (changed_rows and (self._scopes is not None or self._fleet.sets.shape[1])):
             again = self._evaluate_affected(changed_rows, relieved)
             seen = set(again.tolist())
@@ -222,20 +229,23 @@ class Columns:
             consumption=_read_only(self._consumption),
         )
 
-    def _set(self, row: int, state: DeviceState) -> bool:
-        """Set the state of a device; return whether it was taken or released."""
-        was_held, was_sharing = self._held.item(row), self._sharing.item(row)
-        held = bool(state.alone)
+    def _set(self, row: int, hold: Hold | None) -> bool:
+        """Set what is held of a device; return whether it was taken or released."""
+        was_held, held, sharing = self._held.item(row), hold is not None, False
+        if isinstance(hold, DeviceState):
+            held, sharing = bool(hold.alone), bool(hold.shares)
+        if sharing or row in self._consumed:
+            return self._set_shares(row, hold, was_held=was_held)
         if held is not was_held:
             self._held[row] = held
-        if was_sharing or state.shares:
-            return self._set_shares(row, state, was_held=was_held, was_sharing=was_sharing)
         self._free[row] = not held and self._fits.item(row)
         return held is not was_held
 
-    def _set_shares(self, row: int, state: DeviceState, *, was_held: bool, was_sharing: bool) -> bool:
+    def _set_shares(self, row: int, hold: Hold | None, *, was_held: bool) -> bool:
         """The same for a device that is or was held in shares."""
+        state, was_sharing = state_of(hold), row in self._consumed
         held, sharing = bool(state.alone), bool(state.shares)
+        self._held[row] = held
         if sharing:
             self._sharing[row] = True
             self._consume(row, state.consumed)

@@ -2,15 +2,11 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-
+from kernels.integer_log import IntegerLog
 from kernels.types import Rows
 
 LONGEST_TRAIL = 20_000
 """Most changes kept. A follower that is further behind starts from scratch: this only bounds memory."""
-
-ROOM = 1 << 10
-"""Rows for which a trail has room at first"""
 
 
 class Trail:
@@ -20,7 +16,7 @@ class Trail:
     """
 
     def __init__(self) -> None:
-        self._rows: Rows = np.empty(ROOM, dtype=np.intp)
+        self._rows = IntegerLog()
         self._ends = [0]
         """How many rows there are after each change; the first entry is before all changes"""
 
@@ -29,15 +25,13 @@ class Trail:
 
     def add(self, rows: Rows | Sequence[int]) -> None:
         """Add a change: the rows (n,) that it affects."""
-        start = self._ends[-1]
-        end = start + len(rows)
-        if end > len(self._rows):
-            wider = np.empty(2 * end, dtype=np.intp)
-            wider[:start] = self._rows[:start]
-            self._rows = wider
-        self._rows[start:end] = rows
-        self._ends.append(end)
+        self._ends.append(self._rows.add(rows))
 
     def between(self, serial: int, later: int) -> Rows:
         """(n,) rows that may differ between two serials; a row may appear more than once."""
-        return self._rows[self._ends[serial] : self._ends[later]]
+        return self._rows.between(self._ends[serial], self._ends[later])
+
+    def few_between(self, serial: int, later: int, most: int) -> list[int] | None:
+        """The same as a list; None if there are more than `most`."""
+        start, end = self._ends[serial], self._ends[later]
+        return self._rows.listed(start, end) if end - start <= most else None

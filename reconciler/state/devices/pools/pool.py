@@ -155,6 +155,10 @@ class Pool:
             relevant, reached = self._reached(node, rules)
         if not relevant:
             return None
+        if only and len(self.blocks) == self._wanted == 1:  # most pools
+            problem = self._invalid(relevant, self.blocks[0].generation, rules)
+            if not problem:
+                return self._usable(relevant, node, reached, whole=not self._per_device)
         current, generation, wanted = relevant, max(self._generations), self._wanted
         if len(self._generations) > 1 or not only or len(relevant) < len(self.blocks):
             generation = max(self.blocks[at].generation for at in relevant)

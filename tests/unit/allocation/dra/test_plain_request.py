@@ -2,18 +2,22 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.allocation.dra import availability, node_filter
+from reconciler.allocation.dra import allocate, availability, node_filter
 from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
 from reconciler.allocation.dra.node_attempt import Found, attempt
 from reconciler.allocation.dra.node_filter import NodeFilter
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import ParsedClaims
 from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.plan import Granted
+from reconciler.api.objects.plan import Granted, Unsatisfied
+from reconciler.state.devices.occupancy import columns
+from reconciler.state.devices.occupancy.trail import LONGEST_TRAIL
+from reconciler.state.devices.snapshot.node_subset import NodeSubset
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.store import Store
 from tests.tools.allocation_strategies import worlds
@@ -80,6 +84,28 @@ def compare(one: ResourceClaim, seen: Snapshot) -> int:
     return answered
 
 
+def compare_first_fit(one: ResourceClaim, seen: Snapshot, nodes: NodeSubset | None, steps: int) -> None:
+    """Compare the decision over some nodes with asking one after the other.
+
+    Twice: the second time the spec is known.
+    """
+    shape = shape_of(one, seen)
+    if shape is None:
+        return
+    parsed, names = ParsedClaims((one,), shape.parsed.slots), seen.topology.order if nodes is None else nodes
+    for _ in range(2):
+        outcome = allocate([one], seen, nodes=nodes, steps=steps)
+        found = ((name, attempt(parsed, name, seen, steps=steps)) for name in names)
+        fitting = [(name, on_node) for name, on_node in found if isinstance(on_node, Found)]
+        if not fitting:
+            assert isinstance(outcome, Unsatisfied)
+            continue
+        best = min(on_node.rank for _, on_node in fitting)
+        name, on_node = next(pair for pair in fitting if pair[1].rank == best)
+        assert isinstance(outcome, Granted)
+        assert (outcome.node, outcome.plans) == (name, on_node.plans)
+
+
 @given(worlds())
 @examples(150)
 def test_the_answers_are_those_of_the_search_in_any_world(world: World):
@@ -88,13 +114,16 @@ def test_the_answers_are_those_of_the_search_in_any_world(world: World):
         compare(one, seen)
 
 
-@given(st.data(), st.sampled_from([0, 16]))
+@given(st.data(), st.sampled_from([0, 16]), st.sampled_from([2, LONGEST_TRAIL]))
 @examples(80)
 def test_the_answers_stay_those_of_the_search_while_devices_are_taken_and_released(
-    data: st.DataObject, few: int
+    data: st.DataObject, few: int, longest: int
 ):
-    """The counts follow the changes, one by one or all at once; nothing is derived anew between them."""
+    """The counts follow the changes, one by one or all at once. Nothing is derived anew between them, but
+    where too many changes would have to be kept.
+    """
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(columns, "LONGEST_TRAIL", longest)
         patch.setattr(availability, "FEW", few)
         patch.setattr(node_filter, "FEW", few)
         take_and_release(data)
@@ -114,6 +143,11 @@ def take_and_release(data: st.DataObject) -> None:
         one = typed(made)
         assert isinstance(one, ResourceClaim)
         seen = picture.snapshot()
+        mask = np.array([data.draw(st.booleans()) for _ in NODES])
+        some = NodeSubset(seen.topology.order, mask)
+        compare_first_fit(
+            one, seen, data.draw(st.sampled_from([None, some])), data.draw(st.sampled_from([1, STEPS]))
+        )
         compare(one, seen)
         shape = shape_of(one, seen)
         if shape is not None:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from reconciler.api.objects.claims import Allocation, ResourceClaim
+from reconciler.api.objects.claims import LONGEST_KEY, Allocation, ResourceClaim
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
-from reconciler.api.objects.requests import DeviceConstraint, DeviceSubRequest
+from reconciler.api.objects.requests import DeviceClaim, DeviceConstraint, DeviceSubRequest
 from reconciler.api.objects.taint_rules import DeviceTaintSelector
 
 CLAIM = {
@@ -94,3 +94,28 @@ def test_keys_print_as_people_write_them():
     assert str(ObjectKey("", "n1")) == "n1"
     assert str(DeviceID("d", "p", "0")) == "d/p/0"
     assert DeviceID("d", "p", "0").pool_id == PoolID("d", "p")
+
+
+def with_parameters(text: str) -> ResourceClaim:
+    """A claim with configuration for a driver."""
+    opaque = {"driver": "d", "parameters": {"text": text}}
+    return ResourceClaim.model_validate({**CLAIM, "spec": {"devices": {"config": [{"opaque": opaque}]}}})
+
+
+@pytest.mark.parametrize("size", [0, LONGEST_KEY, 4 * LONGEST_KEY])
+def test_equal_specs_have_equal_keys_and_others_have_not(size: int):
+    one, same, other = (with_parameters("x" * size + end).spec for end in "yyz")
+    assert one.key == same.key != other.key
+    assert one == same  # although one of them may have its key
+    assert len(one.key or b"") <= LONGEST_KEY
+
+
+def test_a_spec_that_is_not_unicode_has_no_key():
+    assert with_parameters("\ud800").spec.key is None
+
+
+def test_a_changed_copy_of_a_spec_has_a_key_of_its_own():
+    spec = with_parameters("x").spec
+    before = spec.key
+    assert spec.model_copy(update={"devices": DeviceClaim()}).key != before
+    assert "key" not in spec.model_dump()
