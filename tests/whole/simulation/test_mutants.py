@@ -56,15 +56,10 @@ def test_so_it_is_where_pods_move(name: str):
         assert any(run(seed, moves=True).findings for seed in (SEEDS.get(name, 0), *range(IN_MEMORY)))
 
 
-@pytest.mark.parametrize("name", sorted(ANNOUNCING.keys() - OTHERWISE))
-def test_so_it_is_where_claims_are_announced(name: str):
-    with ANNOUNCING[name]():
-        assert any(run(seed, announced=True).findings for seed in (SEEDS.get(name, 0), *range(IN_MEMORY)))
-
-
 def test_what_has_a_test_of_its_own_is_a_mutant():
     kinds = (MUTANTS, PAIRED, GANGED, EVICTING, MOVING, BURSTING, ANNOUNCING)
     assert {name for kind in kinds for name in kind} >= OTHERWISE | SEEDS.keys()
+    assert ANNOUNCING.keys() <= OTHERWISE
 
 
 def test_what_schedules_seldom_meet_is_noticed_by_tests():
