@@ -57,6 +57,7 @@ docs: $(STAMP)  ## the pages and pictures that are made from the code
 	$(BIN)/python -m docs.pictures
 	$(BIN)/python -m docs.chart_values
 	$(BIN)/python -m perf page perf/kept/*.json > perf/RESULTS.md
+	$(BIN)/python -m docs.main_results
 
 tables: $(STAMP)  ## the tables of the parser of selectors, after an upgrade of cel-python
 	$(BIN)/python -m reconciler.cel.parser_tables > .venv/parser_tables.json

@@ -114,7 +114,7 @@ def compare(before: Path, after: Path) -> None:
 @main.command("page")
 @click.argument("files", nargs=-1, required=True, metavar="RESULTS...", type=FILE)
 def page_(files: Sequence[Path]) -> None:
-    """Print files that `run --out` wrote as a page in Markdown; of several, the last one counts."""
+    """Print files that `run --out` wrote as a page in Markdown; of several, the newest one counts."""
     click.echo(page([load(file) for file in files]), nl=False)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from perf.catalogue import WORKLOADS
 from perf.phases import PREFIX
 from perf.printing import beside, conditions, number, phases
-from perf.results import Report, Run
+from perf.results import Report, Run, latest
 
 INTRODUCTION = """# Results
 
@@ -21,10 +21,9 @@ copying memory.
 
 
 def page(reports: Sequence[Report]) -> str:
-    """The page. Where several reports have a case of a workload, the last one counts."""
-    latest = {(run.workload, run.case): (report, run) for report in reports for run in report.runs}
+    """The page. Where several reports have a case of a workload, the newest one counts."""
     order = {name: at for at, name in enumerate(WORKLOADS)}
-    known = sorted(latest.values(), key=lambda found: order.get(found[1].workload, len(order)))
+    known = sorted(latest(reports), key=lambda found: order.get(found[1].workload, len(order)))
     sections = [part for report, run in known for part in _section(report, run)]
     return "\n".join([INTRODUCTION, *_machines(reports), *sections])
 

@@ -1,6 +1,6 @@
 """Results as they are kept: one file a session of measuring, runs in it, figures in those."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -98,6 +98,12 @@ def summed_up(outcomes: Sequence[Outcome]) -> tuple[Summary, ...]:
         )
         for name, figures in values.items()
     )
+
+
+def latest(reports: Iterable[Report]) -> list[tuple[Report, Run]]:
+    """The newest run of each case of each workload, with the report that has it."""
+    by_age = sorted(reports, key=lambda report: report.began)
+    return [*{(run.workload, run.case): (report, run) for report in by_age for run in report.runs}.values()]
 
 
 def save(report: Report, path: Path) -> None:

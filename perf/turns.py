@@ -1,6 +1,7 @@
 """The loop of claims as the process runs it, with writes that take no time: what deciding costs there."""
 
 import asyncio
+import gc
 import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -86,8 +87,9 @@ class NoWrites(Writer):
         """Of the time to make the answers"""
 
     async def write(self, plan: Plan, claim: ResourceClaim) -> ResourceClaim:
+        allocation = plan.allocation  # it may be made now: no part of the answer
         self.clock.start()
-        status = claim.status.model_copy(update={"allocation": plan.allocation})
+        status = claim.status.model_copy(update={"allocation": allocation})
         written = claim.model_copy(update={"status": status, "metadata": self._newer(claim)})
         self.clock.stop()
         return written
@@ -110,6 +112,8 @@ class Timed(ClaimHandler):
     clock: Stopwatch
     longest: float = 0.0
     """The longest time in which the loop did nothing else"""
+    finding: float = 0.0
+    """The part of the last one in which devices were found"""
     together: int = 0
     """Units that were decided together with one before them"""
 
@@ -127,7 +131,7 @@ class Timed(ClaimHandler):
         self.clock.start()
         found = super().copies(grant, upcoming)
         self.clock.stop()
-        self.longest = max(self.longest, perf_counter() - began)
+        self.finding = perf_counter() - began
         self.together += len(found)
         return found
 
@@ -135,6 +139,13 @@ class Timed(ClaimHandler):
         self.clock.start()
         super().assume(grant)
         self.clock.stop()
+
+    def assume_ahead(self, grants: Sequence[tuple[str, ClaimGrant]]) -> None:
+        began = perf_counter()
+        self.clock.start()
+        super().assume_ahead(grants)
+        self.clock.stop()
+        self.longest = max(self.longest, self.finding + perf_counter() - began)
 
 
 @dataclass(slots=True)
@@ -216,6 +227,8 @@ async def _take_turns(
     fence = Fence(intake, writer, OURS, clock=loop.time, patience=1.0)
     reconciler = Reconciler(intake, [handler], reporter, clock=loop.time, fence=fence, pending=Pending())
     store.snapshot()
+    gc.collect()
+    gc.freeze()  # as the process does once everything is listed
     fence.up.set()
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         for _ in range(WORKERS):

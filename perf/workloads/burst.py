@@ -1,6 +1,7 @@
 """Bursts: many claims of one template, decided one by one, and by the loop of the process."""
 
 import json
+from collections.abc import Callable, Iterable
 
 from perf.deciding import Decider, Wrong, audit, devices_of
 from perf.fleets import gpus, mig
@@ -15,29 +16,31 @@ from reconciler.api.versions.claim_text import API_VERSIONS, read_claim
 
 def whole(size: Size, progress: Progress) -> Outcome:
     """Pods of one template with one GPU each."""
-    return _burst([*gpus.fleet(size["nodes"])], exactly("gpu", gpus.CLASS), size, progress)
+    return _burst(lambda: gpus.fleet(size["nodes"]), exactly("gpu", gpus.CLASS), size, progress)
 
 
 def tied(size: Size, progress: Progress) -> Outcome:
     """Pods of one template with two GPUs of one NUMA node each."""
-    return _burst(
-        [*gpus.fleet(size["nodes"])], exactly("gpus", gpus.CLASS, count=2), size, progress, gpus.NUMA
-    )
+    request = exactly("gpus", gpus.CLASS, count=2)
+    return _burst(lambda: gpus.fleet(size["nodes"]), request, size, progress, gpus.NUMA)
 
 
 def partitions(size: Size, progress: Progress) -> Outcome:
     """Pods of one template with one partition each."""
-    return _burst([*mig.fleet(size["nodes"])], mig.partition("partition", "1g.5gb"), size, progress)
+    return _burst(lambda: mig.fleet(size["nodes"]), mig.partition("partition", "1g.5gb"), size, progress)
 
 
 def pods(size: Size, progress: Progress) -> Outcome:
     """Pods of one template with one GPU each, and CPU and memory of their node."""
-    fleet = [*map(_with_room, gpus.fleet(size["nodes"]))]
+
+    def fleet() -> Iterable[Json]:
+        return map(_with_room, gpus.fleet(size["nodes"]))
+
     return _burst(fleet, exactly("gpu", gpus.CLASS), size, progress, of_pods=True)
 
 
 def _burst(
-    fleet: list[Json],
+    fleet: Callable[[], Iterable[Json]],
     request: Json,
     size: Size,
     progress: Progress,
@@ -45,10 +48,13 @@ def _burst(
     *,
     of_pods: bool = False,
 ) -> Outcome:
-    """The same claims one by one, and as the process decides them. Raises Wrong if they get other devices."""
+    """The same claims one by one, and as the process decides them. Raises Wrong if they get other devices.
+
+    The fleet is made twice: as JSON it takes more memory than what is measured.
+    """
     raws = [claim(f"claim-{number:05}", [request], match=match) for number in range(size["claims"])]
     claims = [*map(_watched, raws)]
-    alone = Decider.over(fleet)
+    alone = Decider.over(fleet())
     for one in claims:
         alone.store.apply(Changed("ResourceClaim", one))
     alone.grant(claims[0])  # selectors run once, whatever decides the others
@@ -58,7 +64,7 @@ def _burst(
         alone.grant(one)
     progress(1, 2)
     made = [_pod(number, one.key.name) for number, one in enumerate(claims)] if of_pods else []
-    turns = take_turns(fleet, claims, made)
+    turns = take_turns(fleet(), claims, made)
     progress(2, 2)
     granted = alone.granted
     answers = {one.plans[0].claim.name: tuple(devices_of(one)) for one in granted}

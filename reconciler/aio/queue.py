@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -19,7 +20,7 @@ class Closed(Exception):
     """The queue gives out no more keys."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Waiting(Generic[K]):
     """A queued key. Never changed, only replaced: heaps may still hold older entries of the key."""
 
@@ -46,6 +47,8 @@ class Queue(Generic[K]):
         self._random = random
         self._waiting: dict[K, _Waiting[K]] = {}
         self._ready: list[tuple[Priority, int, int, _Waiting[K]]] = []
+        self._first: deque[tuple[Priority, int, int, _Waiting[K]]] = deque()
+        """Entries that `ahead` took from the heap, in their order. Later puts may come before some of them"""
         self._later: list[tuple[float, int, int, _Waiting[K]]] = []
         self._owned: set[K] = set()
         self._again: dict[K, tuple[Priority, float]] = {}
@@ -77,7 +80,8 @@ class Queue(Generic[K]):
     @property
     def busy(self) -> bool:
         """Whether keys are owned, or could be taken now."""
-        return bool(self._owned) or any(self._current(entry[-1]) for entry in self._ready)
+        entries = chain(self._first, self._ready)
+        return bool(self._owned) or any(self._current(entry[-1]) for entry in entries)
 
     @property
     def oldest_age(self) -> float:
@@ -112,6 +116,14 @@ class Queue(Generic[K]):
                 priority, due = self._again[key]
                 self._again[key] = (priority, min(due, now))
 
+    def has_seen(self, key: K) -> None:
+        """The owner of a key looks at the state now: it was put for nothing if it was put until now, to be
+        taken at once. What is put to be taken later, or after this, stays.
+        """
+        again = self._again.get(key)
+        if again is not None and again[1] <= asyncio.get_running_loop().time():
+            del self._again[key]
+
     def failed(self, key: K) -> float:
         """Count a failure of the key. Returns its back-off in seconds: doubling, with jitter."""
         count = self._failures.get(key, 0)
@@ -133,11 +145,6 @@ class Queue(Generic[K]):
         """
         return _Taken(self)
 
-    async def _own_next(self) -> K:
-        key = await self._next()
-        self._owned.add(key)
-        return key
-
     def _release(self, key: K) -> None:
         self._owned.discard(key)
         if key in self._again:
@@ -147,19 +154,21 @@ class Queue(Generic[K]):
     def ahead(self) -> Generator[K, None, None]:
         """The keys that can be taken now, in their order. They stay queued.
 
-        Close the iterator before the next `await`: while it is open, keys that it has returned cannot be
-        taken.
+        It ends when a key is put meanwhile, which may come before those that it has returned. Close it before
+        the next `await`: it does not notice when keys are taken.
         """
-        shown: list[tuple[Priority, int, int, _Waiting[K]]] = []
-        try:
-            while self._ready:
-                entry = heapq.heappop(self._ready)
-                if self._current(entry[-1]):
-                    shown.append(entry)
-                    yield entry[-1].key
-        finally:
-            for entry in shown:
-                heapq.heappush(self._ready, entry)
+        at, first, ready, puts = 0, self._first, self._ready, self._puts
+        while self._puts == puts and (ready or at < len(first)):
+            if at == len(first):
+                first.append(heapq.heappop(ready))
+            elif ready and ready[0] < first[at]:
+                first.insert(at, heapq.heappop(ready))
+            entry = first[at]
+            if not self._current(entry[-1]):
+                del first[at]
+                continue
+            at += 1
+            yield entry[-1].key
 
     def close(self) -> None:
         """Accept no more puts. Due keys can still be taken; keys that back off are dropped.
@@ -221,13 +230,25 @@ class Queue(Generic[K]):
     def _current(self, waiting: _Waiting[K]) -> bool:
         return self._waiting.get(waiting.key) is waiting
 
-    async def _next(self) -> K:
+    def _take_due(self) -> K | None:
+        """Own the next key that is due; None if there is none."""
+        first, ready = self._first, self._ready
+        while ready or first:
+            if first and not (ready and ready[0] < first[0]):
+                waiting = first.popleft()[-1]
+            else:
+                waiting = heapq.heappop(ready)[-1]
+            if self._current(waiting):
+                del self._waiting[waiting.key]
+                self._owned.add(waiting.key)
+                return waiting.key
+        return None
+
+    async def _take(self) -> K:
+        """Own the next key, once it is due. Raises Closed."""
         while True:
-            while self._ready:
-                *_, waiting = heapq.heappop(self._ready)
-                if self._current(waiting):
-                    del self._waiting[waiting.key]
-                    return waiting.key
+            if (key := self._take_due()) is not None:
+                return key
             if self._closed:
                 raise Closed
             taker = asyncio.get_running_loop().create_future()
@@ -259,7 +280,8 @@ class _Taken(AbstractAsyncContextManager[K]):
         self._queue = queue
 
     async def __aenter__(self) -> K:
-        self._key = await self._queue._own_next()
+        found = self._queue._take_due()
+        self._key = await self._queue._take() if found is None else found
         return self._key
 
     async def __aexit__(self, *_: object) -> None:

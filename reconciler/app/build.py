@@ -6,11 +6,11 @@ from random import random
 
 from reconciler.aio.tasks import unless
 from reconciler.app.coexistence import shadow_of, switches
-from reconciler.app.control import build_control, recording
+from reconciler.app.control import Control, build_control, recording
 from reconciler.app.discovery import Found, discovered, log_lacks
 from reconciler.app.evicting import check_rights, evicting
 from reconciler.app.foundation import Foundation, foundation
-from reconciler.app.from_settings import check, ownership, rules
+from reconciler.app.from_settings import check, ownership, requests_nodes, rules
 from reconciler.app.held_room import keeper_of
 from reconciler.app.job import Job
 from reconciler.app.jobs import audit, sparing_the_collector, watches, watches_on_demand
@@ -19,12 +19,12 @@ from reconciler.app.leadership import Alone, Candidate, recalls_for
 from reconciler.app.observing import inboxes_of, listeners, observe
 from reconciler.app.parts import Parts
 from reconciler.app.placing import learner_of, placing
-from reconciler.app.provisioning import check_provisioning, provisioning_jobs
 from reconciler.app.templates import template_maker_of
 from reconciler.cluster.kueue import KueueKinds
 from reconciler.cluster.transport import Transport
 from reconciler.control.decisions.decision import Report
 from reconciler.control.decisions.ids import Numbering
+from reconciler.control.ownership import Ownership
 from reconciler.control.reporter import Reporter
 from reconciler.operations.observer import OperationsObserver
 from reconciler.operations.serving.port import StatusPort
@@ -51,7 +51,10 @@ async def build(
     found = await unless(stop, discovered(base.connection(base.transport).client, settings))
     log_lacks(found)
     await unless(stop, check_rights(settings, base.connection(base.transport).client))
-    await unless(stop, check_provisioning(settings, base.connection(base.transport).client))
+    if requests_nodes(settings):
+        from reconciler.app.provisioning import check_provisioning  # noqa: PLC0415 - see there
+
+        await unless(stop, check_provisioning(base.connection(base.transport).client))
     kueue = await unless(stop, kinds_for_check(settings, base.connection(base.transport).client))
     return _rest(base, found, kueue, on_decision)
 
@@ -98,7 +101,7 @@ def _rest(base: Foundation, found: Found, kueue: KueueKinds | None, on_decision:
             *switches(settings, client, intake.pause),
             *observe(base, found, core, leadership, inboxes, task_health, choosing, leaving),
             *leaving.jobs,
-            *provisioning_jobs(base, core, ours, reporter.report),
+            *_provisioning(base, core, ours, reporter.report),
             *kueue_jobs(base, core, served, kueue, ours, reporter.report, keeper),
             *([] if keeper is None else [Job("write down held room", keeper.run)]),
             Job("expire nominations", partial(intake.nominating.run, clock)),
@@ -108,3 +111,11 @@ def _rest(base: Foundation, found: Found, kueue: KueueKinds | None, on_decision:
         recorder=recorder,
         traces=base.traces,
     )
+
+
+def _provisioning(base: Foundation, core: Control, ours: Ownership, report: Report) -> list[Job]:
+    if not requests_nodes(base.settings):
+        return []
+    from reconciler.app.provisioning import provisioning_jobs  # noqa: PLC0415 - see there
+
+    return provisioning_jobs(base, core, ours, report)

@@ -34,6 +34,11 @@ def goals(settings: Settings) -> tuple[Target, ...]:
         raise Rejected(f"setting rebalance_goals: {exc}") from exc
 
 
+def requests_nodes(settings: Settings) -> bool:
+    """Whether nodes are requested for pods that no present node can serve."""
+    return bool(settings.provisioning_requests) and settings.mode != "shadow"
+
+
 def ownership(settings: Settings) -> Ownership:
     """What this controller owns. Raises Rejected if that is nothing on a live cluster."""
     ours = Ownership(

@@ -25,11 +25,9 @@ from reconciler.operations.events.lasting import LastingRefusals
 from reconciler.operations.events.recorder import EventRecorder
 from reconciler.operations.events.unmanaged import UnmanagedClaims
 from reconciler.operations.metrics.capacity import Capacity
+from reconciler.operations.page.late_routes import late_page_routes
 from reconciler.operations.page.page_sources import PageSources, RefusalMessages
-from reconciler.operations.page.routes import page_routes
-from reconciler.operations.serving.fit import FitEndpoint
-from reconciler.operations.serving.whatif import whatif_routes
-from reconciler.operations.serving.whatif_endpoint import WhatifEndpoint
+from reconciler.operations.serving.port import Route
 from reconciler.operations.telemetry.fleet import fleet_signals
 from reconciler.operations.telemetry.process import process_facts
 from reconciler.operations.telemetry.progress import liveness_signals, work_signals
@@ -201,8 +199,16 @@ def _page(
         placing.view,
         moves,
     )
-    routes = page_routes(sources.sources(capacity, facts, clock=base.clock, now=now), base.stop)
-    if base.settings.status_what_if:
+    routes = late_page_routes(sources.sources(capacity, facts, clock=base.clock, now=now), base.stop)
+    return Signals(routes=[*routes, *_questions(base.settings, intake, placing)])
+
+
+def _questions(settings: Settings, intake: Intake, placing: Placing) -> Iterator[Route]:
+    """The endpoints for questions. Off by default, so each is imported if it is enabled."""
+    if settings.status_what_if:
+        from reconciler.operations.serving.whatif import whatif_routes  # noqa: PLC0415
+        from reconciler.operations.serving.whatif_endpoint import WhatifEndpoint  # noqa: PLC0415
+
         endpoint = WhatifEndpoint(
             intake.store,
             intake.nodes,
@@ -210,10 +216,11 @@ def _page(
             ready=intake.listed.is_set,
             policies=placing.in_use,
         )
-        routes += whatif_routes(endpoint.ask)
-    if base.settings.status_fit:
-        routes += FitEndpoint(intake.store, intake.nodes, ready=intake.listed.is_set).routes()
-    return Signals(routes=routes)
+        yield from whatif_routes(endpoint.ask)
+    if settings.status_fit:
+        from reconciler.operations.serving.fit import FitEndpoint  # noqa: PLC0415
+
+        yield from FitEndpoint(intake.store, intake.nodes, ready=intake.listed.is_set).routes()
 
 
 def _discard(_: object) -> None:

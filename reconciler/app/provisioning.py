@@ -1,4 +1,7 @@
-"""Requests for nodes: connects `analysis`, which sizes fleets, with `control`, which asks. Off by default."""
+"""Requests for nodes: connects `analysis`, which sizes fleets, with `control`, which asks.
+
+Off by default, so it is imported only where `requests_nodes` says so.
+"""
 
 from functools import partial
 from random import random
@@ -21,7 +24,6 @@ from reconciler.control.decisions.decision import Report
 from reconciler.control.ownership import Ownership
 from reconciler.control.provisioning.provisioner import Needed, NodesQuestion, Provisioner
 from reconciler.errors import Gone, Rejected
-from reconciler.settings import Settings
 
 RIGHTS = (
     *(Right(verb, "provisioningrequests", GROUP) for verb in ("list", "watch", "create", "delete")),
@@ -29,10 +31,8 @@ RIGHTS = (
 )
 
 
-async def check_provisioning(settings: Settings, client: Client) -> None:
-    """Raise Rejected if nodes are to be requested and cannot be."""
-    if not requests_nodes(settings):
-        return
+async def check_provisioning(client: Client) -> None:
+    """Raise Rejected if nodes cannot be requested."""
     try:
         listing = await client.fetch(PROVISIONING_REQUEST.root)
     except Gone:
@@ -51,16 +51,9 @@ async def check_provisioning(settings: Settings, client: Client) -> None:
         )
 
 
-def requests_nodes(settings: Settings) -> bool:
-    """Whether nodes are requested."""
-    return bool(settings.provisioning_requests) and settings.mode != "shadow"
-
-
 def provisioning_jobs(base: Foundation, core: Control, ours: Ownership, report: Report) -> list[Job]:
-    """The requests and their watch; none without the setting."""
+    """The requests and their watch."""
     settings, client = base.settings, core.connection.client
-    if not requests_nodes(settings):
-        return []
     provisioner = Provisioner(
         core.intake,
         client,

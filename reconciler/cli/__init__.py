@@ -1,11 +1,15 @@
 """The command line: one file per command. What a command does is imported only when it runs."""
 
+import os
 from importlib import import_module
 
 import click
 from click.shell_completion import CompletionItem
 
 from reconciler.cli.common.exits import exits_text
+
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+# There are none, and pydantic would read the entry points of every installed distribution to see that.
 
 COMMANDS = {
     "allocate": "Allocate the claims in manifests, without a cluster.",

@@ -1,6 +1,5 @@
 """`dra-reconciler capacity`: how many nodes of which shapes a demand needs."""
 
-import asyncio
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
@@ -26,6 +25,7 @@ from reconciler.cli.common.held_room import note, split
 from reconciler.cli.common.output import echo_value, remarks_on
 from reconciler.cli.common.progress import ProgressTracker, track_progress
 from reconciler.cli.common.room_source import KINDS
+from reconciler.cli.common.waiting import wait_for
 from reconciler.cli.views.sizing import print_side_by_side, print_sizing
 
 
@@ -111,7 +111,7 @@ def _fleet(fleet: Bundle | None, connection: Connection, progress: ProgressTrack
     """The manifests, or else the cluster."""
     if fleet is None:
         progress.stage("reading the cluster")
-        return _of_cluster(asyncio.run(list_objects(KINDS, connection, volumes=True)))
+        return _of_cluster(wait_for(list_objects(KINDS, connection, volumes=True)))
     claims = Claims(fleet)  # also those made from the templates of pods
     listed = [one for one in bundle_objects(fleet) if not isinstance(one, Node | Pod | ResourceClaim)]
     listed += [*fleet.of(Node), *map(claims.typed, claims.entries), *claims.pods]

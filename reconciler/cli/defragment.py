@@ -1,6 +1,5 @@
 """`dra-reconciler defragment`: which pods to move so that more of the large devices fit."""
 
-import asyncio
 import sys
 
 import click
@@ -20,6 +19,7 @@ from reconciler.cli.common.fleet_source import read_files
 from reconciler.cli.common.output import echo_value, remark
 from reconciler.cli.common.progress import ProgressTracker, track_progress
 from reconciler.cli.common.room_source import KINDS, of_cluster, of_manifests
+from reconciler.cli.common.waiting import wait_for
 from reconciler.cli.views.defragment import print_plan
 from reconciler.errors import Rejected
 
@@ -44,7 +44,7 @@ def defragment(
             world = of_manifests(read_files(files, progress), rules)
         else:
             progress.stage("reading the cluster")
-            raws = asyncio.run(list_objects(KINDS, connection, volumes=True, budgets=True))
+            raws = wait_for(list_objects(KINDS, connection, volumes=True, budgets=True))
             world = of_cluster(raws, rules)
         answer = _first_plan(wanted, world, steps, progress)
     if output == "table":

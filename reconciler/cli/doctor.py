@@ -1,10 +1,8 @@
 """`dra-reconciler doctor`: find problems in slices, classes and claims, with remedies."""
 
-import asyncio
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from importlib.metadata import version
 from typing import Any
 
 import click
@@ -34,6 +32,7 @@ from reconciler.cli.common.options import (
 )
 from reconciler.cli.common.output import echo_value
 from reconciler.cli.common.progress import track_progress
+from reconciler.cli.common.waiting import wait_for
 from reconciler.cli.views.findings import object_names, print_findings
 
 KINDS = (
@@ -72,7 +71,7 @@ def doctor(
         else:
             progress.stage("reading the cluster")
             with errors_as(Failure):
-                found = [_document(raw) for raw in asyncio.run(_listed(connection))]
+                found = [_document(raw) for raw in wait_for(_listed(connection))]
         data = read_input(found, rules)
         if files and not (data.documents or data.refused):
             report_nothing(files)
@@ -82,6 +81,8 @@ def doctor(
         case "json" | "yaml":
             echo_value(as_json(findings), output)
         case "sarif":
+            from importlib.metadata import version  # noqa: PLC0415 - slow to import, and only needed here
+
             echo_value(as_sarif(findings, version("dra-reconciler")), "json")
         case "name":
             for name in object_names(findings):

@@ -1,6 +1,5 @@
 """`dra-reconciler drain`: whether everything that uses nodes or devices can go elsewhere. Writes nothing."""
 
-import asyncio
 import sys
 
 import click
@@ -24,6 +23,7 @@ from reconciler.cli.common.fleet_source import read_files
 from reconciler.cli.common.output import echo_value
 from reconciler.cli.common.progress import track_progress
 from reconciler.cli.common.room_source import KINDS, of_cluster, of_manifests
+from reconciler.cli.common.waiting import wait_for
 from reconciler.cli.views.making_room import print_drain
 
 
@@ -47,7 +47,7 @@ def command(
             world = of_manifests(read_files(files, progress), rules)
         else:
             progress.stage("reading the cluster")
-            raws = asyncio.run(list_objects(KINDS, connection, volumes=True, budgets=True))
+            raws = wait_for(list_objects(KINDS, connection, volumes=True, budgets=True))
             world = of_cluster(raws, rules)
         progress.stage("placing")
         answer = drain(world, _remove(world, frozenset(nodes), pool, driver_version, taint))

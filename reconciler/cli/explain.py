@@ -1,9 +1,6 @@
 """`dra-reconciler explain`: why a claim is pending, from manifests or from a cluster."""
 
-import asyncio
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from typing import Any
 
 import click
@@ -15,10 +12,9 @@ from reconciler.analysis.explain.report import as_json
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
-from reconciler.api.versions.reading import read
 from reconciler.cli import explain_devices
-from reconciler.cli.common.cluster_listing import list_objects
 from reconciler.cli.common.connection import Connection
+from reconciler.cli.common.console import Console
 from reconciler.cli.common.contexts import (
     Reached,
     ask_each,
@@ -28,18 +24,17 @@ from reconciler.cli.common.contexts import (
 )
 from reconciler.cli.common.contexts import as_json as contexts_as_json
 from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
-from reconciler.cli.common.held_room import split
 from reconciler.cli.common.input import read_manifests, report_refused, report_warnings
 from reconciler.cli.common.options import (
     namespace_of,
 )
-from reconciler.cli.common.output import console_on, echo_value, print_line, remark
+from reconciler.cli.common.output import echo_value, print_line, remark
 from reconciler.cli.common.plain_text import plain
 from reconciler.cli.common.progress import track_progress
-from reconciler.cli.explain_devices import requests_devices
-from reconciler.cli.explain_question import KINDS, Situation, in_manifests, on_cluster
+from reconciler.cli.common.waiting import wait_for
+from reconciler.cli.explain_question import in_manifests
+from reconciler.cli.explain_situation import Situation
 from reconciler.cli.views.explanation import print_explanation
-from reconciler.errors import Malformed, Rejected
 from reconciler.state.koordinator.rules import Rules
 from reconciler.state.koordinator.rules import Semantics as DeviceSemantics
 
@@ -69,8 +64,10 @@ def explain(
     if contexts:
 
         async def ask(one: Connection) -> tuple[ObjectKey, Situation]:
+            from reconciler.cli.explain_cluster import ask_cluster  # noqa: PLC0415 - as below
+
             own = ObjectKey(before or namespace_of(namespace, one, in_cluster=True), name)
-            return own, await _live(own, rules, machines, one, of_pod=of_pod, policies=policies)
+            return own, await ask_cluster(own, rules, machines, one, of_pod=of_pod, policies=policies)
 
         _explain_contexts(ask_each(connection, contexts, ask), output, steps=steps)
         return
@@ -82,7 +79,7 @@ def explain(
             report_warnings(bundle.warnings)
             report_refused(bundle.refused)
             progress.stage("allocating earlier claims")
-            if of_pod and requests_devices(bundle.of(Pod), key, machines):
+            if of_pod and explain_devices.requests_devices(bundle.of(Pod), key, machines):
                 situation = explain_devices.in_manifests(
                     bundle,
                     rules,
@@ -103,10 +100,13 @@ def explain(
                     on_question=progress.step,
                 )
         else:
+            # Late import: manifests need no client, and not what takes in the changes of a cluster.
+            from reconciler.cli.explain_cluster import ask_cluster  # noqa: PLC0415
+
             progress.stage("reading the cluster")
             with errors_as(NoAnswer):
-                situation = asyncio.run(
-                    _live(key, rules, machines, connection, of_pod=of_pod, policies=policies)
+                situation = wait_for(
+                    ask_cluster(key, rules, machines, connection, of_pod=of_pod, policies=policies)
                 )
     if not situation.known:
         raise NoAnswer(plain(situation.message))
@@ -162,42 +162,6 @@ def _explain_contexts(
     sys.exit(min(codes, default=Exit.USAGE))
 
 
-async def _live(
-    key: ObjectKey,
-    rules: Semantics,
-    machines: Rules,
-    connection: Connection,
-    *,
-    of_pod: bool,
-    policies: Policies,
-) -> Situation:
-    if not of_pod:
-        raws, held = split(await list_objects(KINDS, connection, volumes=True))
-        return await on_cluster(raws, rules, key, of_pod=False, policies=policies, held=held)
-    refused: Rejected | None = None
-    try:
-        raws, held = split(await list_objects(KINDS, connection, volumes=True))
-    except Rejected as exc:  # a server without claims may have Koordinator's devices
-        refused, (raws, held) = exc, split(await list_objects(("Node", "Pod"), connection))
-    if requests_devices(_named(raws, key), key, machines):
-        raws += await list_objects(("Device",), connection._replace(held_room=()))
-        return explain_devices.on_cluster(raws, rules, machines, key)
-    if refused is not None:
-        raise refused
-    return await on_cluster(raws, rules, key, of_pod=True, policies=policies, held=held)
-
-
-def _named(raws: Iterable[Mapping[str, Any]], key: ObjectKey) -> Iterator[Pod]:
-    """The pod of that name, if it can be read."""
-    for raw in raws:
-        metadata = raw["metadata"]
-        if raw["kind"] == "Pod" and (metadata.get("namespace"), metadata["name"]) == tuple(key):
-            with suppress(Malformed):
-                pod = read(raw)
-                assert isinstance(pod, Pod)
-                yield pod
-
-
 def _print(explanations: list[Explanation], output: str) -> None:
     if output != "table":
         echo_value([as_json(one) for one in explanations], output)
@@ -212,7 +176,7 @@ def _print_message(key: ObjectKey, message: str, output: str, *, allocated: bool
     if output != "table":
         echo_value([_message(key, message, allocated=allocated)], output)
     else:
-        print_line(console_on(sys.stdout), f"{key}: {message}")
+        print_line(Console(sys.stdout), f"{key}: {message}")
 
 
 def _message(key: ObjectKey, message: str, *, allocated: bool) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """`dra-reconciler fit`: how many pods of some sets would fit now, and where."""
 
-import asyncio
 import sys
 
 import click
@@ -17,6 +16,7 @@ from reconciler.cli.common.fleet_source import read_first_file_and_all
 from reconciler.cli.common.output import echo_value
 from reconciler.cli.common.progress import track_progress
 from reconciler.cli.common.room_source import KINDS, of_cluster, of_manifests
+from reconciler.cli.common.waiting import wait_for
 from reconciler.cli.views.fitting import print_fit
 
 
@@ -31,7 +31,7 @@ def fit_command(
         question = question_in(asked)
         if connection.named:
             progress.stage("reading the cluster")
-            raws = asyncio.run(list_objects(KINDS, connection, volumes=True))
+            raws = wait_for(list_objects(KINDS, connection, volumes=True))
             world = of_cluster(raws, rules)
         else:
             if not any(found.of(ResourceSlice)):

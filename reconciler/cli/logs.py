@@ -10,20 +10,13 @@ from pathlib import Path
 from typing import TextIO
 
 import click
-from rich.console import Console
 
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.similar_names import instead, key_instead
 from reconciler.cli.common.clock import Clock
+from reconciler.cli.common.console import Console
 from reconciler.cli.common.exits import Exit
-from reconciler.cli.common.output import (
-    as_documents,
-    console_on,
-    echo_value,
-    print_line,
-    print_table,
-    remark,
-)
+from reconciler.cli.common.output import as_documents, echo_value, print_line, print_table, remark
 from reconciler.cli.common.plain_text import counted
 from reconciler.cli.common.table import Table
 from reconciler.operations.logs.reading import Line, Reader
@@ -55,7 +48,7 @@ def logs(
         and (reason is None or line.fields.get("reason") == reason)
         and (slow is None or (line.milliseconds or 0.0) >= slow * 1000)
     )
-    console = console_on(sys.stdout)
+    console = Console(sys.stdout)
     if follow or claim or reason or slow is not None:
         count = _print_lines(matching, console, output, at_once=follow)
     else:

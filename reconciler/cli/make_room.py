@@ -1,6 +1,5 @@
 """`dra-reconciler make-room`: which pods have to leave so that something fits."""
 
-import asyncio
 import sys
 from dataclasses import replace
 
@@ -12,14 +11,16 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.common.cluster_listing import list_objects
 from reconciler.cli.common.connection import Connection
+from reconciler.cli.common.console import Console
 from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
 from reconciler.cli.common.fleet_source import read_files
 from reconciler.cli.common.options import (
     namespace_of,
 )
-from reconciler.cli.common.output import console_on, echo_value, print_line
+from reconciler.cli.common.output import echo_value, print_line
 from reconciler.cli.common.progress import track_progress
 from reconciler.cli.common.room_source import KINDS, Asking, Waiting, of_cluster, of_manifests
+from reconciler.cli.common.waiting import wait_for
 from reconciler.cli.views.making_room import print_advice
 
 
@@ -50,7 +51,7 @@ def command(
             world = of_manifests(read_files(files, progress), rules)
         else:
             progress.stage("reading the cluster")
-            raws = asyncio.run(list_objects(KINDS, connection, volumes=True, budgets=True))
+            raws = wait_for(list_objects(KINDS, connection, volumes=True, budgets=True))
             world = of_cluster(raws, rules)
         asking = Asking(world)
         if of_gang:
@@ -72,6 +73,6 @@ def command(
 
 def _print_message(key: ObjectKey, waiting: Waiting, output: str) -> None:
     if output == "table":
-        print_line(console_on(sys.stdout), f"{key}: {waiting.message}")
+        print_line(Console(sys.stdout), f"{key}: {waiting.message}")
     else:
         echo_value({"wanted": str(key), "fits": waiting.placed, "message": waiting.message}, output)

@@ -15,9 +15,10 @@ from reconciler.api.migrate.mapping import Resources, mapping
 from reconciler.api.migrate.pods import Template
 from reconciler.api.migrate.workloads import Migration, migrate
 from reconciler.api.objects.claims import DeviceClass
+from reconciler.cli.common.console import Console
 from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
 from reconciler.cli.common.input import report_nothing, report_refused
-from reconciler.cli.common.output import as_documents, as_list, console_on, print_line, print_text, remark
+from reconciler.cli.common.output import as_documents, as_list, print_line, remark
 from reconciler.cli.common.plain_text import counted, object_name, plain
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
@@ -88,14 +89,14 @@ def _report(migration: Migration, refused: bool) -> Exit:
 
 
 def _print(migration: Migration) -> None:
-    console = console_on(sys.stdout)
+    console = Console(sys.stdout)
     for template in migration.templates:
         for line in _differences({}, template, f"new {_named(template)}"):
-            print_text(console, plain(line), _STYLES.get(line[:1], ""))
+            console.print(plain(line), _STYLES.get(line[:1], ""))
     changed = [one for one in migration.changes if one.changed]
     for one in changed:
         for line in _differences(one.before, one.after, _named(one.before)):
-            print_text(console, plain(line), _STYLES.get(line[:1], ""))
+            console.print(plain(line), _STYLES.get(line[:1], ""))
     objects = counted(len(changed), "object")
     templates = counted(len(migration.templates), "new template")
     print_line(console, f"{objects} to change, {templates}")

@@ -1,6 +1,5 @@
 """`dra-reconciler modes`: what is allocated on each physical device, and what that locks out."""
 
-import asyncio
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
@@ -16,10 +15,12 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.cli.common.cluster_listing import list_objects
 from reconciler.cli.common.connection import Connection
+from reconciler.cli.common.console import Console
 from reconciler.cli.common.exits import Exit, Failure, errors_as
 from reconciler.cli.common.fleet_source import list_cluster, read_devices, read_files, read_valid
-from reconciler.cli.common.output import console_on, echo_value, print_line, print_table, remark
+from reconciler.cli.common.output import echo_value, print_line, print_table, remark
 from reconciler.cli.common.table import Table
+from reconciler.cli.common.waiting import wait_for
 from reconciler.cli.views.exclusive_use import as_json as alone_as_json
 from reconciler.cli.views.exclusive_use import table as alone_table
 from reconciler.cli.views.exclusive_use import used_alone
@@ -65,7 +66,7 @@ def modes(files: tuple[str, ...], connection: Connection, output: str, rules: Se
 
 def _listed(connection: Connection) -> tuple[Iterable[ApiObject], Iterable[ApiObject]]:
     """Slices and claims; Devices, where they are served, with the pods that may hold them."""
-    raws = asyncio.run(list_objects(KINDS, connection, leniently=True))
+    raws = wait_for(list_objects(KINDS, connection, leniently=True))
     objects = read_valid(one for one in raws if one["kind"] != Device.__name__)
     devices = list(read_devices(one for one in raws if one["kind"] == Device.__name__))
     if not devices:
@@ -109,7 +110,7 @@ def _mode(mode: Mode) -> dict[str, Any]:
 
 
 def _print(snapshot: Snapshot, alone: Sequence[ExclusiveUse], out: TextIO, *, wide: bool) -> None:
-    console = console_on(out)
+    console = Console(out)
     found = modes_of(snapshot)
     table = Table(("POOL", "COUNTER SET", "HELD", "GROUPS", "CLAIM", "LOCKED OUT", *_WIDE * wide), names=2)
     for mode in found:

@@ -11,8 +11,9 @@ import click
 from reconciler.api.objects.core import GATE, Pod
 from reconciler.api.versions.reading import read
 from reconciler.cli.common.connection import Connection
+from reconciler.cli.common.console import Console
 from reconciler.cli.common.exits import Exit, Failure, errors_as
-from reconciler.cli.common.output import console_on, echo_value, print_line, print_table, remark
+from reconciler.cli.common.output import echo_value, print_line, print_table, remark
 from reconciler.cli.common.plain_text import counted, object_name
 from reconciler.cli.common.table import Table
 from reconciler.errors import Conflict, Gone, ReconcilerError
@@ -119,7 +120,7 @@ def _as_json(one: Released) -> dict[str, Any]:
 
 
 def _print(found: list[Released], namespace: str | None, *, dry_run: bool) -> None:
-    console = console_on(sys.stdout)
+    console = Console(sys.stdout)
     if not found:
         where = "" if namespace is None else f" in namespace {namespace}; -A looks in all"
         print_line(console, f"no pod has the gate {GATE}{where}")

@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import Progress
 
 from reconciler.allocation.policies.selection import parse_policies
 from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.analysis.explain import explain
 from reconciler.analysis.explain.report import as_json
+from reconciler.cli.common.console import Console
 from reconciler.cli.common.exits import Exit
-from reconciler.cli.common.output import console_on, echo_value, print_line
+from reconciler.cli.common.output import echo_value, print_line
 from reconciler.cli.common.plain_text import counted
 from reconciler.cli.common.policy_options import demand_in
 from reconciler.cli.views.explanation import print_explanation
@@ -77,20 +76,22 @@ def _explain(again: Again) -> Explanation | None:
 
 def _print_explanation(decision: str, explanation: Explanation | None) -> None:
     if explanation is None:
-        print_line(console_on(sys.stdout), f"decision {decision}: its inputs are not in the journal")
+        print_line(Console(sys.stdout), f"decision {decision}: its inputs are not in the journal")
     else:
-        print_line(console_on(sys.stdout), f"decision {decision}")
+        print_line(Console(sys.stdout), f"decision {decision}")
         print_explanation(explanation, sys.stdout)
 
 
 @contextmanager
 def _progress(output: str) -> Iterator[Any]:
     """Show the number of entries on a terminal: a journal can be long."""
-    console = Console(stderr=True)
+    console = Console(sys.stderr)
     if output != "table" or not console.is_terminal:
         yield lambda _: None
         return
-    with Progress(console=console, transient=True) as bar:
+    from rich.progress import Progress  # noqa: PLC0415 - only a terminal shows it
+
+    with Progress(console=console.drawing(), transient=True) as bar:
         task = bar.add_task("entries", total=None)
         yield lambda count: bar.update(task, completed=count) if count % 1000 == 0 else None
 
@@ -117,13 +118,13 @@ def _print(tally: Tally) -> None:
     for again in tally.different:
         assert again.now is not None
         claims = ", ".join(map(str, again.then.claims)) or again.then.unit
-        print_line(console_on(sys.stdout), f"decision {again.then.id} for {claims} differs:")
-        print_line(console_on(sys.stdout), f"  recorded: {_result(again.then)}")
-        print_line(console_on(sys.stdout), f"  replayed: {_result(again.now)}")
+        print_line(Console(sys.stdout), f"decision {again.then.id} for {claims} differs:")
+        print_line(Console(sys.stdout), f"  recorded: {_result(again.then)}")
+        print_line(Console(sys.stdout), f"  replayed: {_result(again.now)}")
     parts = [f"{counted(tally.same, 'decision')} the same", f"{len(tally.different)} different"]
     if tally.unknown:
         parts.append(f"{tally.unknown} not repeated because earlier entries are missing")
-    print_line(console_on(sys.stdout), ", ".join(parts))
+    print_line(Console(sys.stdout), ", ".join(parts))
 
 
 def _result(decided: Decided) -> str:

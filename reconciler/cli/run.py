@@ -14,11 +14,9 @@ import structlog
 from reconciler import app
 from reconciler.aio.tasks import Stopped, unless
 from reconciler.cli.common.exits import exit_on_errors
-from reconciler.cli.common.server_input import read_for_server
 from reconciler.cluster.client import Client
 from reconciler.cluster.http import connect
 from reconciler.cluster.target import choose, without_password
-from reconciler.embedded import ApiServer, run_controllers, serve
 from reconciler.operations.logs.setup import configure
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.serving.server import access_for, serving
@@ -34,7 +32,12 @@ def run(config: Path | None, files: tuple[str, ...], **flags: Any) -> None:
     if files and not settings.embedded:
         raise click.UsageError("-f loads manifests into the embedded server: add --embedded, or remove -f")
     configure(settings.log_level, settings.log_format)
-    raws = read_for_server(files)
+    raws: Sequence[dict[str, Any]] = ()
+    if settings.embedded:
+        # Late import, as in `_with_server`: on a cluster, the start needs neither the server nor its input.
+        from reconciler.cli.common.server_input import read_for_server  # noqa: PLC0415
+
+        raws = read_for_server(files)
     with exit_on_errors():
         asyncio.run(_run(settings, raws))
 
@@ -46,16 +49,9 @@ async def _run(settings: Settings, raws: Sequence[dict[str, Any]]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     async with AsyncExitStack() as stack:
-        server = settings.server
         if settings.embedded:
-            api = ApiServer()
-            api.load(raws)
-            await stack.enter_async_context(run_controllers(api))
-            server = await stack.enter_async_context(serve(api, port=settings.embedded_port))
-            settings = settings.model_copy(update={"server": server})
-            click.echo(f"embedded API server on {server}")
-            click.echo(f"kubectl --server={server} get resourceclaims,pods -A")
-        options = {"server": server, "kubeconfig": settings.kubeconfig, "context": settings.context}
+            settings = await _with_server(settings, raws, stack)
+        options = {"server": settings.server, "kubeconfig": settings.kubeconfig, "context": settings.context}
         target = choose(**options)
         log.info("cluster", server=without_password(target.server), context=target.context)
         connection = connect(**options, insecure=settings.insecure_skip_tls_verify)
@@ -67,3 +63,16 @@ async def _run(settings: Settings, raws: Sequence[dict[str, Any]]) -> None:
         status = await stack.enter_async_context(serving(port, settings, now=lambda: datetime.now(UTC)))
         log.info("status served", url=status, paths="/ /livez /readyz /metrics /statusz")
         await app.run(settings, transport, stop=stop, port=port)
+
+
+async def _with_server(settings: Settings, raws: Sequence[dict[str, Any]], stack: AsyncExitStack) -> Settings:
+    """Start the embedded server until the stack is closed, and return the settings with its address."""
+    from reconciler.embedded import ApiServer, run_controllers, serve  # noqa: PLC0415
+
+    api = ApiServer()
+    api.load(raws)
+    await stack.enter_async_context(run_controllers(api))
+    server = await stack.enter_async_context(serve(api, port=settings.embedded_port))
+    click.echo(f"embedded API server on {server}")
+    click.echo(f"kubectl --server={server} get resourceclaims,pods -A")
+    return settings.model_copy(update={"server": server})

@@ -1,12 +1,10 @@
 """`dra-reconciler top`: the usage of devices, live or once."""
 
-import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import click
-from rich.console import Console
 
 from reconciler.analysis.capacity import By, FleetLayout, Line, Solver, fleet_layout, lines, measure
 from reconciler.api.objects.semantics import Semantics
@@ -14,6 +12,7 @@ from reconciler.api.versions.reading import read
 from reconciler.cli.common.clock import Clock
 from reconciler.cli.common.cluster_listing import list_objects
 from reconciler.cli.common.connection import Connection
+from reconciler.cli.common.console import Console
 from reconciler.cli.common.contexts import as_json as contexts_as_json
 from reconciler.cli.common.contexts import (
     ask_each,
@@ -27,8 +26,9 @@ from reconciler.cli.common.held_room import FollowedRoom, hold, note, split
 from reconciler.cli.common.options import (
     FOR_PEOPLE,
 )
-from reconciler.cli.common.output import console_on, echo_value, print_table, remark, remarks_on
+from reconciler.cli.common.output import echo_value, print_table, remark, remarks_on
 from reconciler.cli.common.table import Table
+from reconciler.cli.common.waiting import wait_for
 from reconciler.cli.top_view import (
     NO_DEVICES,
     TopOptions,
@@ -82,7 +82,7 @@ def top(
     chosen: By = by or ("node" if nodes else "driver")
     if nodes and chosen == "driver":
         raise click.UsageError("--node needs --by node or --by pool.")
-    console = console_on(sys.stdout)
+    console = Console(sys.stdout)
     live = (
         not (files or contexts or once or console.is_dumb_terminal)
         and console.is_terminal
@@ -114,11 +114,11 @@ def top(
             return
         view = UsageView(options)
         if live:
-            asyncio.run(_watch(connection, rules, view, console, clock))
+            wait_for(_watch(connection, rules, view, console, clock))
         else:
             bundle = read_files(files) if files else None
             if bundle is None:
-                snapshot = _of_cluster(asyncio.run(list_objects(KINDS, connection)), rules)
+                snapshot = _of_cluster(wait_for(list_objects(KINDS, connection)), rules)
             else:
                 snapshot = store_of(bundle_objects(bundle), rules).snapshot()
             every = Gauge().lines(snapshot, chosen)
@@ -201,6 +201,8 @@ def _show_contexts(
 async def _watch(
     connection: Connection, rules: Semantics, view: UsageView, console: Console, clock: Clock
 ) -> None:
+    import asyncio  # noqa: PLC0415 - see `waiting`
+
     gauge = Gauge()
 
     async def measured(snapshot: Snapshot) -> Iterable[Line]:
@@ -242,6 +244,8 @@ async def follow_usage(
     Raises ReconcilerError or OSError if the first connection fails; later failures are retried.
     """
     # Late imports: the client library takes longer to import than these commands take for files.
+    import asyncio  # noqa: PLC0415
+
     from reconciler.cli.common.cluster_following import following  # noqa: PLC0415
     from reconciler.cluster.client import Client  # noqa: PLC0415
     from reconciler.cluster.discovery import discover  # noqa: PLC0415

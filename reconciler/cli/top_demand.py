@@ -1,20 +1,20 @@
 """`dra-reconciler top --demand`: the learnt demand, and what each placement policy would have done."""
 
-import asyncio
 from typing import Any
 
 import click
-from rich.console import Console
 
 from reconciler.analysis.policies.describing import shares
 from reconciler.api.objects.core import ConfigMap
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.validating import validated
 from reconciler.cli.common.connection import Connection
+from reconciler.cli.common.console import Console
 from reconciler.cli.common.exits import NoAnswer
 from reconciler.cli.common.options import FOR_PEOPLE
 from reconciler.cli.common.output import echo_value, print_table, remark
 from reconciler.cli.common.table import Table
+from reconciler.cli.common.waiting import wait_for
 from reconciler.control.demand.config_map import COMPARED, DEMAND, Kept, read_kept
 from reconciler.errors import Gone
 from reconciler.operations.page.sources import PolicyRow
@@ -34,7 +34,7 @@ def show_demand(
             "--demand needs NAMESPACE/NAME of a ConfigMap, and a cluster instead of files."
         )
     key = ObjectKey(namespace, last)
-    found = asyncio.run(_read(key, connection))
+    found = wait_for(_read(key, connection))
     if DEMAND not in found.data:
         raise NoAnswer(f"ConfigMap {key} holds no demand yet: the leader writes it once a minute")
     kept, refused = read_kept(found.data, f"ConfigMap {key}")

@@ -1,10 +1,7 @@
 """`dra-reconciler top --gangs`: the gangs of a cluster or of manifests, with what each waits for."""
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
-
-from rich.console import Console
 
 from reconciler.allocation.gangs.question import GangGranted
 from reconciler.api.manifests.bundle import Bundle, storage_of
@@ -16,14 +13,17 @@ from reconciler.api.objects.gangs import CoschedulingPodGroup, PodGroup
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.objects.taint_rules import DeviceTaintRule
+from reconciler.cli.common.cluster_intake import KINDS, intake_of, planners
 from reconciler.cli.common.cluster_listing import list_objects
 from reconciler.cli.common.connection import Connection
+from reconciler.cli.common.console import Console
 from reconciler.cli.common.fleet_source import read_files
 from reconciler.cli.common.held_room import note, split
 from reconciler.cli.common.options import FOR_PEOPLE
 from reconciler.cli.common.output import echo_value, print_table
 from reconciler.cli.common.table import Table
-from reconciler.cli.explain_question import KINDS, gang_now, intake_of, planners
+from reconciler.cli.common.waiting import wait_for
+from reconciler.cli.explain_cluster import gang_now
 from reconciler.cli.top_view import exit_if_invalid
 from reconciler.control.gangs.overview import GangLine, GangOverview
 from reconciler.control.gangs.planner import UngateAll
@@ -42,7 +42,7 @@ def show_gangs(
 ) -> None:
     """Print the gangs once. Raises ReconcilerError or OSError."""
     bundle = read_files(files) if files else None
-    rows = asyncio.run(_rows(bundle, connection, rules))
+    rows = wait_for(_rows(bundle, connection, rules))
     if output not in FOR_PEOPLE:
         echo_value({"gangs": [_as_json(*row) for row in rows]}, output)
     elif rows:

@@ -1,11 +1,9 @@
 """`dra-reconciler top --koordinator`: the usage of Koordinator's devices."""
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 import click
-from rich.console import Console
 
 from reconciler.allocation.koordinator.fleet import Fleet
 from reconciler.analysis.capacity.machine_totals import Tally
@@ -14,9 +12,11 @@ from reconciler.api.koordinator.names import TYPES
 from reconciler.api.objects.core import Node, Pod
 from reconciler.cli.common.clock import Clock
 from reconciler.cli.common.connection import Connection
+from reconciler.cli.common.console import Console
 from reconciler.cli.common.fleet_source import read_files
 from reconciler.cli.common.output import echo_value
 from reconciler.cli.common.table import Table
+from reconciler.cli.common.waiting import wait_for
 from reconciler.cli.top_view import TopOptions, TopView, check_names, exit_if_invalid, watch_cluster
 from reconciler.cli.views import koordinator_machines as machines
 from reconciler.state.koordinator.rules import Semantics
@@ -72,7 +72,7 @@ def show_machines(
         view.print_on(console)
         exit_if_invalid(bundle)
     elif options.live:
-        asyncio.run(
+        wait_for(
             watch_cluster(
                 view,
                 lambda show: machines.follow_machines(connection, SEMANTICS, show, options.interval),
@@ -89,7 +89,7 @@ def show_machines(
             view.take(await measured(fleet))
             view.print_on(console)
 
-        asyncio.run(machines.follow_machines(connection, SEMANTICS, once, None))
+        wait_for(machines.follow_machines(connection, SEMANTICS, once, None))
 
 
 def _check(options: TopOptions, fleet: Fleet) -> None:

@@ -6,13 +6,12 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
-from rich.console import Console
-
 from reconciler.analysis.capacity import By
 from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.objects.similar_names import instead
 from reconciler.cli.common.clock import Clock
 from reconciler.cli.common.connection import Connection
+from reconciler.cli.common.console import Console
 from reconciler.cli.common.exits import Exit, NoAnswer
 from reconciler.cli.common.options import FOR_PEOPLE
 from reconciler.cli.common.output import print_table

@@ -1,6 +1,5 @@
 """`dra-reconciler whatif`: whether and where claims would fit, how often, and which claims are lost."""
 
-import asyncio
 import sys
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import replace
@@ -31,6 +30,7 @@ from reconciler.cli.common.options import (
 )
 from reconciler.cli.common.output import echo_value
 from reconciler.cli.common.progress import ProgressTracker, track_progress
+from reconciler.cli.common.waiting import wait_for
 from reconciler.cli.views.whatif import print_answer
 from reconciler.errors import Rejected
 from reconciler.state.koordinator.rules import Rules
@@ -166,14 +166,14 @@ def _listed(
     again = connection._replace(quiet=True)  # the first listing says which cluster it is
     try:
         pods = [entry.raw for entry in first.entries.get(Pod.__name__, {}).values()]
-        raws = asyncio.run(list_objects(KINDS, connection, volumes=True, asked=pods))
+        raws = wait_for(list_objects(KINDS, connection, volumes=True, asked=pods))
     except Rejected:
         if claims or not units:
             raise
-        raws = asyncio.run(list_objects(("Node", "Pod"), again))
+        raws = wait_for(list_objects(("Node", "Pod"), again))
     listed, held = split(raws)
     try:
-        machines = asyncio.run(list_objects(("Device",), again._replace(held_room=())))
+        machines = wait_for(list_objects(("Device",), again._replace(held_room=())))
     except Rejected:  # it does not serve them
         if units and not claims:
             raise

@@ -21,6 +21,8 @@ async def build_ahead(store: Store) -> None:
     """
     turn = _turns.get(store)
     async with _turns.setdefault(store, asyncio.Lock()) if turn is None else turn:
+        if store.is_current:
+            return
         while store.build_ahead(POOLS):  # noqa: ASYNC110 - only lets other tasks run
             await asyncio.sleep(0)
         assembly = store.assembly()

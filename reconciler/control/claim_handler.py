@@ -1,6 +1,6 @@
 """Reconciles claims, and pods with claims: decides and writes their allocations."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -166,11 +166,6 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
             grant = answer.grant
             self._journal(name, grant.question.unit, grant.question.decide, grant.granted)
 
-    def record_ahead(self, name: str, grant: ClaimGrant) -> None:
-        if self._journal is not None:  # it was found as if it were decided from the present state
-            granted = replace(grant.granted, version=self._store.snapshot().version)
-            self.record(name, Given(replace(grant, granted=granted)))
-
     def assume(self, grant: ClaimGrant) -> None:
         for plan in grant.granted.plans:
             self._intake.assume(plan)
@@ -181,9 +176,16 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         found = self._copies.find(grant.question.decide, upcoming)
         return [(unit, ClaimGrant(ClaimQuestion(unit, decide), granted)) for unit, decide, granted in found]
 
-    def assume_ahead(self, grant: ClaimGrant) -> None:
-        self._settler.expect(grant.granted.plans)
-        self.assume(grant)
+    def assume_ahead(self, grants: Sequence[tuple[str, ClaimGrant]]) -> None:
+        assume, expect = self._intake.assume, self._settler.expect
+        for name, grant in grants:
+            granted = grant.granted
+            if self._journal is not None:  # it was found as if it were decided from the present state
+                now = replace(granted, version=self._store.snapshot().version)
+                self.record(name, Given(replace(grant, granted=now)))
+            for plan in granted.plans:
+                expect(plan)
+                assume(plan)
 
     def is_current(self, unit: Unit, grant: ClaimGrant) -> bool:
         return self._copies.is_current(unit, grant.question.decide, grant.granted)
@@ -191,6 +193,10 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
     def take_back(self, grant: ClaimGrant) -> None:
         for plan in grant.granted.plans:
             self._settler.take_back(plan)
+
+    @property
+    def busy(self) -> bool:
+        return self._search.busy
 
     async def calm(self) -> None:
         await self._search.calm()
@@ -200,7 +206,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         claims = {claim.metadata.uid: claim for claim in question.decide.claims}
 
         def written(plan: Plan) -> None:
-            devices = tuple(result.id for result in plan.allocation.devices.results)
+            devices = plan.plain or tuple([result.id for result in plan.allocation.devices.results])
             seconds = self._clock() - decided.began
             pod, name = _pod(question.unit), decided.name
             steps, pending = granted.steps, self._age(claims[plan.uid])

@@ -17,6 +17,9 @@ from reconciler.state.store import Store
 
 Copy = tuple[Unit, Decide, Granted]
 
+_HAS_ITS_TURN = (Nothing, Blocked, Ungate)
+"""What units need that get no devices now"""
+
 
 class _Likeness:
     """What a question must have in common with another one to be its copy."""
@@ -64,12 +67,13 @@ class Copies:
         ):
             return []
         is_copy = _Likeness(first, spec).is_copy
+        like = self._planner.like(first)
         units: list[Unit] = []
         questions: list[Decide] = []
         room: Amounts | None = None
         for unit in upcoming:
-            found = self._planner.like(unit, first)
-            if isinstance(found, Nothing | Blocked | Ungate):
+            found = like(unit)
+            if isinstance(found, _HAS_ITS_TURN):
                 continue
             if not isinstance(found, Decide) or not is_copy(found):
                 break

@@ -60,8 +60,9 @@ class Dispatcher:
         """Queue the units that may get another answer now."""
         if delta.pods or delta.claims:
             self._pods_and_claims(delta)
-        for key in self.audit.check(delta.devices) | self.audit.sharing(delta.claims):
-            self.put(Unit(Kind.CLAIM, key))  # one of them may have to be freed
+        if delta.devices or not self.audit.is_quiet:
+            for key in self.audit.check(delta.devices) | self.audit.sharing(delta.claims):
+                self.put(Unit(Kind.CLAIM, key))  # one of them may have to be freed
         if delta.devices or delta.supply:
             self.changed.set()
         if woken := self.waiting.woken_by(delta):
@@ -69,13 +70,17 @@ class Dispatcher:
         self.nominating.follow(delta)
 
     def _pods_and_claims(self, delta: Delta) -> None:
+        found = self.charges.claims(delta.claims) if not delta.pods else self._pods(delta)
+        self.wake(found)
+        for key in delta.claims:
+            self.requeue_claim(key)
+
+    def _pods(self, delta: Delta) -> Hosted:
+        """Queue changed pods. Returns what the changes mean for pods that wait."""
         for key in delta.pods:
             self._pod(key)
         changed = [self.charges.pod(key) for key in delta.pods]
-        claims = self.charges.claims(delta.claims)
-        self.wake(hosted([*changed, claims]) if changed else claims)
-        for key in delta.claims:
-            self.requeue_claim(key)
+        return hosted([*changed, self.charges.claims(delta.claims)])
 
     def wake_with_volumes(self) -> None:
         """Wake the units whose pods name claims of volumes."""

@@ -5,7 +5,7 @@ unit needs, decides, assumes the decision, and writes it.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
@@ -130,13 +130,13 @@ class Handler(ABC, Generic[Q, G, R]):
         """
         return []
 
-    def record_ahead(self, name: str, grant: G) -> None:
-        """Write one of `copies` to the journal. Those before it are assumed."""
-        self.record(name, Given(grant))
-
-    def assume_ahead(self, grant: G) -> None:
-        """Count devices as held before the turn of their unit has come. `write` or `take_back` follows."""
-        self.assume(grant)
+    def assume_ahead(self, grants: Sequence[tuple[str, G]]) -> None:
+        """Count the devices of `copies` as held before the turns of their units have come, each with the name
+        of its decision, and write them to the journal. `write` or `take_back` of each follows.
+        """
+        for name, grant in grants:
+            self.record(name, Given(grant))
+            self.assume(grant)
 
     def is_current(self, unit: Unit, grant: G) -> bool:  # noqa: ARG002
         """Whether the objects of a unit are still those that it was decided for ahead of its turn."""
@@ -144,6 +144,11 @@ class Handler(ABC, Generic[Q, G, R]):
 
     def take_back(self, grant: G) -> None:
         """Count devices that were assumed ahead as free again."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether units wait for their decision, so that `calm` would wait."""
+        return False
 
     async def calm(self) -> None:
         """Wait until no unit waits for its decision. Units that are taken before would only wait, too."""

@@ -70,9 +70,10 @@ class Reconciler:
         while not self._stopping:
             if not self._fence.up.is_set():
                 self.ahead.take_back()  # another replica may give the same devices to others
-            await self._fence.up.wait()
+                await self._fence.up.wait()
             for handler in self._handlers:
-                await handler.calm()
+                if handler.busy:
+                    await handler.calm()
             try:
                 async with self._queue.take() as unit:
                     if not self._fence.up.is_set():  # it was lowered while this worker waited for a unit
@@ -124,6 +125,8 @@ class Reconciler:
 
         They were reconciled when it was deleted, but did nothing because the write was in flight.
         """
+        if unit.kind is Kind.CLAIM:
+            return
         for key in claims:
             if not self._intake.units.decides(unit, key):
                 self._intake.put(Unit(Kind.CLAIM, key))
@@ -171,6 +174,7 @@ class Reconciler:
                     self._stop_waiting(unit)
                     await write()
                     self._done(unit)
+                    await self._go_on(unit)
                 case Ask(question=question):
                     await self._decide(handler, unit, question)
             return
@@ -204,14 +208,23 @@ class Reconciler:
         await self._go_on(unit)
 
     async def _go_on(self, unit: Unit) -> None:
-        """Do what a pod with devices needs next, mostly to remove its gate: its next turn begins later."""
-        for handler in self._handlers if unit.kind is Kind.POD else ():
-            match handler.next(unit):
-                case None:
-                    continue
-                case Act(write=write):
-                    await write()
+        """Do what a pod needs after a write, mostly to remove its gate: its next turn begins later. It gets
+        one only if it needs more; that its own writes were seen is no reason for one.
+        """
+        if unit.kind is not Kind.POD:
             return
+        needs = self._needs_now(unit)
+        if isinstance(needs, Act):
+            await needs.write()
+            needs = self._needs_now(unit)
+        if not isinstance(needs, Idle):
+            self._intake.put(unit)
+
+    def _needs_now(self, unit: Unit) -> Idle | Stuck | Act | Ask[Any]:
+        """What a unit in its turn needs by the present state, in which all changes until now count."""
+        self._queue.has_seen(unit)
+        found = (handler.next(unit) for handler in self._handlers)
+        return next((needs for needs in found if needs is not None), Idle())
 
     def _decide_ahead(self, handler: Handler[Q, G, R], grant: G) -> None:
         """Decide the units that come next, as far as they ask for the same as the one just decided."""
@@ -221,13 +234,14 @@ class Reconciler:
         began = self._clock()
         with closing(self._upcoming(handler)) as upcoming:
             found = handler.copies(grant, islice(upcoming, most))
+        if not found:
+            return
+        seconds = (self._clock() - began) / len(found)
         for unit, one in found:
-            decided = Decided(self._reporter.answered("", (self._clock() - began) / len(found)), began)
-            handler.record_ahead(decided.name, one)
+            decided = Decided(self._reporter.answered("", seconds), began)
             self.ahead.add(unit, Ahead(handler, one, decided))
-            handler.assume_ahead(one)
-        if found:
-            self.ahead.seal(self._state())
+        handler.assume_ahead([(ahead.decided.name, ahead.grant) for ahead in self.ahead])
+        self.ahead.seal(self._state())
 
     def _upcoming(self, handler: Handler[Any, Any, Any]) -> Generator[Unit, None, None]:
         """The units that come next, as far as this handler serves them."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reconciler.allocation.alignment import decide as decide_claims
 from reconciler.allocation.defaults import STEPS
@@ -25,8 +25,6 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice, ResourceSliceSpec
 from reconciler.api.objects.taint_rules import DeviceTaintRule
 from reconciler.control.audit.reclaimed import ReclaimedByScheduler
-from reconciler.control.gangs.offline import GangReport, OfflineGangs
-from reconciler.control.koordinator.offline import DeviceReport, Machines, PodQuestion
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import DELETING, NOT_FOUND, NOT_MADE, Blocked, Decide, Planner
 from reconciler.control.queueing.room_charges import Charges
@@ -38,6 +36,10 @@ from reconciler.state.koordinator.rules import Semantics as DeviceSemantics
 from reconciler.state.loading import load
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.store import Store
+
+if TYPE_CHECKING:
+    from reconciler.control.gangs.offline import GangReport, OfflineGangs
+    from reconciler.control.koordinator.offline import DeviceReport, Machines, PodQuestion
 
 _PROPOSAL = Rules(DeviceSemantics.PROPOSAL)
 
@@ -78,9 +80,9 @@ class Report:
     """Pools that are unusable on some node, and why: slices are missing or contradict each other"""
     written: Mapping[ObjectKey, Mapping[str, Any]]
     """Every claim as the input has it, and those created from templates"""
-    devices: DeviceReport | None = None
+    devices: "DeviceReport | None" = None
     """What pods got of Koordinator's devices; None without Device objects"""
-    gangs: tuple[GangReport, ...] = ()
+    gangs: "tuple[GangReport, ...]" = ()
     """Gangs that were placed"""
 
     @property
@@ -130,7 +132,7 @@ def decide(
     machines: Rules = _PROPOSAL,
     policies: Policies = PLAIN,
     on_question: Callable[[Question], None] = lambda _: None,
-    on_pod: Callable[[PodQuestion], None] = lambda _: None,
+    on_pod: "Callable[[PodQuestion], None]" = lambda _: None,
 ) -> Report:
     """Allocate every pending claim of a bundle, and Koordinator's devices by the rules `machines`.
 
@@ -159,7 +161,7 @@ class _Run:
         machines: Rules,
         policies: Policies,
         on_question: Callable[[Question], None],
-        on_pod: Callable[[PodQuestion], None],
+        on_pod: "Callable[[PodQuestion], None]",
     ) -> None:
         self._steps = steps
         self._on_question = on_question
@@ -190,18 +192,41 @@ class _Run:
             *(one for one in claims if one.allocation is None and not self._roster.users(one.key)),
         ]
         """Pods, and claims without a pod"""
-        self._gangs = OfflineGangs(
+        self._gangs = self._gangs_of(bundle, nodes)
+        self._gangs_decided: set[GangKey] = set()
+        self._gangs_placed: list[GangReport] = []
+        self._machines = self._machines_of(bundle, machines, placement, nodes, on_pod)
+
+    def _gangs_of(self, bundle: Bundle, nodes: Nodes) -> "OfflineGangs | None":
+        """The gangs of the pods; None if there is none."""
+        if all(gang_of(pod) is None for pod in self._claims.pods):
+            return None
+        from reconciler.control.gangs.offline import OfflineGangs  # noqa: PLC0415 - few inputs have gangs
+
+        return OfflineGangs(
             [*bundle.of(PodGroup), *bundle.of(CoschedulingPodGroup)],
             self._claims.pods,
             self._store,
             self._roster,
             nodes,
             self._planner,
-            steps=steps,
+            steps=self._steps,
         )
-        self._gangs_decided: set[GangKey] = set()
-        self._gangs_placed: list[GangReport] = []
-        self._machines = Machines(bundle, machines, self._claims.pods, placement, self._store, nodes, on_pod)
+
+    def _machines_of(
+        self,
+        bundle: Bundle,
+        rules: Rules,
+        placement: Placement,
+        nodes: Nodes,
+        on_pod: "Callable[[PodQuestion], None]",
+    ) -> "Machines | None":
+        """Koordinator's machines; None if there is none."""
+        if not bundle.of(Device):
+            return None
+        from reconciler.control.koordinator.offline import Machines  # noqa: PLC0415 - few inputs have Devices
+
+        return Machines(bundle, rules, self._claims.pods, placement, self._store, nodes, on_pod)
 
     def report(self) -> Report:
         return Report(
@@ -211,7 +236,7 @@ class _Run:
             self._nowhere,
             self._unusable(),
             {key: entry.raw for key, entry in self._claims.entries.items()},
-            self._machines.report(),
+            None if self._machines is None else self._machines.report,
             tuple(self._gangs_placed),
         )
 
@@ -228,12 +253,12 @@ class _Run:
 
     def decide_pod(self, pod: Pod) -> None:
         """Decide all pending claims of a pod, its Koordinator devices, or its whole gang."""
-        if (gang := self._gangs.gang(pod)) is not None:
+        if self._gangs is not None and (gang := self._gangs.gang(pod)) is not None:
             if gang not in self._gangs_decided:
                 self._gangs_decided.add(gang)
-                self._decide_gang(gang)
+                self._decide_gang(gang, self._gangs)
             return
-        if self._machines.serves(pod):
+        if self._machines is not None and self._machines.serves(pod):
             return
         waiting = tuple(key for key in claims_of(pod) if self._waits(key))
         unmade, absent = self._claims.unmade.get(pod.key), self._claims.absent.get(pod.key)
@@ -244,17 +269,17 @@ class _Run:
         else:
             self._next_step(Unit(Kind.POD, pod.key), waiting)
 
-    def _decide_gang(self, gang: GangKey) -> None:
+    def _decide_gang(self, gang: GangKey, gangs: "OfflineGangs") -> None:
         """Decide all gated pods of a gang together, in the place of its first one."""
         pods = [pod for pod in self._claims.pods if pod.gated and is_live(pod) and gang_of(pod) == gang]
-        found = self._gangs.place(gang)
+        found = gangs.place(gang)
         if found is None:
             return
         if isinstance(found, Blocked):
             for pod in pods:
                 self._refuse(pod, found)
             return
-        _, granted = found
+        granted, report = found
         for seat in granted.seats:
             keys = tuple(plan.claim for plan in seat.plans)
             for plan in seat.plans:
@@ -263,13 +288,11 @@ class _Run:
             self._charges.claims(keys)
             if keys:
                 self._answers.append(Answer(seat.pod, keys, Granted(seat.node, seat.plans, granted.steps)))
-        places = {seat.pod: seat.node for seat in granted.seats}
         why = Blocked((), str(Reason.NO_NODE), "its gang has its minimum, and there is no place for this pod")
         for pod in pods:
             if pod.key in granted.left_out:
                 self._refuse(pod, why)
-        domain = tuple((tier.key, value) for tier, value in granted.domain)
-        self._gangs_placed.append(GangReport(gang, tuple(places.items()), granted.left_out, domain))
+        self._gangs_placed.append(report)
 
     def _refuse(self, pod: Pod, why: Blocked) -> None:
         waiting = tuple(key for key in claims_of(pod) if self._waits(key))

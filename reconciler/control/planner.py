@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
+from functools import partial
 
 from kernels.types import Amounts
 from reconciler.allocation.dra.companions import Companions
 from reconciler.allocation.placement import Placement, Together, refusal_reason
+from reconciler.allocation.placement.copies import Likeness
 from reconciler.allocation.policies.pod_room import PodRoom
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.objects.claims import FINALIZER, ResourceClaim
@@ -20,7 +22,7 @@ from reconciler.control.made_for import is_made_for_another
 from reconciler.control.ownership import Ownership
 from reconciler.control.queueing.units import Kind, Roster, Unit
 from reconciler.errors import Rejected
-from reconciler.ha.shards.membership import Membership, Side
+from reconciler.ha.shards.membership import OURS, Membership, Side
 from reconciler.state.devices.snapshot.node_subset import NodeSubset
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.nominations.nomination import NOBODY, HeldPlace, Nominee, of_claim, own_of_all
@@ -148,18 +150,18 @@ class Planner:
         """What a claim without pods needs. If it needs devices, its nodes are those of `like`, if given."""
         where = self.side(claim)
         if where.side is Side.ELSEWHERE:
-            return Nothing()
+            return _NOTHING
         if claim.deleting:  # also if its shard is unknown: it holds nothing, so any shard may free it
             return self._deleted(claim)
         if claim.allocation is not None:
             return self._held(claim)
         if not self._ours.claims(claim) or self.pending(claim):
-            return Nothing()
+            return _NOTHING
         if self._roster.users(claim.key):  # decided with its pods, which have node constraints
-            return Nothing()
+            return _NOTHING
         if where.side is Side.SEVERAL:
             return Blocked((claim.key,), SEVERAL, f"claim {claim.key}: {where.why}")
-        problem = self.problem(claim.key, None) or self.allowed((claim,))
+        problem = self._refused(claim.key) or self.allowed((claim,))
         if problem is not None:
             return problem
         if like is not None:
@@ -186,23 +188,26 @@ class Planner:
         )
         return Nothing() if idle else Free(claim, "deleted and not in use")
 
-    def like(self, unit: Unit, first: Decide) -> Step | None:
-        """What a unit needs. None if it needs devices, and its pod may not be a copy of that of `first`: then
-        `next` has the answer. The nodes of a copy are those of `first`, which must be decided and assumed.
-        Nothing may be nominated.
+    def like(self, first: Decide) -> Callable[[Unit], Step | None]:
+        """A function that returns what a unit needs. None if it needs devices, and its pod may not be a copy
+        of that of `first`: then `next` has the answer. The nodes of a copy are those of `first`, which must
+        be decided and assumed. Nothing may be nominated.
         """
+        if first.pod is not None:
+            return partial(self._like, first, self._placement.likeness(first.pod))
+        return partial(self._like, first, None)
+
+    def _like(self, first: Decide, likeness: Likeness | None, unit: Unit) -> Step | None:
         if unit.kind is not Kind.POD:
             claim = self._store.claims.get(unit.key)
-            if claim is None:
-                return _NOTHING
-            return self._claim(claim, first if first.pod is None else None)
+            return self._claim(claim, first if likeness is None else None) if claim is not None else _NOTHING
         pod = self._store.pods.get(unit.key)
         if pod is None or not is_live(pod):
             return Nothing()
         found = self._needs(pod)
         if not isinstance(found, _Needs):
             return found
-        if first.pod is None or not self._placement.is_copy(pod, first.pod) or self.sharing(pod, found.todo):
+        if likeness is None or not likeness.is_copy(pod) or self.sharing(pod, found.todo):
             return None
         nodes, crowded, awaits = first.nodes, first.crowded, first.awaits_pods
         return Decide(
@@ -232,8 +237,8 @@ class Planner:
             return Nothing()  # its writer requeues this unit afterwards
         if (left := self.left(pod)) is not None:
             return left
-        held = tuple(claim for claim in claims if claim.allocation is not None)
-        todo = tuple(c for c in claims if c.allocation is None and (pod.gated or self._ours.claims(c)))
+        held = tuple([claim for claim in claims if claim.allocation is not None])
+        todo = tuple([c for c in claims if c.allocation is None and (pod.gated or self._ours.claims(c))])
         if not todo:
             return Ungate(pod) if pod.gated else Nothing()
         return self.allowed(todo) or _Needs(todo, held)
@@ -241,9 +246,10 @@ class Planner:
     def defect(self, pod: Pod) -> Blocked | None:
         """Why the claims of a pod cannot be used, regardless of devices; None if they can."""
         keys = claims_of(pod)
-        missing = sorted(name for name, claim in pod.claim_names().items() if claim is None)
-        if missing:
-            return Blocked(keys, NOT_MADE, f"no claim was created yet from the template of {missing[0]}")
+        names = pod.claim_names()
+        if None in names.values():
+            missing = min(name for name, claim in names.items() if claim is None)
+            return Blocked(keys, NOT_MADE, f"no claim was created yet from the template of {missing}")
         for key in keys:
             if (problem := self.problem(key, pod)) is not None:
                 return Blocked(keys, problem.reason, problem.message)
@@ -364,6 +370,8 @@ class Planner:
 
     def side(self, claim: ResourceClaim) -> Membership:
         """The shard of a claim."""
+        if self._ours.shard.whole:
+            return OURS
         return self._ours.side(claim, lambda: self._store.snapshot().classes)
 
     def _open(self) -> NodeSubset | None:
@@ -383,9 +391,8 @@ class Planner:
 
     def problem(self, key: ObjectKey, pod: Pod | None) -> Blocked | None:
         """Why a claim cannot be used by a pod, or on its own, regardless of devices (SCHED-1)."""
-        refused = self._store.refused.get(("ResourceClaim", key))
-        if refused is not None:
-            return Blocked((key,), "ClaimRefused", refused)
+        if (refused := self._refused(key)) is not None:
+            return refused
         claim = self._store.claims.get(key)
         if claim is None:
             return Blocked((key,), NOT_FOUND, f"claim {key} does not exist")
@@ -397,8 +404,17 @@ class Planner:
             )
         return None
 
+    def _refused(self, key: ObjectKey) -> Blocked | None:
+        """Whether the newest version of a claim cannot be parsed."""
+        if not self._store.refused:
+            return None
+        refused = self._store.refused.get(("ResourceClaim", key))
+        return None if refused is None else Blocked((key,), "ClaimRefused", refused)
+
     def allowed(self, claims: tuple[ResourceClaim, ...]) -> Blocked | None:
         """Why claims may not be allocated, judging by their classes; None if they may."""
+        if self._ours.alone:
+            return None
         for claim in claims:
             if (foreign := self._ours.foreign_class(claim)) is not None:
                 keys = tuple(claim.key for claim in claims)

@@ -1,6 +1,6 @@
 """Writes decided plans: assume, write, confirm; or withdraw."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Plan
@@ -20,9 +20,9 @@ class Settler:
         self._report = report
         self._busy: set[str] = set()
 
-    def expect(self, plans: Iterable[Plan]) -> None:
-        """Plans will be assumed long before `settle` writes them: no write of theirs needs to be resolved."""
-        self._busy |= {plan.uid for plan in plans}
+    def expect(self, plan: Plan) -> None:
+        """A plan will be assumed long before `settle` writes it: no write of it needs to be resolved."""
+        self._busy.add(plan.uid)
 
     def take_back(self, plan: Plan) -> None:
         """Drop an assumed plan that was expected, and is not written."""
@@ -38,8 +38,8 @@ class Settler:
         next reconcile continues from there. Rejected, Gone: earlier ones are withdrawn too. Undecided
         or cancelled: the plan in flight stays assumed.
         """
-        uids = {plan.uid for plan, _ in plans}
-        self._busy |= uids
+        for plan, _ in plans:
+            self._busy.add(plan.uid)
         written: list[ResourceClaim] = []
         try:
             for plan, claim in plans:
@@ -59,7 +59,8 @@ class Settler:
             await self._withdraw(written)
             raise
         finally:
-            self._busy -= uids
+            for plan, _ in plans:
+                self._busy.discard(plan.uid)
 
     async def resolve(self, claim: ResourceClaim) -> None:
         """Find out whether a write without an answer was applied, by reading the claim.

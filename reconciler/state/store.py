@@ -57,6 +57,9 @@ class Store:
         self._taint_rules: dict[str, DeviceTaintRule] = {}
         self._claims: dict[ObjectKey, ResourceClaim] = {}
         self._pods: dict[ObjectKey, Pod] = {}
+        self.claims: Mapping[ObjectKey, ResourceClaim] = MappingProxyType(self._claims)
+        """Read dozens of times for each claim, so it is made once"""
+        self.pods: Mapping[ObjectKey, Pod] = MappingProxyType(self._pods)
         self._assumed: dict[str, Plan] = {}
         self._ledger = Ledger(rules)
         self._retained = RetainedDraws()
@@ -75,14 +78,6 @@ class Store:
         self._reserved = Reserved(Nominations())
 
     # -- reading
-
-    @property
-    def claims(self) -> Mapping[ObjectKey, ResourceClaim]:
-        return MappingProxyType(self._claims)
-
-    @property
-    def pods(self) -> Mapping[ObjectKey, Pod]:
-        return MappingProxyType(self._pods)
 
     @property
     def slices(self) -> Iterable[ResourceSlice]:
@@ -156,6 +151,11 @@ class Store:
         return self._version
 
     @property
+    def is_current(self) -> bool:
+        """Whether nothing changed since the last snapshot, so that the next one is the same."""
+        return self._snapshot is not None
+
+    @property
     def unbuilt(self) -> bool:
         """Whether pools have to be built before the next snapshot."""
         return self._inventory.unbuilt
@@ -211,11 +211,16 @@ class Store:
     def assume(self, plan: Plan) -> None:
         """Count a decided plan as held, before it is written."""
         self._assumed[plan.uid] = plan
-        self._mark(self._ledger.hold(Holder(plan.uid, plan.claim), plan.allocation))
+        holder = Holder(plan.uid, plan.claim)
+        if plan.plain:  # its allocation may not be made yet
+            self._mark(self._ledger.hold_alone(holder, plan.plain))
+        else:
+            self._mark(self._ledger.hold(holder, plan.allocation))
 
     def forget(self, plan: Plan) -> Delta:
         """Remove an assumed plan that was not and will not be written."""
-        if self._assumed.get(plan.uid) != plan:
+        assumed = self._assumed.get(plan.uid)
+        if assumed is not plan and assumed != plan:
             return NOTHING
         del self._assumed[plan.uid]
         return self._note(self._ledger.release(plan.uid))
@@ -267,7 +272,8 @@ class Store:
             deltas += [self._drop_claim(key) for key in outdated]
         if listing.afresh and listing.kind == "Pod":
             unreadable = {refused.key for refused in listing.refused}
-            self._pods = {key: pod for key, pod in self._pods.items() if key in unreadable}
+            for key in [key for key in self._pods if key not in unreadable]:
+                del self._pods[key]
         changed = listing.objects if listing.afresh else [it for it in listing.objects if not self._has(it)]
         deltas += [self._apply(Changed(listing.kind, thing)) for thing in changed]
         deltas += [self._apply(refused) for refused in listing.refused]

@@ -31,10 +31,9 @@ def fleet(*machines: Object, count: int = 2) -> Cluster:
 
 
 def asking(**requests: str) -> Object:
-    """Part of a pod's spec: one container with these requests."""
-    return {
-        "containers": [{"name": "main", "image": "example.com/main", "resources": {"requests": requests}}]
-    }
+    """Part of a pod's spec: one container with these requests, and limits like them."""
+    resources = {"requests": requests, "limits": requests}
+    return {"containers": [{"name": "main", "image": "example.com/main", "resources": resources}]}
 
 
 def allocate(cluster: Cluster, claim: str, on: str, *names: str, pod: str = "", stamp: str = "") -> None:

@@ -17,7 +17,7 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.control.rebalancing.advice import Advice
 from reconciler.operations.metrics.capacity import Capacity
-from reconciler.operations.page.routes import page_routes
+from reconciler.operations.page.late_routes import late_page_routes
 from reconciler.operations.page.sources import Fact, GangEntry, PendingUnit, PlacementView, Sources
 from reconciler.operations.serving.access import Local
 from reconciler.operations.serving.port import StatusPort
@@ -100,7 +100,7 @@ async def standing(objects: Iterable[Object], fleet: Fleet | None = None) -> Asy
     """Serve the page of these objects while the block runs."""
     still, stop = Still(store(*objects), fleet=fleet), asyncio.Event()
     port = StatusPort(Local())
-    port.add(*page_routes(still.sources(), stop))
+    port.add(*late_page_routes(still.sources(), stop))
     async with serving(port, Settings(), now=utc_now) as still.url:
         try:
             yield still

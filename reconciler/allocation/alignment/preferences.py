@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, Validation
 from reconciler.allocation.dra.constraints import ANY_DOMAIN
 from reconciler.api.koordinator.json_annotations import read_as
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
-from reconciler.api.objects.model import Bool, Model, Str, Tuple
+from reconciler.api.objects.model import ON_USE, Bool, Model, Str, Tuple
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.requests import EXACT_COUNT, DeviceConstraint, DeviceRequest, ExactDeviceRequest
 from reconciler.errors import Malformed
@@ -94,10 +94,11 @@ def _one_is_a_list(value: Any) -> Any:
 
 
 _ALIGNMENTS: TypeAdapter[Any] = TypeAdapter(
-    Annotated[tuple[Alignment, ...], BeforeValidator(_one_is_a_list), Field(max_length=MAX_PREFERENCES)]
+    Annotated[tuple[Alignment, ...], BeforeValidator(_one_is_a_list), Field(max_length=MAX_PREFERENCES)],
+    config=ON_USE,
 )
 _PARTITION: TypeAdapter[Any] = TypeAdapter(PartitionPreference)
-_CONFIG: TypeAdapter[Any] = TypeAdapter(ClassAlignment | Table)
+_CONFIG: TypeAdapter[Any] = TypeAdapter(ClassAlignment | Table, config=ON_USE)
 
 
 def has_preferences(claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass]) -> bool:

@@ -24,6 +24,7 @@ from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import MAX_RESULTS, RequestOption
 from reconciler.allocation.dra.result import PlainPlans, has_special_fields
 from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.meta import DeviceID
 from reconciler.api.objects.plan import Granted
 from reconciler.errors import Rejected
 from reconciler.state.caches import Cache, share
@@ -63,6 +64,21 @@ class Template:
         """The answer for one copy."""
         plan = self.plans.plan(claim, place.view, place.rows)
         return Granted(plan.node, (plan,), sum([len(rows) for rows in place.rows]), snapshot.version)
+
+    def grants(
+        self, claims: Iterable[ResourceClaim], found: Sequence[Place], snapshot: Snapshot
+    ) -> list[Granted]:
+        """The answers for copies, one for each claim and place. Allocations are made when they are needed:
+        their turns come much later, and not at all if something changes.
+        """
+        names, version, later = _names_of(found, snapshot.fleet), snapshot.version, self.plans.later
+        of_copy = sum([option.source.wanted or 0 for option in self.options])
+        granted = []
+        for at, (claim, place) in enumerate(zip(claims, found, strict=False)):
+            devices = tuple(names[at * of_copy : (at + 1) * of_copy])
+            plan = later(claim, place.view, place.rows, devices)
+            granted.append(Granted(plan.node, (plan,), of_copy, version))
+        return granted
 
 
 def template_of(claim: ResourceClaim, snapshot: Snapshot, *, steps: int = STEPS) -> Template | None:
@@ -249,6 +265,24 @@ def _joined(
 
 
 _NONE = np.zeros(0, dtype=np.intp)
+_new = tuple.__new__
+
+
+def rows_of(places: Iterable[Place]) -> Rows:
+    """(n,) the devices of places."""
+    return np.array([row for place in places for rows in place.rows for row in rows], dtype=np.intp)
+
+
+def _names_of(places: Sequence[Place], fleet: Fleet) -> list[DeviceID]:
+    """The names of the devices of places, in the order of `rows_of`."""
+    rows = rows_of(places)
+    pools_of = fleet.pool_of[rows]
+    in_pool = (rows - fleet.start[pools_of]).tolist()
+    pools = fleet.pools
+    return [
+        _new(DeviceID, (*(pool := pools[at]).id, pool.names[row]))
+        for at, row in zip(pools_of.tolist(), in_pool, strict=True)
+    ]
 
 
 def _node_of_set(fleet: Fleet) -> Codes:
@@ -285,4 +319,4 @@ def allocate_copies(
     if template is None:
         return []
     found = places(template, snapshot, len(claims), nodes=nodes, room=room)
-    return [template.grant(claim, place, snapshot) for claim, place in zip(claims, found, strict=False)]
+    return template.grants(claims, found, snapshot)

@@ -16,7 +16,7 @@ from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.defaults import STEPS
 from reconciler.allocation.dra.availability import judge
 from reconciler.allocation.dra.claim_shapes import spec_key
-from reconciler.allocation.dra.copies import Place, Template, allocate_copies, places, template_of
+from reconciler.allocation.dra.copies import Place, Template, allocate_copies, places, rows_of, template_of
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.plan import Granted
 from reconciler.state.caches import Cache
@@ -134,7 +134,7 @@ class _Repeat:
             nodes = _with_room(given, room, nodes, snapshot)
         self._prepared = _prepared(template, more, given, snapshot, nodes) if more else None
         self._size = FIRST  # that this one place is asked for says little of how many more will be
-        return [template.grant(claim, place, snapshot) for claim, place in zip(claims, given, strict=False)]
+        return template.grants(claims, given, snapshot)
 
     def _failed(self) -> None:
         self._prepared, self._size = None, FIRST
@@ -187,7 +187,7 @@ class _Prepared:
                 continue
             if not all(left[rows].all() for left, rows in zip(self.left, place.rows, strict=True)):
                 return None
-            self.given = _rows_of([place])
+            self.given = rows_of([place])
             self.most_left = _left_after(self.given, snapshot)
             return place
         return None
@@ -223,7 +223,7 @@ def _prepared(
     snapshot: Snapshot,
     nodes: NodeSubset | None,
 ) -> _Prepared:
-    occupancy, taken = snapshot.occupancy, _rows_of(given)
+    occupancy, taken = snapshot.occupancy, rows_of(given)
     return _Prepared(
         template,
         deque(found),
@@ -234,11 +234,6 @@ def _prepared(
         (occupancy.trail, occupancy.serial),
         _left_after(taken, snapshot),
     )
-
-
-def _rows_of(places: Sequence[Place]) -> Rows:
-    """(n,) the devices of places."""
-    return np.array([row for place in places for rows in place.rows for row in rows], dtype=np.intp)
 
 
 def _with_room(

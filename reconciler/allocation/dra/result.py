@@ -1,6 +1,7 @@
 """Turns chosen devices into the allocations of claims. Source: docs/rules/results.md."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import chain
 
 from kernels.types import Mask, Rows
@@ -14,6 +15,7 @@ from reconciler.api.objects.claims import (
     DeviceAllocation,
     ResourceClaim,
 )
+from reconciler.api.objects.meta import DeviceID
 from reconciler.api.objects.model import Maker
 from reconciler.api.objects.node_selector import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from reconciler.api.objects.plan import Plan, Reason
@@ -24,7 +26,6 @@ from reconciler.state.devices.snapshot.snapshot import Snapshot, View
 _allocation_of, _devices_of, _device_of = Maker(Allocation), Maker(DeviceAllocation), Maker(AllocatedDevice)
 _selector_of, _term_of = Maker(NodeSelector), Maker(NodeSelectorTerm)
 _requirement_of = Maker(NodeSelectorRequirement)
-_checked_device = AllocatedDevice.__pydantic_validator__.validate_python
 
 
 def plans(
@@ -74,16 +75,30 @@ class PlainPlans:
 
         rows  of each option: the rows of the fleet that it gets
         """
+        metadata, allocation = claim.metadata, self._allocation(view, rows)
+        return Plan(claim.key, metadata.uid, metadata.resource_version, view.node.name, allocation)
+
+    def later(
+        self, claim: ResourceClaim, view: View, rows: Sequence[Sequence[int]], devices: tuple[DeviceID, ...]
+    ) -> Plan:
+        """The same plan, whose allocation is made when it is needed. Every device belongs to the node.
+
+        devices  the names of what is in the rows
+        """
+        metadata, make = claim.metadata, partial(self._allocation, view, rows)
+        return Plan.of_plain(
+            claim.key, metadata.uid, metadata.resource_version, view.node.name, devices, make
+        )
+
+    def _allocation(self, view: View, rows: Sequence[Sequence[int]]) -> Allocation:
         results: list[AllocatedDevice] = []
         for make, of_option in zip(self._devices, rows, strict=True):
             results += _plain_devices(make, of_option, view)
-        metadata = claim.metadata
         fields: dict[str, object] = {"devices": self._devices_of({"results": tuple(results)})}
         selector = _PINNED.of(view) if view.whole else _node_selector(view, chain.from_iterable(rows))
         if selector is not None:
             fields["node_selector"] = selector
-        allocation = _allocation_of(fields)
-        return Plan(claim.key, metadata.uid, metadata.resource_version, view.node.name, allocation)
+        return _allocation_of(fields)
 
 
 def has_special_fields(fleet: Fleet, rows: Rows | Sequence[int] | slice) -> bool:
@@ -120,7 +135,7 @@ def _devices(
         fields = {**common, **_names(row, fleet)}
         if marked is not None and marked.item(row):
             fields |= _special_fields(choice, row, snapshot, new_share)
-            found.append(_checked_device(fields))
+            found.append(AllocatedDevice.model_validate(fields))
         else:
             found.append(_device_of(fields))
     return found

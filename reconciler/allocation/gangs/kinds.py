@@ -11,10 +11,11 @@ from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.gangs.question import Member
 from reconciler.allocation.placement import minds_other_pods
 from reconciler.allocation.placement.extended_resources import backed
-from reconciler.api.objects.claims import ResourceClaim, ResourceClaimSpec
-from reconciler.api.objects.core import Pod, PodSpec
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.core import Pod
 from reconciler.api.objects.label_selector import Selector
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.model import text_of
 from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.storage import SELECTED_NODE
 from reconciler.errors import Malformed
@@ -24,9 +25,6 @@ from reconciler.state.nodes.room import Wanted
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.pods.ports import ports_of
 from reconciler.state.pods.terms import affinity_of, anti_affinity_of, spread_of
-
-_pod_to_json = PodSpec.__pydantic_serializer__.to_json
-_claim_to_json = ResourceClaimSpec.__pydantic_serializer__.to_json
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -218,7 +216,7 @@ def _text(pod: Pod, texts: dict[int, bytes]) -> bytes:
     found = texts.get(id(pod.spec))
     if found is None:
         try:
-            found = _pod_to_json(pod.spec, exclude={"resource_claims"})
+            found = text_of(pod.spec, without="resource_claims")
         except ValueError:  # text that is not Unicode: such a pod is like no other
             found = str(pod.key).encode()
         texts[id(pod.spec)] = found
@@ -229,7 +227,7 @@ def _spec(claim: ResourceClaim, texts: dict[int, bytes]) -> bytes:
     found = texts.get(id(claim.spec))
     if found is None:
         try:
-            found = _claim_to_json(claim.spec)
+            found = text_of(claim.spec)
         except ValueError:
             found = claim.metadata.uid.encode()
         texts[id(claim.spec)] = found

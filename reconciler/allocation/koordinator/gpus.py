@@ -10,11 +10,12 @@ from reconciler.allocation.koordinator.view import Attempt
 from reconciler.api.koordinator.amounts import any_left, fits
 from reconciler.api.koordinator.annotations import RESTRICTED, PartitionSpec
 from reconciler.api.koordinator.names import GPU
+from reconciler.api.objects.model import blank
 from reconciler.state.koordinator.holdings import Grant
 from reconciler.state.koordinator.partitions import Candidates, choices
 from reconciler.state.koordinator.tree import REQUIRED, Level, serving
 
-ANY_PARTITION = PartitionSpec()
+ANY_PARTITION = blank(PartitionSpec)
 OUT_OF_SCOPE = Failure("topology-scope-unsatisfied", Status.LATER, "Insufficient Topology Scoped GPU Devices")
 
 

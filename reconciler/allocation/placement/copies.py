@@ -34,15 +34,26 @@ _NEEDS = attrgetter(
 """What decides on which nodes a pod may run, but its labels and its claims"""
 
 
-def is_copy(pod: Pod, of: Pod, residents: Residents) -> bool:
-    """Whether a pod may run on the same nodes as another one, both without allocated claims.
-
-    Labels may differ, as those with the number of a pod do, where no other pod looks at them.
+class Likeness:
+    """What other pods must have in common with one, so that they may run on the same nodes. None of them has
+    an allocated claim.
     """
-    if _NEEDS(pod) != _NEEDS(of):
-        return False
-    alike = pod.metadata.labels == of.metadata.labels
-    return alike or not (residents.against(pod) or residents.asks_for_namespaces(pod, ()))
+
+    def __init__(self, of: Pod, residents: Residents) -> None:
+        self._needs = _NEEDS(of)
+        self._labels = of.metadata.labels
+        self._residents = residents
+
+    def is_copy(self, pod: Pod) -> bool:
+        """Whether a pod has it.
+
+        Labels may differ, as those with the number of a pod do, where no other pod looks at them.
+        """
+        if _NEEDS(pod) != self._needs:
+            return False
+        if pod.metadata.labels == self._labels:
+            return True
+        return not (self._residents.against(pod) or self._residents.asks_for_namespaces(pod, ()))
 
 
 def room_for_copies(question: Question) -> Amounts | None:

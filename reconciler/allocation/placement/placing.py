@@ -12,7 +12,7 @@ from kernels.domains import Counter, Even, Near
 from kernels.together import Kind
 from kernels.types import Amounts, Mask
 from reconciler.allocation.placement.attach_room import attach_room
-from reconciler.allocation.placement.copies import is_copy, room_for_copies
+from reconciler.allocation.placement.copies import Likeness, room_for_copies
 from reconciler.allocation.placement.extended_resources import backed
 from reconciler.allocation.placement.filters import require_objects, tests_of
 from reconciler.allocation.placement.nominated import RESERVED, beside_nominated
@@ -131,9 +131,9 @@ class Placement:
             None if fitting.all() else NodeSubset(order, fitting), crowded, crowded and arrivals
         )
 
-    def is_copy(self, pod: Pod, of: Pod) -> bool:
-        """Whether a pod may run on the same nodes as another one, both without allocated claims."""
-        return is_copy(pod, of, self._nodes.residents)
+    def likeness(self, pod: Pod) -> Likeness:
+        """Tells which pods may run on the same nodes as this one, all without allocated claims."""
+        return Likeness(pod, self._nodes.residents)
 
     def copies(self, pod: Pod, snapshot: Snapshot) -> Amounts | None:
         """(nodes,) how many more copies of a placed pod each node takes at most, in the order of the

@@ -4,11 +4,9 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
 from reconciler.analysis.whatif.scenario import Unit
-from reconciler.api.objects.claims import ResourceClaim, ResourceClaimSpec
-from reconciler.api.objects.core import Pod, PodSpec
-
-_claim_to_json = ResourceClaimSpec.__pydantic_serializer__.to_json
-_pod_to_json = PodSpec.__pydantic_serializer__.to_json
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.model import text_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +47,12 @@ def items_of(counted: Iterable[tuple[Unit, int]]) -> tuple[Item, ...]:
 
 def _key(unit: Unit) -> Hashable:
     """Equal for units that differ in their names only."""
-    claims = tuple(_claim_to_json(claim.spec) for claim in unit.claims)
+    claims = tuple(text_of(claim.spec) for claim in unit.claims)
     if unit.pod is None:
         return claims
     spec = unit.pod.spec.model_copy(update={"resource_claims": ()})
     labels = tuple(sorted(unit.pod.metadata.labels.items()))
-    return claims, unit.pod.key.namespace, labels, _pod_to_json(spec)
+    return claims, unit.pod.key.namespace, labels, text_of(spec)
 
 
 def _copied_claim(claim: ResourceClaim, mark: str) -> ResourceClaim:

@@ -10,7 +10,7 @@ from reconciler.api.koordinator.device import Minor, VirtualFunction
 from reconciler.api.koordinator.json_annotations import read_as
 from reconciler.api.koordinator.names import ALLOCATE_HINT, ALLOCATED, JOINT_ALLOCATE, PARTITION_SPEC, TYPES
 from reconciler.api.koordinator.selectors import LabelSelector
-from reconciler.api.objects.model import Map, Model, Str, Tuple
+from reconciler.api.objects.model import ON_USE, Map, Model, Str, Tuple, blank
 from reconciler.api.objects.quantity import Quantity
 
 SAME_PCIE = "SamePCIe"
@@ -110,9 +110,9 @@ class AllocatedDevice(Model):
     extension: Extension | None = None
 
 
-NO_HINT = Hint()
+NO_HINT = blank(Hint)
 
-_ALLOCATED: TypeAdapter[Any] = TypeAdapter(Map[Tuple[AllocatedDevice]])
+_ALLOCATED: TypeAdapter[Any] = TypeAdapter(Map[Tuple[AllocatedDevice]], config=ON_USE)
 
 
 class Shapes(NamedTuple):
@@ -124,13 +124,15 @@ class Shapes(NamedTuple):
 
 
 LENIENT = Shapes(
-    TypeAdapter(JointAllocate | None), TypeAdapter(Map[Hint | None]), TypeAdapter(PartitionSpec | None)
+    TypeAdapter(JointAllocate | None, config=ON_USE),
+    TypeAdapter(Map[Hint | None], config=ON_USE),
+    TypeAdapter(PartitionSpec | None, config=ON_USE),
 )
 """Unknown values count as not set, as in the release."""
 STRICT = Shapes(
-    TypeAdapter(StrictJointAllocate | None),
-    TypeAdapter(dict[DeviceType, StrictHint | None] | None),
-    TypeAdapter(StrictPartitionSpec | None),
+    TypeAdapter(StrictJointAllocate | None, config=ON_USE),
+    TypeAdapter(dict[DeviceType, StrictHint | None] | None, config=ON_USE),
+    TypeAdapter(StrictPartitionSpec | None, config=ON_USE),
 )
 """Unknown values are refused."""
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from reconciler.api.objects.meta import ApiObject
-from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple
+from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple, blank
 from reconciler.api.objects.quantity import Quantity
 
 Minor = Annotated[Int, Field(ge=0, lt=2**31)]
@@ -59,4 +59,4 @@ class Device(ApiObject):
     """scheduling.koordinator.sh/v1alpha1: the devices of the node that has the object's name."""
 
     kind: Literal["Device"] = "Device"
-    spec: DeviceSpec = DeviceSpec()
+    spec: DeviceSpec = blank(DeviceSpec)

@@ -12,11 +12,10 @@ from reconciler.errors import Malformed
 
 # At the start of a line this is always a marker, even inside a quoted or literal string. So splitting here is
 # correct, and a broken document does not hide the others.
-_START = re.compile(r"---(?=[ \t\r\n]|$)")
-_STOP = re.compile(r"\.\.\.(?=[ \t\r\n]|$)")
-_MARKING = ("-", ".")
-"""How lines with a marker begin"""
-_PREAMBLE = re.compile(r"[ \t]*(?:#.*|%.*)?\r?\n?")
+_MARKER = re.compile(r"(?:(---)|\.\.\.)(?=[ \t\r\n]|$)")
+"""What starts a document (group 1), or ends one"""
+_PREAMBLE = re.compile(r"(?:[ \t]*(?:[#%].*)?\r?\n)*")
+"""Lines without content, each with its end"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,26 +80,38 @@ def of_text(name: str, text: str) -> Iterator[Document | Refusal]:
 
 def split(text: str) -> Iterator[tuple[int, str]]:
     """The documents of a YAML text, each with its first line (from zero)."""
-    part: list[str] = []
-    start = 0
-    for number, line in enumerate(text.split("\n")):
-        if line[:1] not in _MARKING:
-            part.append(line)
-            continue
-        if _START.match(line) and not all(_PREAMBLE.fullmatch(earlier) for earlier in part):
-            yield start, "\n".join(part) + "\n"
-            part, start = [], number
-        part.append(line)
-        if _STOP.match(line):
-            yield start, "\n".join(part) + "\n"
-            part, start = [], number + 1
-    yield start, "\n".join(part)
+    begin = number = 0
+    for marker in _markers(text):
+        if marker[1]:
+            end = marker.start()
+            if _PREAMBLE.fullmatch(text, begin, end):
+                continue
+        else:
+            end = text.find("\n", marker.end()) + 1 or len(text)
+        part = text[begin:end].removesuffix("\n") + "\n"
+        yield number, part
+        number += part.count("\n")
+        begin = end
+    yield number, text[begin:]
+
+
+def _markers(text: str) -> Iterator[re.Match[str]]:
+    """The markers at the start of lines, in order. Found as strings: a pattern would stop at every line."""
+    begins = [0]
+    for begin in ("\n---", "\n..."):
+        at = text.find(begin)
+        while at >= 0:
+            begins.append(at + 1)
+            at = text.find(begin, at + 1)
+    for at in sorted(begins):
+        if (marker := _MARKER.match(text, at)) is not None:
+            yield marker
 
 
 def _blank(part: str) -> int:
     """The number of lines before the first one with content."""
     for number, line in enumerate(part.split("\n")):
-        if not _PREAMBLE.fullmatch(line.removeprefix("---")):
+        if not _PREAMBLE.fullmatch(line.removeprefix("---") + "\n"):
             return number
     return 0
 

@@ -72,17 +72,20 @@ def _fill(root: dict[str, Any], lines: list[str]) -> None:
     """Add the content of lines to an empty mapping. Raises _Declined."""
     top: Any = root
     column = 0
-    outer: list[tuple[int, Any]] = []
-    """The collections around `top` with their columns"""
+    outer: list[tuple[int, Any]] = [(-1, None)]
+    """The collections around `top` with their columns; around `root` is nothing, where no line can be"""
     waiting: str | None = None
     """The last key of `top`, if its line had no value"""
+    known = _known.get
     for text in lines:
-        line = _known.get(text) or _take_apart(text)
+        line = known(text) or _take_apart(text)
         if line is _SKIPPED:
             continue
         first, inner, is_item, key, value = line
         if waiting is not None and (first > column or (is_item and first == column)):
-            _push(outer, column, top)
+            outer.append((column, top))
+            if len(outer) > MAX_DEPTH:
+                raise _Declined
             made: Any = [] if is_item else {}
             top[waiting] = made
             top, column = made, first
@@ -90,7 +93,7 @@ def _fill(root: dict[str, Any], lines: list[str]) -> None:
             raise _Declined  # the value of the line before goes on
         waiting = None
         while first < column or (first == column and not is_item and type(top) is list):
-            column, top = _pop(outer)
+            column, top = outer.pop()
         if first != column or is_item is (type(top) is dict):
             raise _Declined
         if value is dict or value is list:
@@ -99,7 +102,9 @@ def _fill(root: dict[str, Any], lines: list[str]) -> None:
             top.append(value)
             continue
         if is_item:
-            _push(outer, column, top)
+            outer.append((column, top))
+            if len(outer) > MAX_DEPTH:
+                raise _Declined
             made = {}
             top.append(made)
             top, column = made, inner
@@ -108,18 +113,6 @@ def _fill(root: dict[str, Any], lines: list[str]) -> None:
         top[key] = value
         if value is _NOTHING:
             top[key], waiting = None, key
-
-
-def _push(outer: list[tuple[int, Any]], column: int, top: Any) -> None:
-    outer.append((column, top))
-    if len(outer) >= MAX_DEPTH:
-        raise _Declined
-
-
-def _pop(outer: list[tuple[int, Any]]) -> tuple[int, Any]:
-    if not outer:
-        raise _Declined
-    return outer.pop()
 
 
 def _take_apart(text: str) -> _Line:

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from reconciler.api.objects.label_selector import LabelSelector
 from reconciler.api.objects.meta import ApiObject
-from reconciler.api.objects.model import Int, Map, Model
+from reconciler.api.objects.model import Int, Map, Model, blank
 
 
 class PodDisruptionBudgetSpec(Model):
@@ -28,5 +28,5 @@ class PodDisruptionBudget(ApiObject):
     """How many pods of a set may be evicted now. Without a status, none."""
 
     kind: Literal["PodDisruptionBudget"] = "PodDisruptionBudget"
-    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
-    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
+    spec: PodDisruptionBudgetSpec = blank(PodDisruptionBudgetSpec)
+    status: PodDisruptionBudgetStatus = blank(PodDisruptionBudgetStatus)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from reconciler.api.objects.meta import ApiObject, DeviceID
-from reconciler.api.objects.model import Bool, Map, Model, Str, Tuple, kept
+from reconciler.api.objects.model import Bool, Map, Model, Str, Tuple, blank, kept, text_of
 from reconciler.api.objects.node_selector import NodeSelector
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.requests import (
@@ -45,7 +45,7 @@ class DeviceClass(ApiObject):
     """A named class of devices."""
 
     kind: Literal["DeviceClass"] = "DeviceClass"
-    spec: DeviceClassSpec = DeviceClassSpec()
+    spec: DeviceClassSpec = blank(DeviceClassSpec)
 
 
 class AllocatedDevice(Model):
@@ -86,7 +86,7 @@ class DeviceAllocation(Model):
 class Allocation(Model):
     """The devices that are allocated to a claim, and the nodes that can use them."""
 
-    devices: DeviceAllocation = DeviceAllocation()
+    devices: DeviceAllocation = blank(DeviceAllocation)
     node_selector: NodeSelector | None = None
     allocation_timestamp: Str | None = None
 
@@ -111,7 +111,7 @@ class ResourceClaimStatus(Model):
 class ResourceClaimSpec(Model):
     """The requests of a claim; immutable on the server."""
 
-    devices: DeviceClaim = DeviceClaim()
+    devices: DeviceClaim = blank(DeviceClaim)
 
     @kept
     def key(self) -> bytes | None:
@@ -120,7 +120,7 @@ class ResourceClaimSpec(Model):
         Cached: claims of one template share their spec.
         """
         try:
-            text = self.__pydantic_serializer__.to_json(self)
+            text = text_of(self)
         except ValueError:
             return None
         return text if len(text) <= LONGEST_KEY else sha256(text).digest()
@@ -133,7 +133,7 @@ class ResourceClaim(ApiObject):
 
     kind: Literal["ResourceClaim"] = "ResourceClaim"
     spec: ResourceClaimSpec
-    status: ResourceClaimStatus = ResourceClaimStatus()
+    status: ResourceClaimStatus = blank(ResourceClaimStatus)
 
     @property
     def allocation(self) -> Allocation | None:
@@ -154,7 +154,7 @@ class TemplateMetadata(Model):
 class ResourceClaimTemplateSpec(Model):
     """Metadata and spec of each claim that is made from the template."""
 
-    metadata: TemplateMetadata = TemplateMetadata()
+    metadata: TemplateMetadata = blank(TemplateMetadata)
     spec: ResourceClaimSpec
 
 

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from reconciler.api.objects.label_selector import LabelSelector
 from reconciler.api.objects.meta import ApiObject, ObjectKey
-from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple, kept
+from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple, blank, kept
 from reconciler.api.objects.node_selector import NodeSelector, NodeSelectorTerm
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.volumes import Volumes
@@ -52,8 +52,8 @@ class Node(ApiObject):
     """A machine that runs pods."""
 
     kind: Literal["Node"] = "Node"
-    spec: NodeSpec = NodeSpec()
-    status: NodeStatus = NodeStatus()
+    spec: NodeSpec = blank(NodeSpec)
+    status: NodeStatus = blank(NodeStatus)
 
 
 class PodSchedulingGate(Model):
@@ -74,7 +74,7 @@ class PreferredSchedulingTerm(Model):
     """Nodes that a pod prefers."""
 
     weight: Int = 0
-    preference: NodeSelectorTerm = NodeSelectorTerm()
+    preference: NodeSelectorTerm = blank(NodeSelectorTerm)
 
 
 class NodeAffinity(Model):
@@ -100,7 +100,7 @@ class WeightedPodAffinityTerm(Model):
     """Pods that should be, or should not be, in the topology domain of the node."""
 
     weight: Int = 0
-    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+    pod_affinity_term: PodAffinityTerm = blank(PodAffinityTerm)
 
 
 class PodAffinity(Model):
@@ -167,7 +167,7 @@ class Container(Model):
     """One container of a pod."""
 
     name: Str = ""
-    resources: ResourceRequirements = ResourceRequirements()
+    resources: ResourceRequirements = blank(ResourceRequirements)
     restart_policy: Str | None = None
     """`Always` for an init container that keeps running (a sidecar)"""
     restart_policy_rules: Tuple[RestartRule] = ()
@@ -236,15 +236,15 @@ class PodStatus(Model):
 class Pod(ApiObject):
     """A pod, which may use claims."""
 
-    KEPT: ClassVar = (*ApiObject.KEPT, "claim_keys")
+    KEPT: ClassVar = (*ApiObject.KEPT, "claim_keys", "gated")
 
     kind: Literal["Pod"] = "Pod"
-    spec: PodSpec = PodSpec()
-    status: PodStatus = PodStatus()
+    spec: PodSpec = blank(PodSpec)
+    status: PodStatus = blank(PodStatus)
 
-    @property
+    @kept
     def gated(self) -> bool:
-        """Whether the pod has our scheduling gate."""
+        """Whether the pod has our scheduling gate. Cached: it is read dozens of times for each pod."""
         return GATE in [gate.name for gate in self.spec.scheduling_gates]
 
     @kept

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from reconciler.api.objects.core import Pod, PodResourceClaim, PodResourceClaimStatus
 from reconciler.api.objects.meta import ApiObject
-from reconciler.api.objects.model import Int, Model, Str, Tuple
+from reconciler.api.objects.model import Int, Model, Str, Tuple, blank
 from reconciler.api.objects.value import value
 from reconciler.errors import Malformed
 
@@ -91,7 +91,7 @@ class SchedulingConstraints(Model):
 class PodGroupSpec(Model):
     """The fields of a PodGroup that a placement depends on."""
 
-    scheduling_policy: SchedulingPolicy = SchedulingPolicy()
+    scheduling_policy: SchedulingPolicy = blank(SchedulingPolicy)
     scheduling_constraints: SchedulingConstraints | None = None
     resource_claims: Tuple[PodResourceClaim] = ()
 
@@ -106,8 +106,8 @@ class PodGroup(ApiObject):
     """A group of pods, scheduling.k8s.io."""
 
     kind: Literal["PodGroup"] = "PodGroup"
-    spec: PodGroupSpec = PodGroupSpec()
-    status: PodGroupStatus = PodGroupStatus()
+    spec: PodGroupSpec = blank(PodGroupSpec)
+    status: PodGroupStatus = blank(PodGroupStatus)
 
     @property
     def rules(self) -> GangRules | None:
@@ -130,7 +130,7 @@ class CoschedulingPodGroup(ApiObject):
     """A group of pods, scheduling.x-k8s.io."""
 
     kind: Literal["PodGroup"] = "PodGroup"
-    spec: CoschedulingPodGroupSpec = CoschedulingPodGroupSpec()
+    spec: CoschedulingPodGroupSpec = blank(CoschedulingPodGroupSpec)
 
     @property
     def rules(self) -> GangRules:

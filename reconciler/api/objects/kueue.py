@@ -6,7 +6,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from reconciler.api.objects.meta import ApiObject, time_of
-from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple
+from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple, blank
 
 GROUP = "kueue.x-k8s.io"
 VERSIONS = ("v1beta2", "v1beta1")
@@ -77,8 +77,8 @@ class Workload(ApiObject):
     """Pods that Kueue admits together."""
 
     kind: Literal["Workload"] = "Workload"
-    spec: WorkloadSpec = WorkloadSpec()
-    status: WorkloadStatus = WorkloadStatus()
+    spec: WorkloadSpec = blank(WorkloadSpec)
+    status: WorkloadStatus = blank(WorkloadStatus)
 
     def condition(self, name: str) -> Condition | None:
         """A condition that is true."""
@@ -112,8 +112,8 @@ class AdmissionCheck(ApiObject):
     """A condition for the admission of Workloads, besides quota."""
 
     kind: Literal["AdmissionCheck"] = "AdmissionCheck"
-    spec: AdmissionCheckSpec = AdmissionCheckSpec()
-    status: AdmissionCheckStatus = AdmissionCheckStatus()
+    spec: AdmissionCheckSpec = blank(AdmissionCheckSpec)
+    status: AdmissionCheckStatus = blank(AdmissionCheckStatus)
 
 
 class FlavorSpec(Model):
@@ -127,4 +127,4 @@ class ResourceFlavor(ApiObject):
     """A kind of resources, such as nodes of one type."""
 
     kind: Literal["ResourceFlavor"] = "ResourceFlavor"
-    spec: FlavorSpec = FlavorSpec()
+    spec: FlavorSpec = blank(FlavorSpec)

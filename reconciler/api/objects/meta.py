@@ -84,7 +84,7 @@ class ObjectMeta(Model):
     @property
     def created(self) -> datetime | None:
         """The time of creation, with its zone. None if it is missing or cannot be read."""
-        return time_of(self.creation_timestamp or "")
+        return time_of(self.creation_timestamp) if self.creation_timestamp else None
 
 
 class ApiObject(Model):

@@ -10,7 +10,10 @@ from pydantic.fields import FieldInfo
 
 T = TypeVar("T")
 
-LEAN = ConfigDict(extra="ignore", alias_generator=to_camel, populate_by_name=True)
+ON_USE = ConfigDict(defer_build=True)
+"""Has pydantic build a validator, with those of all parts, when it is first used: there are over a hundred
+models, and a command reads objects of a few of them."""
+LEAN = ConfigDict(extra="ignore", alias_generator=to_camel, populate_by_name=True, **ON_USE)
 """For parts of objects that exist in millions: pydantic dataclasses with slots, parsed like a `Model`."""
 
 
@@ -95,6 +98,19 @@ def built(model: type[M], fields: Mapping[str, Any]) -> M:
     """One object as a `Maker` makes it."""
     made: M = _maker(model)(fields)
     return made
+
+
+def blank(model: type[M]) -> M:
+    """The object without any field, as the default of a field: `model()` would build the validator."""
+    return built(model, {})
+
+
+def text_of(part: Model, *, without: str | None = None) -> bytes:
+    """All fields, but for one, as JSON with their names in Python: equal for equal parts.
+
+    Raises ValueError for text that is not Unicode.
+    """
+    return part.__pydantic_serializer__.to_json(part, exclude=None if without is None else {without})
 
 
 @lru_cache

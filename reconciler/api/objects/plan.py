@@ -1,10 +1,12 @@
 """The result of the allocator: devices for every claim of a request, or the reason why there are none."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING, Any
 
 from reconciler.api.objects.claims import Allocation
-from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.value import value
 
 
@@ -86,6 +88,40 @@ class Plan:
     """Without `allocationTimestamp`, which the writer sets."""
     annotations: tuple[tuple[str, str], ...] = ()
     """Written into the claim together with the allocation"""
+    plain: tuple[DeviceID, ...] = field(default=(), init=False, compare=False, repr=False)
+    """All its devices, if each belongs to `node` and is held exclusively, and that is known without the
+    allocation; otherwise empty"""
+    _make: Callable[[], Allocation] | None = field(default=None, init=False, compare=False, repr=False)
+
+    @classmethod
+    def of_plain(
+        cls,
+        claim: ObjectKey,
+        uid: str,
+        resource_version: str,
+        node: str,
+        plain: tuple[DeviceID, ...],
+        make: Callable[[], Allocation],
+    ) -> "Plan":
+        """A plan whose allocation is made when it is first read, as late as when it is written. `make` has
+        no effects and cannot fail; two threads may call it at once.
+        """
+        made: Any = cls.__new__(cls)
+        made.claim, made.uid, made.resource_version, made.node = claim, uid, resource_version, node
+        made.annotations, made.plain, made._make = (), plain, make
+        plan: Plan = made
+        return plan
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Allocation:
+            """Make the allocation: only called while there is none."""
+            if name != "allocation":
+                raise AttributeError(name)
+            if (make := self._make) is not None:
+                self.allocation = make()
+                self._make = None
+            return self.allocation
 
 
 @value()

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from reconciler.api.objects.core import GATE, Condition
 from reconciler.api.objects.meta import ApiObject, ObjectKey
-from reconciler.api.objects.model import Model, Tuple
+from reconciler.api.objects.model import Model, Tuple, blank
 
 GROUP = "autoscaling.x-k8s.io"
 VERSION = "v1"
@@ -54,8 +54,8 @@ class ProvisioningRequest(ApiObject):
     """Asks for nodes for pods."""
 
     kind: Literal["ProvisioningRequest"] = "ProvisioningRequest"
-    spec: ProvisioningSpec = ProvisioningSpec()
-    status: ProvisioningStatus = ProvisioningStatus()
+    spec: ProvisioningSpec = blank(ProvisioningSpec)
+    status: ProvisioningStatus = blank(ProvisioningStatus)
 
     @property
     def ours(self) -> bool:

@@ -8,7 +8,7 @@ from pydantic import Field
 from reconciler.api.objects.core import Resources
 from reconciler.api.objects.label_selector import LabelSelector
 from reconciler.api.objects.meta import ApiObject
-from reconciler.api.objects.model import Bool, Int, Model, Str, Tuple
+from reconciler.api.objects.model import Bool, Int, Model, Str, Tuple, blank
 from reconciler.api.objects.node_selector import NodeSelector
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.volumes import InTreeSource
@@ -38,7 +38,7 @@ class PersistentVolumeClaimSpec(Model):
     volume_mode: Str | None = None
     volume_attributes_class_name: Str | None = None
     selector: LabelSelector | None = None
-    resources: VolumeResources = VolumeResources()
+    resources: VolumeResources = blank(VolumeResources)
 
 
 class PersistentVolumeClaimStatus(Model):
@@ -51,8 +51,8 @@ class PersistentVolumeClaim(ApiObject):
     """A claim of a volume."""
 
     kind: Literal["PersistentVolumeClaim"] = "PersistentVolumeClaim"
-    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
-    status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
+    spec: PersistentVolumeClaimSpec = blank(PersistentVolumeClaimSpec)
+    status: PersistentVolumeClaimStatus = blank(PersistentVolumeClaimStatus)
 
     @property
     def storage_class(self) -> str:
@@ -114,8 +114,8 @@ class PersistentVolume(ApiObject):
     """A volume."""
 
     kind: Literal["PersistentVolume"] = "PersistentVolume"
-    spec: PersistentVolumeSpec = PersistentVolumeSpec()
-    status: PersistentVolumeStatus = PersistentVolumeStatus()
+    spec: PersistentVolumeSpec = blank(PersistentVolumeSpec)
+    status: PersistentVolumeStatus = blank(PersistentVolumeStatus)
 
     @property
     def storage_class(self) -> str:
@@ -180,7 +180,7 @@ class CSINode(ApiObject):
     """What CSI drivers say about a node of the same name."""
 
     kind: Literal["CSINode"] = "CSINode"
-    spec: CSINodeSpec = CSINodeSpec()
+    spec: CSINodeSpec = blank(CSINodeSpec)
 
     def limits(self) -> dict[str, int]:
         """How many volumes of each driver can be attached. A driver that is missing has no limit."""
@@ -201,7 +201,7 @@ class CSIDriver(ApiObject):
     """A CSI driver."""
 
     kind: Literal["CSIDriver"] = "CSIDriver"
-    spec: CSIDriverSpec = CSIDriverSpec()
+    spec: CSIDriverSpec = blank(CSIDriverSpec)
 
 
 class CSIStorageCapacity(ApiObject):
@@ -231,14 +231,14 @@ class VolumeAttachmentSpec(Model):
 
     attacher: Str = ""
     node_name: Str = ""
-    source: AttachmentSource = AttachmentSource()
+    source: AttachmentSource = blank(AttachmentSource)
 
 
 class VolumeAttachment(ApiObject):
     """A volume that is attached to a node, or is to be."""
 
     kind: Literal["VolumeAttachment"] = "VolumeAttachment"
-    spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
+    spec: VolumeAttachmentSpec = blank(VolumeAttachmentSpec)
 
 
 MODELS: Mapping[str, type[ApiObject]] = {

@@ -17,7 +17,7 @@ from msgspec.structs import astuple
 from pydantic import TypeAdapter
 from pydantic_core import from_json
 
-from reconciler.api.objects.model import Tuple, built, fields_of
+from reconciler.api.objects.model import ON_USE, Tuple, built, fields_of
 from reconciler.api.objects.slices import (
     CounterSet,
     Device,
@@ -207,9 +207,9 @@ def _cached(read: Callable[[str, bytes], Any], name: str) -> Callable[[bytes], A
 _ATTRIBUTE = TypeAdapter(DeviceAttribute)
 _DEVICE = TypeAdapter(Device)
 _SPEC = TypeAdapter(ResourceSliceSpec)
-_SETS: TypeAdapter[tuple[CounterSet, ...]] = TypeAdapter(Tuple[CounterSet])
-_BARE = Device(name="")
+_SETS: TypeAdapter[tuple[CounterSet, ...]] = TypeAdapter(Tuple[CounterSet], config=ON_USE)
 
+_FIELDS_OF_DEVICE = fields_of(Device)
 _new: Callable[[type[Device]], Device] = object.__new__
 _write_name = Device.__dict__["name"].__set__
 _write_attributes = Device.__dict__["attributes"].__set__
@@ -218,7 +218,11 @@ _write_string = DeviceAttribute.__dict__["string"].__set__
 # Slots are written directly: each field is already validated.
 _WRITES_OF_ATTRIBUTE = tuple(DeviceAttribute.__dict__[name].__set__ for name in fields_of(DeviceAttribute))
 _FIELDS: tuple[tuple[Callable[[Device, Any], None], Callable[[bytes], Any], Any], ...] = tuple(
-    (Device.__dict__[name].__set__, _cached(_field, name), getattr(_BARE, name))
+    (
+        Device.__dict__[name].__set__,
+        _cached(_field, name),
+        _FIELDS_OF_DEVICE[name].get_default(call_default_factory=True),
+    )
     for name in _DeviceText.__struct_fields__[2:_FIRST_OLDER]
 )
 """How each field of `_DeviceText` after the first two is written and read, and its default"""

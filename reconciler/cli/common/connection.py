@@ -33,10 +33,11 @@ class Connection(NamedTuple):
     def announce(self, target: object) -> None:
         """Say on standard error which cluster is read: the current context may be another than expected."""
         # Late import: help needs none of it.
-        from reconciler.cli.common.output import console_on, print_line  # noqa: PLC0415
+        from reconciler.cli.common.console import Console  # noqa: PLC0415
+        from reconciler.cli.common.output import print_line  # noqa: PLC0415
 
         if not self.quiet:
-            print_line(console_on(sys.stderr), f"cluster: {target}")  # it names the context itself
+            print_line(Console(sys.stderr), f"cluster: {target}")  # it names the context itself
 
     def target(self) -> "Target":
         """The cluster that the options choose. Raises Rejected if there is none."""

@@ -1,6 +1,5 @@
 """Several clusters at once: contexts of a kubeconfig, read in parallel. One that is down stops no other."""
 
-import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -9,10 +8,12 @@ from typing import Any, Generic, TypeVar
 import click
 
 from reconciler.cli.common.connection import Connection
+from reconciler.cli.common.console import Console
 from reconciler.cli.common.exits import Failure, errors_as
 from reconciler.cli.common.options import FOR_PEOPLE
-from reconciler.cli.common.output import console_on, print_line, remark, remarks_on
+from reconciler.cli.common.output import print_line, remark, remarks_on
 from reconciler.cli.common.table import Table
+from reconciler.cli.common.waiting import wait_for
 from reconciler.errors import ReconcilerError
 
 T = TypeVar("T")
@@ -49,7 +50,7 @@ def ask_each(
     Remarks of `ask` name the context. Around later work on an answer, `remarks_on` does that.
     Raises Failure if no context exists.
     """
-    return asyncio.run(_ask_each(connection, _known(connection, contexts), ask))
+    return wait_for(_ask_each(connection, _known(connection, contexts), ask))
 
 
 def report_unreached(reached: Iterable[Reached[Any]]) -> bool:
@@ -62,7 +63,7 @@ def report_unreached(reached: Iterable[Reached[Any]]) -> bool:
 
 def print_heading(context: str, *, first: bool) -> None:
     """Print the name of a context above its part of the output."""
-    console = console_on(sys.stdout)
+    console = Console(sys.stdout)
     if not first:
         console.print()
     print_line(console, f"context {context}", style="bold")
@@ -92,6 +93,8 @@ def side_by_side(parts: Iterable[tuple[str, Sequence[Table]]]) -> list[Table]:
 async def _ask_each(
     connection: Connection, contexts: Sequence[str], ask: Callable[[Connection], Awaitable[T]]
 ) -> list[Reached[T]]:
+    import asyncio  # noqa: PLC0415 - see `waiting`
+
     async def one(context: str) -> Reached[T]:
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):

@@ -1,6 +1,5 @@
 """All objects of manifests or of a cluster, for commands that read them once."""
 
-import asyncio
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -21,6 +20,7 @@ from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.input import read_first_and_all, read_manifests, report_refused, report_warnings
 from reconciler.cli.common.output import remark
 from reconciler.cli.common.progress import SILENT, ProgressTracker
+from reconciler.cli.common.waiting import wait_for
 from reconciler.errors import Malformed
 
 
@@ -47,7 +47,7 @@ def _report(bundle: Bundle) -> None:
 
 def list_cluster(kinds: Collection[str], connection: Connection) -> Iterator[ApiObject]:
     """List a cluster. Prints invalid objects to standard error. Raises ReconcilerError or OSError."""
-    return read_valid(asyncio.run(list_objects(kinds, connection)))
+    return read_valid(wait_for(list_objects(kinds, connection)))
 
 
 def read_devices(raws: Iterable[dict[str, Any]]) -> Iterator[Device]:

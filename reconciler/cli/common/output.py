@@ -1,54 +1,33 @@
 """Output of commands: plain text for pipes, tables for terminals, JSON and YAML for programs."""
 
 import json
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TextIO
+from typing import Any
 
 import click
 import yaml
-from rich.console import Console
-from rich.text import Text
 
+from reconciler.cli.common.console import UNBOUNDED, Console
 from reconciler.cli.common.plain_text import plain, wrapped
 from reconciler.cli.common.table import Table
 
-UNBOUNDED = 1_000_000
-"""Width without a terminal: lines are never cut or wrapped, so that they can be searched"""
-MIN_WIDTH = 20
-"""Narrower terminals do not exist"""
 _context: ContextVar[str] = ContextVar("context", default="")
 """Of several clusters, the one that remarks are about now"""
-
-
-def console_on(out: TextIO) -> Console:
-    """A console for plain text. Lines are as wide as the terminal or COLUMNS, and else not limited."""
-    console = Console(file=out, highlight=False, emoji=False, markup=False)
-    if not (console.is_terminal or "COLUMNS" in os.environ):
-        console.width = UNBOUNDED
-    elif console.width < MIN_WIDTH:  # some terminals report 0
-        console.width = 80
-    return console
 
 
 def print_table(console: Console, table: Table, *, wide: bool = False) -> None:
     """Print a table, with bold headings on a terminal. A wide one has one line for each row, however long."""
     for line in table.lines(UNBOUNDED if wide else console.width):
-        print_text(console, line.text, "bold" if line.heading else "")
+        console.print(line.text, "bold" if line.heading else "")
 
 
 def print_line(console: Console, line: str, *, hanging: int = 2, style: str = "") -> None:
     """Print a line; control characters are escaped. Wraps it between words on a terminal."""
     for text in wrapped(plain(line), console.width, hanging=hanging):
-        print_text(console, text, style)
-
-
-def print_text(console: Console, text: str, style: str = "") -> None:
-    """Print a line as it is."""
-    console.print(Text(text, style), soft_wrap=True)
+        console.print(text, style)
 
 
 def remark(line: str) -> None:
@@ -59,7 +38,7 @@ def remark(line: str) -> None:
     if context := _context.get():
         sort, _, text = line.partition(": ")
         line = f"{sort}: context {context}: {text}"
-    print_line(console_on(sys.stderr), line)
+    print_line(Console(sys.stderr), line)
 
 
 @contextmanager

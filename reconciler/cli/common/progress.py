@@ -1,11 +1,12 @@
 """Progress of slow commands on a terminal: the stage, a count and the elapsed time."""
 
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from threading import Lock, Timer
 from typing import TYPE_CHECKING, TypeVar
 
-from rich.console import Console
+from reconciler.cli.common.console import Console
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -55,7 +56,7 @@ class ProgressTracker:
 
             # The command's own output must not go to the progress bar.
             columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-            bar = Progress(*columns, console=console, transient=True, redirect_stdout=False)
+            bar = Progress(*columns, console=console.drawing(), transient=True, redirect_stdout=False)
             self._task = bar.add_task(self._text(), total=None)
             bar.start()
             self._bar = bar  # from now on the working thread updates it
@@ -87,7 +88,7 @@ def track_progress(*, quiet: bool = False) -> Iterator[ProgressTracker]:
 
     The progress bar is removed at the end: print results after the block.
     """
-    progress, console = ProgressTracker(), Console(stderr=True)
+    progress, console = ProgressTracker(), Console(sys.stderr)
     if quiet or not console.is_terminal:
         yield progress
         return

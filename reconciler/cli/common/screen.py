@@ -8,10 +8,11 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
 from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
+from reconciler.cli.common.console import Console
 from reconciler.cli.common.keyboard import keyboard
 from reconciler.cli.common.plain_text import plain, wrapped
 from reconciler.cli.common.table import TableLine
@@ -62,7 +63,8 @@ class Screen:
         state: Callable[[], str],
     ) -> None:
         """`lines` makes the text for a width, `keys` are actions, and `state` says what they have chosen."""
-        self._console, self._title, self._lines, self._state = console, title, lines, state
+        self._console = console.drawing()
+        self._title, self._lines, self._state = title, lines, state
         self._keys = keys
         self._viewport = Viewport()
         self._ended = asyncio.Event()

@@ -3,8 +3,8 @@
 import asyncio
 import sys
 
+from reconciler.cli.common.console import Console
 from reconciler.cli.common.exits import exit_on_errors
-from reconciler.cli.common.output import console_on
 from reconciler.cli.demo.play import manifests, play
 from reconciler.operations.logs.setup import configure
 
@@ -12,6 +12,6 @@ from reconciler.operations.logs.setup import configure
 def demo() -> None:
     """Carry out the command. Its options and its help are in `cli/commands/demo.py`."""
     configure("warning", "short")
-    console = console_on(sys.stdout)
+    console = Console(sys.stdout)
     with exit_on_errors():
         asyncio.run(play(manifests(sys.stdin.buffer), console))

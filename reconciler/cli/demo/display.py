@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.cli.common.console import Console
 from reconciler.cli.common.output import print_line
 from reconciler.cli.common.plain_text import counted
 from reconciler.cli.common.table import Table, TableLine
@@ -29,7 +30,7 @@ class Display(Protocol):
 def display(console: Console) -> Iterator[Display]:
     """Open a display for the block; the final state stays visible."""
     if console.is_terminal:
-        with Live(console=console, auto_refresh=False) as live:
+        with Live(console=console.drawing(), auto_refresh=False) as live:
             yield _TableDisplay(live)
     else:
         yield _LineDisplay(console)

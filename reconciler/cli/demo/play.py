@@ -7,11 +7,10 @@ from pathlib import Path
 from random import random
 from typing import Any, BinaryIO
 
-from rich.console import Console
-
 from reconciler import app
 from reconciler.aio.tasks import forever
 from reconciler.api.manifests.documents import Refusal, documents
+from reconciler.cli.common.console import Console
 from reconciler.cli.common.output import print_line
 from reconciler.cli.demo.display import display, print_conclusion
 from reconciler.cli.demo.state import KINDS, DemoState

@@ -8,7 +8,8 @@ from reconciler.analysis.defragment import Answer
 from reconciler.analysis.defragment.ended import Ended
 from reconciler.analysis.defragment.picture import Cells
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.cli.common.output import console_on, print_line, print_table
+from reconciler.cli.common.console import Console
+from reconciler.cli.common.output import print_line, print_table
 from reconciler.cli.common.plain_text import counted
 from reconciler.cli.common.table import Table
 
@@ -30,7 +31,7 @@ _LIMITS = {
 
 def print_plan(answer: Answer, out: TextIO) -> None:
     """Print the verdict, the moves in order, the map of the places they touch, and what fits then."""
-    console = console_on(out)
+    console = Console(out)
     for line in _verdict(answer):
         print_line(console, line)
     if not answer.steps:

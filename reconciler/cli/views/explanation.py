@@ -5,7 +5,8 @@ from typing import TextIO
 
 from reconciler.allocation.reasons.explanation import Explanation, Request, Shortage, Step
 from reconciler.allocation.reasons.kinds import Kind
-from reconciler.cli.common.output import console_on, print_line, print_text
+from reconciler.cli.common.console import Console
+from reconciler.cli.common.output import print_line
 from reconciler.cli.common.plain_text import counted, plain, wrapped
 
 BAR = 24
@@ -18,7 +19,7 @@ _ON_NODES = frozenset({Kind.ALIGNMENT, Kind.PARTITION})
 
 def print_explanation(explanation: Explanation, out: TextIO) -> None:
     """Print a decision: its result, each request with its funnel, and what to do."""
-    console = console_on(out)
+    console = Console(out)
     block = _block(out)
     print_line(console, _head(explanation))
     for request in explanation.requests:
@@ -26,7 +27,7 @@ def print_explanation(explanation: Explanation, out: TextIO) -> None:
         owner = "pod" if explanation.pod is not None else "claim"
         print_line(console, f"request {request.request} of {owner} {request.claim} needs {_wanted(request)}")
         for line in _funnel(request, block, console.width):
-            print_text(console, line)
+            console.print(line)
         for line in _about(request):
             print_line(console, line)
     for line in _tail(explanation):

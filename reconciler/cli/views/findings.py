@@ -5,7 +5,8 @@ from typing import TextIO
 
 from reconciler.analysis.doctor.findings import Finding, Severity
 from reconciler.analysis.doctor.report import counts
-from reconciler.cli.common.output import console_on, print_line, print_table
+from reconciler.cli.common.console import Console
+from reconciler.cli.common.output import print_line, print_table
 from reconciler.cli.common.plain_text import counted, object_name
 from reconciler.cli.common.table import Table
 
@@ -14,7 +15,7 @@ _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity
 
 def print_findings(findings: Sequence[Finding], out: TextIO, *, wide: bool) -> None:
     """Print the findings and how many there are; wide prints a line for each, to search and to sort."""
-    console = console_on(out)
+    console = Console(out)
     if wide and findings:
         print_table(console, _table(findings), wide=True)
     elif findings:

@@ -4,7 +4,8 @@ from collections import Counter
 from typing import TextIO
 
 from reconciler.analysis.fitting.answer import Fit, SetFit
-from reconciler.cli.common.output import console_on, print_line, print_table
+from reconciler.cli.common.console import Console
+from reconciler.cli.common.output import print_line, print_table
 from reconciler.cli.common.plain_text import counted
 from reconciler.cli.common.table import Table
 
@@ -14,7 +15,7 @@ SHOWN = 5
 
 def print_fit(result: Fit, out: TextIO) -> None:
     """Print the verdict, then each set, then what is short."""
-    console = console_on(out)
+    console = Console(out)
     short = [one for one in result.sets if one.short is not None]
     sets = counted(len(result.sets), "pod set")
     print_line(

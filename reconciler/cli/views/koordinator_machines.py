@@ -1,6 +1,5 @@
 """The output of `top --koordinator`: Koordinator's devices by type, or by node and type."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Literal
 
@@ -59,6 +58,8 @@ async def follow_machines(
     Raises ReconcilerError or OSError if the first connection fails; later failures are retried.
     """
     # Late imports: the client library takes longer to import than these commands take for files.
+    import asyncio  # noqa: PLC0415
+
     from reconciler.cli.common.cluster_following import following  # noqa: PLC0415
     from reconciler.cluster.client import Client  # noqa: PLC0415
     from reconciler.cluster.discovery import discover_at_least_pods  # noqa: PLC0415

@@ -1,28 +1,31 @@
 """The output of `allocate` for pods that request Koordinator's devices."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from reconciler.api.koordinator.annotations import AllocatedDevice, allocated
 from reconciler.api.koordinator.names import ALLOCATED
 from reconciler.api.koordinator.patch import steps
 from reconciler.api.manifests.bundle import Bundle
-from reconciler.cli.common.output import console_on, print_line, print_table
+from reconciler.cli.common.console import Console
+from reconciler.cli.common.output import print_line, print_table
 from reconciler.cli.common.plain_text import counted, object_name
 from reconciler.cli.common.table import Table
-from reconciler.control.koordinator.offline import DeviceReport, Given
+
+if TYPE_CHECKING:
+    from reconciler.control.koordinator.offline import DeviceReport, Given
 
 
-def print_devices(report: DeviceReport, out: TextIO, *, wide: bool) -> None:
+def print_devices(report: "DeviceReport", out: TextIO, *, wide: bool) -> None:
     """Print the allocated devices, why other pods are pending, and invalid objects."""
-    console = console_on(out)
+    console = Console(out)
     if report.given:
         print_table(console, _table(report, wide=wide), wide=wide)
     for line in (*lines(report), _summary(report)):
         print_line(console, line)
 
 
-def _table(report: DeviceReport, *, wide: bool) -> Table:
+def _table(report: "DeviceReport", *, wide: bool) -> Table:
     """Each device of each pod; wide also has the annotation that records all devices of the pod."""
     table = Table(("POD", "NODE", "DEVICE", "SHARE", *(["ANNOTATION"] if wide else [])), names=2)
     for given in report.given:
@@ -42,29 +45,29 @@ def _share(device: AllocatedDevice) -> str:
     return ", ".join(parts) or "-"
 
 
-def names_of(report: DeviceReport) -> Iterator[str]:
+def names_of(report: "DeviceReport") -> Iterator[str]:
     """The pods that get devices, as kubectl names them."""
     yield from (object_name("Pod", given.pod.key.name) for given in report.given)
 
 
-def lines(report: DeviceReport) -> Iterator[str]:
+def lines(report: "DeviceReport") -> Iterator[str]:
     """Yield why pods are pending, and what could not be read."""
     yield from (f"not allocated: pod {key}: {why.message}" for key, why in report.refused)
     yield from report.notes
 
 
-def _summary(report: DeviceReport) -> str:
+def _summary(report: "DeviceReport") -> str:
     pending = f", {len(report.refused)} pending" if report.refused else ""
     return f"{counted(len(report.given), 'pod')} allocated{pending}"
 
 
-def written(bundle: Bundle, report: DeviceReport) -> list[dict[str, Any]]:
+def written(bundle: Bundle, report: "DeviceReport") -> list[dict[str, Any]]:
     """The pods with devices, as `run` would write them."""
     entries = bundle.entries["Pod"]
     return [_written(entries[given.pod.key].raw, given) for given in report.given]
 
 
-def _written(raw: Mapping[str, Any], given: Given) -> dict[str, Any]:
+def _written(raw: Mapping[str, Any], given: "Given") -> dict[str, Any]:
     # Late import: the server imports HTTP, which is slow.
     from reconciler.embedded.server.patches import apply_json_patch  # noqa: PLC0415
 

@@ -8,14 +8,15 @@ from reconciler.analysis.making_room.drain import DrainAnswer
 from reconciler.analysis.making_room.moves import Move
 from reconciler.analysis.making_room.wanted import Place
 from reconciler.api.objects.meta import DeviceID, ObjectKey
-from reconciler.cli.common.output import console_on, print_line, print_table
+from reconciler.cli.common.console import Console
+from reconciler.cli.common.output import print_line, print_table
 from reconciler.cli.common.plain_text import counted
 from reconciler.cli.common.table import Table
 
 
 def print_advice(advice: Advice, out: TextIO) -> None:
     """Print the verdict, then who leaves and where those could go, then where it fits."""
-    console = console_on(out)
+    console = Console(out)
     for line in _verdict(advice):
         print_line(console, line)
     if advice.moves:
@@ -62,7 +63,7 @@ def _proof(advice: Advice) -> str:
 
 def print_drain(answer: DrainAnswer, out: TextIO) -> None:
     """Print the verdict, then the steps in order, then what cannot go."""
-    console = console_on(out)
+    console = Console(out)
     moving = [step for step in answer.steps if step.move.refusal is None]
     if not answer.steps and not answer.unused:
         print_line(console, "empty: nothing that has to go elsewhere")

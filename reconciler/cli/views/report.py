@@ -7,7 +7,8 @@ from reconciler.api.manifests.inferred_nodes import InferredNodes
 from reconciler.api.objects.claims import AllocatedDevice
 from reconciler.api.objects.node_selector import NodeSelector, NodeSelectorRequirement
 from reconciler.api.objects.plan import Granted, Plan
-from reconciler.cli.common.output import console_on, print_line, print_table
+from reconciler.cli.common.console import Console
+from reconciler.cli.common.output import print_line, print_table
 from reconciler.cli.common.plain_text import counted, object_name
 from reconciler.cli.common.table import Table
 from reconciler.control.offline import Answer, Report
@@ -15,7 +16,7 @@ from reconciler.control.offline import Answer, Report
 
 def print_report(report: Report, out: TextIO, *, wide: bool) -> None:
     """Print the devices of each claim, why other claims are pending, and notes about pools and nodes."""
-    console = console_on(out)
+    console = Console(out)
     if report.granted:
         print_table(console, _table(report, wide=wide), wide=wide)
     for line in (*_aligned(report), *_gangs(report), *refusals(report), *notes(report), _summary(report)):

@@ -5,15 +5,16 @@ from fractions import Fraction
 from typing import TextIO
 
 from reconciler.analysis.sizing import Option, Sizing
+from reconciler.cli.common.console import Console
 from reconciler.cli.common.contexts import side_by_side
-from reconciler.cli.common.output import console_on, print_line, print_table
+from reconciler.cli.common.output import print_line, print_table
 from reconciler.cli.common.plain_text import counted
 from reconciler.cli.common.table import Table
 
 
 def print_sizing(result: Sizing, out: TextIO) -> None:
     """Print the verdict, then the demand, then the options, then what each new node holds."""
-    console = console_on(out)
+    console = Console(out)
     for line in _verdict(result):
         print_line(console, line)
     for table in _tables(result):
@@ -31,7 +32,7 @@ def _tables(result: Sizing) -> Iterator[Table]:
 
 def print_side_by_side(answers: Sequence[tuple[str, Sizing]], out: TextIO) -> None:
     """Print the verdict for each context, then the tables of all contexts as one each."""
-    console = console_on(out)
+    console = Console(out)
     for context, result in answers:
         for line in _verdict(result):
             print_line(console, f"{context}: {line}")

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TextIO
 
 from reconciler.analysis.whatif import Answer, Gang, Limit, Lost, Placed, PlacedGang, Refused, Unit
-from reconciler.cli.common.output import console_on, print_line, print_table
+from reconciler.cli.common.console import Console
+from reconciler.cli.common.output import print_line, print_table
 from reconciler.cli.common.plain_text import counted
 from reconciler.cli.common.table import Table
 
@@ -15,7 +16,7 @@ MAX_COPIES = 20
 
 def print_answer(answer: Answer, units: Sequence[Unit | Gang], out: TextIO) -> None:
     """Print the verdict, then the placements, then the lost claims."""
-    console = console_on(out)
+    console = Console(out)
     for line in _verdict(answer, units):
         print_line(console, line)
     for line in _gangs(answer.gangs):

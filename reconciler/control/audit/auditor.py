@@ -43,9 +43,14 @@ class Audit:
         """Devices that seem to be allocated twice, and their claims. A copy."""
         return dict(self._suspected)
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no device is, or seems to be, allocated twice."""
+        return not (self._reported or self._suspected or self._ending)
+
     def sharing(self, claims: Iterable[ObjectKey]) -> set[ObjectKey]:
         """The claims that hold a device together with one of these claims, these included."""
-        if not self._reported and not self._suspected and not self._ending:
+        if self.is_quiet:
             return set()
         changed = set(claims)
         found = (*self._reported.values(), *self._suspected.values(), *self._ending.values())

@@ -59,7 +59,7 @@ class OfflineGangs:
         """The gang with which a pod is decided."""
         return gang_of(pod) if self._planner.serves(Unit(Kind.POD, pod.key)) else None
 
-    def place(self, gang: GangKey) -> tuple[Solve, GangGranted] | Blocked | None:
+    def place(self, gang: GangKey) -> tuple[GangGranted, GangReport] | Blocked | None:
         """Places for the gated members of a gang, or why there are none. None: nothing is needed."""
         match self._planner.next(gang):
             case Blocked() as blocked:
@@ -70,12 +70,18 @@ class OfflineGangs:
                 answer = self._answer(solve)
                 if isinstance(answer, GangUnsatisfied):
                     return Blocked((), answer.reason, answer.message)
-                return solve, answer
+                return answer, _report(gang, answer)
         return None
 
     def _answer(self, solve: Solve) -> GangGranted | GangUnsatisfied:
         with Trial(self._store, self._nodes, supposed=True) as trial:
             return decide_gang(solve.question, trial, steps=self._steps, budget=UNLIMITED)
+
+
+def _report(gang: GangKey, granted: GangGranted) -> GangReport:
+    places = {seat.pod: seat.node for seat in granted.seats}
+    domain = tuple((tier.key, value) for tier, value in granted.domain)
+    return GangReport(gang, tuple(places.items()), granted.left_out, domain)
 
 
 class _Groups:

@@ -74,34 +74,28 @@ class Machines:
         self._on_pod = on_pod
         self._placement, self._store, self._nodes = placement, store, nodes
         self._fleet = Fleet(rules)
-        self._report = DeviceReport()
+        self.report = DeviceReport()
+        """All decisions so far, in their order"""
         labels = {node.key.name: node.metadata.labels for node in bundle.of(Node)}
-        devices = bundle.of(Device)
-        self._any = bool(devices)
-        for device in devices:
+        for device in bundle.of(Device):
             try:
-                self._report.notes += self._fleet.put(device, labels.get(device.key.name, {})).notes
+                self.report.notes += self._fleet.put(device, labels.get(device.key.name, {})).notes
             except Malformed as exc:
-                self._report.notes.append(str(exc))
-        if self._any:
-            self._hold(pods)
-
-    def report(self) -> DeviceReport | None:
-        """All decisions. None if there is no machine."""
-        return self._report if self._any else None
+                self.report.notes.append(str(exc))
+        self._hold(pods)
 
     def serves(self, pod: Pod) -> bool:
         """Give a live pod its devices, or refuse it. False if it requests none, or holds some."""
-        if not self._any or ALLOCATED in pod.metadata.annotations:
+        if ALLOCATED in pod.metadata.annotations:
             return False
         demand = self._fleet.demands.of(pod)
         if demand is None:
             return False
         found = self._decide(pod, demand)
         if isinstance(found, Refusal):
-            self._report.refused.append((pod.key, found))
+            self.report.refused.append((pod.key, found))
         else:
-            self._report.given.append(found)
+            self.report.given.append(found)
         return True
 
     def _hold(self, pods: Iterable[Pod]) -> None:
@@ -111,7 +105,7 @@ class Machines:
             try:
                 held = holder(pod)
             except Malformed as exc:
-                self._report.notes.append(str(exc))
+                self.report.notes.append(str(exc))
                 continue
             if held is not None:
                 self._fleet.hold(pod.key, held.node, held.allocation, held.hints)

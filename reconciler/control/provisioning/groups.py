@@ -6,15 +6,15 @@ from hashlib import sha256
 
 from reconciler.allocation.placement.order import place
 from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.core import Pod, PodSpec
+from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.model import text_of
 from reconciler.api.objects.pods import claims_of, controller_of, is_live
 from reconciler.api.objects.provisioning import MOST_SETS
 from reconciler.control.ownership import Ownership
 from reconciler.ha.shards.membership import Side
 from reconciler.state.store import Store
 
-_to_json = PodSpec.__pydantic_serializer__.to_json
 _NAME = 44
 """Characters that a name takes from what it is for"""
 
@@ -84,7 +84,7 @@ def _waits(pod: Pod, store: Store, ours: Ownership) -> bool:
 def _key(pod: Pod) -> ObjectKey:
     maker = controller_of(pod)
     name, uid = (maker.name, maker.uid) if maker is not None else (pod.key.name, pod.metadata.uid)
-    spec = _to_json(pod.spec, exclude={"hostname"})
+    spec = text_of(pod.spec, without="hostname")
     return ObjectKey(pod.key.namespace, _name(f"dra-{name}", uid, spec.decode()))
 
 

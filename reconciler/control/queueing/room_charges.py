@@ -45,20 +45,27 @@ class Charges:
         if pod is None or not node:
             self._counted.pop(key, None)
             nominated = self._nodes.residents.nominate(key, pod)
-            return self._nodes.host(key, None) | Hosted(nominated, counted=False)
+            return _roomier(self._nodes.host(key, None), nominated)
         before, on = self._counted.get(key, (None, ""))
         if before is pod and on == node:
             return HERE  # most events of a claim come from our own writes
         self._counted[key] = pod, node
         nominated = self._nodes.residents.nominate(key, None)
-        return self._nodes.host(key, pod, node, demand(pod)) | Hosted(nominated, counted=False)
+        return _roomier(self._nodes.host(key, pod, node, demand(pod)), nominated)
 
     def claims(self, keys: Iterable[ObjectKey]) -> Hosted:
         """Update the pods of allocated or freed claims. Returns what that means for pods that wait."""
         pods = {pod for key in keys for pod in self._roster.users(key)}
+        if len(pods) == 1:
+            return self.pod(*pods)
         if not pods:  # claims that are managed by themselves
             return HERE
         return hosted(self.pod(pod) for pod in sorted(pods))
+
+
+def _roomier(found: Hosted, nominated: bool) -> Hosted:
+    """A change that also makes room if a nomination changed."""
+    return found | Hosted(roomier=True, counted=False) if nominated else found
 
 
 def hosted(changes: Iterable[Hosted]) -> Hosted:

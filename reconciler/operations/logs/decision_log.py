@@ -6,6 +6,7 @@ import structlog
 
 from reconciler.control.decisions.decision import Decision
 from reconciler.control.decisions.declaration import LoggedField
+from reconciler.operations.logs.setup import LineLoggers
 
 log = structlog.get_logger(__name__)
 
@@ -21,6 +22,37 @@ class _Fields(dict[type[Decision], tuple[LoggedField, ...]]):
 _FIELDS = _Fields()
 
 
+class _Lines:
+    """Writes lines as structlog does, without binding a logger and copying the fields for each: that would
+    take as long as everything else.
+    """
+
+    def __init__(self) -> None:
+        self._factory: LineLoggers | None = None
+        self._logger: Any = None
+
+    def write(self, level: str, fields: dict[str, Any]) -> None:
+        """Write a line. `fields` has the event, and is changed."""
+        config = structlog.get_config()
+        factory, processors = config["logger_factory"], config["processors"]
+        if not isinstance(factory, LineLoggers):
+            getattr(log, level)(**fields)
+            return
+        if level not in factory.levels:
+            return
+        if factory is not self._factory:  # configured anew
+            self._factory, self._logger = factory, factory(__name__)
+        try:
+            for process in processors:
+                fields = process(self._logger, level, fields)
+        except structlog.DropEvent:
+            return
+        getattr(self._logger, level)(fields)
+
+
+_LINES = _Lines()
+
+
 def log_decision(decision: Decision) -> None:
     """Log a decision."""
     line = decision.line
@@ -30,4 +62,5 @@ def log_decision(decision: Decision) -> None:
         if value is None and logged.optional:
             continue
         fields[name] = value if logged.write is None else logged.write(value)
-    getattr(log, line.level)(line.event, **fields)
+    fields["event"] = line.event
+    _LINES.write(line.level, fields)

@@ -9,7 +9,9 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from threading import RLock
 from typing import Any, Literal, TextIO
 
@@ -24,6 +26,8 @@ Format = Literal["auto", "json", "text", "short"]
 LOGGER = "reconciler"
 """The parent of all loggers of this program"""
 
+_SECOND = timedelta(seconds=1)
+
 
 def configure(level: str, form: Format = "auto") -> None:
     """Write log lines of `level` or above to standard error.
@@ -33,17 +37,17 @@ def configure(level: str, form: Format = "auto") -> None:
     if form in ("auto", "text") and sys.stderr.isatty():
         form = "short"
     before: list[Processor] = [
-        structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        TimeStamps(),
     ]
     last = _last(form, sys.stderr)
-    handler = _Handler(_LineWriter(sys.stderr))
+    writer = _LineWriter(sys.stderr)
+    handler = _Handler(writer)
     # Our own lines go to the writer directly: `logging` would cost more than everything else.
     structlog.configure(
         processors=[*before, *last],
-        logger_factory=handler.logger,
+        logger_factory=LineLoggers(writer, level),
         wrapper_class=structlog.make_filtering_bound_logger(level),
     )
     handler.setFormatter(
@@ -56,6 +60,27 @@ def configure(level: str, form: Format = "auto") -> None:
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger(LOGGER).setLevel(level.upper())
+
+
+class TimeStamps:
+    """Adds the time in UTC to lines, as ISO 8601 with microseconds. What lines of one second share is made
+    once.
+    """
+
+    def __init__(self, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._now = now
+        self._second = now(), now(), ""
+        """Begin and end of a second, and its text: replaced together, since threads write lines too"""
+
+    def __call__(self, _logger: Any, _method: str, event: EventDict) -> EventDict:
+        now = self._now()
+        begin, end, text = self._second
+        if not begin <= now < end:
+            begin = now.replace(microsecond=0)
+            text = begin.isoformat().removesuffix("+00:00")
+            self._second = begin, begin + _SECOND, text
+        event["timestamp"] = f"{text}.{now.microsecond:06}Z"
+        return event
 
 
 class _LineWriter:
@@ -114,17 +139,28 @@ class _Line:
     error = critical = warning
 
 
+class LineLoggers:
+    """Makes the loggers of this program."""
+
+    def __init__(self, writer: _LineWriter, level: str) -> None:
+        ranks = logging.getLevelNamesMapping()
+        least = ranks[level.upper()]
+        self.levels = frozenset([name.lower() for name, rank in ranks.items() if rank >= least])
+        """The levels of the lines that are written"""
+        self._writer = writer
+        self._names = structlog.stdlib.LoggerFactory()
+
+    def __call__(self, *name: str) -> _Line:
+        """A logger. Its default name is the module that uses it."""
+        return _Line(name[0] if name else self._names().name, self._writer)
+
+
 class _Handler(logging.Handler):
     """Takes the log records of libraries. `logging` flushes it when the process ends, so no line is lost."""
 
     def __init__(self, writer: _LineWriter) -> None:
         super().__init__()
         self._writer = writer
-        self._names = structlog.stdlib.LoggerFactory()
-
-    def logger(self, *name: str) -> _Line:
-        """A logger of this program. Its default name is the module that uses it."""
-        return _Line(name[0] if name else self._names().name, self._writer)
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
 SERVICE = "dra-reconciler"
+_NO_SPAN = nullcontext()
 FLUSH_SECONDS = 5.0
 """To export the remaining spans when the process ends"""
 
@@ -42,7 +43,7 @@ class NoTraces:
 
     def turn(self, _unit: object) -> AbstractContextManager[None]:
         """See `Traces.turn`."""
-        return nullcontext()
+        return _NO_SPAN
 
     def answered(self, _reason: str, _seconds: float, _decision_id: str) -> None:
         """See `Traces.answered`."""

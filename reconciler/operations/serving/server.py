@@ -11,7 +11,7 @@ import structlog
 from reconciler.cluster.client import Client
 from reconciler.errors import Rejected
 from reconciler.operations.serving.access import Access, Local, Token, is_loopback
-from reconciler.operations.serving.certificates import Certificate, self_signed
+from reconciler.operations.serving.certificates import Certificate
 from reconciler.operations.serving.connections import LimitedServer, Limits
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.serving.review import Review
@@ -50,6 +50,8 @@ async def serving(
     certificate = _certificate(settings)
     context: ssl.SSLContext | None = certificate.context if certificate is not None else None
     if context is None and not is_loopback(settings.status_address):
+        from reconciler.operations.serving.self_signed import self_signed  # noqa: PLC0415 - seldom needed
+
         context = self_signed(settings.status_address, now)
     server = LimitedServer(port.handle, limits)
     following = asyncio.create_task(certificate.follow()) if certificate is not None else None

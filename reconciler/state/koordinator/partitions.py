@@ -14,7 +14,7 @@ from reconciler.api.koordinator.annotations import HONOR, PREFER, RESTRICTED, Pa
 from reconciler.api.koordinator.device import Device, Minor, Number
 from reconciler.api.koordinator.json_annotations import read, validated
 from reconciler.api.koordinator.names import GPU_MODEL, GPU_VENDOR, PARTITION_POLICY, PARTITIONS
-from reconciler.api.objects.model import Model, Str, Tuple
+from reconciler.api.objects.model import ON_USE, Model, Str, Tuple, built
 from reconciler.api.objects.quantity import Quantity
 from reconciler.errors import Malformed
 from reconciler.state.koordinator.nested_tables import FlatTable
@@ -51,8 +51,8 @@ class LenientPartition(Partition):
 
 Size = Annotated[int, Field(ge=0, lt=2**31)]
 
-_TABLE: TypeAdapter[Any] = TypeAdapter(dict[Size, Tuple[Partition]] | None)
-_LENIENT: TypeAdapter[Any] = TypeAdapter(dict[Size, Tuple[LenientPartition]] | None)
+_TABLE: TypeAdapter[Any] = TypeAdapter(dict[Size, Tuple[Partition]] | None, config=ON_USE)
+_LENIENT: TypeAdapter[Any] = TypeAdapter(dict[Size, Tuple[LenientPartition]] | None, config=ON_USE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def built_in() -> PartitionTable:
     """Eight GPUs behind one switch: single GPUs, adjacent pairs and groups of four, or all."""
     listed = {
         size: [
-            Partition(minors=tuple(range(first, first + size)), allocation_score=1)
+            built(Partition, {"minors": tuple(range(first, first + size)), "allocation_score": 1})
             for first in range(0, 8, size)
         ]
         for size in (1, 2, 4, 8)

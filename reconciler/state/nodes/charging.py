@@ -17,11 +17,22 @@ def node_of(pod: Pod, store: Store) -> str:
     if pod.spec.node_name or not is_live(pod):
         return pod.spec.node_name  # a pod takes room until it is deleted
     for key in claims_of(pod):
-        allocation = allocation_of(store, key)
-        if allocation is not None and (node := pinned_to(allocation.node_selector)):
+        if node := _node_of_claim(key, store):
             return node
     # A pod with devices from Koordinator, and some pods of gangs, are pinned by their affinity alone.
     return seated_on(pod) if pod.gated else pinned(pod)
+
+
+def _node_of_claim(key: ObjectKey, store: Store) -> str:
+    """The node that a claim pins its pods to; empty if it allows several, or is not decided."""
+    claim = store.claims.get(key)
+    if claim is None:
+        return ""
+    plan = store.assumed(claim.metadata.uid)
+    if plan is not None and plan.plain:  # its allocation may not be made yet
+        return plan.node
+    allocation = claim.allocation if plan is None else plan.allocation
+    return pinned_to(allocation.node_selector) if allocation is not None else ""
 
 
 def allocation_of(store: Store, key: ObjectKey) -> Allocation | None:

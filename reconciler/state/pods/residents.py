@@ -7,7 +7,7 @@ for them, and then follow pod by pod; only those that were used recently are kep
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.label_selector import Selector
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.value import value
 from reconciler.errors import Rejected
 from reconciler.state.nodes.growing import widened
 from reconciler.state.nodes.labels import LabelColumns
@@ -30,7 +31,7 @@ KEPT = 256
 """Most sets of pods whose columns are kept"""
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Resident:
     """A pod and its node. Never changed, so forks share it."""
 
@@ -143,7 +144,8 @@ class Residents:
     def place(self, key: ObjectKey, pod: Pod | None, node: str = "") -> Moved:
         """Set the node of a pod; None if it has none or is gone."""
         settled = self._note_binding(key, pod, node)
-        return self._place(key, pod, node)._replace(settled=settled)
+        moved = self._place(key, pod, node)
+        return moved._replace(settled=True) if settled else moved
 
     def _note_binding(self, key: ObjectKey, pod: Pod | None, node: str) -> bool:
         """Note whether a pod on a node is bound; return whether it was not, and is now or is gone."""
@@ -181,8 +183,9 @@ class Residents:
         With our gate, no pod is nominated by kube-scheduler: what it says is a hint of ours, which keeps no
         room. It may outlive the room that is held, such as after a restart.
         """
-        counts = pod is not None and not pod.finished and not pod.gated
-        node = pod.status.nominated_node_name if counts and pod is not None else ""
+        node = ""
+        if pod is not None and not pod.finished and not pod.gated:
+            node = pod.status.nominated_node_name
         before = self._nominated_to.get(key, "")
         if not node and not before:
             return False
@@ -315,10 +318,11 @@ class Residents:
         row = self._spare.pop() if self._spare else self._size
         if row == self._size:
             self._size += 1
-            self._at = widened(self._at, self._size)
-            self._namespace = widened(self._namespace, self._size)
-            self._terminating = widened(self._terminating, self._size)
-        ports = tuple(used for port in ports_of(pod) for used in counted_as(port))
+            if self._size > len(self._at):
+                self._at = widened(self._at, self._size)
+                self._namespace = widened(self._namespace, self._size)
+                self._terminating = widened(self._terminating, self._size)
+        ports = tuple([used for port in ports_of(pod) for used in counted_as(port)])
         one = self._residents[key] = Resident(pod, node, row, ports, _terms_of(pod))
         self._on.setdefault(node, {})[key] = None
         self._labels.put(row, pod.metadata.labels)

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from itertools import islice
 
 import pytest
 
@@ -72,6 +73,25 @@ async def test_a_key_put_while_owned_is_queued_again():
         queue.put(key, priority=LOW)
         assert len(queue) == 0
     assert await taken(queue) == "a"
+
+
+async def test_what_its_owner_has_seen_brings_no_key_back():
+    queue = make_queue()
+    for key in "abcd":
+        queue.put(key, priority=LOW)
+    async with queue.take() as key:
+        queue.put(key, priority=LOW)
+        queue.has_seen(key)
+        queue.has_seen("b")
+    assert len(queue) == 3
+    async with queue.take() as key:
+        queue.has_seen(key)
+        queue.put(key, priority=LOW)
+    async with queue.take() as key:
+        queue.put(key, priority=LOW, after=5.0)
+        queue.has_seen(key)
+    assert await all_taken(queue) == ["d", "b", "c"]
+    assert asyncio.get_running_loop().time() == 5.0
 
 
 async def test_a_delayed_key_comes_when_its_time_has_come():
@@ -314,3 +334,39 @@ async def test_keys_ahead_are_those_that_would_be_taken_next_and_stay_queued():
     assert list(queue.ahead()) == ["a", "b", "d", "c"]
     assert [await taken(queue) for _ in range(4)] == ["a", "b", "d", "c"]
     assert list(queue.ahead()) == []
+
+
+async def test_keys_that_are_put_while_others_look_ahead_end_the_look():
+    """A more urgent key would have come before those that were returned."""
+    queue = make_queue()
+    for key in "abc":
+        queue.put(key, priority=LOW)
+    ahead = queue.ahead()
+    assert [next(ahead), next(ahead)] == ["a", "b"]
+    queue.put("first", priority=HIGH)
+    assert list(ahead) == []
+    assert await all_taken(queue) == ["first", "a", "b", "c"]
+
+
+@pytest.mark.parametrize("seed", range(30))
+async def test_looks_ahead_change_nothing_about_the_order(seed: int):
+    """Twin: a queue that nobody looks into."""
+    dice, seen, plain = random.Random(seed), make_queue(), make_queue()
+    for number in range(200):
+        match dice.randrange(6):
+            case 0 | 1 | 2:
+                key, priority = f"k{dice.randrange(40)}", (dice.randrange(4),)
+                after = dice.choice((0.0, 0.0, 3.0))
+                for queue in (seen, plain):
+                    queue.put(key, priority=priority, after=after)
+            case 3 if plain.due:
+                assert await taken(seen) == await taken(plain)
+            case 4:
+                ahead = list(islice(seen.ahead(), dice.randrange(9)))
+                assert ahead == list(islice(seen.ahead(), len(ahead)))
+            case 5 if number % 20 == 0:
+                await asyncio.sleep(1)
+        assert (len(seen), seen.due, seen.busy) == (len(plain), plain.due, plain.busy)
+    order = list(seen.ahead())
+    assert order == [await taken(plain) for _ in range(plain.due)]
+    assert order == [await taken(seen) for _ in range(seen.due)]

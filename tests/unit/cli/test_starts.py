@@ -13,21 +13,24 @@ from reconciler.cli import COMMANDS
 from reconciler.cli.commands.top import SORTS
 from reconciler.cli.top import ORDERS
 from reconciler.settings import PolicyName
-from tests.tools.loaded_modules import loaded_by
+from tests.tools.loaded_modules import loaded_after, loaded_by
 from tests.tools.short_manifests import CLASS, claim, gpus, together
 
 HEAVY = {
-    *("aiohttp", "asyncio", "celpy", "cryptography", "jinja2", "kubernetes_asyncio", "lark", "msgspec"),
-    *("numpy", "prometheus_client", "pydantic", "pydantic_settings", "rich", "ssl", "structlog", "yaml"),
+    *("aiohttp", "asyncio", "celpy", "cryptography", "jinja2", "kubernetes_asyncio"),
+    *("lark", "msgspec", "numpy", "prometheus_client", "pydantic", "pydantic_settings", "rich", "ssl"),
+    *("structlog", "yaml"),
 }
 """Libraries that take more than a few milliseconds to import"""
 CLIENT = {"aiohttp", "cryptography", "jinja2", "kubernetes_asyncio", "lark", "prometheus_client", "urllib3"}
 """What only a cluster, a server, the status page or another grammar of selectors needs"""
+WAITING = {"asyncio", "rich.console", "ssl", "structlog"}
+"""What only commands need that wait for a server, write a log or draw on a terminal"""
 OFFLINE = [
-    (("convert", "migrate"), CLIENT | {"asyncio", "numpy", "ssl", "structlog"}),
-    (("allocate",), CLIENT | {"asyncio", "ssl", "structlog"}),
-    (("doctor", "modes", "top", "whatif --count 1"), CLIENT | {"structlog"}),
-    (("capacity --pending", "explain default/one", "make-room default/one"), CLIENT | {"rich.progress"}),
+    (("convert", "migrate"), CLIENT | WAITING | {"numpy"}),
+    (("allocate", "explain default/one"), CLIENT | WAITING),
+    (("doctor", "modes", "top", "whatif --count 1"), CLIENT | WAITING),
+    (("capacity --pending", "make-room default/one"), CLIENT | WAITING),
 ]
 """Commands on a small file, and what they must not import"""
 
@@ -47,6 +50,11 @@ def test_commands_on_files_import_only_what_they_use(
 ):
     (tmp_path / "m.yaml").write_text(together(CLASS, gpus("n1", 2), claim("one")))
     assert not loaded_by(*(f"{command} -f {tmp_path}" for command in commands)) & never
+
+
+def test_a_start_on_a_cluster_imports_neither_the_page_nor_the_embedded_server():
+    code = "import reconciler.cli.run"
+    assert not loaded_after(code) & {"cryptography", "jinja2", "reconciler.embedded"}
 
 
 def test_every_name_of_a_policy_in_a_help_is_one_that_can_be_made():

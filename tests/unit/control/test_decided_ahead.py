@@ -10,6 +10,7 @@ import pytest
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control.copies import Copies
+from reconciler.control.decisions.allocating import Ungated
 from reconciler.errors import Conflict, Rejected, Retry
 from reconciler.operations.journal.entries import Header
 from reconciler.operations.journal.recording import Recorder
@@ -67,6 +68,18 @@ async def test_claims_of_one_spec_are_decided_together_and_written_in_their_orde
     assert waiting == [claim_unit(f"c{n}") for n in (2, 3, 4)]
     assert [unit for unit, _ in stage.written] == [claim_unit(f"c{n}") for n in range(6)]
     assert places(stage) == ["n0/d0", "n0/d1", "n0/d2", "n0/d3", "n1/d0", "n1/d1"]
+
+
+async def test_a_pod_has_one_turn_for_its_devices_and_one_for_its_gate():
+    """The second one comes when the watch of claims had time to show the devices to kube-scheduler."""
+    stage = stage_of(machine("n0"), machine("n1"))
+    for n in range(4):
+        stage.news(claim(f"c{n}", managed=False), worker(f"p{n}", f"c{n}"))
+    async with stage.at_work(2):
+        await asyncio.sleep(20)
+    ungated = [one.pod.name for one in stage.told if isinstance(one, Ungated)]
+    assert sorted(ungated) == ["p0", "p1", "p2", "p3"]
+    assert stage.reconciler.reconciles == 4 + 2 * 4  # a claim of a pod has a turn in which nothing is done
 
 
 async def test_pods_of_one_template_go_on_when_a_node_has_devices_but_no_cpu_left():

@@ -79,6 +79,30 @@ async def test_what_a_pod_with_devices_needs_next_is_done_in_the_turn_that_wrote
     assert stage.reconciler.reconciles == 1
 
 
+@pytest.mark.parametrize(
+    ("needs", "after", "turns"),
+    [([Idle()], 0.0, 1), ([Ask("more?"), Idle()], 0.0, 2), ([Idle()], 5.0, 2)],
+    ids=["that need nothing", "that need more", "that are put for later"],
+)
+async def test_what_a_turn_changed_itself_brings_another_one_only_to_pods(
+    needs: list[Idle | Ask[str]], after: float, turns: int
+):
+    """The answers to its writes queue the unit again, as the events of others do."""
+
+    async def release() -> None:
+        stage.intake.put(pod_unit("p"), after=after)
+
+    stage = Stage(Scripted(needs=[Ask("devices?"), Act(release), *needs]))
+    await stage.run(10.0, pod("p"))
+    assert stage.reconciler.reconciles == turns
+
+
+async def test_what_keeps_a_pod_with_devices_waiting_is_reported():
+    stage = Stage(Scripted(needs=[Ask("devices?"), stuck("NotBound")]))
+    await stage.run(1.0, pod("p"))
+    assert stage.reasons == ["NotBound"]
+
+
 async def test_a_pod_that_another_handler_serves_by_then_is_left_to_its_next_turn():
     first, second = Scripted(needs=[None, Idle()]), Scripted(needs=[Ask("devices?"), Act(not_wanted)])
     await Stage(first, second).run(1.0, pod("p"))

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
+from reconciler.cli.common.console import Console
 from reconciler.cli.common.progress import UPDATE_STEPS, ProgressTracker, track_progress
 from tests.tools.patience import PATIENCE
 from tests.tools.short_manifests import CLASS, claim, gpus, together
@@ -22,31 +22,22 @@ WITHOUT_DELAY = (
 STAGE = b"reading "
 
 
-def terminal() -> Console:
-    return Console(file=io.StringIO(), force_terminal=True, width=80)
-
-
-def shown(console: Console) -> str:
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
-
-
 def test_progress_shows_the_stage_and_counts():
-    progress, console = ProgressTracker(), terminal()
-    progress.show(console)
+    progress, out = ProgressTracker(), io.StringIO()
+    progress.show(Console(out, terminal=True))
     assert list(progress.each("reading", range(2 * UPDATE_STEPS))) == list(range(2 * UPDATE_STEPS))
     progress.stage("deciding")
     progress.end()
-    assert "deciding" in shown(console)
+    assert "deciding" in out.getvalue()
 
 
 def test_progress_that_has_ended_shows_nothing():
-    progress, console = ProgressTracker(), terminal()
+    progress, out = ProgressTracker(), io.StringIO()
     progress.stage("deciding")
     progress.end()
-    progress.show(console)
+    progress.show(Console(out, terminal=True))
     progress.stage("more")
-    assert shown(console) == ""
+    assert out.getvalue() == ""
 
 
 def test_without_a_terminal_nothing_is_shown(capfd: pytest.CaptureFixture[str]):

@@ -5,29 +5,21 @@ import sys
 from io import StringIO
 
 import pytest
-from rich.console import Console
 
-from reconciler.cli.common.output import UNBOUNDED
+from reconciler.cli.common.console import Console
 from reconciler.cli.demo.play import manifests, play
 
 pytestmark = pytest.mark.loopback
 
 
-def console(*, terminal: bool) -> Console:
-    width = 120 if terminal else UNBOUNDED
-    return Console(
-        file=StringIO(), force_terminal=terminal, width=width, height=100, highlight=False, markup=False
-    )
-
-
 async def shown(*, terminal: bool) -> str:
-    out = console(terminal=terminal)
-    await play(manifests(sys.stdin.buffer), out)
-    assert isinstance(out.file, StringIO)
-    return re.sub(r"-[a-z0-9]{5}\b(?=:|  )", "", out.file.getvalue())
+    out = StringIO()
+    await play(manifests(sys.stdin.buffer), Console(out, terminal=terminal))
+    return re.sub(r"-[a-z0-9]{5}\b(?=:|  )", "", out.getvalue())
 
 
-async def test_it_prints_each_allocation_and_why_the_rest_is_pending():
+async def test_it_prints_each_allocation_and_why_the_rest_is_pending(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
     # Which of equal devices a claim gets depends on when the pods' claims are there, so they are not named.
     text = re.sub(r"(gpu|rdma)-[0-3]\b", r"\1-N", await shown(terminal=False))
     for line in (
@@ -52,7 +44,9 @@ async def test_it_prints_each_allocation_and_why_the_rest_is_pending():
         assert line in text
 
 
-async def test_a_terminal_shows_one_growing_table():
+async def test_a_terminal_shows_one_growing_table(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("LINES", "100")
     text = await shown(terminal=True)
     last = text[text.rindex("CLAIM") :]
     assert "worker-0, worker-1, worker-2, worker-3" in last

@@ -5,10 +5,11 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from docs import main_results
 from perf.machine import ROOT, Calibration, Machine
 from perf.page import page
 from perf.printing import comparison, run_table
-from perf.results import Report, Run, load, save, summed_up
+from perf.results import Report, Run, latest, load, save, summed_up
 from perf.workload import Curve, Figure, Outcome
 
 
@@ -93,3 +94,14 @@ def test_the_page_is_made_of_the_files_that_are_kept():
     kept = sorted((ROOT / "perf" / "kept").glob("*.json"))
     made = page([load(file) for file in kept])
     assert (ROOT / "perf" / "RESULTS.md").read_text() == made, "run `make docs`"
+    assert main_results.PAGE.read_text() == main_results.page(), "run `make docs`"
+
+
+def test_the_newest_run_of_a_case_counts():
+    old = a_report(rate=1.0).model_copy(update={"began": "2025-01-01T00:00:00+00:00"})
+    assert [report.began for report, _ in latest([a_report(), old])] == ["2026-01-01T00:00:00+00:00"]
+
+
+def test_every_main_result_is_one_of_the_newest_figures():
+    table = main_results.table([load(file) for file in main_results.KEPT.glob("*.json")])
+    assert len(table.splitlines()) == 2 + len(main_results.HIGHLIGHTS)

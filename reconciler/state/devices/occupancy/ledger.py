@@ -155,7 +155,15 @@ class Ledger:
 
     def hold(self, holder: Holder, allocation: Allocation) -> set[DeviceID]:
         """Replace the holds of a claim by an allocation; return the devices whose state changed."""
-        alone, shares = self._read(allocation)
+        return self._replace(holder, *self._read(allocation))
+
+    def hold_alone(self, holder: Holder, devices: tuple[DeviceID, ...]) -> set[DeviceID]:
+        """The same for an allocation of these devices, each of which the claim holds exclusively."""
+        return self._replace(holder, devices, ())
+
+    def _replace(
+        self, holder: Holder, alone: tuple[DeviceID, ...], shares: tuple[Shared, ...]
+    ) -> set[DeviceID]:
         entry = holder, alone, shares
         known = self._of_claim.get(holder.uid)
         if known == entry:

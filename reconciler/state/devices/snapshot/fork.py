@@ -68,7 +68,8 @@ class Forked(Store):
         self._nodes = dict(self._node_view)
         self._classes = dict(fork.snapshot.classes)
         self._ledger, self._retained, self._columns = fork.ledger, fork.retained, fork.columns
-        self._claims, self._pods = fork.claims(), dict(fork.pods)
+        self._claims.update(fork.claims())
+        self._pods.update(fork.pods)
         self._reserved = Reserved(fork.nominations)
 
     @staticmethod

@@ -10,6 +10,7 @@ from reconciler.allocation.dra import allocate
 from reconciler.allocation.dra.copies import allocate_copies
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Plan
+from reconciler.state.nodes.charging import pinned_to
 from tests.tools.allocation_strategies import worlds
 from tests.tools.allocation_world import STEPS, World
 from tests.tools.builders import (
@@ -67,7 +68,11 @@ def together(world: World, claims: list[ResourceClaim], nodes: list[str] | None)
     seen = store(*objects(world), rules=world.rules).snapshot()
     granted = allocate_copies(claims, seen, nodes=nodes, steps=STEPS)
     assert all(one.node == plan.node and one.steps for one in granted for plan in one.plans)
-    return [plan for one in granted for plan in one.plans]
+    plans = [plan for one in granted for plan in one.plans]
+    for plan in plans:  # what is counted as held before an allocation is made is what the allocation says
+        assert plan.plain == tuple(result.id for result in plan.allocation.devices.results)
+        assert plan.node == pinned_to(plan.allocation.node_selector)
+    return plans
 
 
 def objects(world: World) -> list[Object]:

@@ -130,8 +130,46 @@ def test_yaml_that_begins_like_json_is_read_as_yaml():
 
 
 pieces = st.lists(
-    st.sampled_from(["---", "...", "a: 1", "# x", "", "  b: 2", "%YAML 1.1", "--- c", "x: |"]), max_size=12
+    st.sampled_from(
+        [
+            "---",
+            "...",
+            "a: 1",
+            "# x",
+            "",
+            "  b: 2",
+            "%YAML 1.1",
+            "--- c",
+            "x: |",
+            "---\r",
+            "---x",
+            "....",
+            "\t#",
+        ]
+    ),
+    max_size=12,
 )
+
+
+def cut_by_lines(text: str) -> list[tuple[int, str]]:
+    """The slow twin of `split`: it looks at each line."""
+    found, part, start = list[tuple[int, str]](), list[str](), 0
+    for number, line in enumerate(text.split("\n")):
+        marker = line[:3] if line[:3] in ("---", "...") and line[3:4] in ("", " ", "\t", "\r") else ""
+        if marker == "---" and any(one.strip(" \t\r") and one.lstrip(" \t")[:1] not in "#%" for one in part):
+            found.append((start, "\n".join(part) + "\n"))
+            part, start = [], number
+        part.append(line)
+        if marker == "...":
+            found.append((start, "\n".join(part) + "\n"))
+            part, start = [], number + 1
+    return [*found, (start, "\n".join(part))]
+
+
+@given(pieces)
+def test_documents_are_cut_where_a_look_at_each_line_cuts_them(lines: list[str]):
+    text = "\n".join(lines)
+    assert list(split(text)) == cut_by_lines(text)
 
 
 @given(pieces)

@@ -1,16 +1,19 @@
 """Objects that are made of valid fields without validation are the objects that pydantic makes."""
 
 import pickle
+import subprocess
+import sys
 from copy import copy, deepcopy
 from typing import Any
 
 import pytest
 
 from reconciler.api.objects.claims import AllocatedDevice, Allocation, DeviceAllocation
-from reconciler.api.objects.core import Node
+from reconciler.api.objects.core import Node, NodeAffinity, NodeStatus, PodSpec
 from reconciler.api.objects.meta import ObjectMeta
-from reconciler.api.objects.model import Maker, Model
+from reconciler.api.objects.model import Maker, Model, blank
 from reconciler.api.objects.node_selector import NodeSelectorRequirement
+from tests.tools.patience import PATIENCE
 
 DEVICE: dict[str, Any] = {"request": "r", "driver": "d", "pool": "p", "device": "gpu-0"}
 
@@ -65,3 +68,26 @@ def test_objects_that_differ_in_one_field_are_those_made_one_by_one():
     assert several == [make({**common, "device": name}) for name in ("a", "b")]
     assert several[0].model_fields_set == {"request", "driver", "pool", "device"}
     assert make.each(common, "device", []) == []
+
+
+@pytest.mark.parametrize("model", [NodeStatus, NodeAffinity, PodSpec])
+def test_a_blank_object_is_the_one_without_any_field(model: type[Model]):
+    assert blank(model) == model()
+    assert blank(model).to_json() == {}
+
+
+def test_nothing_is_built_before_it_is_used():
+    """Each model takes up to some milliseconds, and a command reads objects of a few of them."""
+    code = """
+import reconciler.cli.allocate, reconciler.cli.explain_cluster, reconciler.control.kueue.checker
+from reconciler.api.objects.model import Model
+found = [Model]
+for model in found:
+    found += model.__subclasses__()
+assert len(found) > 100
+print([model.__name__ for model in found if model.__pydantic_complete__])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE
+    )
+    assert done.stdout.strip() == "[]"

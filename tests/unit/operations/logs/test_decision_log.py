@@ -1,7 +1,10 @@
 """A decision is logged, documented and counted as its class declares."""
 
-from collections.abc import Iterator
+import re
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from io import StringIO
 from typing import Annotated, ClassVar
 
 import pytest
@@ -17,6 +20,7 @@ from reconciler.control.decisions.metric import MetricSpec
 from reconciler.operations.logs.catalogue import EVENTS, Event, events_of
 from reconciler.operations.logs.decision_log import log_decision
 from reconciler.operations.logs.fields import FIELDS, described
+from reconciler.operations.logs.setup import Format, configure
 from reconciler.operations.metrics.meters import Meters
 from tests.tools.decision_samples import SAMPLES, Sample
 
@@ -61,6 +65,34 @@ def test_the_line_of_a_decision_has_the_documented_fields_in_order(sample: Sampl
     assert set(event.fields) <= {*sample.fields, "decision_id"} <= {*event.fields, *event.maybe}
     for name, value in sample.fields.items():
         assert isinstance(value, FIELDS[name][0]), name
+
+
+def written(level: str, form: Format, log: Callable[[Sample], None], patch: pytest.MonkeyPatch) -> str:
+    """What the samples write to a stream of their own, without the times."""
+    stream = StringIO()
+    patch.setattr(sys, "stderr", stream)
+    configure(level, form)
+    for sample in SAMPLES:
+        log(sample)
+    return re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z|\d\d:\d\d:\d\d", "", stream.getvalue())
+
+
+@pytest.mark.parametrize("form", ["json", "text", "short"])
+@pytest.mark.parametrize("level", ["debug", "info", "warning", "error"])
+def test_decisions_are_written_as_structlog_writes_their_fields(
+    level: str, form: Format, monkeypatch: pytest.MonkeyPatch
+):
+    plain = structlog.get_logger("reconciler.operations.logs.decision_log")
+
+    def log_plainly(sample: Sample) -> None:
+        getattr(plain, sample.level)(sample.event, **sample.fields, decision_id="id")
+
+    def log_it(sample: Sample) -> None:
+        log_decision(replace(sample.decision, decision_id="id"))
+
+    found = written(level, form, log_it, monkeypatch)
+    assert found == written(level, form, log_plainly, monkeypatch)
+    assert ("claim allocated" in found) == (level in ("debug", "info"))
 
 
 def test_there_is_a_sample_of_every_kind():

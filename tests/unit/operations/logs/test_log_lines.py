@@ -7,11 +7,12 @@ import logging
 import subprocess
 import sys
 import textwrap
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import structlog
 
-from reconciler.operations.logs.setup import configure
+from reconciler.operations.logs.setup import TimeStamps, configure
 
 
 class Terminal(io.StringIO):
@@ -99,6 +100,20 @@ def test_a_traceback_does_not_show_local_variables(monkeypatch: pytest.MonkeyPat
         structlog.get_logger("reconciler.test").exception("reconcile failed")
     assert "RuntimeError: broken" in stream.getvalue()
     assert "very-secret" not in stream.getvalue()
+
+
+def test_a_line_has_its_time_with_microseconds():
+    """Also the second line of one second, and when the clock is set back."""
+    times = [datetime(2026, 7, 14, 9, 26, 40, micros, tzinfo=UTC) for micros in (0, 5, 999_999)]
+    times += [
+        times[0] + timedelta(seconds=1),
+        times[1],
+        datetime(1999, 12, 31, 23, 59, 59, 120_000, tzinfo=UTC),
+    ]
+    clock = iter([times[0], times[0], *times])
+    stamps = TimeStamps(lambda: next(clock))
+    expected = [time.isoformat(timespec="microseconds").replace("+00:00", "Z") for time in times]
+    assert [stamps(None, "info", {})["timestamp"] for _ in times] == expected
 
 
 def test_configuring_again_does_not_double_the_lines(monkeypatch: pytest.MonkeyPatch):

@@ -1,0 +1,170 @@
+"""The input of `explain` on a cluster: the questions about a claim or pod as the reconciler meets them."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from reconciler.allocation.alignment import decide as decide_claims
+from reconciler.allocation.defaults import STEPS
+from reconciler.allocation.dra.budget import UNLIMITED
+from reconciler.allocation.gangs import decide_gang
+from reconciler.allocation.gangs.question import GangGranted, GangUnsatisfied
+from reconciler.allocation.policies.selection import Policies
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.gangs import GangKey
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.semantics import Semantics
+from reconciler.api.versions.reading import read
+from reconciler.cli import explain_devices_cluster
+from reconciler.cli.common.cluster_intake import KINDS, intake_of, planners
+from reconciler.cli.common.cluster_listing import list_objects
+from reconciler.cli.common.connection import Connection
+from reconciler.cli.common.held_room import lines, split
+from reconciler.cli.explain_devices import requests_devices
+from reconciler.cli.explain_situation import AllocationQuestion, Situation, without_questions
+from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve, UngateAll
+from reconciler.control.intake import Intake
+from reconciler.control.ownership import MANAGED
+from reconciler.control.planner import Blocked, Decide, Nothing
+from reconciler.control.queueing.units import Kind, Unit, gang_unit
+from reconciler.errors import Malformed, Rejected
+from reconciler.state.koordinator.rules import Rules
+from reconciler.state.nominations.nomination import NOBODY, Nomination, of_claim, own_of_all
+from reconciler.state.store import Store
+from reconciler.state.trial import Trial
+
+
+async def ask_cluster(
+    key: ObjectKey,
+    rules: Semantics,
+    machines: Rules,
+    connection: Connection,
+    *,
+    of_pod: bool,
+    policies: Policies,
+) -> Situation:
+    """List a cluster, and return the questions about a claim or pod. Raises ReconcilerError or OSError."""
+    if not of_pod:
+        raws, held = split(await list_objects(KINDS, connection, volumes=True))
+        return on_cluster(raws, rules, key, of_pod=False, policies=policies, held=held)
+    refused: Rejected | None = None
+    try:
+        raws, held = split(await list_objects(KINDS, connection, volumes=True))
+    except Rejected as exc:  # a server without claims may have Koordinator's devices
+        refused, (raws, held) = exc, split(await list_objects(("Node", "Pod"), connection))
+    if requests_devices(_named(raws, key), key, machines):
+        raws += await list_objects(("Device",), connection._replace(held_room=()))
+        return explain_devices_cluster.on_cluster(raws, rules, machines, key)
+    if refused is not None:
+        raise refused
+    return on_cluster(raws, rules, key, of_pod=True, policies=policies, held=held)
+
+
+def on_cluster(
+    raws: Iterable[Mapping[str, Any]],
+    rules: Semantics,
+    key: ObjectKey,
+    *,
+    of_pod: bool,
+    policies: Policies,
+    held: Iterable[Nomination] = (),
+) -> Situation:
+    """Return the questions as the reconciler meets them now: other pending claims do not come first.
+
+    Treats every claim and device as owned: ownership is a setting of the running reconciler. `held` is room
+    that others do not get.
+    """
+    intake = intake_of(raws, rules)
+    held = [one for one in held if intake.nominating.restore(one, "the leader holds it")]
+    planner, gangs = planners(intake, policies)
+    pods = [key] if of_pod else sorted(intake.roster.users(key))
+    for gang in sorted(intake.gangs.of(pods)):
+        if gangs.serves(gang_unit(gang)) and any(gangs.serves(Unit(Kind.POD, pod)) for pod in pods):
+            return _of_gang(gang, gangs, intake)
+    units = [Unit(Kind.POD, pod) for pod in pods] or [Unit(Kind.CLAIM, key)]
+    questions: list[AllocationQuestion] = []
+    own = own_of_all(intake.store.pods[pod] for pod in pods if pod in intake.store.pods)
+    own |= NOBODY if of_pod else {of_claim(key)}
+    notes = lines(held, lambda one: one.nominee in own)
+    message = ""
+    for unit in units:
+        match planner.next(unit):
+            case Decide() as planned:
+                where = None if planned.nodes is None else tuple(planned.nodes)
+                snapshot = intake.store.snapshot_for(planned.own)
+                answer = None
+                # It may depend on more than claims and nodes.
+                if planned.together or planned.room or not policies.first_fit:
+                    answer = decide_claims(
+                        planned.claims,
+                        snapshot,
+                        nodes=planned.nodes,
+                        companions=planned.together,
+                        policy=policies.of(planned.claims, snapshot),
+                        pod=planned.room,
+                    )
+                questions.append(AllocationQuestion(planned.claims, snapshot, where, answer))
+                notes += filter(
+                    None, [planner.left_out(planned), _ownership_note(unit, planned, intake.store)]
+                )
+            case Blocked(reason=reason, message=why):
+                message = message or f"{reason}: {why}"
+    if questions or message:
+        return Situation(questions, message=message, notes=notes)
+    return without_questions(key, intake.store.claims, intake.store.pods, of_pod=of_pod)
+
+
+def gang_now(
+    gang: GangKey, gangs: GangPlanner, intake: Intake
+) -> GangGranted | Blocked | GiveBack | UngateAll | None:
+    """What the reconciler would do with a gang now. None: it needs nothing."""
+    match gangs.next(gang):
+        case Solve(question=question):
+            own = own_of_all(member.pod for member in question.members)
+            with Trial(intake.store, intake.nodes, supposed=False, own=own) as trial:
+                answer = decide_gang(question, trial, steps=STEPS, budget=UNLIMITED)
+            if isinstance(answer, GangUnsatisfied):
+                return Blocked((), answer.reason, answer.message)
+            return answer
+        case Nothing():
+            return None
+        case step:
+            return step
+
+
+def _of_gang(gang: GangKey, gangs: GangPlanner, intake: Intake) -> Situation:
+    """Say what a gang waits for: its pods are decided together."""
+    match gang_now(gang, gangs, intake):
+        case GiveBack(why=why):
+            return Situation(message=f"gang {gang} is partly written and will be given back: {why}")
+        case Blocked(reason=reason, message=message):
+            return Situation(message=f"gang {gang}: {reason}: {message}")
+        case GangGranted(seats=seats):
+            pods = ", ".join(f"{seat.pod.name} on {seat.node}" for seat in seats)
+            return Situation(message=f"gang {gang} can be placed: {pods}")
+    return Situation(message=f"gang {gang} is placed; its gates are being removed")
+
+
+def _ownership_note(unit: Unit, planned: Decide, store: Store) -> str:
+    """Return a note if the reconciler ignores some of the claims by default; otherwise nothing."""
+    pod = store.pods.get(unit.key) if unit.kind is Kind.POD else None
+    if pod is not None and pod.gated:
+        return ""
+    foreign = [str(claim.key) for claim in planned.claims if claim.metadata.labels.get(MANAGED) != "true"]
+    if not foreign:
+        return ""
+    return (
+        f"{', '.join(foreign)}: dra-reconciler allocates it only with --all-claims, because it has neither "
+        f"the label {MANAGED}=true nor a gated pod"
+    )
+
+
+def _named(raws: Iterable[Mapping[str, Any]], key: ObjectKey) -> Iterator[Pod]:
+    """The pod of that name, if it can be read."""
+    for raw in raws:
+        metadata = raw["metadata"]
+        if raw["kind"] == "Pod" and (metadata.get("namespace"), metadata["name"]) == tuple(key):
+            with suppress(Malformed):
+                pod = read(raw)
+                assert isinstance(pod, Pod)
+                yield pod
