@@ -9,10 +9,10 @@ from reconciler.allocation.policies.selection import Policies
 from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.analysis.explain import explain as explain_claims
 from reconciler.analysis.explain.report import as_json
+from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
-from reconciler.cli import explain_devices
 from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.console import Console
 from reconciler.cli.common.contexts import (
@@ -30,7 +30,7 @@ from reconciler.cli.common.options import (
 )
 from reconciler.cli.common.output import echo_value, print_line, remark
 from reconciler.cli.common.plain_text import plain
-from reconciler.cli.common.progress import track_progress
+from reconciler.cli.common.progress import ProgressTracker, track_progress
 from reconciler.cli.common.waiting import wait_for
 from reconciler.cli.explain_question import in_manifests
 from reconciler.cli.explain_situation import Situation
@@ -79,26 +79,9 @@ def explain(
             report_warnings(bundle.warnings)
             report_refused(bundle.refused)
             progress.stage("allocating earlier claims")
-            if of_pod and explain_devices.requests_devices(bundle.of(Pod), key, machines):
-                situation = explain_devices.in_manifests(
-                    bundle,
-                    rules,
-                    machines,
-                    key,
-                    steps=steps,
-                    policies=policies,
-                    on_question=progress.step,
-                )
-            else:
-                situation = in_manifests(
-                    bundle,
-                    rules,
-                    key,
-                    of_pod=of_pod,
-                    steps=steps,
-                    policies=policies,
-                    on_question=progress.step,
-                )
+            situation = _in_manifests(
+                bundle, rules, machines, key, of_pod=of_pod, steps=steps, policies=policies, progress=progress
+            )
         else:
             # Late import: manifests need no client, and not what takes in the changes of a cluster.
             from reconciler.cli.explain_cluster import ask_cluster  # noqa: PLC0415
@@ -118,6 +101,30 @@ def explain(
     explanations = _explained(situation, steps=steps, quiet=quiet)
     _print(explanations, output)
     sys.exit(Exit.OK if any(one.allocatable for one in explanations) else Exit.FAILED)
+
+
+def _in_manifests(
+    bundle: Bundle,
+    rules: Semantics,
+    machines: Rules,
+    key: ObjectKey,
+    *,
+    of_pod: bool,
+    steps: int,
+    policies: Policies,
+    progress: ProgressTracker,
+) -> Situation:
+    if of_pod:
+        # Late import: a claim has nothing to do with Koordinator's devices.
+        from reconciler.cli import explain_devices  # noqa: PLC0415
+
+        if explain_devices.requests_devices(bundle.of(Pod), key, machines):
+            return explain_devices.in_manifests(
+                bundle, rules, machines, key, steps=steps, policies=policies, on_question=progress.step
+            )
+    return in_manifests(
+        bundle, rules, key, of_pod=of_pod, steps=steps, policies=policies, on_question=progress.step
+    )
 
 
 def _explained(situation: Situation, *, steps: int, quiet: bool) -> list[Explanation]:

@@ -9,9 +9,16 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from reconciler.api.objects.claims import ALLOCATED_AT, FINALIZER, TIERS, ResourceClaim
+from reconciler.api.objects.claims import (
+    ALLOCATED_AT,
+    FINALIZER,
+    MAX_ALLOCATED_CONFIGS,
+    TIERS,
+    Allocation,
+    ResourceClaim,
+)
 from reconciler.api.objects.core import GATE, Pod
-from reconciler.api.objects.marking import mark
+from reconciler.api.objects.marking import is_announced, mark, signed
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.seats import FENCED, SEAT
@@ -68,43 +75,20 @@ class Writer:
         The first request adds the finalizer, without which nobody would free the devices of a deleted
         claim (CO-1), and the mark that identifies our allocations. Cancelled or failed between the two
         requests: the claim has the finalizer and no allocation, which is harmless; the next decision,
-        or `release`, continues from there.
+        or `release`, continues from there. A claim that was announced has both already (CO-14): then the
+        allocation is the only request, and carries the mark.
         """
         if claim.deleting or claim.allocation is not None:
             state = "is being deleted" if claim.deleting else "is allocated already"
             raise Conflict(f"{claim.key} {state}, so {plan.allocation.devices.results} cannot be written")
         # Without the timestamp kube-scheduler can never reserve the claim (SCHED-10).
         stamp = f"{self._now().astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
-        finalizers = dict.fromkeys((*claim.metadata.finalizers, FINALIZER))
-        annotations = {
-            ALLOCATED_AT: mark(stamp, plan.allocation),
-            **_no_seat(claim),
-            **dict(plan.annotations),
-        }
-        marking = self._marking(claim.key, plan.resource_version, finalizers, annotations)
-        marked = await self._client.patch_text(self._claims, claim.key, marking)
-        version = _version(marked)
-        # No merge patch: it would drop every null inside the opaque parameters.
-        patch: list[Raw] = [
-            {"op": "replace", "path": "/metadata/resourceVersion", "value": _known(claim.key, version)},
-            {
-                "op": "add",
-                "path": "/status/allocation",
-                "value": {**plan.allocation.to_json(), "allocationTimestamp": stamp},
-            },
-        ]
-        self._echoes.begun(plan.uid, version)
-        try:
-            answer = await self._client.patch_text(
-                self._claims, claim.key, patch, content_type=JSON, subresource="status"
+        if _needs_no_mark(plan, claim):
+            written = await self._allocate(
+                claim.key, plan.resource_version, signed(plan.allocation, stamp), stamp
             )
-            written = self._read(answer)
-        except BaseException:
-            with suppress(Undecided, Inconsistent):  # the next watch event shows it
-                self._echoes.stopped(self._read(marked))
-            raise
-        finally:
-            self._echoes.over(plan.uid)
+        else:
+            written = await self._mark_and_allocate(plan, claim, stamp)
         self.dropped.compare(plan, written)
         return written
 
@@ -152,6 +136,42 @@ class Writer:
         """
         return await ungate(self._client, self._pods, pod)
 
+    async def _mark_and_allocate(self, plan: Plan, claim: ResourceClaim, stamp: str) -> ResourceClaim:
+        finalizers = dict.fromkeys((*claim.metadata.finalizers, FINALIZER))
+        annotations = {
+            ALLOCATED_AT: mark(stamp, plan.allocation),
+            **_no_seat(claim),
+            **dict(plan.annotations),
+        }
+        marking = self._marking(claim.key, plan.resource_version, finalizers, annotations)
+        marked = await self._client.patch_text(self._claims, claim.key, marking)
+        version = _version(marked)
+        self._echoes.begun(plan.uid, version)
+        try:
+            return await self._allocate(claim.key, version, plan.allocation, stamp)
+        except BaseException:
+            with suppress(Undecided, Inconsistent):  # the next watch event shows it
+                self._echoes.stopped(self._read(marked))
+            raise
+        finally:
+            self._echoes.over(plan.uid)
+
+    async def _allocate(
+        self, key: ObjectKey, version: str, allocation: Allocation, stamp: str
+    ) -> ResourceClaim:
+        # No merge patch: it would drop every null inside the opaque parameters.
+        patch: list[Raw] = [
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": _known(key, version)},
+            {
+                "op": "add",
+                "path": "/status/allocation",
+                "value": {**allocation.to_json(), "allocationTimestamp": stamp},
+            },
+        ]
+        return self._read(
+            await self._client.patch_text(self._claims, key, patch, content_type=JSON, subresource="status")
+        )
+
     async def _deallocate(self, claim: ResourceClaim) -> ResourceClaim:
         patch = _from(claim.key, claim.metadata.resource_version, status={"allocation": None})
         return _answer(await self._client.patch(self._claims, claim.key, patch, subresource="status"))
@@ -196,6 +216,16 @@ async def ungate(client: Client, pods: Resource, pod: Pod) -> Pod:
     if not isinstance(found, Pod):
         raise Inconsistent(f"{found.key} was read as {type(found).__name__}, not Pod")
     return found
+
+
+def _needs_no_mark(plan: Plan, claim: ResourceClaim) -> bool:
+    """Whether the claim has all that must be written before its allocation."""
+    return (
+        is_announced(claim)
+        and not plan.annotations
+        and not _no_seat(claim)
+        and len(plan.allocation.devices.config) < MAX_ALLOCATED_CONFIGS
+    )
 
 
 def _no_seat(claim: ResourceClaim) -> Mapping[str, str | None]:

@@ -2,14 +2,15 @@
 
 A process that was killed may have sent an allocation that arrives later. Its claim still looks unallocated,
 so the same devices could be given to another claim. But every allocation is announced by a mark on the claim.
-Removing the mark changes the resourceVersion of the claim, so the late write gets a conflict.
+Removing the mark changes the resourceVersion of the claim, so the late write gets a conflict. If an admission
+policy announces claims as they are created, all that are pending have a mark at first (CO-14).
 
 A predecessor may also have been giving back a gang, whose claims look allocated until then. Their
 resourceVersion is changed, too: otherwise a pod could lose its devices after its gate was removed (GANG-25).
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
@@ -26,6 +27,10 @@ log = structlog.get_logger()
 
 PAUSE, LONGEST_PAUSE = 0.1, 5.0
 """Seconds between attempts, doubling"""
+AT_ONCE = 32
+"""Claims that are fenced off concurrently"""
+NAMED = 20
+"""Claims that the log names"""
 
 
 class Fence:
@@ -66,11 +71,11 @@ class Fence:
         await self._intake.listed.wait()
         marked = [claim for claim in self._intake.store.claims.values() if self._concerns(claim)]
         if marked:
-            log.info("fencing writes of the previous leader", claims=[str(claim.key) for claim in marked])
-        until = self._clock() + self._patience
+            log.info("fencing writes of the previous leader", claims=_names(marked))
+        until, free = self._clock() + self._patience, asyncio.Semaphore(AT_ONCE)
         async with asyncio.TaskGroup() as group:
             for claim in marked:
-                group.create_task(self._fence_off(claim, until), name=f"fence off {claim.key}")
+                group.create_task(self._fence_off(claim, until, free), name=f"fence off {claim.key}")
         if self._take_over is not None:
             await self._take_over()
         self.up.set()
@@ -90,11 +95,12 @@ class Fence:
         users = (self._intake.store.pods.get(key) for key in self._intake.roster.users(claim.key))
         return any(pod is not None and pod.gated for pod in users)
 
-    async def _fence_off(self, claim: ResourceClaim, until: float) -> None:
+    async def _fence_off(self, claim: ResourceClaim, until: float, free: asyncio.Semaphore) -> None:
         pause = PAUSE
         while True:
             try:
-                return await self._change_version(claim)
+                async with free:
+                    return await self._change_version(claim)
             except Gone:
                 return None
             except Rejected as exc:
@@ -115,6 +121,12 @@ class Fence:
             self._intake.observe(await self._writer.withdraw(found))
         elif self._is_seat(found):
             self._intake.observe(await self._writer.touch(found))
+
+
+def _names(claims: Sequence[ResourceClaim]) -> list[str]:
+    rest = len(claims) - NAMED
+    names = [str(claim.key) for claim in claims[:NAMED]]
+    return names if rest <= 0 else [*names, f"and {rest} more"]
 
 
 def _is_marked(claim: ResourceClaim) -> bool:

@@ -24,7 +24,6 @@ from reconciler.api.objects.pods import claims_of, is_live
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice, ResourceSliceSpec
 from reconciler.api.objects.taint_rules import DeviceTaintRule
-from reconciler.control.audit.reclaimed import ReclaimedByScheduler
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import DELETING, NOT_FOUND, NOT_MADE, Blocked, Decide, Planner
 from reconciler.control.queueing.room_charges import Charges
@@ -174,8 +173,7 @@ class _Run:
         nodes = _table(self._inferred, (*bundle.of(Namespace), *storage_of(bundle)))
         placement = Placement(nodes, supposed=True)
         ours = Ownership(all_claims=True, alone=True)
-        reclaimed = ReclaimedByScheduler(self._store, self._roster, placement, lambda _: None, frozenset())
-        self._planner = Planner(self._store, self._roster, placement, ours, reclaimed, lambda: policies)
+        self._planner = Planner(self._store, self._roster, placement, ours, (), lambda: policies)
         self._charges = Charges(self._store, self._roster, nodes)
         for kind in (ResourceSlice, DeviceClass, DeviceTaintRule):
             load(self._store, bundle.of(kind))

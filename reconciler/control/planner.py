@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol
 
 from kernels.types import Amounts
 from reconciler.allocation.dra.companions import Companions
@@ -17,7 +18,6 @@ from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.pods import claims_of, is_live
 from reconciler.api.objects.value import value
 from reconciler.control.audit.losing_claim import lost_device, written_by_us
-from reconciler.control.audit.reclaimed import ReclaimedByScheduler
 from reconciler.control.made_for import is_made_for_another
 from reconciler.control.ownership import Ownership
 from reconciler.control.queueing.units import Kind, Roster, Unit
@@ -113,6 +113,13 @@ Step = Nothing | Blocked | Decide | Free | Ungate
 _NOTHING = Nothing()
 
 
+class Claims(Protocol):
+    """Says of each claim whether it is one of some."""
+
+    def __contains__(self, claim: ResourceClaim, /) -> bool:
+        """Whether this is one of them."""
+
+
 class Planner:
     """Reads the state. Changes nothing."""
 
@@ -122,10 +129,13 @@ class Planner:
         roster: Roster,
         placement: Placement,
         ours: Ownership,
-        reclaimed: ReclaimedByScheduler,
+        reclaimed: Claims,
         policies: Callable[[], Policies] = lambda: PLAIN,
     ) -> None:
-        """`policies` are those in use: their demand changes as it is learnt."""
+        """`reclaimed` are claims that kube-scheduler decides, as `ReclaimedByScheduler` knows them.
+
+        `policies` are those in use: their demand changes as it is learnt.
+        """
         self._store = store
         self._roster = roster
         self._placement = placement

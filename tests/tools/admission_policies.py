@@ -24,6 +24,7 @@ from reconciler.cel.types import BOOL, DYN
 NAMES = ("object", "oldObject", "request", "namespaceObject", "variables")
 _CONSTRUCTED = re.compile(r"\b(?:Object(?:\.[A-Za-z]+)*|JSONPatch)\{")
 _PATCHED = re.compile(r"\bvalue: (\[\]|Object(?:\.[A-Za-z]+)*\{[^{}]*\})")
+_LISTED = re.compile(r"\bfinalizers: (\[[^\[\]]*\])")
 _FIELD = re.compile(r"([{,]\s*)([A-Za-z]+):")
 Object = dict[str, Any]
 
@@ -91,7 +92,7 @@ class Policy:
         return variables
 
     def mutated(self, review: Review) -> Object:
-        """The object that is created. Lists of named items are merged by name."""
+        """The object that is created. Lists of named items are merged by name, those of texts as sets."""
         assert review.new is not None
         new = deepcopy(review.new)
         if self.matches(review):
@@ -149,9 +150,10 @@ def _covers(rule: Mapping[str, Any], review: Review) -> bool:
 def _as_maps(expression: str) -> str:
     """Objects are constructed by the name of their type, which our dialect lacks; maps do as well.
 
-    The values of a map have one type, so that what a patch adds has to be dynamic.
+    The values of a map have one type, so that what a patch adds has to be dynamic, and a list beside a map.
     """
     expression = _PATCHED.sub(r"value: dyn(\1)", expression)
+    expression = _LISTED.sub(r"finalizers: dyn(\1)", expression)
     return _FIELD.sub(r'\1"\2":', _CONSTRUCTED.sub("{", expression))
 
 
@@ -176,13 +178,18 @@ def _patch(into: Object, step: Mapping[str, Any]) -> None:
         node[last] = list(step["value"])
 
 
+def _name(item: Any) -> str:
+    """By what an item of a list is merged: its name, or itself in a set of texts."""
+    return item if isinstance(item, str) else item["name"]
+
+
 def _merge(into: Object, applied: Mapping[str, Any]) -> None:
     for key, value in applied.items():
         if isinstance(value, dict):
             _merge(into.setdefault(key, {}), value)
         elif isinstance(value, tuple):
             items = into.setdefault(key, [])
-            there = {item["name"] for item in items}
-            items += [dict(item) for item in value if item["name"] not in there]
+            there = [_name(item) for item in items]
+            items += [deepcopy(item) for item in value if _name(item) not in there]
         else:
             into[key] = value

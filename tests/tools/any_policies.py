@@ -23,14 +23,15 @@ from tests.tools import chart
 from tests.tools.any_cluster import Lent, Object, dry_run
 from tests.tools.patience import PATIENCE
 from tests.tools.policed_server import KINDS
-from tests.tools.small_fleet import pod
+from tests.tools.small_fleet import claim, pod
 
 VALUES = {
     "ownDrivers": ["gpu.example.com"],
     "makeTemplates": True,
-    "admission": {"confine": True, "gatePods": True, "rewriteResources": True},
+    "admission": {"confine": True, "gatePods": True, "announceClaims": True, "rewriteResources": True},
 }
 GATES = "dra-reconciler.io/gate-pods"
+ANNOUNCES = "dra-reconciler.io/announce-claims"
 TEMPLATES = ("resourceclaimtemplates", "resource.k8s.io")
 
 
@@ -71,6 +72,17 @@ class Ours:
         spec = {"resourceAttributes": {**wanted, "namespace": self._found.name}}
         review = {"kind": REVIEW.kind, "apiVersion": REVIEW.api_version, "metadata": {}, "spec": spec}
         return bool((await self._client.create(REVIEW, review))["status"].get("allowed"))
+
+
+async def announce(found: Lent) -> None:
+    """Label our namespace, and wait until claims are announced there."""
+    labels = {ANNOUNCES: "true"}
+    await found.client.patch(NAMESPACE, found.key(NAMESPACE, found.name), {"metadata": {"labels": labels}})
+
+    async def in_effect() -> bool:
+        return bool((await found.tried(claim("probe")))["metadata"].get("finalizers"))
+
+    await found.until(in_effect, otherwise="a namespace was labelled, and claims are not announced there")
 
 
 @asynccontextmanager

@@ -41,6 +41,7 @@ NOT_RUN: Mapping[str, str] = {
     "kubectl -n dra-reconciler port-forward": _CLUSTER + "a kubelet",
     "kubectl delete -k deploy/": "tests/whole/deploy checks these manifests",
     "kubectl label namespace NAME dra-reconciler.io/rewrite-resources=true": "changes nothing here",
+    "kubectl label namespace NAME dra-reconciler.io/announce-claims": "changes nothing here",
     "kubectl krew": "needs a published release",
     "kubectl label namespace NAME dra-reconciler.io/gate-pods-": "the label is on no namespace of the tests",
     "dra-reconciler release-gates -A": "would ungate pods of other pages; another test removes gates",

@@ -10,12 +10,16 @@ from reconciler.api.koordinator.json_annotations import read_as
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.model import ON_USE, Bool, Model, Str, Tuple
 from reconciler.api.objects.quantity import Quantity
-from reconciler.api.objects.requests import EXACT_COUNT, DeviceConstraint, DeviceRequest, ExactDeviceRequest
+from reconciler.api.objects.requests import (
+    EXACT_COUNT,
+    OWN_DRIVER,
+    DeviceConstraint,
+    DeviceRequest,
+    ExactDeviceRequest,
+)
 from reconciler.errors import Malformed
 from reconciler.state.devices.encoding.recent import OfObjects
 
-DRIVER = "dra-reconciler.io"
-"""Driver name of our opaque configuration in classes. Device drivers ignore it"""
 VERSION = "dra-reconciler.io/v1alpha1"
 JOINT = "dra-reconciler.io/joint-allocation"
 PARTITION = "dra-reconciler.io/partition"
@@ -188,7 +192,7 @@ def _classes_of(request: DeviceRequest) -> tuple[str, ...]:
 
 
 def _addressed(known: DeviceClass) -> bool:
-    return any(one.opaque is not None and one.opaque.driver == DRIVER for one in known.spec.config)
+    return any(one.opaque is not None and one.opaque.driver == OWN_DRIVER for one in known.spec.config)
 
 
 _READ: OfObjects[DeviceClass, tuple[ClassAlignment | Table, ...]] = OfObjects(256)
@@ -206,7 +210,7 @@ def _configs(known: DeviceClass) -> tuple[ClassAlignment | Table, ...]:
 def _read_class(known: DeviceClass) -> tuple[ClassAlignment | Table, ...]:
     found: list[ClassAlignment | Table] = []
     for number, config in enumerate(known.spec.config):
-        if config.opaque is None or config.opaque.driver != DRIVER:
+        if config.opaque is None or config.opaque.driver != OWN_DRIVER:
             continue
         field = f"spec.config[{number}].opaque.parameters"
         try:

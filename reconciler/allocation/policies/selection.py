@@ -14,7 +14,6 @@ from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestKey, RequestOption, Slot
 from reconciler.allocation.dra.static_match import match_in_fleet
 from reconciler.allocation.policies.demand import NO_DEMAND, Demand
-from reconciler.allocation.policies.named import policy_named
 from reconciler.allocation.policies.names import FIRST_FIT, POLICIES
 from reconciler.allocation.policies.policy import Policy, Question, SetJudge
 from reconciler.allocation.policies.weighing import Weighing
@@ -93,6 +92,8 @@ class Policies:
 
     @cached_property
     def _by_target(self) -> Mapping[str, Policy | None]:
+        from reconciler.allocation.policies.named import policy_named  # noqa: PLC0415 - first fit has none
+
         made = {name: policy_named(name, self.demand, seed=self.seed) for _, name in self.names}
         return {target: made[name] for target, name in self.names}
 
@@ -104,9 +105,9 @@ class Policies:
         None also where the decision ends without a search: as invalid, or because `budget` does not allow the
         selectors to run. Raises SelectorsNotRun if it does not allow those of the demand.
         """
-        targets = self._by_target
         if self.first_fit:
             return None
+        targets = self._by_target
         if budget.skips_slow_selectors and self.uses_demand and not self.demand.is_ready(snapshot):
             raise SelectorsNotRun("the selectors of the demand must run on the fleet first")
         if targets.keys() == {OTHERS}:

@@ -26,11 +26,15 @@ POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 """The annotation of a claim that was made from a template: the entry of the `resourceClaims` of its pod."""
 
 ALLOCATED_AT = "dra-reconciler.io/allocated-at"
-"""The annotation of claims that we allocated: the timestamp of that allocation, and a fingerprint of its
-devices. It distinguishes our allocations from those that others write later; see
-`reconciler.api.objects.marking`."""
+"""The annotation of claims that we allocate: the timestamp of that allocation, and a fingerprint of its
+devices, or that it was announced by an admission policy. It distinguishes our allocations from those that
+others write later; see `reconciler.api.objects.marking`."""
 TIERS = "dra-reconciler.io/joint-allocation-tiers"
 """Annotation of a claim: the tier that each of its alignments reached, in order"""
+
+
+MAX_ALLOCATED_CONFIGS = 64
+"""Configurations in one allocation (ST-4)"""
 
 
 class DeviceClassSpec(Model):

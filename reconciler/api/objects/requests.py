@@ -87,8 +87,12 @@ class DeviceConstraint(Model):
         return bool(alternative) and f"{request}/{alternative}" in self.requests
 
 
+OWN_DRIVER = "dra-reconciler.io"
+"""The driver of our own opaque configurations, in classes and allocations. Device drivers ignore them."""
+
+
 class OpaqueConfig(Model):
-    """Parameters for a driver; copied, never read."""
+    """Parameters for a driver; copied, and read only if they are ours."""
 
     driver: Str = ""
     parameters: Any = None

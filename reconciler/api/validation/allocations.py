@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from reconciler.api.objects.claims import MAX_ALLOCATED_CONFIGS
 from reconciler.api.validation.amounts import canonical_values, quantity
 from reconciler.api.validation.devices import check_binding_conditions
 from reconciler.api.validation.encoding import encode, same
@@ -24,7 +25,6 @@ ADMIN_MISSING = (
 )
 MAX_RESERVED = 256
 MAX_RESULTS = 32
-MAX_CONFIGS = 64
 MAX_CONDITIONS = 8
 MAX_DATA = 10 * 1024
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -99,7 +99,7 @@ def _allocation(allocation: Field, claimed: Field) -> None:
     results.at_most(MAX_RESULTS)
     for result in results.items():
         _result(result, known)
-    configs.at_most(MAX_CONFIGS)
+    configs.at_most(MAX_ALLOCATED_CONFIGS)
     for config in configs.items():
         if not config["source"].text():
             config["source"].required()

@@ -23,7 +23,6 @@ from reconciler.api.objects.taint_rules import DeviceTaintRule
 from reconciler.cli.common.exits import NoAnswer
 from reconciler.cli.common.fleet_source import read_valid
 from reconciler.cli.common.held_room import hold, split
-from reconciler.control.audit.reclaimed import ReclaimedByScheduler
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve
 from reconciler.control.gangs.roster import GangRoster
 from reconciler.control.ownership import Ownership
@@ -93,8 +92,7 @@ class Asking:
             self._roster.note(key, pod)
             self._gangs.note(key, pod)
         placement, ours = world.placement(), Ownership(all_claims=True, alone=True)
-        reclaimed = ReclaimedByScheduler(self._store, self._roster, placement, lambda _: None, frozenset())
-        self._planner = Planner(self._store, self._roster, placement, ours, reclaimed)
+        self._planner = Planner(self._store, self._roster, placement, ours, ())
         self._gang_planner = GangPlanner(
             self._store, self._roster, self._gangs, world.groups, world.nodes.on_demand, self._planner
         )

@@ -10,7 +10,15 @@ from time import perf_counter
 
 import click
 
-from tests.tools.simulation.mutants import BURSTING, EVICTING, GANGED, MOVING, MUTANTS, PAIRED
+from tests.tools.simulation.mutants import (
+    ANNOUNCING,
+    BURSTING,
+    EVICTING,
+    GANGED,
+    MOVING,
+    MUTANTS,
+    PAIRED,
+)
 from tests.tools.simulation.process import Say
 from tests.tools.simulation.schedule import Outcome, run
 
@@ -25,10 +33,11 @@ from tests.tools.simulation.schedule import Outcome, run
 @click.option("--evictions", is_flag=True, help="With preemption and budgets.")
 @click.option("--bursts", is_flag=True, help="With bursts of claims and pods of one template.")
 @click.option("--moves", is_flag=True, help="With preemption, and moves of pods that controllers replace.")
+@click.option("--announced", is_flag=True, help="With claims that are announced as they are created.")
 @click.option("--processes", type=int, default=2, show_default=True)
 @click.option(
     "--mutant",
-    type=click.Choice([*MUTANTS, *PAIRED, *GANGED, *EVICTING, *BURSTING, *MOVING]),
+    type=click.Choice([*MUTANTS, *PAIRED, *GANGED, *EVICTING, *BURSTING, *MOVING, *ANNOUNCING]),
     help="Break this until it is noticed.",
 )
 @click.option("--awaits", is_flag=True, help="Tell at which awaits the reconciler was killed.")
@@ -43,6 +52,7 @@ def main(
     evictions: bool,
     bursts: bool,
     moves: bool,
+    announced: bool,
     processes: int,
     mutant: str | None,
     awaits: bool,
@@ -52,7 +62,7 @@ def main(
     began = perf_counter()
     pair, gangs = pair or mutant in PAIRED, gangs or mutant in GANGED
     evictions, bursts = evictions or mutant in EVICTING, bursts or mutant in BURSTING
-    moves = moves or mutant in MOVING
+    moves, announced = moves or mutant in MOVING, announced or mutant in ANNOUNCING
     play = partial(
         _play,
         sockets=sockets,
@@ -61,6 +71,7 @@ def main(
         evictions=evictions,
         bursts=bursts,
         moves=moves,
+        announced=announced,
         mutant=mutant,
     )
     if seed is not None:
@@ -94,10 +105,11 @@ def _play(
     evictions: bool,
     bursts: bool,
     moves: bool,
+    announced: bool,
     mutant: str | None,
     say: Say | None = None,
 ) -> Outcome:
-    mutants = MUTANTS | PAIRED | GANGED | EVICTING | BURSTING | MOVING
+    mutants = MUTANTS | PAIRED | GANGED | EVICTING | BURSTING | MOVING | ANNOUNCING
     with mutants[mutant]() if mutant is not None else nullcontext():
         return run(
             seed,
@@ -107,6 +119,7 @@ def _play(
             evictions=evictions,
             bursts=bursts,
             moves=moves,
+            announced=announced,
             say=say,
         )
 

@@ -7,12 +7,15 @@ from unittest import mock
 
 from reconciler.analysis.making_room.budgets import Budgets
 from reconciler.api.objects.changes import Changed
-from reconciler.api.objects.claims import FINALIZER
+from reconciler.api.objects.claims import ALLOCATED_AT, FINALIZER
 from reconciler.api.objects.gang_patches import release
+from reconciler.api.objects.marking import ANNOUNCED, is_announced, is_ours
 from reconciler.app import making_room
-from reconciler.cluster import answers, client, cursor
+from reconciler.cluster import answers, client, cursor, writer
 from reconciler.cluster.watch import Recall
 from reconciler.cluster.writer import Writer
+from reconciler.control import fence
+from reconciler.control.audit import losing_claim
 from reconciler.control.audit.reclaimed import ReclaimedByScheduler
 from reconciler.control.decided_ahead import DecidedAhead
 from reconciler.control.dispatching import Dispatcher
@@ -283,6 +286,29 @@ BURSTING: dict[str, Mutant] = {
 }
 """The same, of what keeps bursts as if each were decided alone"""
 
+_is_marked = fence._is_marked
+
+
+def _marked_by_us(claim: Any) -> bool:
+    """Of announced claims it is believed that nobody has allocated them before."""
+    return _is_marked(claim) and not is_announced(claim)
+
+
+def _without_its_finalizer(claim: Any) -> bool:
+    return claim.metadata.annotations.get(ALLOCATED_AT) == ANNOUNCED
+
+
+def _ours_by_announcement(claim: Any) -> bool:
+    return is_ours(claim) or (claim.allocation is not None and _without_its_finalizer(claim))
+
+
+ANNOUNCING: dict[str, Mutant] = {
+    "announced claims are not fenced off": _swap(fence, "_is_marked", _marked_by_us),
+    "announcements count without the finalizer": _swap(writer, "is_announced", _without_its_finalizer),
+    "all allocations of announced claims are ours": _swap(losing_claim, "is_ours", _ours_by_announcement),
+}
+"""The same, of what keeps claims safe that are announced as they are created"""
+
 SEEDS = {
     "writes without resourceVersion": 24,
     "old versions count": 8,
@@ -301,6 +327,10 @@ _WRITES = "tests/unit/control/gangs/test_writing.py::"
 _ROOM = "tests/unit/app/test_making_room.py::"
 _AHEAD = "tests/unit/control/test_decided_ahead.py::"
 TESTS: dict[str, str] = {
+    "announcements count without the finalizer": "tests/unit/cluster/test_writer.py::"
+    "test_an_announcement_that_does_not_suffice_is_replaced[somebody removed the finalizer]",
+    "all allocations of announced claims are ours": "tests/whole/coexistence/test_giving_way.py::"
+    "test_an_allocation_of_others_is_not_freed_although_no_pod_names_it[announced]",
     "units decided ahead are written whatever changed": _AHEAD
     + "test_after_a_change_the_rest_is_decided_in_its_turn[freed]",
     "units decided ahead are taken for unanswered writes": _AHEAD
@@ -353,6 +383,7 @@ TESTS: dict[str, str] = {
 
 BY_HAND = frozenset(
     {
+        "announced claims are not fenced off",
         "freed plans wake nobody",
         "gated pods are left to kube-scheduler",
         "nothing is fenced off at the start",

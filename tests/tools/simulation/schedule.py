@@ -14,6 +14,7 @@ from reconciler.cluster.transport import Response, Transport
 from reconciler.control.decisions.decision import Decision
 from reconciler.control.decisions.findings import HeldTwice
 from reconciler.embedded import run_controllers, serve
+from tests.tools.announcing import announce
 from tests.tools.simulation import fleet
 from tests.tools.simulation.audit.auditor import Auditor
 from tests.tools.simulation.audit.claims import was_freed
@@ -51,6 +52,7 @@ GANGS = 30
 EVICTIONS = 8
 BURSTS = 20
 MOVING = 4
+ANNOUNCED, ANNOUNCED_PAIRS = 12, 6
 """Enough on each change: what takes more schedules to be noticed has a test of its own (`mutants.TESTS`,
 `test_by_hand`). `make soak` plays thousands"""
 
@@ -77,10 +79,12 @@ def run(
     evictions: bool = False,
     bursts: bool = False,
     moves: bool = False,
+    announced: bool = False,
     say: Say | None = None,
 ) -> Outcome:
     """Play a schedule, with one replica or with a pair of them, of which one leads; with gangs or without,
-    with preemption or without, with bursts of one template or without, and with moves of pods or without.
+    with preemption or without, with bursts of one template or without, with moves of pods or without, and
+    with claims that are announced as they are created or without.
 
     The same seed gives the same schedule; over sockets, nearly the same.
     """
@@ -97,6 +101,7 @@ def run(
             evictions=evictions or moves,
             bursts=bursts,
             moves=moves,
+            announced=announced,
         )
         try:
             runner.run(schedule.play(sockets=sockets))
@@ -120,6 +125,7 @@ class Schedule:
         evictions: bool = False,
         bursts: bool = False,
         moves: bool = False,
+        announced: bool = False,
     ) -> None:
         self._moves = moves
         self.random = Random(seed)
@@ -136,6 +142,8 @@ class Schedule:
             bursts=bursts,
             moves=moves,
         )
+        if announced:
+            announce(self.world.api, Random(f"announced {seed}"))
         self.auditor.given_away = self.world.claims.given_away
         self.auditor.cleared = self.world.claims.cleared
         self.evictions: Evictions | None = None

@@ -19,8 +19,10 @@ from reconciler.api.objects.claims import (
     ResourceClaim,
 )
 from reconciler.api.objects.core import GATE, Pod
+from reconciler.api.objects.marking import ANNOUNCED, is_ours
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan
+from reconciler.api.objects.seats import SEAT
 from reconciler.api.versions.reading import read
 from reconciler.cluster.client import Client
 from reconciler.cluster.echoes import Echoes
@@ -130,6 +132,78 @@ async def test_a_claim_that_others_allocated_before_is_marked_as_ours_now():
         marking("10", [FINALIZER], STAMP),
     )
     assert transport.requests[1].body[0]["value"] == "11"
+
+
+def announced(**more: Any) -> ResourceClaim:
+    """A claim as an admission policy makes it."""
+    notes = {ALLOCATED_AT: ANNOUNCED, **more.pop("annotations", {})}
+    return as_claim(claim(finalizers=[FINALIZER], annotations=notes, **more))
+
+
+async def test_an_announced_claim_is_allocated_in_one_request():
+    before = announced()
+    config = [{"source": "FromClaim", "opaque": {"driver": "gpu", "parameters": {"a": None}}}]
+    signature = {"driver": "dra-reconciler.io", "parameters": {"allocatedAt": f"{STAMP} {DEVICES}"}}
+    allocated = {
+        "devices": {"results": [RESULT], "config": [*config, {"source": "FromClaim", "opaque": signature}]},
+        "allocationTimestamp": STAMP,
+    }
+    after = claim(version="11", annotations={ALLOCATED_AT: ANNOUNCED}, status={"allocation": allocated})
+    writer, transport = make_writer(ok(after))
+    written = await writer.write(plan_for(before, config=config), before)
+    assert sent(transport) == [
+        (
+            "PATCH",
+            "/status",
+            [
+                {"op": "replace", "path": "/metadata/resourceVersion", "value": "10"},
+                {"op": "add", "path": "/status/allocation", "value": allocated},
+            ],
+        ),
+    ]
+    assert transport.requests[0].content_type == JSON
+    assert is_ours(written)
+
+
+async def test_an_announcement_is_taken_back_as_a_mark_is():
+    writer, transport = make_writer(ok(claim(version="11")))
+    await writer.withdraw(announced())
+    assert sent(transport) == [("PATCH", "", marking("10", None, None))]
+
+
+@pytest.mark.parametrize(
+    ("before", "annotations", "configs"),
+    [
+        pytest.param(
+            as_claim(claim(annotations={ALLOCATED_AT: ANNOUNCED})), (), 0, id="somebody removed the finalizer"
+        ),
+        pytest.param(announced(), ((TIERS, "numaNode"),), 0, id="there is more to be written"),
+        pytest.param(announced(annotations={SEAT: "a/g 2 n"}), (), 0, id="there is something to be removed"),
+        pytest.param(announced(), (), 64, id="the allocation has no place for the mark"),
+    ],
+)
+async def test_an_announcement_that_does_not_suffice_is_replaced(
+    before: ResourceClaim, annotations: tuple[tuple[str, str], ...], configs: int
+):
+    writer, transport = make_writer(ok(before_status()), ok(claim(status={"allocation": ALLOCATED})))
+    plan = replace(plan_for(before, config=[{"source": "FromClass"}] * configs), annotations=annotations)
+    await writer.write(plan, before)
+    first, second = transport.requests
+    assert first.body["metadata"]["finalizers"] == [FINALIZER]
+    assert first.body["metadata"]["annotations"][ALLOCATED_AT] == f"{STAMP} {DEVICES}"
+    assert len(second.body[1]["value"]["devices"].get("config", [])) == configs
+
+
+@pytest.mark.parametrize(
+    ("failure", "error"), [(status(409, reason="Conflict"), Conflict), (status(500), Undecided)]
+)
+async def test_of_an_announced_write_that_failed_there_is_no_first_half(failure: Any, error: type[Exception]):
+    told: list[ResourceClaim] = []
+    writer, transport = make_writer(failure, add=told.append)
+    with pytest.raises(error):
+        await writer.write(plan_for(announced()), announced())
+    assert len(transport.requests) == 1
+    assert told == []
 
 
 async def test_nulls_in_opaque_parameters_are_written_as_they_are():

@@ -3,12 +3,14 @@
 import asyncio
 from typing import Any
 
+from structlog.testing import capture_logs
+
 from reconciler.api.objects.claims import ALLOCATED_AT, FINALIZER, ResourceClaim
 from reconciler.api.objects.core import GATE
-from reconciler.api.objects.marking import mark
+from reconciler.api.objects.marking import ANNOUNCED, is_announced, mark
 from reconciler.api.objects.seats import SEAT
 from reconciler.cluster.writer import Writer
-from reconciler.control.fence import Fence
+from reconciler.control.fence import AT_ONCE, NAMED, Fence
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.errors import Conflict, Gone, Rejected, Retry
@@ -71,6 +73,40 @@ async def test_a_mark_without_an_allocation_is_taken_back_first():
     assert await up_after(found, writer) == 0
     assert writer.answers == []
     assert found.store.claims[key("a")].metadata.finalizers == ()
+
+
+async def test_so_is_the_mark_of_a_claim_that_a_policy_announced():
+    """A predecessor may have allocated it without another write before."""
+    made = marked()
+    made["metadata"]["annotations"] = {ALLOCATED_AT: ANNOUNCED}
+    found = picture(made)
+    await up_after(found, FakeWriter(found.store.claims[key("a")], typed(claim("a"))))
+    assert not is_announced(found.store.claims[key("a")])
+
+
+async def test_of_many_claims_some_are_fenced_off_at_a_time_and_some_are_named():
+    """Each needs a connection until its deadline."""
+    names = [f"c{number:02}" for number in range(AT_ONCE + NAMED)]
+    found = intake(*({**marked(), "metadata": {**marked()["metadata"], "name": name}} for name in names))
+    found.listed.set()
+    busy, most = 0, 0
+
+    class Slow(FakeWriter):
+        async def read_claim(self, key: Any) -> ResourceClaim | None:
+            nonlocal busy, most
+            busy += 1
+            most = max(most, busy)
+            await asyncio.sleep(1)
+            busy -= 1
+            return found.store.claims[key]
+
+        async def withdraw(self, claim: ResourceClaim) -> ResourceClaim:
+            return claim.model_copy(update={"metadata": claim.metadata.model_copy(update={"finalizers": ()})})
+
+    with capture_logs() as logs:
+        assert await up_after(found, Slow(None)) == 2
+    assert most == AT_ONCE
+    assert logs[0]["claims"] == [*(f"default/{name}" for name in names[:NAMED]), f"and {AT_ONCE} more"]
 
 
 async def test_a_write_that_was_faster_is_seen():

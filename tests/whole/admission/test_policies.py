@@ -12,6 +12,7 @@ from reconciler.api.migrate.pods import Template
 from reconciler.api.migrate.templates import template_object
 from reconciler.api.objects.claims import ALLOCATED_AT, FINALIZER, TIERS
 from reconciler.api.objects.core import GATE
+from reconciler.api.objects.marking import ANNOUNCED
 from reconciler.api.objects.seats import FENCED, SEAT
 from reconciler.control.ownership import MANAGED
 from reconciler.operations.events.recorder import MOVED, MOVES_DROPPED, PREEMPTED
@@ -46,7 +47,8 @@ def test_every_policy_is_bound_and_denies():
     bindings = {one["spec"]["policyName"]: one["spec"] for one in FOUND if one["kind"].endswith("Binding")}
     assert bindings.keys() == POLICIES.keys()
     for name, binding in bindings.items():
-        assert POLICIES[name]["spec"]["failurePolicy"] == "Fail"
+        optional = name == "dra-reconciler-announce-claims"
+        assert POLICIES[name]["spec"]["failurePolicy"] == ("Ignore" if optional else "Fail")
         if POLICIES[name]["kind"].startswith("Validating"):
             assert "Deny" in binding["validationActions"]
 
@@ -320,6 +322,44 @@ def test_pods_with_claims_in_labelled_namespaces_get_the_gate(given: Any, labels
 
 def test_a_pod_that_exists_gets_none():
     assert not GATING.matches(Review("UPDATE", old=BARE, new=BARE, resource="pods", labels=LABELLED))
+
+
+ANNOUNCING = Policy(POLICIES["dra-reconciler-announce-claims"])
+ANNOUNCED_THERE = {"dra-reconciler.io/announce-claims": "true"}
+ANNOUNCED_METADATA = {"finalizers": [FINALIZER], "annotations": {ALLOCATED_AT: ANNOUNCED}}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "labels", "wanted"),
+    [
+        pytest.param({}, ANNOUNCED_THERE, ANNOUNCED_METADATA, id="a claim"),
+        pytest.param(
+            {"finalizers": ["a"], "annotations": {"b": "c"}}, ANNOUNCED_THERE,
+            {"finalizers": ["a", FINALIZER], "annotations": {"b": "c", ALLOCATED_AT: ANNOUNCED}},
+            id="beside what it has",
+        ),
+        pytest.param(
+            {"finalizers": [FINALIZER]}, ANNOUNCED_THERE, {"finalizers": [FINALIZER]},
+            id="one that kube-scheduler creates and allocates",
+        ),
+        pytest.param({}, {}, {}, id="a namespace without the label"),
+        pytest.param({}, LABELLED, {}, id="a namespace with another label of ours"),
+    ],
+)  # fmt: skip
+def test_claims_in_labelled_namespaces_are_announced(metadata: Any, labels: Any, wanted: Any):
+    given = of(NOBODYS, **{f"metadata__{key}": value for key, value in metadata.items()})
+    made = ANNOUNCING.mutated(Review("CREATE", new=given, labels=labels))
+    assert made == of(NOBODYS, **{f"metadata__{key}": value for key, value in wanted.items()})
+
+
+def test_a_claim_that_exists_is_not_announced():
+    assert not ANNOUNCING.matches(Review("UPDATE", old=OURS, new=OURS, labels=ANNOUNCED_THERE))
+
+
+def test_an_announced_claim_is_ours_to_allocate():
+    claimed = of(NOBODYS, **{f"metadata__{key}": value for key, value in ANNOUNCED_METADATA.items()})
+    given = of(claimed, status={"allocation": ALLOCATION})
+    assert CLAIMS.refusals(Review(old=claimed, new=given, subresource="status")) == []
 
 
 def event(controller: str = "dra-reconciler.io/reconciler", kind: str = "ResourceClaim", **more: Any) -> Any:

@@ -1,6 +1,6 @@
-"""What admission policies make of pods that ask for extended resources when they are created."""
+"""What admission policies make of claims, and of pods that ask for extended resources."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -8,10 +8,14 @@ from hypothesis import strategies as st
 
 from reconciler.api.migrate.mapping import mapping
 from reconciler.api.migrate.pods import rewrite
+from reconciler.api.objects.claims import ALLOCATED_AT, ResourceClaim
 from reconciler.api.objects.core import GATE
-from reconciler.errors import Rejected
+from reconciler.api.objects.marking import ANNOUNCED, is_ours
+from reconciler.api.versions.reading import read
+from reconciler.control.decisions.allocating import Allocated
+from reconciler.errors import Gone, Rejected
 from tests.tools.any_cluster import lent_or_embedded
-from tests.tools.any_policies import asking, policed
+from tests.tools.any_policies import announce, asking, policed
 from tests.tools.extended_requests import comparable, pod_specs
 
 pytestmark = pytest.mark.loopback
@@ -33,6 +37,31 @@ async def test_a_pod_that_two_policies_change_gets_one_claim_and_one_gate():
         resources = {key: one for key, one in made["containers"][0]["resources"].items() if one}
         assert resources == {"claims": [{"name": "main-gpu-nvidia-com"}]}
         assert made["schedulingGates"] == [{"name": GATE}]
+
+
+async def test_an_announced_claim_is_allocated_in_one_write_and_goes_when_it_is_deleted():
+    async with lent_or_embedded() as found, policed(found):
+        await announce(found)
+        async with found.reconciling() as run:
+            for name in ("first", "one"):  # a claim that is there at the start is fenced off
+                await found.claim(name)
+                await run.heard(Allocated, lambda told, name=name: told.claim.name == name)  # type: ignore[misc]
+        written = cast("ResourceClaim", read(await found.read("ResourceClaim", "one")))
+        assert written.metadata.annotations[ALLOCATED_AT] == ANNOUNCED
+        assert is_ours(written)
+        await found.claim("pending", managed=False)
+        for name in ("one", "pending"):
+            kind = found.kind("ResourceClaim")
+            await found.client.delete(kind, found.key(kind, name))
+
+            async def gone(name: str = name) -> bool:
+                try:
+                    await found.read("ResourceClaim", name)
+                except Gone:
+                    return True
+                return False
+
+            await found.until(gone, otherwise=f"the resourceclaim controller does not free claim {name}")
 
 
 async def test_requests_that_the_server_refuses_are_still_refused():

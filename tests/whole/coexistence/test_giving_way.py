@@ -13,6 +13,7 @@ from reconciler.api.validation.served_kinds import SLICE
 from reconciler.cluster.transport import Response
 from reconciler.control.decisions.allocating import Allocated, Freed, Reclaimed, Ungated, Waits
 from reconciler.control.decisions.findings import HeldTwice, NoLongerOverCommitted, OverCommitted, Uncharged
+from tests.tools.announcing import announced
 from tests.tools.faulty_transport import Faulty, Held, Send, after, answer
 from tests.tools.patience import PATIENCE
 from tests.tools.running_reconciler import Cluster, reconciling
@@ -24,10 +25,16 @@ T = TypeVar("T")
 EARLY, LATE = "2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z"
 
 
-async def test_what_kube_scheduler_takes_back_is_left_to_it():
+def announced_claim(name: str, **more: Any) -> Any:
+    """A claim as the admission policy makes it."""
+    return announced(claim(name, **more))
+
+
+@pytest.mark.parametrize("made", [claim, announced_claim], ids=["marked", "announced"])
+async def test_what_kube_scheduler_takes_back_is_left_to_it(made: Any):
     """And what we know of its reason is told."""
     cluster = fleet(machine("a", cpu="4"))
-    cluster.load(claim("one"), pod("p", "one", **asking(cpu="3")))
+    cluster.load(made("one"), pod("p", "one", **asking(cpu="3")))
     async with reconciling(cluster, **SLOW) as running:
         await running.heard(Ungated)
         cluster.load(pod("quick", gates=(), **asking(cpu="2")))
@@ -59,12 +66,13 @@ async def test_it_is_ours_again_once_its_pod_is_gone():
         await running.heard(Allocated, 2)
 
 
+@pytest.mark.parametrize("made", [claim, announced_claim], ids=["marked", "announced"])
 @pytest.mark.parametrize("restarted", [False, True])
-async def test_a_claim_whose_gated_pod_vanished_is_freed(restarted: bool):
+async def test_a_claim_whose_gated_pod_vanished_is_freed(restarted: bool, made: Any):
     """Nobody else does it: it was never reserved (RCC-3)."""
     cluster = fleet(machine("a"), count=1)
     door = Held()  # the pod keeps its gate
-    cluster.load(claim("one", managed=False), pod("p", "one"))
+    cluster.load(made("one", managed=False), pod("p", "one"))
     async with reconciling(
         cluster, prepare=lambda f: f.on("PATCH", "/p", door), drain_seconds=0.0
     ) as running:
@@ -84,9 +92,10 @@ async def test_a_claim_whose_gated_pod_vanished_is_freed(restarted: bool):
     assert running.of(Freed)[0].why == "the pods that it was allocated for are gone"
 
 
-async def test_an_allocation_of_others_is_not_freed_although_no_pod_names_it():
+@pytest.mark.parametrize("made", [claim, announced_claim], ids=["marked", "announced"])
+async def test_an_allocation_of_others_is_not_freed_although_no_pod_names_it(made: Any):
     cluster = fleet(machine("a"), count=2)
-    cluster.load(claim("theirs", managed=False), claim("ours", 2))
+    cluster.load(made("theirs", managed=False), claim("ours", 2))
     allocate(cluster, "theirs", "a", "d0")
     async with reconciling(cluster, **SLOW) as running:
         await running.heard(Waits)

@@ -1,77 +1,17 @@
-"""The Helm chart makes what kustomize makes, object by object, and refuses values that mean nothing."""
+"""The Helm chart makes what kustomize makes, object by object, and real Helm the same."""
 
-import json
 import tomllib
-from copy import deepcopy
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import kubernetes_validate
 import pytest
 
-from docs import chart_values
-from reconciler.api.migrate.map_file import read_map
-from reconciler.api.migrate.mapping import Wanted, mapping
 from tests.tools import chart, monitoring_kinds
-from tests.tools.chart import CHART, DEFAULTS, METADATA, NOTES, SCHEMA
+from tests.tools.chart import CHART, METADATA, NOTES
+from tests.tools.chart_releases import BASE, EVERYTHING, SHADOW, compared, rendered
 from tests.tools.deployed_rights import ADVISE, DEPLOY, documents, of_component
-from tests.tools.go_template import NotInOurPart, render
 from tests.tools.kustomize import VERSIONS, built, built_with
-
-BASE: dict[str, Any] = {"ownDrivers": ["gpu.example.com"]}
-"""What the base of kustomize owns"""
-SHADOW: dict[str, Any] = {"mode": "shadow", "replicas": 1, **BASE}
-EVERYTHING: dict[str, Any] = {
-    "image": {"tag": "1.2", "digest": f"sha256:{'a' * 64}"},
-    "imagePullSecrets": [{"name": "s"}],
-    "ownDrivers": ["gpu.example.com"],
-    "ownClasses": ["a", "b"],
-    "koordinator": True,
-    "makeTemplates": True,
-    "resourceMap": {"example.com/npu-half": {"class": "npu.example.com", "name": "npu-half"}},
-    "env": [{"name": "DRA_RECONCILER_LOG_LEVEL", "value": "debug"}],
-    "envFrom": [{"configMapRef": {"name": "settings"}}],
-    "priorityClassName": "system-cluster-critical",
-    "nodeSelector": {"a": "b"},
-    "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
-    "tolerations": [{"key": "x", "operator": "Exists"}],
-    "annotations": {"of": "the deployment"},
-    "podAnnotations": {"of": "the pods"},
-    "podLabels": {"team": "x"},
-    "serviceAccount": {"annotations": {"of": "the account"}},
-    "admission": {"confine": True, "gatePods": True, "rewriteResources": True},
-    "observability": {
-        "enabled": True,
-        "labels": {"release": "prometheus"},
-        "interval": "30s",
-        "runbooks": "https://git.example.org/v1/docs/runbooks.md",
-    },
-}
-
-
-@cache
-def _rendered(release: str, values: str) -> chart.Objects:
-    return chart.objects(chart.texts(json.loads(values), release))
-
-
-def rendered(release: str = "dra-reconciler", **values: Any) -> chart.Objects:
-    """The objects of a release, without those of its hooks; the base owns a driver."""
-    made = _rendered(release, json.dumps(BASE | values))
-    return {key: one for key, one in made.items() if not chart.is_hook(one)}
-
-
-def compared(objects: list[Any]) -> dict[tuple[str, str], Any]:
-    """What both make: not the Namespace, which Helm has a flag for, nor what says how often to pull."""
-    found = {}
-    for one in deepcopy(objects):
-        if one["kind"] != "Namespace":
-            one["metadata"].pop("labels", None)
-            found[one["kind"], one["metadata"]["name"]] = one
-        if one["kind"] == "Deployment":
-            one["spec"]["template"]["spec"]["containers"][0].pop("imagePullPolicy", None)
-    return found
 
 
 def test_by_default_it_makes_what_the_base_makes():
@@ -103,28 +43,6 @@ def test_with_templates_it_makes_what_the_component_makes(tmp_path: Path):
     assert compared(list(rendered(makeTemplates=True).values())) == wanted
 
 
-@pytest.mark.parametrize("annotations", [{}, {"of": "the pods"}], ids=str)
-def test_the_resource_map_is_a_file_that_the_reconciler_reads(tmp_path: Path, annotations: dict[str, str]):
-    half = {"class": "npu.example.com", "name": "npu-half", "selector": 'device.driver > "<\\"'}
-    values: dict[str, Any] = {"makeTemplates": True, "podAnnotations": annotations}
-    made = rendered(**values, resourceMap={"example.com/half": half})["Deployment", "dra-reconciler"]
-    template = made["spec"]["template"]
-    (container,) = template["spec"]["containers"]
-    (volume,) = (one for one in template["spec"]["volumes"] if "downwardAPI" in one)
-    (mount,) = (one for one in container["volumeMounts"] if one["name"] == volume["name"])
-    (item,) = volume["downwardAPI"]["items"]
-    told = {one["name"]: one.get("value") for one in container["env"]}
-    assert told["DRA_RECONCILER_RESOURCE_MAP"] == f"{mount['mountPath']}/{item['path']}"
-    there = dict(template["metadata"]["annotations"])
-    (text,) = (there.pop(key) for key in list(there) if f"['{key}']" in item["fieldRef"]["fieldPath"])
-    assert there == annotations
-    path = tmp_path / "map.yaml"
-    path.write_text(text)
-    wanted = Wanted("npu.example.com", half["selector"], "npu-half")
-    assert mapping((), read_map(path), str(path)).labelled("npu-half") == wanted
-    assert "resource-map" not in json.dumps(rendered(**values)["Deployment", "dra-reconciler"])
-
-
 def test_for_shadow_it_makes_what_the_overlay_makes():
     made = rendered("dra-reconciler-shadow", **SHADOW)
     wanted = compared(built("overlays/shadow"))
@@ -137,7 +55,8 @@ def test_for_shadow_it_makes_what_the_overlay_makes():
 
 
 def test_the_admission_policies_are_those_of_kustomize():
-    made = rendered(admission={"confine": True, "gatePods": True, "rewriteResources": True})
+    policies = ("confine", "gatePods", "announceClaims", "rewriteResources")
+    made = rendered(admission=dict.fromkeys(policies, True))
     wanted = compared(documents("admission"))
     for one in (*made.values(), *wanted.values()):
         for variable in one.get("spec", {}).get("variables", ()) if "Policy" in one["kind"] else ():
@@ -234,48 +153,6 @@ def test_what_it_makes_fits_the_published_schemas(values: dict[str, Any], versio
             kubernetes_validate.validate(document, version, strict=True)
 
 
-def test_every_value_has_its_effect():
-    made = rendered(**EVERYTHING)
-    deployment = made["Deployment", "dra-reconciler"]
-    assert deployment["metadata"]["annotations"] == EVERYTHING["annotations"]
-    template = deployment["spec"]["template"]
-    assert template["metadata"]["annotations"].items() >= EVERYTHING["podAnnotations"].items()
-    assert template["metadata"]["labels"] == {"app.kubernetes.io/name": "dra-reconciler", "team": "x"}
-    account = made["ServiceAccount", "dra-reconciler"]["metadata"]
-    assert account["annotations"] == EVERYTHING["serviceAccount"]["annotations"]
-    for kind in monitoring_kinds.SCHEMAS:
-        assert made[kind, "dra-reconciler"]["metadata"]["labels"]["release"] == "prometheus"
-    assert made["ServiceMonitor", "dra-reconciler"]["spec"]["endpoints"][0]["interval"] == "30s"
-    pod = template["spec"]
-    (container,) = pod["containers"]
-    set_there = {one["name"].removeprefix("DRA_RECONCILER_"): one["value"] for one in container["env"]}
-    assert container["image"] == f"registry.example.com/dra-reconciler@sha256:{'a' * 64}"
-    assert (set_there["OWN_CLASSES"], set_there["KOORDINATOR"], set_there["LOG_LEVEL"]) == (
-        "a,b", "true", "debug",
-    )  # fmt: skip
-    for name in ("imagePullSecrets", "priorityClassName", "nodeSelector", "affinity", "tolerations"):
-        assert pod[name] == EVERYTHING[name]
-    assert container["envFrom"] == EVERYTHING["envFrom"]
-    tagged = rendered(image={"tag": "1.2"})["Deployment", "dra-reconciler"]["spec"]["template"]["spec"]
-    assert tagged["containers"][0]["image"].endswith("/dra-reconciler:1.2")
-    assert ("NetworkPolicy", "dra-reconciler") not in rendered(networkPolicy=False)
-
-
-@pytest.mark.parametrize(
-    ("part", "kinds"),
-    [
-        ("serviceMonitor", {"Service", "ServiceMonitor", "ClusterRole", "ClusterRoleBinding"}),
-        ("prometheusRule", {"PrometheusRule"}),
-        ("dashboard", {"ConfigMap"}),
-    ],
-)
-def test_each_part_of_observability_can_be_left_out(part: str, kinds: set[str]):
-    whole = rendered(observability={"enabled": True})
-    rest = rendered(observability={"enabled": True, part: False})
-    assert {kind for kind, _ in whole.keys() - rest.keys()} == kinds
-    assert rest.keys() > rendered().keys()
-
-
 def test_another_release_and_namespace_have_names_of_their_own():
     made = rendered("other")
     assert not [name for _, name in made if name.startswith("dra-reconciler")]
@@ -287,55 +164,6 @@ def test_another_release_and_namespace_have_names_of_their_own():
         assert '"system:serviceaccount:dra-reconciler:other"' in condition["expression"]
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"ownDrivers": []},
-        {"ownDrivers": [], "env": [{"name": "A", "value": "b"}]},
-        {"mode": "shadow", "replicas": 2},
-        {"mode": "both"},
-        {"replicas": "2"},
-        {"ownDrivers": "gpu.example.com"},
-        {"ownDrivers": ["a,b"]},
-        {"image": {"digest": "sha256:short"}},
-        {"admission": {"confines": True}},
-        {"resource": {}},
-        {"observability": {"runbooks": "https://git.example.org/runbooks.md#alert"}},
-        {"observability": {"runbook": "x.md"}},
-        {"observability": {"interval": "30"}},
-        {"env": [{"value": "x"}]},
-        {"affinity": {"nodes": {}}},
-        {"annotations": {"a": 1}},
-        {"podLabels": {"app.kubernetes.io/name": "other"}},
-        {"resourceMap": {"npu": {"class": "a"}}},
-        {"resourceMap": {"example.com/npu": {"name": "a"}}},
-        {"resourceMap": {"example.com/npu": {"class": "a", "selector": "true"}}},
-        {"resourceMap": {"example.com/npu": {"class": "a", "selector": "true", "name": ""}}},
-        {"resourceMap": {"example.com/npu": {"class": ""}}},
-    ],
-    ids=str,
-)
-def test_values_that_mean_nothing_are_refused(values: dict[str, Any]):
-    with pytest.raises(jsonschema.ValidationError):
-        chart.validate(BASE | values)
-
-
-@pytest.mark.parametrize(
-    "values",
-    [BASE, {"ownClasses": ["gpu"]}, {"koordinator": True}, {"mode": "shadow", "replicas": 1}],
-    ids=str,
-)
-def test_what_owns_something_or_only_compares_is_accepted(values: dict[str, Any]):
-    chart.validate(values)
-
-
-def test_the_schema_knows_every_value_and_no_other():
-    jsonschema.Draft7Validator.check_schema(SCHEMA)
-    assert SCHEMA["properties"].keys() - {"global"} == DEFAULTS.keys()
-    for part in ("image", "serviceAccount", "admission", "observability", "tests"):
-        assert SCHEMA["properties"][part]["properties"].keys() == DEFAULTS[part].keys()
-
-
 def test_the_chart_says_what_it_is():
     project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]
     assert METADATA["apiVersion"] == "v2"
@@ -343,55 +171,6 @@ def test_the_chart_says_what_it_is():
     assert METADATA["name"] == CHART.name == project["name"]
     assert METADATA["version"] == METADATA["appVersion"] == project["version"]
     assert METADATA["description"]
-
-
-def test_the_table_of_values_is_current_and_describes_each():
-    assert chart_values.PAGE.read_text() == chart_values.page(), "run make docs"
-    found = list(chart_values.values((CHART / "values.yaml").read_text()))
-    assert {one.path.partition(".")[0] for one in found} == DEFAULTS.keys()
-    assert [one.path for one in found if not one.meaning] == []
-
-
-@pytest.mark.parametrize(
-    ("values", "told", "untold"),
-    [
-        (BASE, ("drivers gpu.example.com", "admission.gatePods=true"), ("WARNING", "Koordinator", "shadow")),
-        (EVERYTHING, ("classes a, b", "Koordinator", "kubectl label namespace"), ("NOTE", "WARNING")),
-        ({**BASE, "replicas": 1}, ("WARNING: replicas is 1.",), ()),
-        ({**BASE, "tests": {"enabled": False}}, (), ("helm test",)),
-        (SHADOW, ("compares",), ("WARNING", "NOTE", "release-gates", "gatePods")),
-    ],
-)  # fmt: skip
-def test_the_notes_say_what_is_owned_and_what_to_do_next(
-    values: dict[str, Any], told: tuple[str, ...], untold: tuple[str, ...]
-):
-    notes = chart.texts(values)[NOTES]
-    assert [text for text in told if text not in notes] == []
-    assert [text for text in untold if text in notes] == []
-    assert "\n\n\n" not in notes
-
-
-SINCE_0_2 = (
-    "makeTemplates",
-    "policy",
-    "preemption",
-    "preemptingClasses",
-    "rebalance",
-    "rebalanceGoals",
-    "rebalanceNamespaces",
-    "kueueCheck",
-    "provisioningRequests",
-)
-
-
-def test_values_that_an_earlier_version_did_not_have_may_be_missing(monkeypatch: pytest.MonkeyPatch):
-    """`helm upgrade --reuse-values` has the values of the old release, without defaults of the new one."""
-    wanted = chart.objects(chart.texts(BASE))
-    older = {key: value for key, value in DEFAULTS.items() if key not in SINCE_0_2}
-    assert len(older) == len(DEFAULTS) - len(SINCE_0_2)
-    older["admission"] = {"confine": False, "gatePods": False}
-    monkeypatch.setattr(chart, "DEFAULTS", older)
-    assert chart.objects(chart.texts(BASE)) == wanted
 
 
 @pytest.mark.parametrize(
@@ -408,52 +187,3 @@ def test_real_helm_makes_the_same_of_it(values: dict[str, Any], tmp_path: Path):
     assert chart.objects(real) == chart.objects(ours)
     if NOTES in real:
         assert real[NOTES] == ours[NOTES]
-
-
-@pytest.mark.parametrize(
-    ("template", "text"),
-    [
-        ("a {{ .x }} b", "a 1 b"),
-        ("a\n {{- .x }} b", "a1 b"),
-        ("a {{ .x -}} \n b", "a 1b"),
-        ("{{ if .no }}a{{ else }}b{{ end }}", "b"),
-        ("{{ if .x }}{{ if .no }}a{{ end }}c{{ else }}b{{ end }}", "c"),
-        ("{{ if .missing }}{{ nothing }}{{ end }}", ""),
-        ("{{ with .m }}{{ .k }}{{ end }}", "v"),
-        ("{{ with .empty }}a{{ else }}{{ .x }}{{ end }}", "1"),
-        ('{{ .s | replace "a" .t2 }}', 'x"b'),
-        ('{{ .s | quote }}', '"a\\"b"'),
-        ('{{ "x" | default .s | printf "%s-%s" "y" }}', "y-x"),
-        ('{{ .l | join "," }}', "p,q"),
-        ("k:\n  {{- toYaml .m | nindent 2 }}", "k:\n  k: v"),
-        ('{{ if eq .s "a" }}a{{ end }}{{ if ne .x 2 }}b{{ end }}', "b"),
-        ("{{ .t }}", "true"),
-        ("{{ if and .x .no }}a{{ end }}{{ if or .no .x }}b{{ end }}{{ if not .no }}c{{ end }}", "bc"),
-        ('{{ if eq .x 2 | or .no .empty }}a{{ else }}b{{ end }}', "b"),
-        ('{{ if .x | int | ge 1 }}a{{ end }}{{ .l | first }}{{ .l | toJson }}', 'ap["p","q"]'),
-    ],
-)  # fmt: skip
-def test_templates_become_the_text_that_go_makes(template: str, text: str):
-    dot = {
-        "x": 1,
-        "m": {"k": "v"},
-        "empty": {},
-        "s": 'a"b',
-        "l": ["p", "q"],
-        "no": False,
-        "t": True,
-        "t2": "x",
-    }
-    assert render(template, dot) == text
-
-
-@pytest.mark.parametrize(
-    "template",
-    [
-        "{{ if .x }}", "{{ end }}", "{{ else }}", "{{ range .l }}{{ end }}", "{{ include .x }}", "{{ .x",
-        "{{ $y := .x }}", "{{ .m }}", "{{ .x.y }}", "{{ (eq .x 1) }}", "{{ .x 1 }}", '{{ printf "%d" .x }}',
-    ],
-)  # fmt: skip
-def test_what_goes_beyond_our_part_is_refused(template: str):
-    with pytest.raises(NotInOurPart):
-        render(template, {"x": 1, "m": {}, "l": []})

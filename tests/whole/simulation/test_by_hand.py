@@ -7,20 +7,22 @@ Each is played as it is, and with its protection broken.
 import asyncio
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from random import Random
 
 import pytest
 
 from reconciler.api.validation.served_kinds import CLAIM, POD
 from reconciler.cluster.transport import Response
 from reconciler.settings import Settings
+from tests.tools.announcing import announce
 from tests.tools.simulation import demand, fleet
 from tests.tools.simulation.configured import PAIR, SETTINGS
-from tests.tools.simulation.mutants import MUTANTS, PAIRED
+from tests.tools.simulation.mutants import ANNOUNCING, MUTANTS, PAIRED
 from tests.tools.simulation.stage import LONG, Stage, staged, wanted
 
 
 def broken(name: str | None) -> AbstractContextManager[object]:
-    return nullcontext() if name is None else (MUTANTS | PAIRED)[name]()
+    return nullcontext() if name is None else (MUTANTS | PAIRED | ANNOUNCING)[name]()
 
 
 async def deaf(stage: Stage) -> list[str]:
@@ -39,8 +41,13 @@ async def deaf(stage: Stage) -> list[str]:
     return stage.held()
 
 
-async def late(stage: Stage, settings: Settings) -> list[str]:
-    """A process dies with an allocation on its way. Nobody wants it any more, and it arrives in the end."""
+async def late(stage: Stage, settings: Settings, policy: bool = False) -> list[str]:
+    """A process dies with an allocation on its way. Nobody wants it any more, and it arrives in the end.
+
+    `policy`: claims are announced as they are created.
+    """
+    if policy:
+        announce(stage.api, Random(0), in_force=1.0)
     pod = demand.pod("pod", ["early"], [], zone=None, priority=0)
     stage.api.load([fleet.device_class("gpu"), demand.claim("early", wanted("gpu"), managed=False), pod])
     wire, first = stage.start(settings)
@@ -66,6 +73,14 @@ def test_the_picture_of_a_standby_is_not_believed(name: str | None):
 def test_what_a_predecessor_sent_hits_a_version_that_is_gone(name: str | None, settings: Settings):
     with broken(name):
         assert staged(partial(late, settings=settings)) == (["late"] if name is None else ["early", "late"])
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, PAIR], ids=["alone", "by a Lease"])
+@pytest.mark.parametrize("name", [None, "announced claims are not fenced off"])
+def test_so_it_is_if_nothing_was_written_before_the_allocation(name: str | None, settings: Settings):
+    with broken(name):
+        held = staged(partial(late, settings=settings, policy=True))
+    assert held == (["late"] if name is None else ["early", "late"])
 
 
 async def freed(stage: Stage) -> list[str]:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.tools.checkout import ROOT
 from tests.tools.simulation.mutants import (
+    ANNOUNCING,
     BURSTING,
     BY_HAND,
     EVICTING,
@@ -56,8 +57,9 @@ def test_so_it_is_where_pods_move(name: str):
 
 
 def test_what_has_a_test_of_its_own_is_a_mutant():
-    kinds = (MUTANTS, PAIRED, GANGED, EVICTING, MOVING, BURSTING)
+    kinds = (MUTANTS, PAIRED, GANGED, EVICTING, MOVING, BURSTING, ANNOUNCING)
     assert {name for kind in kinds for name in kind} >= OTHERWISE | SEEDS.keys()
+    assert ANNOUNCING.keys() <= OTHERWISE
 
 
 def test_what_schedules_seldom_meet_is_noticed_by_tests():

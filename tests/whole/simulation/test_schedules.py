@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from tests.tools.simulation.schedule import (
+    ANNOUNCED,
+    ANNOUNCED_PAIRS,
     BURSTS,
     EVICTIONS,
     GANGS,
@@ -71,6 +73,22 @@ def test_with_moves(seed: int, report: Report):
     outcome = run(seed, moves=True)
     report(outcome.count)
     assert outcome.findings == (), f"replay with: python -m tests.tools.simulation --moves --seed {seed} -v"
+
+
+@pytest.mark.parametrize("seed", range(ANNOUNCED))
+def test_with_announced_claims(seed: int, report: Report):
+    """The policy announces most claims as they are created; what it announced is written in one request."""
+    outcome = run(seed, announced=True)
+    report(outcome.count)
+    assert outcome.findings == (), f"replay: python -m tests.tools.simulation --announced --seed {seed} -v"
+
+
+@pytest.mark.parametrize("seed", range(ANNOUNCED_PAIRS))
+def test_with_announced_claims_and_two_replicas(seed: int, report: Report):
+    outcome = run(seed, pair=True, announced=True)
+    report(outcome.count)
+    replay = f"python -m tests.tools.simulation --announced --pair --seed {seed} -v"
+    assert outcome.findings == (), f"replay with: {replay}"
 
 
 @pytest.mark.parametrize("seed", range(3))
