@@ -51,7 +51,8 @@ class Queue(Generic[K]):
         """Entries that `ahead` took from the heap, in their order. Later puts may come before some of them"""
         self._later: list[tuple[float, int, int, _Waiting[K]]] = []
         self._owned: set[K] = set()
-        self._again: dict[K, tuple[Priority, float]] = {}
+        self._again: dict[K, tuple[Priority, list[float]]] = {}
+        """Owned key -> the most urgent priority with which it was put meanwhile, and all its times"""
         self._failures: dict[K, int] = {}
         self._takers: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -101,8 +102,8 @@ class Queue(Generic[K]):
             return
         due = asyncio.get_running_loop().time() + after
         if key in self._owned:
-            before = self._again.get(key, (priority, due))
-            self._again[key] = (min(before[0], priority), min(before[1], due))
+            before, times = self._again.get(key, (priority, []))
+            self._again[key] = (min(before, priority), [*times, due])
         else:
             self._wait(key, priority, due)
 
@@ -113,16 +114,15 @@ class Queue(Generic[K]):
             if key in self._waiting:
                 self._wait(key, self._waiting[key].priority, now)
             elif key in self._again:
-                priority, due = self._again[key]
-                self._again[key] = (priority, min(due, now))
+                self._again[key][1].append(now)
 
     def has_seen(self, key: K) -> None:
         """The owner of a key looks at the state now: it was put for nothing if it was put until now, to be
         taken at once. What is put to be taken later, or after this, stays.
         """
-        again = self._again.get(key)
-        if again is not None and again[1] <= asyncio.get_running_loop().time():
-            del self._again[key]
+        again, now = self._again.pop(key, None), asyncio.get_running_loop().time()
+        if again is not None and (later := [due for due in again[1] if due > now]):
+            self._again[key] = (again[0], later)
 
     def failed(self, key: K) -> float:
         """Count a failure of the key. Returns its back-off in seconds: doubling, with jitter."""
@@ -148,8 +148,8 @@ class Queue(Generic[K]):
     def _release(self, key: K) -> None:
         self._owned.discard(key)
         if key in self._again:
-            priority, due = self._again.pop(key)
-            self._wait(key, priority, due)
+            priority, times = self._again.pop(key)
+            self._wait(key, priority, min(times))
 
     def ahead(self) -> Generator[K, None, None]:
         """The keys that can be taken now, in their order. They stay queued.

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 
 from kernels.types import Amounts
 from reconciler.allocation.alignment import preferences_of
-from reconciler.allocation.dra.claim_shapes import spec_key
 from reconciler.api.objects.plan import Granted
 from reconciler.control.decider import Decider
 from reconciler.control.planner import Blocked, Decide, Nothing, Planner, Ungate
@@ -39,7 +38,7 @@ class _Likeness:
             and (found.pod is None) == (first.pod is None)
             and (found.nodes is first.nodes or found.nodes == first.nodes)
             and preferences_of(claim) == self._preferences
-            and (claim.spec is self._spec or spec_key(claim) == self._key)
+            and (claim.spec is self._spec or claim.spec.key == self._key)
         )
 
 
@@ -58,7 +57,7 @@ class Copies:
         Ends before the first unit that would be decided differently: one that asks for something else, or
         does not fit. Units that need no decision about devices are left out: they have their turn.
         """
-        snapshot, spec = self._store.snapshot(), spec_key(first.claims[0])
+        snapshot, spec = self._store.snapshot(), first.claims[0].spec.key
         if (
             self._store.nominations
             or first.held

@@ -112,11 +112,6 @@ def claim_shape(claims: Sequence[ResourceClaim], snapshot: Snapshot) -> ClaimSha
     return shape
 
 
-def spec_key(claim: ResourceClaim) -> bytes | None:
-    """Equal for claims of equal specs; see `ResourceClaimSpec.key`."""
-    return claim.spec.key
-
-
 def selectors_are_quick(claims: Sequence[ResourceClaim], snapshot: Snapshot) -> bool:
     """Whether the selectors of claims ran already, or take little time."""
     try:

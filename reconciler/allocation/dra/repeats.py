@@ -15,7 +15,6 @@ import numpy as np
 from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.defaults import STEPS
 from reconciler.allocation.dra.availability import judge
-from reconciler.allocation.dra.claim_shapes import spec_key
 from reconciler.allocation.dra.copies import Place, Template, allocate_copies, places, rows_of, template_of
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.plan import Granted
@@ -66,7 +65,7 @@ def _repeat_of(
     claim: ResourceClaim, snapshot: Snapshot, nodes: NodeSubset | None
 ) -> tuple["_Repeat | None", bool]:
     """The claims of a spec, and whether this is the first one; None if they must be decided alone."""
-    key = spec_key(claim)
+    key = claim.spec.key
     if key is None or (nodes is not None and nodes.order is not snapshot.topology.order):
         return None, False  # nodes that were chosen before nodes came or went: `allocate` goes by their names
     known = _REPEATS.of(snapshot.topology)

@@ -195,7 +195,7 @@ def _key(
         tuple(
             (claim.metadata.uid, "")
             if claim.metadata.uid in shared
-            else (_spec(claim, texts), preferences_of(claim))
+            else (claim.spec.key or claim.metadata.uid.encode(), preferences_of(claim))
             for claim in member.claims
         ),
         tuple(claim.allocation.node_selector for claim in member.held if claim.allocation is not None),
@@ -220,15 +220,4 @@ def _text(pod: Pod, texts: dict[int, bytes]) -> bytes:
         except ValueError:  # text that is not Unicode: such a pod is like no other
             found = str(pod.key).encode()
         texts[id(pod.spec)] = found
-    return found
-
-
-def _spec(claim: ResourceClaim, texts: dict[int, bytes]) -> bytes:
-    found = texts.get(id(claim.spec))
-    if found is None:
-        try:
-            found = text_of(claim.spec)
-        except ValueError:
-            found = claim.metadata.uid.encode()
-        texts[id(claim.spec)] = found
     return found

@@ -222,10 +222,14 @@ class Inventory:
         built = False
         for _ in range(min(pools, len(self._unbuilt))):
             built = True
-            pool = self._half_built[0] if self._half_built is not None else next(reversed(self._unbuilt))
+            if self._half_built is not None:
+                pool = self._half_built[0]
+                del self._unbuilt[pool]
+            else:
+                pool, _ = self._unbuilt.popitem()
             if not self._build_on(pool):
+                self._unbuilt[pool] = None
                 return True
-            del self._unbuilt[pool]
         return built
 
     def _shed_values(self) -> None:

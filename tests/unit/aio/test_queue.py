@@ -94,6 +94,20 @@ async def test_what_its_owner_has_seen_brings_no_key_back():
     assert asyncio.get_running_loop().time() == 5.0
 
 
+@pytest.mark.parametrize("delays", [(5.0, 0.0), (0.0, 5.0), (9.0, 0.0, 5.0)], ids=str)
+async def test_what_was_put_for_later_stays_when_its_owner_has_seen_the_rest(delays: tuple[float, ...]):
+    queue = make_queue()
+    queue.put("a", priority=LOW)
+    async with queue.take() as key:
+        for delay in delays:
+            queue.put(key, priority=LOW, after=delay)
+        queue.wake([key])
+        queue.has_seen(key)
+    assert len(queue) == 1
+    assert await taken(queue) == "a"
+    assert asyncio.get_running_loop().time() == 5.0
+
+
 async def test_a_delayed_key_comes_when_its_time_has_come():
     queue = make_queue()
     queue.put("a", priority=LOW, after=3600.0)
