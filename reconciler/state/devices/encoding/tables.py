@@ -77,7 +77,8 @@ def join(tables: Sequence[Table]) -> Table:
     """
     header = _union([table.header for table in tables])
     size = sum(table.codes.shape[1] for table in tables)
-    codes = np.empty((len(COLUMNS) + len(header.attributes) + len(header.capacity), size), dtype=np.int32)
+    # Filled first: while NumPy fills, or has new memory cleared for that, other threads run.
+    codes = np.full((len(COLUMNS) + len(header.attributes) + len(header.capacity), size), -1, dtype=np.int32)
     flags = np.empty((len(FLAGS), size), dtype=np.bool_)
     start = 0
     for first in range(0, len(tables), PIECE):
@@ -88,7 +89,6 @@ def join(tables: Sequence[Table]) -> Table:
             if own == header:
                 np.concatenate([table.codes for table in alike], axis=1, out=codes[:, rows])
             else:
-                codes[:, rows] = -1
                 codes[places(own, header), rows] = np.concatenate([table.codes for table in alike], axis=1)
             np.concatenate([table.flags for table in alike], axis=1, out=flags[:, rows])
             start = stop
