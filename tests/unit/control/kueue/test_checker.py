@@ -6,7 +6,7 @@ from typing import Any
 
 from reconciler.api.objects.changes import Replaced
 from reconciler.api.objects.kueue import CONTROLLER, WORKLOAD, AdmissionCheck, ResourceFlavor, Workload
-from reconciler.api.objects.meta import ApiObject
+from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.validating import validated
 from reconciler.cluster.kueue import KueueWriter
 from reconciler.control.decisions.decision import Decision
@@ -17,6 +17,7 @@ from reconciler.control.kueue.checker import SOONER, AdmissionChecker, Terms
 from reconciler.control.kueue.search import QUICK_PODS
 from reconciler.control.kueue.wake_ups import KueueWakeUps
 from reconciler.control.ownership import Ownership
+from reconciler.state.nominations.nomination import of_workload
 from tests.tools.small_fleet import Object, device_class, devices, node, pod, template
 from tests.tools.unit_pictures import intake, put, typed
 
@@ -138,3 +139,19 @@ async def test_a_workload_whose_pods_are_seen_before_its_admission_is_not_asked_
     checking.take("Workload", workload("job", 1, state="Ready", reserved="2026-01-02T00:00:00Z"))
     await checking.run(1)
     assert len(checking.writes.tried) == 2
+
+
+async def test_room_that_was_used_once_and_then_held_again_is_asked_about_when_it_expires():
+    checking = Checking(2, workload("job", 1))
+    await checking.run(1)
+    checking.take("Workload", workload("job", 1, state="Ready"))
+    bound = pod("new", gates=(), nodeName="n")
+    bound["metadata"]["annotations"] = {WORKLOAD: "job"}
+    put(checking.intake, bound)
+    await checking.run(1)
+    checking.take("Workload", workload("job", 1, state="Pending"))  # under the same quota
+    await checking.run(1)
+    checking.take("Workload", workload("job", 1, state="Ready"))
+    checking.intake.nominating.drop(of_workload(ObjectKey("default", "job")), "it expired")
+    await checking.run(SOONER + 10)
+    assert len([one for one in checking.told if isinstance(one, Nominated)]) == 3
