@@ -19,7 +19,9 @@ READ_SECONDS = 10.0
 """Timeout to read the body"""
 ANSWER_SECONDS = 60.0
 """Timeout of the answer. Large fleets need most of it to build a snapshot."""
-TYPES = frozenset({"application/json", "application/yaml", "application/x-yaml", "text/yaml"})
+NAMED_TYPES = ("application/json", "application/yaml")
+"""Content types that a refusal names"""
+TYPES = frozenset({*NAMED_TYPES, "application/x-yaml", "text/yaml"})
 """A page in a browser cannot send these to another site without CORS permission"""
 
 
@@ -31,14 +33,16 @@ Reply = Callable[[web.BaseRequest, str], Awaitable[dict[str, Any]]]
 """Takes a request and the text of its body; returns the answer as JSON. Raises Rejected or Busy."""
 
 
-def question_route(path: str, reply: Reply, *, seconds: float = ANSWER_SECONDS) -> Route:
-    """The route of one kind of question."""
+def question_route(
+    path: str, reply: Reply, *, seconds: float = ANSWER_SECONDS, read_seconds: float = READ_SECONDS
+) -> Route:
+    """The route of one kind of question. `read_seconds` are for its body, `seconds` for the answer."""
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
         if request.content_type not in TYPES:
-            return _text_response(415, f"unsupported content type; use {' or '.join(sorted(TYPES)[:2])}")
+            return _text_response(415, f"unsupported content type; use {' or '.join(NAMED_TYPES)}")
         try:
-            text = await _text(request)
+            text = await _text(request, read_seconds)
             async with asyncio.timeout(seconds):
                 result = await reply(request, text)
         except Rejected as exc:
@@ -52,14 +56,18 @@ def question_route(path: str, reply: Reply, *, seconds: float = ANSWER_SECONDS) 
     return Route(path, handle, methods=("POST",))
 
 
-async def _text(request: web.BaseRequest) -> str:
-    """The body. Raises HTTPRequestEntityTooLarge, status 413."""
+async def _text(request: web.BaseRequest, seconds: float) -> str:
+    """The body. Raises HTTPRequestEntityTooLarge (413), HTTPRequestTimeout (408), and Rejected."""
     body = bytearray()
-    async with asyncio.timeout(READ_SECONDS):
-        async for chunk in request.content.iter_any():
-            body += chunk
-            if len(body) > MAX_BYTES:
-                raise web.HTTPRequestEntityTooLarge(MAX_BYTES, len(body))
+    try:
+        async with asyncio.timeout(seconds):
+            async for chunk in request.content.iter_any():
+                body += chunk
+                if len(body) > MAX_BYTES:
+                    raise web.HTTPRequestEntityTooLarge(MAX_BYTES, len(body))
+    except TimeoutError as exc:
+        reason = f"the body did not arrive within {seconds:g} seconds"
+        raise web.HTTPRequestTimeout(reason=reason) from exc
     try:
         return body.decode()
     except UnicodeDecodeError as exc:
