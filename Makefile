@@ -27,8 +27,9 @@ cluster:  ## a throw-away cluster by kind or k3d with fake devices and our chart
 
 # The current context of KUBECONFIG, unless DRA_RECONCILER_TEST_CONTEXT names one. What is made there is deleted again.
 test-cluster: $(STAMP)  ## end-to-end tests on a real cluster; CONTRIBUTING.md has more variables
-	DRA_RECONCILER_TEST_CONTEXT="$${DRA_RECONCILER_TEST_CONTEXT:-$$(kubectl config current-context)}" \
-	  $(BIN)/python -m pytest tests/whole/any_cluster tests/whole/real_cluster_only
+	@context="$${DRA_RECONCILER_TEST_CONTEXT:-$$(kubectl config current-context)}" && [ -n "$$context" ] || \
+	  { echo "No cluster: name a context in DRA_RECONCILER_TEST_CONTEXT, or call kubectl config use-context" >&2; exit 1; }; \
+	DRA_RECONCILER_TEST_CONTEXT="$$context" $(BIN)/python -m pytest tests/whole/any_cluster tests/whole/real_cluster_only
 
 # Of a run that found something, FIRST and the seed that it names give the same schedules again.
 FIRST     ?= 100000

@@ -1,6 +1,8 @@
 #!/bin/sh
 # Start a throw-away cluster with kind or k3d, publish the fake devices of the demonstration, and install our chart.
-# usage: try-cluster.sh [delete]        NAME (default dra-try) names the cluster. Nothing else is changed.
+# usage: try-cluster.sh [delete]        NAME (default dra-try) names the cluster.
+# Two things outlive it: kind and k3d make its context the current one of your kubeconfig, and `delete` keeps the image
+# dra-reconciler:try.
 set -eu
 cd "$(dirname "$0")/.."
 name=${NAME:-dra-try}
@@ -68,5 +70,8 @@ echo "Try it:   dra-reconciler top --context $context"
 echo "Test it (uninstall first: the installed one would be faster than the tested one):"
 echo "          helm --kube-context $context uninstall dra-reconciler -n dra-reconciler"
 echo "          kubectl --context $context delete namespace dra-reconciler"
+echo "          kubectl --context $context delete deviceclasses gpu.nvidia.com mig.nvidia.com"
 echo "          DRA_RECONCILER_TEST_CONTEXT=$context make test-cluster"
 echo "End it:   $0 delete"
+echo "          docker rmi $image"
+echo "Creating the cluster made $context the current context; \`kubectl config use-context NAME\` selects another."

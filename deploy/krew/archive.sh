@@ -2,6 +2,7 @@
 # Make the archive of the kubectl plugin for this platform: a relocatable Python, the locked packages, and a start script.
 # usage: archive.sh PYTHON WHEEL ARCHIVE      PYTHON: bin/python3 of a relocatable build, as `uv python install` makes
 set -eu
+[ $# = 3 ] || { echo "usage: archive.sh PYTHON WHEEL ARCHIVE; these are $# arguments: $*" >&2; exit 2; }
 python=$1 wheel=$2 archive=$3
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)

@@ -1,4 +1,4 @@
-"""Exit with an error unless a tag is the version of pyproject.toml, the chart, base, sweep and CHANGELOG.md.
+"""Exit with an error unless a tag is the version of pyproject.toml and of all files that name it.
 
 usage: python3 -m deploy.release.version vX.Y.Z
 """
@@ -10,12 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+_EXAMPLE = r"registry\.example\.com/[\w-]+:(\S+)"
 _PLACES = {
     "deploy/helm/dra-reconciler/Chart.yaml": r"^(?:version|appVersion): (\S+)$",
     "deploy/base/deployment.yaml": r"^ +image: \S+:(\S+)$",
     "deploy/sweep/play/job.yaml": r"^ +image: \S+:(\S+)$",
     "CHANGELOG.md": r"\A.*?^## ([0-9]\S*) - [0-9]{4}-[0-9]{2}-[0-9]{2}$",
     "pyproject.toml": r"/blob/v([^/]+)/",
+    "deploy/README.md": _EXAMPLE,
+    "docs/install.md": _EXAMPLE,
+    "perf/README.md": _EXAMPLE,
 }
 """File -> where it says the version; in the changelog, the newest dated section"""
 

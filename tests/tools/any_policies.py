@@ -33,6 +33,8 @@ VALUES = {
 GATES = "dra-reconciler.io/gate-pods"
 ANNOUNCES = "dra-reconciler.io/announce-claims"
 TEMPLATES = ("resourceclaimtemplates", "resource.k8s.io")
+MUTATING = "Mutating"
+"""What kinds of policies that change objects begin with. They are in v1 since Kubernetes 1.36"""
 
 
 class Ours:
@@ -86,19 +88,26 @@ async def announce(found: Lent) -> None:
 
 
 @asynccontextmanager
-async def policed(found: Lent) -> AsyncIterator[Ours]:
-    """Our account, once its rights and the policies that change pods are in effect. Skips on old servers."""
+async def policed(found: Lent, *, mutating: bool = False) -> AsyncIterator[Ours]:
+    """Our account, once its rights are in effect.
+
+    With `mutating`, the policies that change claims and pods are there and in effect, too. Skips on servers
+    that are too old for what is wanted.
+    """
     labels = {LABEL: "true", GATES: "true"}
     await found.client.patch(NAMESPACE, found.key(NAMESPACE, found.name), {"metadata": {"labels": labels}})
-    await install(found)
+    await install(found, mutating=mutating)
     async with found.acting_as(service_account(found.name, found.name)) as transport:
         ours = Ours(found, transport)
 
-        async def in_effect() -> bool:
+        async def changes() -> bool:
             gated = await found.tried(pod("probe", "c", gates=()))
             rewritten = await found.tried(asking("probe"))
-            changed = gated["spec"].get("schedulingGates") and rewritten["spec"].get("resourceClaims")
-            return bool(changed) and await ours.may("list", "pods") and await ours.may("create", *TEMPLATES)
+            return bool(gated["spec"].get("schedulingGates") and rewritten["spec"].get("resourceClaims"))
+
+        async def in_effect() -> bool:
+            granted = await ours.may("list", "pods") and await ours.may("create", *TEMPLATES)
+            return granted and (not mutating or await changes())
 
         await found.until(in_effect, otherwise="roles and policies were created and do not take effect")
         yield ours
@@ -111,10 +120,13 @@ def asking(name: str, **resources: Any) -> Object:
     return pod(name, gates=(), containers=[main])
 
 
-async def install(found: Lent) -> list[Object]:
-    """Make what the chart has of accounts, rights and policies. Skips on servers older than the policies."""
+async def install(found: Lent, *, mutating: bool = False) -> list[Object]:
+    """Make what the chart has of accounts, rights and policies that refuse; with `mutating`, of all policies.
+
+    Skips on servers that do not serve one of these kinds.
+    """
     found.know(*(_resource(kind) for kind in KINDS))
-    names = {kind.kind for kind in KINDS}
+    names = {kind.kind for kind in KINDS if mutating or not kind.kind.startswith(MUTATING)}
     rendered = chart.objects(chart.texts(VALUES, found.name, found.name))
     wanted = [one for (kind, _), one in rendered.items() if kind in names and not chart.is_hook(one)]
     for one in wanted:
@@ -124,7 +136,8 @@ async def install(found: Lent) -> list[Object]:
         try:
             await found.make(one)
         except Gone:
-            pytest.skip(f"the cluster does not serve {one['kind']} v1: it needs Kubernetes 1.36")
+            since = "1.36" if one["kind"].startswith(MUTATING) else "1.30"
+            pytest.skip(f"the cluster does not serve {one['kind']} v1: it needs Kubernetes {since}")
     return wanted
 
 

@@ -32,14 +32,19 @@ def built(folder: str) -> list[Any]:
 
 def built_with(component: str, folder: Path) -> list[Any]:
     """The objects of the base with a component. `folder` is for the kustomization that names both."""
+    write(folder, component)
+    return built(str(folder))
+
+
+def write(folder: Path, *components: str) -> None:
+    """Write a kustomization that names the base and components."""
     made = {
         "kind": "Kustomization",
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "resources": [os.path.relpath(DEPLOY / "base", folder)],
-        "components": [os.path.relpath(DEPLOY / "components" / component, folder)],
+        "components": [os.path.relpath(DEPLOY / "components" / one, folder) for one in components],
     }
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(made))
-    return built(str(folder))
 
 
 def of_kind(objects: list[Any], kind: str) -> Any:

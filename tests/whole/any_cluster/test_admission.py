@@ -30,7 +30,7 @@ REFUSED = [
 
 
 async def test_a_pod_that_two_policies_change_gets_one_claim_and_one_gate():
-    async with lent_or_embedded() as found, policed(found):
+    async with lent_or_embedded() as found, policed(found, mutating=True):
         made = (await found.make(asking("rewritten")))["spec"]
         wanted = {"name": "main-gpu-nvidia-com", "resourceClaimTemplateName": "gpu.nvidia.com-2"}
         assert made["resourceClaims"] == [wanted]
@@ -40,7 +40,7 @@ async def test_a_pod_that_two_policies_change_gets_one_claim_and_one_gate():
 
 
 async def test_an_announced_claim_is_allocated_in_one_write_and_goes_when_it_is_deleted():
-    async with lent_or_embedded() as found, policed(found):
+    async with lent_or_embedded() as found, policed(found, mutating=True):
         await announce(found)
         async with found.reconciling() as run:
             for name in ("first", "one"):  # a claim that is there at the start is fenced off
@@ -65,7 +65,7 @@ async def test_an_announced_claim_is_allocated_in_one_write_and_goes_when_it_is_
 
 
 async def test_requests_that_the_server_refuses_are_still_refused():
-    async with lent_or_embedded() as found, policed(found):
+    async with lent_or_embedded() as found, policed(found, mutating=True):
         for resources, said in REFUSED:
             for part in ("containers", "initContainers"):
                 made = asking("refused")
@@ -80,7 +80,7 @@ async def test_requests_that_the_server_refuses_are_still_refused():
 @given(specs=st.lists(pod_specs(), min_size=10, max_size=30))
 async def test_the_server_rewrites_as_the_command_does(specs: list[dict[str, Any]]):
     """Nothing is kept: the server answers what it would create."""
-    async with lent_or_embedded() as found, policed(found):
+    async with lent_or_embedded() as found, policed(found, mutating=True):
         for at, spec in enumerate(specs):
             made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"dry-{at}"}, "spec": spec}
             answer = (await found.tried(made))["spec"]

@@ -65,7 +65,7 @@ async def placed(found: Lent, run: Run, pod: Object) -> tuple[str, dict[str, set
 
 
 async def test_pods_that_ask_for_extended_resources_are_rewritten_and_get_their_devices():
-    async with lent_or_embedded() as found, policed(found):
+    async with lent_or_embedded() as found, policed(found, mutating=True):
         cluster = Rewriting(found)
         await cluster.prepare((2, 0), (5, 2))
         plain = await cluster.pod("plain", container("main", {GPU: 2}))
@@ -98,7 +98,7 @@ async def test_pods_that_ask_for_extended_resources_are_rewritten_and_get_their_
 
 
 async def test_pods_that_ask_for_no_device_are_left_to_their_scheduler():
-    async with lent_or_embedded() as found, policed(found):
+    async with lent_or_embedded() as found, policed(found, mutating=True):
         cluster = Rewriting(found)
         await cluster.prepare((1, 0), (0, 0))
         bare = await cluster.pod("bare", {"name": "main", "image": "example.com/i"})

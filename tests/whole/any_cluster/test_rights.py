@@ -6,7 +6,7 @@ from reconciler.api.objects.claims import FINALIZER
 from reconciler.api.objects.core import GATE
 from reconciler.errors import Rejected
 from tests.tools.any_cluster import lent_or_embedded
-from tests.tools.any_policies import TEMPLATES, policed
+from tests.tools.any_policies import MUTATING, TEMPLATES, install, policed
 from tests.tools.small_fleet import template
 
 pytestmark = pytest.mark.loopback
@@ -45,9 +45,23 @@ async def test_claims_that_are_ours_are_marked_and_nothing_else_is_done_to_them(
         await ours.patch("ResourceClaim", "ours", {"metadata": {"finalizers": None}})
 
 
-async def test_pods_get_the_gate_and_lose_it_and_keep_their_image():
-    async with lent_or_embedded() as found, policed(found) as ours:
+async def test_what_refuses_is_installed_without_what_changes_objects():
+    """Servers before 1.36 have no kind for the latter."""
+    async with lent_or_embedded() as found:
+        kinds = {one["kind"] for one in await install(found)}
+        assert {"ServiceAccount", "ClusterRole", "ValidatingAdmissionPolicyBinding"} <= kinds
+        assert not any(kind.startswith(MUTATING) for kind in kinds)
+
+
+async def test_pods_get_the_gate():
+    async with lent_or_embedded() as found, policed(found, mutating=True):
         made = await found.pod("p", "ours", gates=())
+        assert [gate["name"] for gate in made["spec"]["schedulingGates"]] == [GATE]
+
+
+async def test_pods_lose_the_gate_and_keep_their_image():
+    async with lent_or_embedded() as found, policed(found) as ours:
+        made = await found.pod("p", "ours")
         assert [gate["name"] for gate in made["spec"]["schedulingGates"]] == [GATE]
 
         async def change_image(attempt: int) -> None:

@@ -55,7 +55,7 @@ def test_every_place_says_the_same_version_and_another_tag_is_refused():
     assert {line.split()[0] for line in wrong} == {
         "the", "deploy/helm/dra-reconciler/Chart.yaml", "deploy/base/deployment.yaml",
         "deploy/sweep/play/job.yaml",
-        "CHANGELOG.md", "pyproject.toml",
+        "CHANGELOG.md", "pyproject.toml", "deploy/README.md", "docs/install.md", "perf/README.md",
     }  # fmt: skip
 
 
@@ -89,6 +89,15 @@ def test_actions_are_pinned_to_a_commit_with_its_version_beside():
     for one in used:
         by_name.setdefault(one.partition("@")[0], set()).add(one)
     assert all(len(pins) == 1 for pins in by_name.values())
+
+
+def test_uv_is_pinned_and_publishes_to_the_index_that_is_named_or_nowhere():
+    assert re.fullmatch(r"uv==\d+\.\d+\.\d+", yaml.safe_load(WORKFLOW)["env"]["UV"])
+    assert {*re.findall(r"pipx install (.+)", WORKFLOW)} == {'"$UV"'}
+    (step,) = [step for _, step in steps() if "uv publish" in step.get("run", "")]
+    assert step["if"] == "vars.INDEX != ''"
+    assert step["env"] == {"INDEX": "${{ vars.INDEX }}"}
+    assert '--publish-url "$INDEX"' in step["run"]
 
 
 def test_rights_are_given_to_each_job_alone_and_signing_has_its_token():
@@ -193,6 +202,28 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     for path in made:
         subprocess.run([ROOT / "deploy/krew/archive.sh", python, "a.whl", path], check=True)
     return made
+
+
+def test_one_interpreter_is_packed_although_uv_links_its_minor_version(tmp_path: Path):
+    (pattern,) = re.findall(r"archive\.sh (\S+) dist/\*\.whl", WORKFLOW)
+    installed = tmp_path / "interpreters" / "cpython-3.13.5-linux-x86_64-gnu"
+    (installed / "bin").mkdir(parents=True)
+    (installed / "bin" / "python3").touch()
+    (installed.parent / "cpython-3.13-linux-x86_64-gnu").symlink_to(installed.name)
+    assert [*tmp_path.glob(pattern)] == [installed / "bin" / "python3"]
+
+
+def test_another_number_of_arguments_writes_no_archive(tmp_path: Path):
+    """The name of the archive is the third one: with one more before it, that would be the wheel."""
+    wheel = tmp_path / "a.whl"
+    wheel.write_text("wheel")
+    words = ("python3", "python3", str(wheel), str(tmp_path / "a.tar.gz"))
+    done = subprocess.run(
+        [ROOT / "deploy/krew/archive.sh", *words], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, "usage: archive.sh PYTHON WHEEL ARCHIVE" in done.stderr) == (2, True)
+    assert [*tmp_path.iterdir()] == [wheel]
+    assert wheel.read_text() == "wheel"
 
 
 def krew_manifest(archives: list[Path]) -> dict[str, Any]:

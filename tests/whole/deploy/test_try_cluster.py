@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from tests.tools import chart
+from tests.tools.any_rewriting import GPU, MIG
 from tests.tools.checkout import ROOT
 
 SCRIPT = ROOT / "deploy" / "try-cluster.sh"
@@ -44,6 +45,13 @@ def test_the_files_exist_and_the_chart_takes_the_values():
     slices = "".join((ROOT / "reconciler" / "cli" / "demo" / "manifests" / name).read_text() for name in demo)
     assert {*owned} == {*re.findall(r"^  driver: (\S+)$", slices, re.MULTILINE)}
     assert shlex.split(TEXT.splitlines()[0].removeprefix("#!")) == ["/bin/sh"]
+
+
+def test_it_says_which_classes_to_delete_for_the_tests_of_rewritten_pods():
+    """These tests make classes of the same names, and skip where there are others."""
+    (named,) = re.findall(r"delete deviceclasses (.+)\"$", TEXT, re.MULTILINE)
+    classes = (ROOT / "reconciler" / "cli" / "demo" / "manifests" / "10-classes.yaml").read_text()
+    assert {*named.split()} == {*re.findall(r"^  name: (\S+)$", classes, re.MULTILINE)} & {GPU, MIG}
 
 
 RECORD = """#!/bin/sh
