@@ -30,7 +30,9 @@ class Highlight(NamedTuple):
 
 
 HIGHLIGHTS = (
-    Highlight("10,400 MIG partitions, the first 400 claims", "mig-fill", ("claims/s, first 400",), "15 to 17/s"),
+    Highlight(
+        "10,400 MIG partitions, the first 400 claims", "mig-fill", ("claims/s, first 400",), "15 to 17/s"
+    ),
     Highlight("the same, 2,000 claims until the fleet is full", "mig-fill", ("claims/s",)),
     Highlight("1 to 8 whole GPUs a claim, 10,000 GPUs", "whole-gpu", ("claims/s",), "361 to 514/s"),
     Highlight("sub-slices of a TPU torus", "tpu-multihost", ("claims/s",)),
