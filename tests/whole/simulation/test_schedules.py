@@ -1,6 +1,7 @@
 """Whatever happens, in whatever order: no device twice, no decision lost."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 
@@ -20,75 +21,64 @@ from tests.tools.simulation.schedule import (
 Report = Callable[[Mapping[str, int]], None]
 
 
+def play(report: Report, seed: int, **kinds: Any) -> None:
+    """Play a schedule, report what it met, and fail with the command that repeats it."""
+    outcome = run(seed, **kinds)
+    report(outcome.count)
+    words = " ".join(f"--{kind}" for kind in kinds)
+    assert outcome.findings == (), f"replay with: python -m tests.tools.simulation {words} --seed {seed} -v"
+
+
 @pytest.mark.parametrize("seed", range(IN_MEMORY))
 def test_in_memory(seed: int, report: Report):
-    outcome = run(seed)
-    report(outcome.count)
-    assert outcome.findings == (), f"replay with: python -m tests.tools.simulation --seed {seed} -v"
+    play(report, seed)
 
 
 @pytest.mark.parametrize("seed", range(OVER_SOCKETS))
 def test_over_sockets(seed: int, report: Report):
     """By way of HTTP, whose connections break and whose answers come in pieces."""
-    outcome = run(seed, sockets=True)
-    report(outcome.count)
-    assert outcome.findings == (), f"replay with: python -m tests.tools.simulation --sockets --seed {seed} -v"
+    play(report, seed, sockets=True)
 
 
 @pytest.mark.parametrize("seed", range(PAIRS))
 def test_with_two_replicas_that_both_would_like_to_lead(seed: int, report: Report):
     """Clocks and delays are within the bounds that are stated; one or both are cut off now and then."""
-    outcome = run(seed, pair=True)
-    report(outcome.count)
-    assert outcome.findings == (), f"replay with: python -m tests.tools.simulation --pair --seed {seed} -v"
+    play(report, seed, pair=True)
 
 
 @pytest.mark.parametrize("seed", [*range(GANGS), 2500012, 2500085])  # those two met pools in two generations
 def test_with_gangs(seed: int, report: Report):
     """No gang is half written, and none holds devices while it waits."""
-    outcome = run(seed, gangs=True)
-    report(outcome.count)
-    assert outcome.findings == (), f"replay with: python -m tests.tools.simulation --gangs --seed {seed} -v"
+    play(report, seed, gangs=True)
 
 
 @pytest.mark.parametrize("seed", range(EVICTIONS))
 def test_with_evictions(seed: int, report: Report):
     """Nobody is evicted without need or beyond a budget, and room that is held goes to its owner."""
-    outcome = run(seed, evictions=True)
-    report(outcome.count)
-    assert outcome.findings == (), f"replay: python -m tests.tools.simulation --evictions --seed {seed} -v"
+    play(report, seed, evictions=True)
 
 
 @pytest.mark.parametrize("seed", range(BURSTS))
 def test_with_bursts(seed: int, report: Report):
     """Several claims or pods of one template come, and go, at once."""
-    outcome = run(seed, bursts=True)
-    report(outcome.count)
-    assert outcome.findings == (), f"replay with: python -m tests.tools.simulation --bursts --seed {seed} -v"
+    play(report, seed, bursts=True)
 
 
 @pytest.mark.parametrize("seed", range(MOVING))
 def test_with_moves(seed: int, report: Report):
     """Pods move only if they may, one at a time, and nobody else gets the place that is held."""
-    outcome = run(seed, moves=True)
-    report(outcome.count)
-    assert outcome.findings == (), f"replay with: python -m tests.tools.simulation --moves --seed {seed} -v"
+    play(report, seed, moves=True)
 
 
 @pytest.mark.parametrize("seed", range(ANNOUNCED))
 def test_with_announced_claims(seed: int, report: Report):
     """The policy announces most claims as they are created; what it announced is written in one request."""
-    outcome = run(seed, announced=True)
-    report(outcome.count)
-    assert outcome.findings == (), f"replay: python -m tests.tools.simulation --announced --seed {seed} -v"
+    play(report, seed, announced=True)
 
 
 @pytest.mark.parametrize("seed", range(ANNOUNCED_PAIRS))
 def test_with_announced_claims_and_two_replicas(seed: int, report: Report):
-    outcome = run(seed, pair=True, announced=True)
-    report(outcome.count)
-    replay = f"python -m tests.tools.simulation --announced --pair --seed {seed} -v"
-    assert outcome.findings == (), f"replay with: {replay}"
+    play(report, seed, pair=True, announced=True)
 
 
 @pytest.mark.parametrize("seed", range(3))

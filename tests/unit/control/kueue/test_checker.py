@@ -125,13 +125,19 @@ async def test_a_large_workload_is_built_in_a_thread_and_its_room_is_held_node_b
     assert [(place.node, dict(place.room)) for place in held.places] == [("n", {"pods": count})]
 
 
-async def test_a_workload_whose_pods_are_seen_before_its_admission_is_not_asked_about_again():
+async def with_its_pod_bound() -> Checking:
+    """A Workload of one pod that got room, and that pod on its node; Kueue has not shown `Admitted`."""
     checking = Checking(2, workload("job", 1))
     await checking.run(1)
     checking.take("Workload", workload("job", 1, state="Ready"))
     bound = pod("new", gates=(), nodeName="n")
     bound["metadata"]["annotations"] = {WORKLOAD: "job"}
     put(checking.intake, bound)
+    return checking
+
+
+async def test_a_workload_whose_pods_are_seen_before_its_admission_is_not_asked_about_again():
+    checking = await with_its_pod_bound()
     await checking.run(SOONER + 10)
     assert [one.why for one in checking.told if isinstance(one, NominationDropped)] == ["its pods are bound"]
     assert len(checking.writes.tried) == 1
@@ -142,12 +148,7 @@ async def test_a_workload_whose_pods_are_seen_before_its_admission_is_not_asked_
 
 
 async def test_room_that_was_used_once_and_then_held_again_is_asked_about_when_it_expires():
-    checking = Checking(2, workload("job", 1))
-    await checking.run(1)
-    checking.take("Workload", workload("job", 1, state="Ready"))
-    bound = pod("new", gates=(), nodeName="n")
-    bound["metadata"]["annotations"] = {WORKLOAD: "job"}
-    put(checking.intake, bound)
+    checking = await with_its_pod_bound()
     await checking.run(1)
     checking.take("Workload", workload("job", 1, state="Pending"))  # under the same quota
     await checking.run(1)
