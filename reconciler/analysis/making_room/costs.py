@@ -1,12 +1,11 @@
 """What it costs to have pods leave, so that the cheapest set can be chosen. Source: MAKE-4."""
 
 from collections.abc import Callable, Iterable
-from datetime import datetime
 from math import inf
 from typing import NamedTuple
 
 from reconciler.analysis.making_room.units import Occupant, Occupants, Pods
-from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.meta import ObjectKey, time_of
 
 OFFSET = 2**31
 """Added to each priority, as in kube-scheduler: more pods of negative priority cost more, too"""
@@ -80,9 +79,6 @@ class Pricing:
     def _start(self, key: ObjectKey) -> float:
         """When a pod started, in seconds. One that has not started yet is the youngest."""
         if key not in self._started:
-            text = self._occupants.pods[key].pod.status.start_time
-            try:
-                self._started[key] = datetime.fromisoformat(text).timestamp() if text else inf
-            except ValueError:
-                self._started[key] = inf
+            started = time_of(self._occupants.pods[key].pod.status.start_time or "")
+            self._started[key] = inf if started is None else started.timestamp()
         return self._started[key]

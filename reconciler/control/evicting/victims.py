@@ -1,11 +1,10 @@
 """Pods that are evicted, and what is known of their end. Reads the state only."""
 
-from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
 
 from reconciler.api.objects.core import Pod
-from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.meta import ObjectKey, time_of
 from reconciler.state.store import Store
 
 
@@ -42,6 +41,5 @@ def has_left(victim: Victim, store: Store) -> bool:
 
 def started_after(moment: datetime, pod: Pod) -> bool:
     """Whether a pod started after a moment, or has not started. One without a valid time has."""
-    with suppress(ValueError, TypeError):
-        return pod.status.start_time is None or datetime.fromisoformat(pod.status.start_time) > moment
-    return True
+    started = time_of(pod.status.start_time or "")
+    return started is None or started > moment
