@@ -70,7 +70,7 @@ def e2e(size: Size, progress: Progress) -> Outcome:
 
 async def _e2e(size: Size, progress: Progress) -> Outcome:
     whole = size["rounds"] * (size["backlog"] + size["floor"]) + size["single"] + size["beside"]
-    of = whole + 2 * size["pods"]
+    of = whole + 1 + 2 * size["pods"]
     heard = Heard()
     profiles = drawn_profiles(of)
     numbers = iter(range(of))
@@ -160,6 +160,7 @@ async def _claims_singly(
         return seconds
 
     async with _reconciling(transport, heard.on_decision):
+        await one_by_one(1)  # does not count: it waits until all is listed
         alone = await one_by_one(size["single"])
         await made.create(long_search())
         async with lag.measured():
