@@ -13,10 +13,14 @@ from perf.phases import Moments
 from perf.sightings import Sightings
 from perf.workload import Figure, latencies
 from reconciler.api.objects.core import GATE
+from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.kinds import TEMPLATE
+from reconciler.control.ownership import MANAGED
 
 CLAIM = "of-pod-"
 """How names of their claims start"""
+KEPT = "kept-"
+"""How names of claims start that are allocated before a pod uses them"""
 BINDS_WITHIN = 30.0
 """Seconds that the first pod has to be bound; if it is not, nobody binds pods here"""
 PATIENCE = 300.0
@@ -32,6 +36,23 @@ async def with_claims(made: Cluster, seen: Sightings, profiles: Sequence[str]) -
         await made.create(raw)
         pods.append(await _one(made, seen, f"pod-{number}", {"resourceClaimName": f"{CLAIM}{number}"}))
     return _figures(pods, "gate to ungate", "pod to bound", "our share of the time to bound pods")
+
+
+async def with_allocated_claims(made: Cluster, seen: Sightings, profiles: Sequence[str]) -> list[Figure]:
+    """Pods whose claim has its devices, as one that outlives its pods. None where nobody binds pods."""
+    if not seen.binds:
+        return []
+    pods = []
+    for number, profile in enumerate(profiles):
+        name = f"{KEPT}{number}"
+        raw = claim(name, [mig.partition("partition", profile)])
+        del raw["metadata"]["uid"]
+        raw["metadata"]["labels"] = {MANAGED: "true"}
+        await made.create(raw)
+        await seen.allocated(ObjectKey("default", name), PATIENCE)
+        pods.append(await _one(made, seen, f"again-{number}", {"resourceClaimName": name}))
+    about = ", claim allocated before"
+    return _figures(pods, f"gate to ungate{about}", f"pod to bound{about}", f"our share of that time{about}")
 
 
 async def from_templates(made: Cluster, seen: Sightings, profiles: Sequence[str]) -> list[Figure]:

@@ -133,6 +133,13 @@ class Sightings:
                 await self._news.wait()
         return self.of[pod][moment]
 
+    async def allocated(self, claim: ObjectKey, seconds: float) -> None:
+        """Wait until a claim has devices. Raises TimeoutError."""
+        async with asyncio.timeout(seconds):
+            while claim not in self.devices:
+                self._news.clear()
+                await self._news.wait()
+
     def _take(self, thing: _Pod | _Claim) -> None:
         if isinstance(thing, _Pod):
             self._pod(thing)
@@ -144,10 +151,14 @@ class Sightings:
         name, namespace = pod.metadata.name, pod.metadata.namespace
         self._note(name, "shown")
         made = {used.name: used.resource_claim_name for used in pod.status.resource_claim_statuses}
-        claims = [used.resource_claim_name or made.get(used.name) for used in pod.spec.resource_claims]
-        self._users.update({ObjectKey(namespace, claim): name for claim in claims if claim})
-        if all(claims):
+        names = [used.resource_claim_name or made.get(used.name) for used in pod.spec.resource_claims]
+        claims = [ObjectKey(namespace, claim) for claim in names if claim]
+        self._users.update(dict.fromkeys(claims, name))
+        if all(names):
             self._note(name, "named")
+        if all(names) and all(claim in self.devices for claim in claims):  # they had them before
+            self._note(name, "marked")
+            self._note(name, "allocated")
         if all(gate.name != GATE for gate in pod.spec.scheduling_gates):
             self._note(name, "ungated")
         if pod.spec.node_name:

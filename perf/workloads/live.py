@@ -70,7 +70,7 @@ def e2e(size: Size, progress: Progress) -> Outcome:
 
 async def _e2e(size: Size, progress: Progress) -> Outcome:
     whole = size["rounds"] * (size["backlog"] + size["floor"]) + size["single"] + size["beside"]
-    of = whole + 1 + 2 * size["pods"]
+    of = whole + 1 + 3 * size["pods"]
     heard = Heard()
     profiles = drawn_profiles(of)
     numbers = iter(range(of))
@@ -178,6 +178,7 @@ async def _pods_singly(where: Reach, made: Cluster, size: Size) -> list[Figure]:
         await process.ready()
         figures = await pods.with_claims(made, seen, drawn_profiles(size["pods"], seed=1))
         figures += await pods.from_templates(made, seen, drawn_profiles(size["pods"], seed=2))
+        figures += await pods.with_allocated_claims(made, seen, drawn_profiles(size["pods"], seed=3))
     devices = [device for held in seen.devices.values() for device in held]
     if len(set(devices)) != len(devices):
         raise Wrong("a device was given out twice")
@@ -199,7 +200,7 @@ async def _reconciling(transport: Transport, told: Report) -> AsyncIterator[None
 
 def too_much(size: Size) -> str:
     """Why a fleet has no room for all claims of a size, and how many nodes would do; empty if it has."""
-    claims = size["rounds"] * size["backlog"] + size["single"] + size["beside"] + 2 * size["pods"]
+    claims = size["rounds"] * size["backlog"] + 1 + size["single"] + size["beside"] + 3 * size["pods"]
     mean = sum(mig.SHARE[name] * profile.span for name, profile in mig.PROFILES.items()) / sum(
         mig.SHARE.values()
     )
