@@ -67,27 +67,26 @@ class Charges:
         """The same for plans that were just assumed, each with its pod: all of one template, live, on no node
         before, and with neither ports, affinity nor volumes. None if it is decided without a pod.
         """
-        copies, others = [], []
+        copies, others, users_of, counted = [], [], self._roster.users, self._counted
+        is_nominated = self._nodes.residents.is_nominated
         for plan, pod in decided:
-            users = self._roster.users(plan.claim)
+            users = users_of(plan.claim)
             if not users:
                 continue
-            if pod is None or len(users) > 1 or not plan.plain or self._is_known(pod.key):
+            if pod is None or len(users) > 1 or not plan.plain:
                 others.append(plan.claim)
                 continue
-            copies.append((pod, plan.node))
-            self._counted[pod.key] = pod, plan.node
+            key = pod.key
+            if key in counted or key in self._assumed or is_nominated(key):
+                others.append(plan.claim)
+                continue
+            counted[key] = one = (pod, plan.node)
+            copies.append(one)
         found = self.claims(others)
         if copies:
-            counted = self._nodes.host_copies(copies, demand(copies[0][0]))
-            found |= Hosted(roomier=False, counted=counted)
+            moved = self._nodes.host_copies(copies, demand(copies[0][0]))
+            found |= Hosted(roomier=False, counted=moved)
         return found
-
-    def _is_known(self, key: ObjectKey) -> bool:
-        """Whether a pod has a node, or is nominated to one."""
-        return (
-            key in self._counted or key in self._assumed or self._nodes.residents.nominee(key) is not None
-        )
 
 
 def _roomier(found: Hosted, nominated: bool) -> Hosted:

@@ -136,6 +136,10 @@ class Residents:
         """A pod with its node; None if it is on none."""
         return self._residents.get(key)
 
+    def is_nominated(self, key: ObjectKey) -> bool:
+        """Whether a pod is nominated to a node."""
+        return key in self._nominated_to
+
     def nominee(self, key: ObjectKey) -> Pod | None:
         """A pod that is nominated to a node; None if it is not."""
         node = self._nominated_to.get(key)
@@ -172,21 +176,25 @@ class Residents:
         """Set the nodes of pods of one template, none of which has one. They are not bound, and have neither
         ports nor affinity. Returns whether a set of pods that a decision asked about changed.
         """
-        rows, at, node_row = self._new_rows(len(pods)), [], self._node_rows.get
+        rows, at, on = self._new_rows(len(pods)), [], self._on
+        residents, unbound, put = self._residents, self._unbound, self._labels.put
+        last, beside, node_row = None, dict[ObjectKey, None](), -1
         for (pod, node), row in zip(pods, rows, strict=True):
+            if node is not last:  # mostly several in turn are on one node
+                last, beside, node_row = node, on.setdefault(node, {}), self._node_rows.get(node, -1)
             key = pod.key
-            self._unbound[key] = not pod.gated
-            self._residents[key] = Resident(pod, node, row, (), ())
-            self._on.setdefault(node, {})[key] = None
-            self._labels.put(row, pod.metadata.labels)
-            at.append(node_row(node, -1))
+            unbound[key] = not pod.gated
+            residents[key] = Resident(pod, node, row, (), ())
+            beside[key] = None
+            put(row, pod.metadata.labels)
+            at.append(node_row)
         namespace = pods[0][0].key.namespace
         self._namespace[rows] = self._namespaces.setdefault(namespace, len(self._namespaces))
         self._terminating[rows] = False
         self._at[rows] = at
         if self._sets or self._wishes is not None:
-            known = [(self._residents[pod.key], on) for (pod, _), on in zip(pods, at, strict=True) if on >= 0]
-            return any([self._count(one, on, 1) for one, on in known])
+            known = [(residents[pod.key], row) for (pod, _), row in zip(pods, at, strict=True) if row >= 0]
+            return any([self._count(one, row, 1) for one, row in known])
         self.serial += len(pods) - at.count(-1)
         return False
 
