@@ -177,15 +177,20 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         return [(unit, ClaimGrant(ClaimQuestion(unit, decide), granted)) for unit, decide, granted in found]
 
     def assume_ahead(self, grants: Sequence[tuple[str, ClaimGrant]]) -> None:
-        assume, expect = self._intake.assume, self._settler.expect
-        for name, grant in grants:
-            granted = grant.granted
-            if self._journal is not None:  # it was found as if it were decided from the present state
-                now = replace(granted, version=self._store.snapshot().version)
+        if self._journal is not None:
+            for name, grant in grants:  # each was found as if it were decided from the state after the last
+                now = replace(grant.granted, version=self._store.snapshot().version)
                 self.record(name, Given(replace(grant, granted=now)))
-            for plan in granted.plans:
-                expect(plan)
-                assume(plan)
+                self._assume_copies([grant])
+            return
+        self._assume_copies([grant for _, grant in grants])
+
+    def _assume_copies(self, grants: Sequence[ClaimGrant]) -> None:
+        expect = self._settler.expect
+        decided = [(plan, one.question.decide.pod) for one in grants for plan in one.granted.plans]
+        for plan, _ in decided:
+            expect(plan)
+        self._intake.assume_copies(decided)
 
     def is_current(self, unit: Unit, grant: ClaimGrant) -> bool:
         return self._copies.is_current(unit, grant.question.decide, grant.granted)

@@ -72,9 +72,11 @@ class Copies:
         room: Amounts | None = None
         for unit in upcoming:
             found = like(unit)
-            if isinstance(found, _HAS_ITS_TURN):
-                continue
-            if not isinstance(found, Decide) or not is_copy(found):
+            if not isinstance(found, Decide):
+                if isinstance(found, _HAS_ITS_TURN):
+                    continue
+                break
+            if not is_copy(found):
                 break
             if first.pod is not None and room is None:
                 room = self._planner.room_for_copies(first.pod)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from reconciler.control.handler import Decided, Handler
 from reconciler.control.queueing.units import Unit
 
-FIRST, MOST = 4, 128
+FIRST, MOST = 4, 256
 """Units that are decided ahead at once: twice as many after each time that all were written. A pass for the
 largest number holds the event loop for 5 to 8 ms; for twice as many it was 17 to 40 ms, and no faster."""
 LONGEST_REST = 64

@@ -1,7 +1,7 @@
 """Takes in changes, updates the store, and queues the units that may get another answer now."""
 
 import asyncio
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 
 from reconciler.aio.queue import Queue
@@ -178,6 +178,12 @@ class Intake:
         self.store.assume(plan)
         if self.roster.users(plan.claim):
             self._dispatcher.wake(self._dispatcher.charges.claims([plan.claim]))
+
+    def assume_copies(self, decided: Sequence[tuple[Plan, Pod | None]]) -> None:
+        """The same for plans of one template, each with the pod that it is for; see `Charges.copies`."""
+        for plan, _ in decided:
+            self.store.assume(plan)
+        self._dispatcher.wake(self._dispatcher.charges.copies(decided))
 
     def forget(self, plan: Plan) -> None:
         """Drop an assumed plan. Wakes units that wait for its devices, or for the room of its pod.

@@ -7,9 +7,8 @@ from reconciler.api.objects.gangs import GangSource, gang_of
 
 def is_made_for(claim: ResourceClaim, pod: Pod) -> bool:
     """Whether a claim was created from a template for this pod."""
-    return any(
-        owner.controller and owner.uid == pod.metadata.uid for owner in claim.metadata.owner_references
-    )
+    owners = claim.metadata.owner_references
+    return bool(owners) and any(owner.controller and owner.uid == pod.metadata.uid for owner in owners)
 
 
 def is_made_for_group(claim: ResourceClaim, pod: Pod) -> bool:
@@ -33,8 +32,10 @@ def is_made_for_group(claim: ResourceClaim, pod: Pod) -> bool:
 
 def is_made_for_another(claim: ResourceClaim, pod: Pod) -> bool:
     """Whether a pod names a claim as made from a template, and it was made for something else (SCHED-1)."""
-    by_template = {e.name for e in pod.spec.resource_claims if e.resource_claim_template_name is not None}
+    if is_made_for(claim, pod):  # most claims that are made from templates
+        return False
+    by_template = [e.name for e in pod.spec.resource_claims if e.resource_claim_template_name is not None]
     if not by_template:
         return False
     made = {name for entry, name in pod.claim_names().items() if entry in by_template}
-    return claim.key.name in made and not is_made_for(claim, pod) and not is_made_for_group(claim, pod)
+    return claim.key.name in made and not is_made_for_group(claim, pod)

@@ -113,6 +113,10 @@ Step = Nothing | Blocked | Decide | Free | Ungate
 _NOTHING = Nothing()
 
 
+def _left(keys: tuple[ObjectKey, ...]) -> Blocked:
+    return Blocked(keys, LEFT, "kube-scheduler removed our allocation and allocates the claim itself")
+
+
 class Claims(Protocol):
     """Says of each claim whether it is one of some."""
 
@@ -163,7 +167,7 @@ class Planner:
             return _NOTHING
         if claim.deleting:  # also if its shard is unknown: it holds nothing, so any shard may free it
             return self._deleted(claim)
-        if claim.allocation is not None:
+        if claim.status.allocation is not None:
             return self._held(claim)
         if not self._ours.claims(claim) or self.pending(claim):
             return _NOTHING
@@ -213,7 +217,7 @@ class Planner:
             return self._claim(claim, first if likeness is None else None) if claim is not None else _NOTHING
         pod = self._store.pods.get(unit.key)
         if pod is None or not is_live(pod):
-            return Nothing()
+            return _NOTHING
         found = self._needs(pod)
         if not isinstance(found, _Needs):
             return found
@@ -230,36 +234,44 @@ class Planner:
 
     def _needs(self, pod: Pod) -> "Step | _Needs":
         """What a pod needs, before it is known which nodes it may use."""
-        keys = claims_of(pod)
-        if not pod.gated and not any(self._decidable(key) for key in keys):
-            return Nothing()
+        keys, gated = claims_of(pod), pod.gated
+        if not gated and not any(self._decidable(key) for key in keys):
+            return _NOTHING
         apart = None
         if not self._ours.shard.whole:
-            apart = self.apart([key for key in keys if pod.gated or self._is_managed(key)])
+            apart = self.apart([key for key in keys if gated or self._is_managed(key)])
         if isinstance(apart, Nothing):
             return apart
         if (defect := self.defect(pod)) is not None:
             return defect
         if apart is not None:
             return Blocked(keys, apart.reason, apart.message)
-        claims = [self._store.claims[key] for key in keys]
-        if any(self.pending(claim) for claim in claims):
-            return Nothing()  # its writer requeues this unit afterwards
-        if (left := self.left(pod)) is not None:
-            return left
-        held = tuple([claim for claim in claims if claim.allocation is not None])
-        todo = tuple([c for c in claims if c.allocation is None and (pod.gated or self._ours.claims(c))])
+        known, assumed, left = self._store.claims, self._store.assumed, False
+        todo, held = [], []
+        for key in keys:
+            claim = known[key]
+            if assumed(claim.metadata.uid) is not None:
+                return _NOTHING  # its writer requeues this unit afterwards
+            left = left or claim in self._reclaimed
+            if claim.status.allocation is not None:
+                held.append(claim)
+            elif gated or self._ours.claims(claim):
+                todo.append(claim)
+        if left:
+            return _left(keys)
         if not todo:
-            return Ungate(pod) if pod.gated else Nothing()
-        return self.allowed(todo) or _Needs(todo, held)
+            return Ungate(pod) if gated else _NOTHING
+        found = _Needs(tuple(todo), tuple(held))
+        return self.allowed(found.todo) or found
 
     def defect(self, pod: Pod) -> Blocked | None:
         """Why the claims of a pod cannot be used, regardless of devices; None if they can."""
         keys = claims_of(pod)
-        names = pod.claim_names()
-        if None in names.values():
-            missing = min(name for name, claim in names.items() if claim is None)
-            return Blocked(keys, NOT_MADE, f"no claim was created yet from the template of {missing}")
+        if len(keys) < len(pod.spec.resource_claims):  # else each entry has a claim of its own
+            names = pod.claim_names()
+            if None in names.values():
+                missing = min(name for name, claim in names.items() if claim is None)
+                return Blocked(keys, NOT_MADE, f"no claim was created yet from the template of {missing}")
         for key in keys:
             if (problem := self.problem(key, pod)) is not None:
                 return Blocked(keys, problem.reason, problem.message)
@@ -268,9 +280,7 @@ class Planner:
     def left(self, pod: Pod) -> Blocked | None:
         """Whether a claim of a pod is left to kube-scheduler. All its claims must exist."""
         keys = claims_of(pod)
-        if any(self._store.claims[key] in self._reclaimed for key in keys):
-            return Blocked(keys, LEFT, "kube-scheduler removed our allocation and allocates the claim itself")
-        return None
+        return _left(keys) if any(self._store.claims[key] in self._reclaimed for key in keys) else None
 
     def apart(self, keys: Sequence[ObjectKey]) -> Blocked | Nothing | None:
         """How sharding affects claims that are decided together: none is ours, or only some are.
@@ -327,8 +337,12 @@ class Planner:
         """
         sharing: dict[ObjectKey, list[int]] = {}
         for at, claim in enumerate(todo):
-            for key in self._roster.users(claim.key):
-                sharing.setdefault(key, []).append(at)
+            users = self._roster.users(claim.key)
+            if len(users) > 1 or pod.key not in users:  # mostly it is the pod alone
+                for key in users:
+                    sharing.setdefault(key, []).append(at)
+        if not sharing:
+            return []
         return [
             (other, tuple(self._held_by(other)), tuple(claims))
             for key, claims in sorted(sharing.items())

@@ -122,6 +122,8 @@ def has_preferences(claims: Sequence[ResourceClaim], classes: Mapping[str, Devic
 def preferences_of(claim: ResourceClaim) -> tuple[str, ...]:
     """The preferences in the annotations of a claim, as text."""
     annotations = claim.metadata.annotations
+    if not annotations:  # most claims
+        return "", ""
     return annotations.get(JOINT, ""), annotations.get(PARTITION, "")
 
 

@@ -1,7 +1,6 @@
 """Turns chosen devices into the allocations of claims. Source: docs/rules/results.md."""
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from itertools import chain
 
 from kernels.types import Mask, Rows
@@ -85,8 +84,10 @@ class PlainPlans:
 
         devices  the names of what is in the rows
         """
-        metadata, make = claim.metadata, partial(self._allocation, view, rows)
-        return LaterPlan.of(claim.key, metadata.uid, metadata.resource_version, view.node.name, devices, make)
+        metadata, node = claim.metadata, view.node.name
+        return LaterPlan.of(
+            claim.key, metadata.uid, metadata.resource_version, node, devices, self._allocation, view, rows
+        )
 
     def _allocation(self, view: View, rows: Sequence[Sequence[int]]) -> Allocation:
         results: list[AllocatedDevice] = []

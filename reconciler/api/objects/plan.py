@@ -111,12 +111,15 @@ class LaterPlan(Plan):
         resource_version: str,
         node: str,
         plain: tuple[DeviceID, ...],
-        make: Callable[[], Allocation],
+        make: Callable[..., Allocation],
+        *of: object,
     ) -> "LaterPlan":
-        """`plain` is that of `Plan`. `make` has no effects and cannot fail; threads may call it at once."""
+        """`plain` is that of `Plan`. `make` makes the allocation of what follows; it has no effects and cannot
+        fail, and threads may call it at once.
+        """
         made: Any = cls.__new__(cls)
         made.claim, made.uid, made.resource_version, made.node = claim, uid, resource_version, node
-        made.annotations, made.plain, made._make = (), plain, make
+        made.annotations, made.plain, made._make = (), plain, (make, of)
         plan: LaterPlan = made
         return plan
 
@@ -131,8 +134,9 @@ class LaterPlan(Plan):
             """Make the allocation: only called while there is none."""
             if name != "allocation":
                 raise AttributeError(name)
-            if (make := self._make) is not None:
-                self.allocation = make()
+            if (later := self._make) is not None:
+                make, of = later
+                self.allocation = make(*of)
                 self._make = None
             return self.allocation
 

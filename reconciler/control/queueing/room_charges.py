@@ -1,10 +1,11 @@
 """Keeps the pods on nodes up to date, with the resources that they use, event by event."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import reduce
 
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.plan import Plan
 from reconciler.control.queueing.units import Roster
 from reconciler.state.nodes.charging import node_of
 from reconciler.state.nodes.demand import demand
@@ -61,6 +62,31 @@ class Charges:
         if not pods:  # claims that are managed by themselves
             return HERE
         return hosted(self.pod(pod) for pod in sorted(pods))
+
+    def copies(self, decided: Sequence[tuple[Plan, Pod | None]]) -> Hosted:
+        """The same for plans that were just assumed, each with its pod: all of one template, live, on no node
+        before, and with neither ports, affinity nor volumes. None if it is decided without a pod.
+        """
+        copies, others, users_of, counted = [], [], self._roster.users, self._counted
+        is_nominated = self._nodes.residents.is_nominated
+        for plan, pod in decided:
+            users = users_of(plan.claim)
+            if not users:
+                continue
+            if pod is None or len(users) > 1 or not plan.plain:
+                others.append(plan.claim)
+                continue
+            key = pod.key
+            if key in counted or key in self._assumed or is_nominated(key):
+                others.append(plan.claim)
+                continue
+            counted[key] = one = (pod, plan.node)
+            copies.append(one)
+        found = self.claims(others)
+        if copies:
+            moved = self._nodes.host_copies(copies, demand(copies[0][0]))
+            found |= Hosted(roomier=False, counted=moved)
+        return found
 
 
 def _roomier(found: Hosted, nominated: bool) -> Hosted:

@@ -59,6 +59,8 @@ class LabelColumns:
         if row == len(self._labels):
             self._labels.append(labels)
         self._labels[row] = labels
+        if not self._columns:
+            return
         for key, column in list(self._columns.items()):
             column.put(row, labels.get(key))
             if len(column.values) > 2 * len(self._labels) + SPARE:  # most values are out of use

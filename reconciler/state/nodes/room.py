@@ -1,6 +1,6 @@
 """What nodes offer and what their pods take, as columns that are updated pod by pod."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from typing import NamedTuple
 
@@ -102,6 +102,19 @@ class Room:
             or charge.node != before.node
             or any(charge.amounts.get(name, 0) < taken for name, taken in before.amounts.items())
         )
+
+    def charge_copies(self, pods: Sequence[tuple[ObjectKey, str]], amounts: Wanted) -> None:
+        """Charge pods that take the same, none of which has a charge, on the node of each."""
+        self.serial += len(pods)
+        on, counts = dict[str, Charge](), dict[str, int]()
+        for pod, node in pods:
+            charge = on.get(node)
+            if charge is None:
+                charge, counts[node] = on.setdefault(node, Charge(node, amounts)), 0
+            self._charges[pod] = charge
+            counts[node] += 1
+        for node, count in counts.items():
+            self._add_to(on[node], count)
 
     def charged(self, pod: ObjectKey) -> Charge | None:
         """The charge of a pod, if it has one."""
@@ -214,10 +227,11 @@ class Room:
         for node in self._sums:
             self._write(node, [resource])
 
-    def _add_to(self, charge: Charge, sign: int) -> None:
+    def _add_to(self, charge: Charge, times: int) -> None:
+        """Add a charge to its node so many times; -1 removes it."""
         sums = self._sums.setdefault(charge.node, {})
         for name, taken in charge.amounts.items():
-            sums[name] = sums.get(name, 0) + sign * taken
+            sums[name] = sums.get(name, 0) + times * taken
             if not sums[name]:
                 del sums[name]
         self._write(charge.node, charge.amounts)
