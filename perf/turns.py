@@ -116,6 +116,8 @@ class Timed(ClaimHandler):
     """The part of the last one in which devices were found"""
     together: int = 0
     """Units that were decided together with one before them"""
+    one_by_ones: int = 0
+    """Units that were decided ahead of their turns, each by itself"""
 
     async def decide(
         self, question: ClaimQuestion
@@ -134,6 +136,18 @@ class Timed(ClaimHandler):
         self.finding = perf_counter() - began
         self.together += len(found)
         return found
+
+    def one_by_one(self, upcoming: Iterable[Unit]) -> Iterator[tuple[Unit, ClaimGrant]]:
+        began, found = perf_counter(), super().one_by_one(upcoming)
+        while True:
+            self.clock.start()
+            one = next(found, None)
+            self.clock.stop()
+            if one is None:
+                break
+            self.one_by_ones += 1
+            yield one
+        self.longest = max(self.longest, perf_counter() - began)
 
     def assume(self, grant: ClaimGrant) -> None:
         self.clock.start()
@@ -159,9 +173,11 @@ class Turns:
     whole: float = 0.0
     """Seconds of processor time of everything but the server: queue, plans, decisions, reports, log lines"""
     longest: float = 0.0
-    """Seconds of the longest pass for several units"""
+    """Seconds of the longest pass for several units, or of deciding several"""
     together: int = 0
     """Claims that were decided together with one before them"""
+    one_by_one: int = 0
+    """Claims that were decided ahead of their turns, each by itself"""
 
 
 def take_turns(fleet: Iterable[Json], claims: Sequence[ResourceClaim], pods: Sequence[Json] = ()) -> Turns:
@@ -247,4 +263,5 @@ async def _take_turns(
     if reconciler.failures:
         raise Wrong(f"{reconciler.failures} turns failed")
     turns.deciding, turns.longest, turns.together = handler.clock.seconds, handler.longest, handler.together
+    turns.one_by_one = handler.one_by_ones
     return turns

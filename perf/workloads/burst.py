@@ -1,13 +1,14 @@
-"""Bursts: many claims of one template, decided one by one, and by the loop of the process."""
+"""Bursts: many claims of one template or of several, decided one by one, and by the loop of the process."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from perf.deciding import Decider, Wrong, audit, devices_of
 from perf.fleets import gpus, mig
 from perf.fleets.objects import Json, claim, exactly
 from perf.turns import take_turns
 from perf.workload import Figure, Outcome, Progress, Size, Workload
+from perf.workloads.mig import drawn_profiles
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import GATE
@@ -16,18 +17,28 @@ from reconciler.api.versions.claim_text import API_VERSIONS, read_claim
 
 def whole(size: Size, progress: Progress) -> Outcome:
     """Pods of one template with one GPU each."""
-    return _burst(lambda: gpus.fleet(size["nodes"]), exactly("gpu", gpus.CLASS), size, progress)
+    return _burst(lambda: gpus.fleet(size["nodes"]), _alike(exactly("gpu", gpus.CLASS), size), progress)
 
 
 def tied(size: Size, progress: Progress) -> Outcome:
     """Pods of one template with two GPUs of one NUMA node each."""
     request = exactly("gpus", gpus.CLASS, count=2)
-    return _burst(lambda: gpus.fleet(size["nodes"]), request, size, progress, gpus.NUMA)
+    return _burst(lambda: gpus.fleet(size["nodes"]), _alike(request, size, gpus.NUMA), progress)
 
 
 def partitions(size: Size, progress: Progress) -> Outcome:
     """Pods of one template with one partition each."""
-    return _burst(lambda: mig.fleet(size["nodes"]), mig.partition("partition", "1g.5gb"), size, progress)
+    request = mig.partition("partition", "1g.5gb")
+    return _burst(lambda: mig.fleet(size["nodes"]), _alike(request, size), progress)
+
+
+def mixed(size: Size, progress: Progress) -> Outcome:
+    """Claims of one partition each, of all profiles in a random order."""
+    raws = [
+        claim(f"claim-{number:05}", [mig.partition("partition", profile)])
+        for number, profile in enumerate(drawn_profiles(size["claims"]))
+    ]
+    return _burst(lambda: mig.fleet(size["nodes"]), raws, progress)
 
 
 def pods(size: Size, progress: Progress) -> Outcome:
@@ -36,23 +47,21 @@ def pods(size: Size, progress: Progress) -> Outcome:
     def fleet() -> Iterable[Json]:
         return map(_with_room, gpus.fleet(size["nodes"]))
 
-    return _burst(fleet, exactly("gpu", gpus.CLASS), size, progress, of_pods=True)
+    return _burst(fleet, _alike(exactly("gpu", gpus.CLASS), size), progress, of_pods=True)
+
+
+def _alike(request: Json, size: Size, match: str = "") -> list[Json]:
+    """Claims of one template."""
+    return [claim(f"claim-{number:05}", [request], match=match) for number in range(size["claims"])]
 
 
 def _burst(
-    fleet: Callable[[], Iterable[Json]],
-    request: Json,
-    size: Size,
-    progress: Progress,
-    match: str = "",
-    *,
-    of_pods: bool = False,
+    fleet: Callable[[], Iterable[Json]], raws: Sequence[Json], progress: Progress, *, of_pods: bool = False
 ) -> Outcome:
     """The same claims one by one, and as the process decides them. Raises Wrong if they get other devices.
 
     The fleet is made twice: as JSON it takes more memory than what is measured.
     """
-    raws = [claim(f"claim-{number:05}", [request], match=match) for number in range(size["claims"])]
     claims = [*map(_watched, raws)]
     alone = Decider.over(fleet())
     for one in claims:
@@ -78,6 +87,7 @@ def _burst(
         Figure("one by one, claims/s of processor time", 1 / one_by_one, "/s", "more"),
         Figure("times as fast", one_by_one / deciding, "x", "more"),
         Figure("decided together with one before them", turns.together / count * 100, "%", "more"),
+        Figure("decided ahead, each by itself", turns.one_by_one / count * 100, "%", ""),
         Figure("whole turns, claims/s of processor time", count / turns.whole, "/s", "more"),
         Figure("longest pass", turns.longest * 1e3, "ms"),
     ])  # fmt: skip
@@ -138,6 +148,13 @@ WORKLOADS = [
         "burst-mig",
         "the same for a partition of a GPU",
         partitions,
+        {"": {"nodes": 200, "claims": 1001}},
+        tiny={"nodes": 2, "claims": 9},
+    ),
+    Workload(
+        "burst-mixed",
+        "the same for partitions of all profiles in a random order",
+        mixed,
         {"": {"nodes": 200, "claims": 1001}},
         tiny={"nodes": 2, "claims": 9},
     ),

@@ -1,6 +1,6 @@
 """Reconciles claims, and pods with claims: decides and writes their allocations."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -20,6 +20,7 @@ from reconciler.control.decisions.decision import Report
 from reconciler.control.handler import Act, Ask, Decided, Given, Handler, Idle, Later, Refused, Stuck
 from reconciler.control.intake import Intake
 from reconciler.control.made_for import is_made_for
+from reconciler.control.one_by_one import OneByOne
 from reconciler.control.ownership import classes_of
 from reconciler.control.planner import Blocked, Decide, Free, Nothing, Planner, Ungate
 from reconciler.control.queueing.units import Kind, Unit
@@ -83,6 +84,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         self._releasing = Releasing(self._store, intake.roster, intake.placement)
         self._search = BackgroundSearch(intake, planner, decider)
         self._copies = Copies(self._store, planner, decider)
+        self._one_by_one = OneByOne(self._store, planner, decider, intake.waiting)
         self._clock = clock
         self._now = now
         self._report = report
@@ -175,6 +177,12 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
             return []
         found = self._copies.find(grant.question.decide, upcoming)
         return [(unit, ClaimGrant(ClaimQuestion(unit, decide), granted)) for unit, decide, granted in found]
+
+    def one_by_one(self, upcoming: Iterable[Unit]) -> Iterator[tuple[Unit, ClaimGrant]]:
+        if self._search.busy:
+            return
+        for unit, decide, granted in self._one_by_one.find(upcoming):
+            yield unit, ClaimGrant(ClaimQuestion(unit, decide), granted)
 
     def assume_ahead(self, grants: Sequence[tuple[str, ClaimGrant]]) -> None:
         if self._journal is not None:

@@ -16,6 +16,9 @@ from reconciler.state.store import Store
 
 Copy = tuple[Unit, Decide, Granted]
 
+FEWEST = 5
+"""Claims for which one pass takes less than decisions one by one"""
+
 _HAS_ITS_TURN = (Nothing, Blocked, Ungate)
 """What units need that get no devices now"""
 
@@ -84,7 +87,7 @@ class Copies:
                     break
             units.append(unit)
             questions.append(found)
-        if not questions:
+        if not questions or (first.pod is None and len(questions) < FEWEST):
             return []
         return list(zip(units, questions, self._decider.copies(questions, snapshot, room), strict=False))
 

@@ -65,7 +65,8 @@ class Decider:
 
     def find(self, question: Decide, snapshot: Snapshot, budget: Budget) -> Granted | Refusal:
         """The same without the cache, for another thread with its own fork of a snapshot."""
-        return replace(self._find(question, snapshot, budget), version=snapshot.version)
+        answer, version = self._find(question, snapshot, budget), snapshot.version
+        return answer if answer.version == version else replace(answer, version=version)
 
     def _repeated(self, question: Decide, snapshot: Snapshot) -> Granted | None:
         """The answer for a claim like those before it, such as that of one more pod of a template."""

@@ -5,7 +5,7 @@ unit needs, decides, assumes the decision, and writes it.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
@@ -130,9 +130,17 @@ class Handler(ABC, Generic[Q, G, R]):
         """
         return []
 
+    def one_by_one(self, upcoming: Iterable[Unit]) -> Iterator[tuple[Unit, G]]:  # noqa: ARG002
+        """Devices for some of the units that come next, in their order: what they would get in their turns.
+
+        The caller assumes those of one by `assume_ahead` before it asks for the next.
+        """
+        return iter(())
+
     def assume_ahead(self, grants: Sequence[tuple[str, G]]) -> None:
-        """Count the devices of `copies` as held before the turns of their units have come, each with the name
-        of its decision, and write them to the journal. `write` or `take_back` of each follows.
+        """Count devices as held before the turns of their units, each with the name of its decision.
+
+        They are written to the journal, too. `write` or `take_back` of each follows.
         """
         for name, grant in grants:
             self.record(name, Given(grant))

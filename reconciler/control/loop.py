@@ -22,6 +22,9 @@ from reconciler.errors import Conflict, Gone, Inconsistent, Paused, Rejected, Re
 
 log = structlog.get_logger()
 
+MOST_ONE_BY_ONE = 32
+"""Units that are decided ahead at once, each by itself: they hold the event loop for 2 to 4 ms"""
+
 
 class Reconciler:
     """Reconciles units from the queue. Workers run concurrently: while one writes, others decide."""
@@ -235,6 +238,7 @@ class Reconciler:
         with closing(self._upcoming(handler)) as upcoming:
             found = handler.copies(grant, islice(upcoming, most))
         if not found:
+            self._decide_one_by_one(handler, min(most, MOST_ONE_BY_ONE))
             return
         seconds = (self._clock() - began) / len(found)
         for unit, one in found:
@@ -242,6 +246,19 @@ class Reconciler:
             self.ahead.add(unit, Ahead(handler, one, decided))
         handler.assume_ahead([(ahead.decided.name, ahead.grant) for ahead in self.ahead])
         self.ahead.seal(self._state())
+
+    def _decide_one_by_one(self, handler: Handler[Q, G, R], most: int) -> None:
+        """Decide the units that come next each by itself, as far as that is quick."""
+        began = self._clock()
+        with closing(self._upcoming(handler)) as upcoming:
+            for unit, grant in handler.one_by_one(islice(upcoming, most)):
+                now = self._clock()
+                decided = Decided(self._reporter.answered("", now - began), began)
+                began = now
+                self.ahead.add(unit, Ahead(handler, grant, decided))
+                handler.assume_ahead([(decided.name, grant)])
+        if self.ahead:
+            self.ahead.seal(self._state())
 
     def _upcoming(self, handler: Handler[Any, Any, Any]) -> Generator[Unit, None, None]:
         """The units that come next, as far as this handler serves them."""

@@ -107,16 +107,15 @@ _CONFIG: TypeAdapter[Any] = TypeAdapter(ClassAlignment | Table, config=ON_USE)
 
 def has_preferences(claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass]) -> bool:
     """Whether claims or their classes have preferences. Cheap, since most have none."""
-    if any(
-        JOINT in claim.metadata.annotations or PARTITION in claim.metadata.annotations for claim in claims
-    ):
-        return True
-    return any(
-        (known := classes.get(name)) is not None and _addressed(known)
-        for claim in claims
-        for request in claim.spec.devices.requests
-        for name in _classes_of(request)
-    )
+    for claim in claims:
+        annotations = claim.metadata.annotations
+        if annotations and (JOINT in annotations or PARTITION in annotations):
+            return True
+        for request in claim.spec.devices.requests:
+            for name in _classes_of(request):
+                if (known := classes.get(name)) is not None and known.spec.config and _addressed(known):
+                    return True
+    return False
 
 
 def preferences_of(claim: ResourceClaim) -> tuple[str, ...]:

@@ -164,7 +164,7 @@ def _on_first(
     if plan is None:
         return None
     budget.spend()
-    return Granted(name, (plan,), option.count)
+    return Granted(name, (plan,), option.count, snapshot.version)
 
 
 def plausible(shape: ClaimShape, nodes: Iterable[str] | None, snapshot: Snapshot) -> tuple[int, Mask]:

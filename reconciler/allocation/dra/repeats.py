@@ -27,6 +27,8 @@ KEPT = 16
 """Specs whose repeats are followed for one topology"""
 FIRST, MOST = 2, 256
 """Copies that are placed at once: twice as many after each time that all were asked for"""
+ENOUGH = 8
+"""Copies that a pass must have served to cost less than as many decisions one by one"""
 LONGEST_REST = 64
 """Claims that are decided alone after other changes made the places worthless several times"""
 
@@ -73,7 +75,7 @@ def _repeat_of(
     if one is not None:
         known.move_to_end(key)
         return one, False
-    one = known[key] = _Repeat()
+    one = known[key] = _Repeat(snapshot.occupancy)
     if len(known) > KEPT:
         known.popitem(last=False)
     return one, True
@@ -82,19 +84,21 @@ def _repeat_of(
 class _Repeat:
     """The claims of one spec."""
 
-    def __init__(self) -> None:
+    def __init__(self, occupancy: Occupancy) -> None:
         self._size = FIRST
         self._prepared: _Prepared | None = None
         self._alone = 0
         """Claims to be decided alone next"""
         self._rest = 1
         """How many after the next failure"""
+        self._asked: tuple[object, int] = occupancy.trail, occupancy.serial
+        """Trail and serial of the state that the claim before this one was decided from"""
 
     def answer(
         self, claim: ResourceClaim, snapshot: Snapshot, nodes: NodeSubset | None, steps: int
     ) -> Granted | None:
         """See `repeated`."""
-        prepared = self._prepared
+        prepared, follows = self._prepared, self._follows(snapshot.occupancy)
         if prepared is not None and prepared.places:
             place = prepared.next(snapshot, nodes)
             if place is not None:
@@ -102,7 +106,11 @@ class _Repeat:
             self._failed()
         elif prepared is not None:
             self._prepared = None
-            self._size, self._rest = min(2 * self._size, MOST), 1
+            if self._size >= ENOUGH:
+                self._rest = 1
+            self._size = min(2 * self._size, MOST)
+        if not follows:
+            return None
         if self._alone:
             self._alone -= 1
             return None
@@ -134,6 +142,13 @@ class _Repeat:
         self._prepared = _prepared(template, more, given, snapshot, nodes) if more else None
         self._size = FIRST  # that this one place is asked for says little of how many more will be
         return template.grants(claims, given, snapshot)
+
+    def _follows(self, occupancy: Occupancy) -> bool:
+        """Whether nothing but the claim before this one changed what is held since that was decided: among
+        claims of other specs, places that are found ahead are soon worthless.
+        """
+        asked, self._asked = self._asked, (occupancy.trail, occupancy.serial)
+        return asked[0] is occupancy.trail and occupancy.serial - asked[1] <= 1
 
     def _failed(self) -> None:
         self._prepared, self._size = None, FIRST

@@ -241,12 +241,13 @@ async def test_every_grant_is_that_of_a_decision_of_its_own(seed: int):
     made: list[str] = []
 
     def burst() -> None:
-        spec, pods = random.randint(1, 2), random.random() < 0.5
+        specs = random.choice([(1,), (2,), (1, 2), (1, 2, 3)])
+        pods = random.random() < 0.5
         cpu, priority = random.choice("12"), random.randint(0, 1)
         for _ in range(random.randint(1, 7)):
             name = f"c{len(made)}"
             made.append(name)
-            stage.news(claim(name, spec, managed=not pods))
+            stage.news(claim(name, random.choice(specs), managed=not pods))
             if pods:
                 stage.news(worker(f"p-{name}", name, cpu, priority=priority))
 

@@ -191,14 +191,40 @@ def test_the_claim_after_a_pass_is_answered_from_what_the_pass_found(spec: Objec
     assert asking.repeats == 1
 
 
-def test_claims_between_passes_do_not_find_ever_more_places_ahead(monkeypatch: pytest.MonkeyPatch):
-    ahead = []
+def counting_passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many copies are asked for at once, each time that places are found ahead."""
+    ahead: list[int] = []
 
     def counting(template: Any, snapshot: Any, most: int, **rest: Any) -> Any:
         ahead.append(most)
         return places(template, snapshot, most, **rest)
 
     monkeypatch.setattr(repeats, "places", counting)
+    return ahead
+
+
+def test_nothing_is_found_ahead_among_claims_of_other_specs(monkeypatch: pytest.MonkeyPatch):
+    ahead = counting_passes(monkeypatch)
+    asking = Asking(gpus=8)
+    for number in range(12):
+        found = asking.ask(SPECS[(0, 2)[number % 2]])
+        assert found is not None
+        asking.take(found)
+    assert ahead == []
+
+
+def test_after_passes_that_served_few_claims_ever_more_are_decided_alone(monkeypatch: pytest.MonkeyPatch):
+    ahead = counting_passes(monkeypatch)
+    asking = Asking(gpus=60)
+    pair = claim("c", of_kind("r", "gpu", 2))
+    for _ in range(12):
+        for spec in (SPECS[0], SPECS[0], SPECS[0], pair):  # the pair takes what was found ahead
+            asking.take(asking.ask(spec))
+    assert len(ahead) <= 8
+
+
+def test_claims_between_passes_do_not_find_ever_more_places_ahead(monkeypatch: pytest.MonkeyPatch):
+    ahead = counting_passes(monkeypatch)
     asking = Asking(gpus=8)
     for _ in range(5):
         asking.ask_together(SPECS[0], 1, None, None, 1)
