@@ -9,16 +9,28 @@ MOST = 64
 
 
 class Breaks:
-    """Call `after_step` after each short step of the work."""
+    """Call `after_step` after each short step of the work.
+
+    For work that may wait between its steps, call `before_step` too: what it waits does not count.
+    """
 
     def __init__(self) -> None:
         self._now = asyncio.get_running_loop().time
         self._steps = 0
+        self._worked = 0.0
+        self._since = self._now()
+
+    def before_step(self) -> None:
+        """A step begins now."""
         self._since = self._now()
 
     async def after_step(self) -> None:
         """Let other tasks run if a break is due. A break costs more than a short step."""
         self._steps += 1
-        if self._steps >= MOST or self._now() - self._since >= LONGEST:
+        now = self._now()
+        self._worked += now - self._since
+        self._since = now
+        if self._steps >= MOST or self._worked >= LONGEST:
+            self._steps, self._worked = 0, 0.0
             await asyncio.sleep(0)
-            self._steps, self._since = 0, self._now()
+            self._since = self._now()

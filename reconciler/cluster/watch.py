@@ -250,13 +250,15 @@ class _Follower:
         ]
         async with self.client.watch(self.resource, query=query, idle=self.pace.idle) as lines:
             opened = self._note_contact()
+            breaks = Breaks()  # thousands of events may be buffered
             try:
                 async for line in lines:
+                    breaks.before_step()
                     self._note_contact()
                     change = cursor.feed(line)
                     if change is not None:
                         self._emit(change)
-                    await asyncio.sleep(0)  # thousands of events may be buffered
+                    await breaks.after_step()
             finally:
                 lasted = asyncio.get_running_loop().time() - opened
                 if cursor.version != before or lasted >= SHORT:

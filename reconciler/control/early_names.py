@@ -48,7 +48,8 @@ class EarlyNames:
             return change
         match change:
             case Changed(object=Pod() as pod):
-                return replace(change, object=self._named(pod))
+                named = self._named(pod)
+                return change if named is pod else replace(change, object=named)
             case Replaced(objects=objects):
                 self._unnamed.clear()
                 pods = [self._named(pod) for pod in objects if isinstance(pod, Pod)]

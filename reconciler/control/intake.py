@@ -9,8 +9,9 @@ from reconciler.allocation.placement import Placement
 from reconciler.api.objects.changes import Change, Changed, Listed, Notice, Replaced
 from reconciler.api.objects.claims import FINALIZER, ResourceClaim
 from reconciler.api.objects.core import Pod
-from reconciler.api.objects.meta import ApiObject, ObjectKey
+from reconciler.api.objects.meta import ApiObject, ObjectKey, is_same_version_aside
 from reconciler.api.objects.plan import Plan
+from reconciler.api.objects.pods import is_report
 from reconciler.api.objects.storage import STORAGE
 from reconciler.cluster.kinds import ON_DEMAND
 from reconciler.cluster.pause_reasons import PauseReasons
@@ -93,17 +94,15 @@ class Intake:
         if isinstance(change, Listed):
             self._listed(change.kind)
             return
+        if self._take_report(change):
+            return
         change = self.early.within(self._naming.within(within(change, self._ours.shard)))
         self._refused.note(change)
         if change.kind in STORAGE:
             self._take_storage(change)
             return
         unchanged = isinstance(change, Changed) and self._is_unchanged(change.object)
-        for thing in _objects(change) if change.kind == "ResourceClaim" else ():
-            if isinstance(thing, ResourceClaim):
-                self.reclaimed.note(thing)
-                self.audit.reached(thing.metadata.resource_version)
-                self.lag.shown(thing.metadata.resource_version)
+        self._note_claims(change)
         delta = self.store.apply(change)
         if self.nodes.note(change):
             delta |= SUPPLY
@@ -122,6 +121,31 @@ class Intake:
                 self.take(again)
         if isinstance(change, Replaced):
             self._listed(change.kind)
+
+    def _take_report(self, change: Change) -> bool:
+        """Apply what a kubelet reports of a pod; see `is_report`. Returns False for any other change.
+
+        These are most events of a cluster in which little happens. Nothing but the store and the room on
+        nodes depends on them.
+        """
+        if not (isinstance(change, Changed) and isinstance(change.object, Pod)):
+            return False
+        pod = change.object
+        known = self.store.pods.get(pod.key)
+        if known is None or not is_report(known, pod):
+            return False
+        delta = self.store.apply(change)
+        if not (known.status is pod.status or known.status == pod.status):
+            self._dispatcher.reported(pod.key, delta)
+        return True
+
+    def _note_claims(self, change: Change) -> None:
+        """Take note of claims and their versions before the store changes."""
+        for thing in _objects(change) if change.kind == "ResourceClaim" else ():
+            if isinstance(thing, ResourceClaim):
+                self.reclaimed.note(thing)
+                self.audit.reached(thing.metadata.resource_version)
+                self.lag.shown(thing.metadata.resource_version)
 
     def _take_storage(self, change: Change) -> None:
         """Apply a change of a storage object. It concerns pods with volumes only; the store has none."""
@@ -231,11 +255,10 @@ def _objects(change: Change) -> Iterable[ApiObject]:
 
 def _is_same(one: Pod, other: Pod) -> bool:
     """Whether two versions of a pod differ in the version only. Equal parts of both are often one object."""
-    ours, theirs = one.metadata, other.metadata
     return (
         (one.spec is other.spec or one.spec == other.spec)
         and (one.status is other.status or one.status == other.status)
-        and ours.model_copy(update={"resource_version": theirs.resource_version}) == theirs
+        and is_same_version_aside(one.metadata, other.metadata)
     )
 
 

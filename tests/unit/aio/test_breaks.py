@@ -2,7 +2,10 @@
 
 import asyncio
 
-from reconciler.aio.breaks import MOST, Breaks
+import pytest
+
+from reconciler.aio.breaks import LONGEST, MOST, Breaks
+from tests.tools.virtual_time import VirtualLoop
 
 
 async def test_others_run_after_many_short_steps_at_the_latest():
@@ -20,3 +23,18 @@ async def test_others_run_after_many_short_steps_at_the_latest():
         await breaks.after_step()
     task.cancel()
     assert turns >= 3
+
+
+@pytest.mark.parametrize("waited", [True, False])
+async def test_what_the_work_waits_for_is_no_work(waited: bool):
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    breaks = Breaks()
+    others: list[str] = []
+    loop.call_soon(others.append, "ran")
+    for _ in range(3):
+        loop._now += LONGEST
+        if waited:
+            breaks.before_step()
+        await breaks.after_step()
+    assert bool(others) is not waited

@@ -68,8 +68,61 @@ async def test_a_report_of_a_kubelet_gives_nobody_a_turn():
     put(picture, reported("2", phase="Running", conditions=[{"type": "Ready", "status": "True"}]))
     assert not len(picture.queue)
     assert picture.store.pods[key("p")].metadata.resource_version == "2"
-    put(picture, reported("3", phase="Succeeded"))
+    put(picture, reported("3", phase="Running", startTime="2026-01-01T00:00:00Z"))
+    assert not len(picture.queue)
+    assert picture.store.pods[key("p")].status.start_time
+    put(picture, reported("4", phase="Succeeded"))
     assert pod_unit("p") in await taken(picture)
+
+
+@pytest.mark.parametrize(
+    ("spec", "metadata", "status"),
+    [
+        pytest.param({"nodeName": ""}, {}, {}, id="it is not bound"),
+        pytest.param({"priority": 1}, {}, {}, id="its spec changed"),
+        pytest.param({}, {"uid": "new"}, {}, id="it is another pod"),
+        pytest.param({}, {"deletionTimestamp": "2026-01-01T00:00:00Z"}, {}, id="it is being deleted"),
+        pytest.param({}, {}, {"phase": "Failed"}, id="it ended"),
+        pytest.param(
+            {},
+            {},
+            {"resourceClaimStatuses": [{"name": "x", "resourceClaimName": "b"}]},
+            id="it names a claim",
+        ),
+    ],
+)
+async def test_a_change_of_a_pod_that_is_no_report_gives_it_a_turn(spec, metadata, status):
+    before = pod("p", "a", gates=(), nodeName="n")
+    before |= {"metadata": {**before["metadata"], "resourceVersion": "1"}, "status": {"phase": "Pending"}}
+    changed = {
+        **before,
+        "metadata": {**before["metadata"], "resourceVersion": "2", **metadata},
+        "spec": {**before["spec"], **spec},
+        "status": {"phase": "Running", **status},
+    }
+    picture = intake(claim("a"), before)
+    for _ in range(2):
+        async with picture.queue.take():
+            pass
+    put(picture, changed)
+    assert pod_unit("p") in await taken(picture)
+
+
+@pytest.mark.parametrize(("cpu", "woken"), [("1", True), ("4", False)])
+async def test_a_report_tells_how_much_room_a_pod_leaves(cpu: str, woken: bool):
+    """A container that was resized down leaves room for those that wait for it."""
+
+    def reported(version: str, cpu: str) -> dict[str, Any]:
+        raw = pod("p", "a", gates=(), nodeName="n")
+        container = {"name": "main", "allocatedResources": {"cpu": cpu}}
+        metadata = {**raw["metadata"], "resourceVersion": version}
+        return {**raw, "metadata": metadata, "status": {"phase": "Running", "containerStatuses": [container]}}
+
+    picture = intake(node("n"), claim("a"), reported("1", "4"))
+    picture.waiting.add(claim_unit("w"), Wants(frozenset(), room=False, crowded=True))
+    picture.queue.put(claim_unit("w"), priority=(0, "", "", ""), after=600.0)
+    put(picture, reported("2", cpu))
+    assert (claim_unit("w") in await taken(picture)) is woken
 
 
 async def test_a_unit_waits_until_the_watch_shows_a_version_of_its_claims():
