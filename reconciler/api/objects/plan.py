@@ -114,8 +114,8 @@ class LaterPlan(Plan):
         make: Callable[..., Allocation],
         *of: object,
     ) -> "LaterPlan":
-        """`plain` is that of `Plan`. `make` makes the allocation of what follows; it has no effects and cannot
-        fail, and threads may call it at once.
+        """`plain` is that of `Plan`. `make` makes the allocation of what follows; it has no effects and
+        cannot fail, and threads may call it at once.
         """
         made: Any = cls.__new__(cls)
         made.claim, made.uid, made.resource_version, made.node = claim, uid, resource_version, node

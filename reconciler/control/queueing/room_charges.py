@@ -64,11 +64,12 @@ class Charges:
         return hosted(self.pod(pod) for pod in sorted(pods))
 
     def copies(self, decided: Sequence[tuple[Plan, Pod | None]]) -> Hosted:
-        """The same for plans that were just assumed, each with its pod: all of one template, live, on no node
-        before, and with neither ports, affinity nor volumes. None if it is decided without a pod.
+        """The same for plans that were just assumed, each with its pod; None if it is decided without one.
+
+        The pods are of one template and live. They have neither ports, anti-affinity nor volumes, and are
+        nominated to no node.
         """
         copies, others, users_of, counted = [], [], self._roster.users, self._counted
-        is_nominated = self._nodes.residents.is_nominated
         for plan, pod in decided:
             users = users_of(plan.claim)
             if not users:
@@ -77,7 +78,7 @@ class Charges:
                 others.append(plan.claim)
                 continue
             key = pod.key
-            if key in counted or key in self._assumed or is_nominated(key):
+            if key in counted or key in self._assumed:
                 others.append(plan.claim)
                 continue
             counted[key] = one = (pod, plan.node)

@@ -136,10 +136,6 @@ class Residents:
         """A pod with its node; None if it is on none."""
         return self._residents.get(key)
 
-    def is_nominated(self, key: ObjectKey) -> bool:
-        """Whether a pod is nominated to a node."""
-        return key in self._nominated_to
-
     def nominee(self, key: ObjectKey) -> Pod | None:
         """A pod that is nominated to a node; None if it is not."""
         node = self._nominated_to.get(key)
@@ -174,7 +170,7 @@ class Residents:
 
     def place_copies(self, pods: Sequence[tuple[Pod, str]]) -> bool:
         """Set the nodes of pods of one template, none of which has one. They are not bound, and have neither
-        ports nor affinity. Returns whether a set of pods that a decision asked about changed.
+        ports nor anti-affinity. Returns whether a set of pods that a decision asked about changed.
         """
         rows, at, on = self._new_rows(len(pods)), [], self._on
         residents, unbound, put = self._residents, self._unbound, self._labels.put
@@ -194,7 +190,8 @@ class Residents:
         self._at[rows] = at
         if self._sets or self._wishes is not None:
             known = [(residents[pod.key], row) for (pod, _), row in zip(pods, at, strict=True) if row >= 0]
-            return any([self._count(one, row, 1) for one, row in known])
+            changed = [self._count(one, row, 1) for one, row in known]
+            return any(changed)
         self.serial += len(pods) - at.count(-1)
         return False
 
