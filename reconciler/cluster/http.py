@@ -1,13 +1,15 @@
 """The transport over HTTP, and how to reach a cluster. Importing this takes 0.6 s: import it late.
 
 The client library is used for credentials and for what TLS must verify. Its generated calls, its models
-and its watch are not. Reads and watches go through aiohttp; writes, two for every claim, over wires of
-our own, unless there is a proxy.
+and its watch are not. Reads go through aiohttp; writes, two for every claim, and watches, whose events are
+as many, over wires of our own, unless there is a proxy.
 """
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from typing import cast
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -18,11 +20,13 @@ from multidict import CIMultiDict
 from reconciler.cluster.answers import READS, refusal
 from reconciler.cluster.client_library import ApiClient, Configuration
 from reconciler.cluster.credentials import configuration_for
+from reconciler.cluster.endpoint import LATE, Endpoint, NeverSent, no_connection
 from reconciler.cluster.lines import complete_lines
 from reconciler.cluster.target import Target, choose
 from reconciler.cluster.tls_errors import certificate_refused, explained
 from reconciler.cluster.transport import Query, Request, Response, WatchRequest
-from reconciler.cluster.wires import LATE, NeverSent, Wires, no_connection
+from reconciler.cluster.watch_wire import WatchWire
+from reconciler.cluster.wires import Wires
 from reconciler.errors import Rejected, Retry, Undecided
 
 LONGEST_ANSWER = 256 * 2**20
@@ -81,11 +85,11 @@ class HttpTransport:
         rest = api.rest_client
         self._host: str = api.configuration.host or ""
         self._proxy = rest.proxy or proxy_of(self._host)
-        self._wires = (
-            None
-            if self._proxy
-            else Wires(api.configuration, longest=LONGEST_ANSWER, connect_seconds=CONNECT_SECONDS)
-        )
+        self._endpoint = self._wires = None
+        if not self._proxy:
+            self._endpoint = Endpoint(api.configuration, connect_seconds=CONNECT_SECONDS)
+            most = api.configuration.connection_pool_maxsize
+            self._wires = Wires(self._endpoint, longest=LONGEST_ANSWER, most=most)
         # The library's own session looks for a proxy and for a login in ~/.netrc at every request: in a
         # thread, for a sixth of a write's time, and a login found there cannot stand beside a token.
         session = aiohttp.ClientSession(
@@ -124,8 +128,31 @@ class HttpTransport:
     @asynccontextmanager
     async def stream(self, request: WatchRequest) -> AsyncIterator[AsyncIterator[bytes]]:
         """See `Transport.stream`."""
-        path = request.path
         headers = await self._headers(request.idle)
+        if self._endpoint is None:
+            async with self._proxied(request, headers) as lines:
+                yield lines
+            return
+        path = request.path
+        head = self._endpoint.head("GET", path, request.query, headers)
+        try:
+            wire = await self._endpoint.connect(partial(_watch_wire, request), math.inf)
+        except NeverSent as exc:
+            raise self._failure("GET", path, exc) from exc
+        try:
+            response = await wire.opened(f"{head}\r\n".encode("ascii"))
+            if response.status != 200:
+                raise refusal("GET", path, response)
+            yield wire
+        finally:
+            wire.abort()  # events of the old watch may still be on their way
+
+    @asynccontextmanager
+    async def _proxied(
+        self, request: WatchRequest, headers: Mapping[str, str]
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """See `Transport.stream`. Through a proxy."""
+        path = request.path
         limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=request.idle)
         try:
             response = await self._open("GET", path, request.query, limits, headers=headers)
@@ -140,7 +167,7 @@ class HttpTransport:
             ):
                 yield lines
         finally:
-            response.close()  # not released: events of the old watch may still be on their way
+            response.close()  # not released: see `stream`
 
     async def _headers(self, seconds: float) -> MutableMapping[str, str]:
         """Headers with credentials. A plugin that renews them may hang, and nothing is sent until it ends."""
@@ -203,6 +230,16 @@ def proxy_of(server: str) -> str | None:
     """The proxy that the environment names for a server (HTTPS_PROXY, NO_PROXY), as kubectl takes it."""
     url = urlsplit(server)
     return None if proxy_bypass(url.hostname or "") else getproxies().get(url.scheme)
+
+
+def _watch_wire(request: WatchRequest) -> WatchWire:
+    return WatchWire(
+        f"GET {request.path}",
+        idle=request.idle,
+        longest_line=LONGEST_LINE,
+        buffer=BUFFER,
+        longest_refusal=LONGEST_ANSWER,
+    )
 
 
 async def _whole(response: aiohttp.ClientResponse) -> bytes:

@@ -1,37 +1,29 @@
 """One HTTP/1.1 connection for writes: bytes out, the parsed answer in.
 
 A write costs a tenth here of what a full client spends on it (sessions, cookies, redirects, hooks),
-and two writes a claim were a third of all our work. The parser is llhttp, by httptools.
+and two writes a claim were a third of all our work.
 """
 
 import asyncio
 
-from httptools import HttpParserError, HttpResponseParser
 from multidict import CIMultiDict
 
+from reconciler.cluster.connection import Connection
 from reconciler.cluster.transport import Response
 from reconciler.errors import Rejected
 
 
-class Broken(ConnectionError):
-    """The connection ended or sent invalid data before the response was complete."""
-
-
-class Wire(asyncio.Protocol):
+class Wire(Connection):
     """Carries one request at a time. After a response it can be used again while `usable`."""
 
     def __init__(self, longest: int) -> None:
         """A response of more than `longest` bytes, head and body, breaks the connection."""
+        super().__init__()
         self._longest = longest
-        self._transport: asyncio.Transport | None = None
-        self._parser = HttpResponseParser(self)
         self._answer: asyncio.Future[Response] | None = None
         self._alarm: asyncio.TimerHandle | None = None
-        self._headers: CIMultiDict[str] = CIMultiDict()
         self._pieces: list[bytes] = []
         self._size = 0
-        self._to_the_end = False
-        """Whether the body ends only with the connection"""
 
     @property
     def usable(self) -> bool:
@@ -52,16 +44,7 @@ class Wire(asyncio.Protocol):
         self._transport.write(request)
         return self._answer
 
-    def abort(self) -> None:
-        """Close at once. A response in flight is dropped."""
-        if self._transport is not None:
-            self._transport.abort()
-
     # What asyncio calls.
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
 
     def data_received(self, data: bytes) -> None:
         self._size += len(data)
@@ -70,29 +53,13 @@ class Wire(asyncio.Protocol):
         elif self._size > self._longest:
             self._fail(Rejected(f"an answer of more than {self._longest} bytes"))
         else:
-            try:
-                self._parser.feed_data(data)
-            except HttpParserError as exc:
-                self._fail(Broken(f"the answer is not HTTP: {exc}"))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._to_the_end and exc is None:
-            self.on_message_complete()
-        self._fail(Broken(str(exc or "the server closed the connection")))
+            self._parse(data)
 
     # What the parser calls.
 
     def on_message_begin(self) -> None:
         if self._answer is None:  # else it would be taken for the response to the next request
             self.abort()
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers.add(name.decode("latin-1"), value.decode("latin-1"))
-
-    def on_headers_complete(self) -> None:
-        status = self._parser.get_status_code()
-        framed = "Content-Length" in self._headers or "Transfer-Encoding" in self._headers
-        self._to_the_end = not framed and status not in (204, 304) and status >= 200
 
     def on_body(self, body: bytes) -> None:
         self._pieces.append(body)

@@ -100,6 +100,19 @@ async def test_a_long_line_arrives_whole():
     assert (lines, error) == ([line], None)
 
 
+@pytest.mark.parametrize(("then", "error"), [("end", type(None)), ("breaks", Retry), ("silence", Retry)])
+async def test_a_stream_through_a_proxy_is_like_any_other(monkeypatch, then, error):
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    async with serving(streaming(b'{"a"', b':1}\n\n{"b":2}\n{"c', then=then)) as proxy:
+        monkeypatch.setenv("http_proxy", proxy)
+        lines, caught = await lines_of(
+            "http://a.cluster.invalid", idle=0.5 if then == "silence" else PATIENCE
+        )
+    assert lines == [b'{"a":1}', b'{"b":2}']
+    assert type(caught) is error
+
+
 async def test_the_status_of_a_stream_is_an_error_like_any_other():
     async def handle(request: web.Request) -> web.Response:
         return web.json_response({"kind": "Status", "message": "too old"}, status=410)

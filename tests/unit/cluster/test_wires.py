@@ -9,9 +9,10 @@ import pytest
 from kubernetes_asyncio.client import Configuration
 
 from reconciler.cluster import wires
+from reconciler.cluster.connection import Broken
+from reconciler.cluster.endpoint import Endpoint, NeverSent
 from reconciler.cluster.transport import Request, Response
-from reconciler.cluster.wire import Broken
-from reconciler.cluster.wires import NeverSent, Wires
+from reconciler.cluster.wires import Wires
 from reconciler.errors import Rejected
 from tests.tools.patience import PATIENCE
 
@@ -59,9 +60,8 @@ async def serving(answer: Answer) -> AsyncIterator[Server]:
 
 @asynccontextmanager
 async def wired(url: str, *, longest: int = 1000, most: int = 8) -> AsyncIterator[Wires]:
-    configuration = Configuration(host=url)
-    configuration.connection_pool_maxsize = most
-    made = Wires(configuration, longest=longest, connect_seconds=LONG)
+    endpoint = Endpoint(Configuration(host=url), connect_seconds=LONG)
+    made = Wires(endpoint, longest=longest, most=most)
     try:
         yield made
     finally:

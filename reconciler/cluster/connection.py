@@ -1,0 +1,65 @@
+"""What our own HTTP/1.1 connections share: the parser, the head of a response, and how one ends.
+
+The parser is llhttp, by httptools.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+
+from httptools import HttpParserError, HttpResponseParser
+from multidict import CIMultiDict
+
+
+class Broken(ConnectionError):
+    """The connection ended or sent invalid data before the response was complete."""
+
+
+class Connection(ABC, asyncio.Protocol):
+    """Parses the responses of one connection."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._parser = HttpResponseParser(self)
+        self._headers: CIMultiDict[str] = CIMultiDict()
+        self._to_the_end = False
+        """Whether the body ends only with the connection"""
+
+    def abort(self) -> None:
+        """Close at once. A response in flight is dropped."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    @abstractmethod
+    def on_message_complete(self) -> None:
+        """The response is complete."""
+
+    @abstractmethod
+    def _fail(self, exc: Exception) -> None:
+        """There will be no response, or no more of it. Nothing if it is complete."""
+
+    def _parse(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except HttpParserError as exc:
+            self._fail(Broken(f"the answer is not HTTP: {exc}"))
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._to_the_end and exc is None:
+            self.on_message_complete()
+        self._fail(Broken(str(exc or "the server closed the connection")))
+
+    # What the parser calls.
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers.add(name.decode("latin-1"), value.decode("latin-1"))
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        framed = "Content-Length" in self._headers or "Transfer-Encoding" in self._headers
+        self._to_the_end = not framed and status not in (204, 304) and status >= 200
