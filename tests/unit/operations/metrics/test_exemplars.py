@@ -1,6 +1,7 @@
 """Exemplars connect buckets of histograms with decisions."""
 
-from reconciler.operations.metrics.meters import EXEMPLARS, Meters
+from reconciler.operations.metrics.histogram import EXEMPLARS
+from reconciler.operations.metrics.meters import Meters
 
 
 def exemplars(meters: Meters) -> dict[str, str]:
