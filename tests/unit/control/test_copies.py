@@ -38,6 +38,8 @@ TWISTS: tuple[Object, ...] = (
     {"topologySpreadConstraints": [SPREAD]},
     {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "v"}}]},
     PREFERS,
+    {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]}}}},
     {"nodeName": "n1"},
     {"schedulingGates": []},
     {"containers": [{"name": "main", "ports": [{"hostPort": 80, "containerPort": 80}]}]},
