@@ -28,9 +28,9 @@ APART = {"topologyKey": HOST, "labelSelector": LIKE_A}
 SPREAD = {
     "maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": LIKE_A,
 }  # fmt: skip
-PREFERS = {"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
+PREFERS: Object = {"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
     {"weight": 1, "podAffinityTerm": APART}]}}}  # fmt: skip
-PINNED = {"schedulingGates": [], "affinity": {"nodeAffinity": {
+PINNED: Object = {"schedulingGates": [], "affinity": {"nodeAffinity": {
     "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
         {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]}}}}  # fmt: skip
 """Counts on its node before it has devices"""
