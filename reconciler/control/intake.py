@@ -204,10 +204,11 @@ class Intake:
             self._dispatcher.wake(self._dispatcher.charges.claims([plan.claim]))
 
     def assume_copies(self, decided: Sequence[tuple[Plan, Pod | None]]) -> None:
-        """The same for plans of one template, each with the pod that it is for; see `Charges.copies`."""
+        """The same for the plans of copies, each with its pod, see `Charges.copies`; None if it has none."""
         for plan, _ in decided:
             self.store.assume(plan)
-        self._dispatcher.wake(self._dispatcher.charges.copies(decided))
+        if pods := [(plan, pod) for plan, pod in decided if pod is not None]:
+            self._dispatcher.wake(self._dispatcher.charges.copies(pods))
 
     def forget(self, plan: Plan) -> None:
         """Drop an assumed plan. Wakes units that wait for its devices, or for the room of its pod.

@@ -221,8 +221,11 @@ class Planner:
         found = self._needs(pod)
         if not isinstance(found, _Needs):
             return found
-        if likeness is None or not likeness.is_copy(pod) or self.sharing(pod, found.todo):
+        if likeness is None or not likeness.is_copy(pod):
             return None
+        for claim in found.todo:
+            if len(self._roster.users(claim.key)) > 1:  # one of the others may come next, too
+                return None
         nodes, crowded, awaits = first.nodes, first.crowded, first.awaits_pods
         return Decide(
             found.todo, nodes, found.held, pod, crowded, awaits, None, first.policies, first.room, first.own
@@ -337,12 +340,8 @@ class Planner:
         """
         sharing: dict[ObjectKey, list[int]] = {}
         for at, claim in enumerate(todo):
-            users = self._roster.users(claim.key)
-            if len(users) > 1 or pod.key not in users:  # mostly it is the pod alone
-                for key in users:
-                    sharing.setdefault(key, []).append(at)
-        if not sharing:
-            return []
+            for key in self._roster.users(claim.key):
+                sharing.setdefault(key, []).append(at)
         return [
             (other, tuple(self._held_by(other)), tuple(claims))
             for key, claims in sorted(sharing.items())

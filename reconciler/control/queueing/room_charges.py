@@ -63,22 +63,16 @@ class Charges:
             return HERE
         return hosted(self.pod(pod) for pod in sorted(pods))
 
-    def copies(self, decided: Sequence[tuple[Plan, Pod | None]]) -> Hosted:
-        """The same for plans that were just assumed, each with its pod; None if it is decided without one.
+    def copies(self, decided: Sequence[tuple[Plan, Pod]]) -> Hosted:
+        """Update pods of one template whose only plan was just assumed, each with that plan, which is plain.
 
-        The pods are of one template and live. They have neither ports, anti-affinity nor volumes, and are
-        nominated to no node.
+        They live, and no other pod names the claim. They have neither ports, anti-affinity nor volumes, and
+        are nominated to no node.
         """
-        copies, others, users_of, counted = [], [], self._roster.users, self._counted
+        copies, others, counted = [], [], self._counted
         for plan, pod in decided:
-            users = users_of(plan.claim)
-            if not users:
-                continue
-            if pod is None or len(users) > 1 or not plan.plain:
-                others.append(plan.claim)
-                continue
             key = pod.key
-            if key in counted or key in self._assumed:
+            if key in counted or key in self._assumed:  # its node was decided before
                 others.append(plan.claim)
                 continue
             counted[key] = one = (pod, plan.node)

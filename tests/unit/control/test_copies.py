@@ -28,8 +28,12 @@ APART = {"topologyKey": HOST, "labelSelector": LIKE_A}
 SPREAD = {
     "maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": LIKE_A,
 }  # fmt: skip
-PREFERS = {"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
+PREFERS: Object = {"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
     {"weight": 1, "podAffinityTerm": APART}]}}}  # fmt: skip
+PINNED: Object = {"schedulingGates": [], "affinity": {"nodeAffinity": {
+    "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]}}}}  # fmt: skip
+"""Counts on its node before it has devices"""
 TWISTS: tuple[Object, ...] = (
     {"nodeSelector": {ZONE: "z1"}},
     {"tolerations": [{"key": "dedicated", "operator": "Exists"}]},
@@ -38,6 +42,7 @@ TWISTS: tuple[Object, ...] = (
     {"topologySpreadConstraints": [SPREAD]},
     {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "v"}}]},
     PREFERS,
+    PINNED,
     {"nodeName": "n1"},
     {"schedulingGates": []},
     {"containers": [{"name": "main", "ports": [{"hostPort": 80, "containerPort": 80}]}]},
@@ -82,7 +87,7 @@ def machines(random: Random) -> list[Object]:
 def burst(random: Random) -> list[Object]:
     """Claims, and pods of one template of which some differ."""
     made, twist = [], random.random() * 0.3
-    template: Object = random.choice([{}, {}, {}, PREFERS, PREFERS, {"schedulingGates": []}, *TWISTS])
+    template: Object = random.choice([{}, {}, {}, PREFERS, PREFERS, PINNED, {"schedulingGates": []}, *TWISTS])
     for n in range(12):
         shared = n and random.random() < twist / 3
         made.append(claim(f"c{n}", managed=random.random() < 0.7))
@@ -218,3 +223,23 @@ async def test_copies_are_found_at_all():
     side.intake.assume(granted.plans[0])
     found = side.copies.find(first, iter([pod_unit(f"p{n}") for n in range(1, 4)]))
     assert [unit for unit, _, _ in found] == [pod_unit("p1"), pod_unit("p2"), pod_unit("p3")]
+
+
+async def test_a_pod_that_counts_on_its_node_already_is_not_counted_again():
+    side = Side()
+    put(side.intake, device_class(), node("n1"), devices("n1", "d0", "d1", "d2", "d3"))
+    for n in range(4):
+        put(side.intake, claim(f"c{n}"), pod(f"p{n}", f"c{n}", **PINNED))
+    first = side.question(pod_unit("p0"))
+    assert first is not None
+    granted = side.answer(first)
+    assert granted is not None
+    side.intake.assume(granted.plans[0])
+    before = picture(side.intake, "sets")
+    found = side.copies.find(first, iter([pod_unit(f"p{n}") for n in range(1, 4)]))
+    assert len(found) == 3
+    side.intake.assume_copies([(copied.plans[0], one.pod) for _, one, copied in found])
+    assert picture(side.intake, "sets") == {
+        **before,
+        "assumed": sorted((f"uid of c{n}", "n1") for n in range(4)),
+    }
