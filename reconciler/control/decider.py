@@ -7,6 +7,7 @@ from itertools import takewhile
 from kernels.types import Amounts
 from reconciler.allocation.alignment import decide, preferences_of
 from reconciler.allocation.alignment.preferences import has_preferences
+from reconciler.allocation.dra import allocate
 from reconciler.allocation.dra.budget import UNLIMITED, Budget
 from reconciler.allocation.dra.node_order import prefers
 from reconciler.allocation.dra.refusal import Fatal
@@ -143,6 +144,8 @@ class Decider:
     def _decide(
         self, claims: tuple[ResourceClaim, ...], question: Decide, snapshot: Snapshot, budget: Budget
     ) -> Granted | Unsatisfied:
+        if self.repeats(question, snapshot):  # as of most: nothing else counts
+            return allocate(claims, snapshot, nodes=question.nodes, steps=self._steps, budget=budget)
         policy = question.policies.of(claims, snapshot, budget)
         answer = decide(
             claims,
