@@ -1,16 +1,18 @@
 """Reconciles claims, and pods with claims: decides and writes their allocations."""
 
+import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.pods import claims_of
-from reconciler.api.objects.value import value
 from reconciler.cluster.writer import Writer
 from reconciler.control.background_search import BackgroundSearch
 from reconciler.control.copies import Copies
@@ -31,24 +33,21 @@ Journal = Callable[[str, Unit, Decide, Granted | Refusal], None]
 """Records the name of a decision, the unit, the question and the answer"""
 
 
-@value()
-class ClaimQuestion:
+class ClaimQuestion(Struct, frozen=True):
     """A unit, and the claims to allocate for it."""
 
     unit: Unit
     decide: Decide
 
 
-@value()
-class ClaimGrant:
+class ClaimGrant(Struct, frozen=True):
     """Devices for all claims of a question."""
 
     question: ClaimQuestion
     granted: Granted
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimRefusal:
+class ClaimRefusal(Struct, frozen=True):
     """Why there are no devices."""
 
     question: ClaimQuestion
@@ -181,7 +180,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         for name, grant in grants:
             granted = grant.granted
             if self._journal is not None:  # it was found as if it were decided from the present state
-                now = replace(granted, version=self._store.snapshot().version)
+                now = dataclasses.replace(granted, version=self._store.snapshot().version)
                 self.record(name, Given(replace(grant, granted=now)))
             for plan in granted.plans:
                 expect(plan)

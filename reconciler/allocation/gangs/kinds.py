@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from reconciler.allocation.alignment.partitions import partitioned_requests
 from reconciler.allocation.alignment.preferences import alignments, has_preferences, preferences_of
 from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
@@ -68,8 +70,7 @@ class Kind:
         return [self.members[member].claims[at] for at in self.own]
 
 
-@dataclass(frozen=True, slots=True)
-class Company:
+class Company(Struct, frozen=True):
     """What the pods of a gang ask of the pods around them."""
 
     crowding: bool

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
@@ -10,8 +12,7 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.plan import Plan
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Struct, frozen=True):
     """A gated pod of the gang."""
 
     pod: Pod
@@ -40,8 +41,7 @@ class GangQuestion:
     """Which nodes of a domain, and which devices of a node, to prefer"""
 
 
-@dataclass(frozen=True, slots=True)
-class Seat:
+class Seat(Struct, frozen=True):
     """A place for one member."""
 
     pod: ObjectKey

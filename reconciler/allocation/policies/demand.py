@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from msgspec import Struct
 from pydantic import ValidationError
 
 from reconciler.allocation.dra.refusal import Fatal
@@ -29,8 +30,7 @@ MOST = 10**9
 """The largest weight, value or CPU of a shape"""
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """Claims of one spec and the CPU of their pod."""
 
     spec: ResourceClaimSpec | None

@@ -1,10 +1,11 @@
 """Which policy decides which claims: by DeviceClass, by driver, or for all others."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec.structs import replace
 
 from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.dra.budget import UNLIMITED, Budget, SelectorsNotRun

@@ -1,8 +1,9 @@
 """The Kubernetes release whose rules apply, and its feature gates that are on."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from reconciler.errors import Rejected
 
@@ -47,8 +48,7 @@ share a counter set, and those of which one draws from none. `pool`: all."""
 ANY_DRIVER = "*"
 
 
-@dataclass(frozen=True, slots=True)
-class Semantics:
+class Semantics(Struct, frozen=True):
     """The rules to follow.
 
     The releases differ in POOL-3 and POOL-7, PREP-8's capacity test, RES-9, RES-10 and CEL-6.

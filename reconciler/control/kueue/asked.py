@@ -1,8 +1,9 @@
 """What a Workload asks for: its pods as they will be created, as gangs."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, cast
+
+from msgspec import Struct
 
 from reconciler.allocation.gangs.question import GangQuestion, Member
 from reconciler.api.objects.claims import ResourceClaim, ResourceClaimTemplate
@@ -18,8 +19,7 @@ MAX_PODS = 10_000
 """Of one Workload"""
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(Struct, frozen=True):
     """Objects that a Workload refers to."""
 
     flavors: Mapping[ObjectKey, ResourceFlavor]

@@ -8,11 +8,11 @@ Workload for good.
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
 import structlog
+from msgspec import Struct
 
 from reconciler.allocation.gangs.question import GangUnsatisfied
 from reconciler.allocation.placement import refusal_reason
@@ -49,8 +49,7 @@ OF_ANSWERS = ("podSetUpdates", "requeueAfterSeconds")
 """Fields of a check that belong to one answer: the next one does not keep them"""
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(Struct, frozen=True):
     """How long is waited, in seconds."""
 
     check: str
@@ -63,8 +62,7 @@ class Terms:
     """How long room is held for pods that do not come"""
 
 
-@dataclass(frozen=True, slots=True)
-class _Refusal:
+class _Refusal(Struct, frozen=True):
     """Why a Workload has no room, and in which state that was found."""
 
     reason: str

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import urlencode
 
+from msgspec import Struct
+
 from reconciler.allocation.reasons.reasons import remedy
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.operations.page.names import shown
@@ -97,8 +99,7 @@ def _add(groups: dict[str, Group], unit: PendingUnit, kind: str, key: ObjectKey,
     group.oldest = min(group.oldest, created)
 
 
-@dataclass(frozen=True, slots=True)
-class PendingRow:
+class PendingRow(Struct, frozen=True):
     """An entry in the list."""
 
     name: str
@@ -112,8 +113,7 @@ class PendingRow:
     url: str
 
 
-@dataclass(frozen=True, slots=True)
-class PendingGroup:
+class PendingGroup(Struct, frozen=True):
     """A reason in the list."""
 
     reason: str

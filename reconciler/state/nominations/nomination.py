@@ -1,9 +1,10 @@
 """What a nomination says: for whom devices and room of nodes are held, and until when."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GangKey, gang_of
@@ -52,8 +53,7 @@ class HeldPlace(NamedTuple):
     """(resource, amount) that a pod will take, in the units of `state.nodes.demand`"""
 
 
-@dataclass(frozen=True, slots=True)
-class Nomination:
+class Nomination(Struct, frozen=True):
     """Room that is held for one nominee."""
 
     nominee: Nominee
