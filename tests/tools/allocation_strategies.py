@@ -4,8 +4,9 @@ Every world enables some features only, so that all pairs of features occur and 
 Worlds are valid as far as the API server checks them.
 """
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from reconciler.api.objects.semantics import Semantics, with_exclusion_scopes, with_group_modes
 from tests.tools.allocation_world import NEW, OLD, World, without

@@ -1,10 +1,8 @@
 """All input of a decision, as JSON, and helpers that decide."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
-
-from msgspec.structs import replace
 
 from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.dra.node_attempt import Found, NotFound, attempt

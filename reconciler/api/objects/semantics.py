@@ -1,9 +1,8 @@
 """The Kubernetes release whose rules apply, and its feature gates that are on."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Literal
-
-from msgspec import Struct
 
 from reconciler.errors import Rejected
 
@@ -48,7 +47,8 @@ share a counter set, and those of which one draws from none. `pool`: all."""
 ANY_DRIVER = "*"
 
 
-class Semantics(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Semantics:
     """The rules to follow.
 
     The releases differ in POOL-3 and POOL-7, PREP-8's capacity test, RES-9, RES-10 and CEL-6.

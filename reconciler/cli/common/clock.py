@@ -1,17 +1,18 @@
 """The clock that commands read."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import click
-from msgspec import Struct
 
 
 def _system_time() -> datetime:
     return datetime.now(UTC)
 
 
-class Clock(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Clock:
     """A source of the current time. A caller can pass another one as `obj` of click's context."""
 
     now: Callable[[], datetime] = _system_time
