@@ -67,8 +67,7 @@ class GangGranted:
     """The members with a seat in the order in which each suited its node beside those before it"""
 
 
-@dataclass(frozen=True, slots=True)
-class GangUnsatisfied:
+class GangUnsatisfied(Struct, frozen=True):
     """No places for enough members."""
 
     reason: str
@@ -76,6 +75,6 @@ class GangUnsatisfied:
     message: str
     fits: int = 0
     """How many members fit together at most, as far as the search found"""
-    short: tuple[tuple[str, int], ...] = field(default=())
+    short: tuple[tuple[str, int], ...] = ()
     """What is short in the best domain, with amounts"""
     steps: int = 0

@@ -1,11 +1,11 @@
 """All machines with Device objects, the devices that pods hold, and the search for a pod."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from kernels.types import Codes, Rows
 from reconciler.allocation.koordinator.answers import KEPT, Answers

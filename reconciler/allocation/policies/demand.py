@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -73,8 +72,7 @@ _READY: Cache[Fleet, dict[str, object]] = Cache(lambda _: {}, on_fork=dict.copy)
 """Digest of a demand -> the classes with which it was ready"""
 
 
-@dataclass(frozen=True)
-class Demand:
+class Demand(Struct, frozen=True, dict=True):
     """All shapes, each once."""
 
     shapes: tuple[Shape, ...]

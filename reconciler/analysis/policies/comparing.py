@@ -1,11 +1,11 @@
 """Repeats a decision with every placement policy, and counts what each choice costs the demand."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from enum import StrEnum
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.allocation.alignment import decide
 from reconciler.allocation.dra.availability import available

@@ -7,9 +7,9 @@ from msgspec import Struct
 
 from reconciler.allocation.gangs.question import GangQuestion, Member
 from reconciler.api.objects.claims import ResourceClaim, ResourceClaimTemplate
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import WORKLOAD, Pod
 from reconciler.api.objects.gangs import GangKey, GangSource, Tier
-from reconciler.api.objects.kueue import WORKLOAD, ResourceFlavor, TopologyRequest, Workload, WorkloadPodSet
+from reconciler.api.objects.kueue import ResourceFlavor, TopologyRequest, Workload, WorkloadPodSet
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.validation.label_keys import with_label_keys
 from reconciler.api.versions.reading import read

@@ -16,7 +16,8 @@ from msgspec import Struct
 
 from reconciler.allocation.gangs.question import GangUnsatisfied
 from reconciler.allocation.placement import refusal_reason
-from reconciler.api.objects.kueue import CONTROLLER, WORKLOAD, Workload
+from reconciler.api.objects.core import WORKLOAD
+from reconciler.api.objects.kueue import CONTROLLER, Workload
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.validation.timestamps import timestamp
 from reconciler.cluster.client import Raw

@@ -1,6 +1,5 @@
 """Makes the decisions of a journal again and compares them, without cluster and clock."""
 
-import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -83,7 +82,7 @@ class Override(Struct, frozen=True):
             return recorded
         names = recorded.names if self.names is None else self.names
         demand = recorded.demand if self.demand is None else self.demand
-        return dataclasses.replace(recorded, names=names, demand=demand)
+        return replace(recorded, names=names, demand=demand)
 
 
 class Tally(Struct):

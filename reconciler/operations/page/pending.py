@@ -2,11 +2,10 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from reconciler.allocation.reasons.reasons import remedy
 from reconciler.api.objects.meta import ObjectKey
@@ -36,8 +35,7 @@ class Entry(NamedTuple):
     unit: PendingUnit
 
 
-@dataclass(slots=True)
-class Group:
+class Group(Struct):
     """All entries with one reason."""
 
     reason: str

@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import WORKLOAD, Pod
 from reconciler.api.objects.gangs import GangKey, gang_of
-from reconciler.api.objects.kueue import WORKLOAD
 from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference
 from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.pods import claims_of, controller_of
