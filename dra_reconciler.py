@@ -4,6 +4,7 @@
 environment, its files replace ours. This module has a name of its own, so it can say so.
 """
 
+import os
 import sys
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -40,9 +41,19 @@ def check() -> None:
         )
 
 
+def one_thread_for_matrices() -> None:
+    """Keep NumPy from starting a thread for each core, unless the environment asks for some.
+
+    OpenBLAS starts them when it is imported, and they spin for tens of milliseconds. Only products of
+    floating-point matrices use them, and ours are small or integers.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
 def main() -> None:
     """Run `dra-reconciler`."""
     check()
+    one_thread_for_matrices()
     from reconciler.aio.collector import spare_the_start  # noqa: PLC0415 - not before the check
 
     spare_the_start()
@@ -54,6 +65,7 @@ def main() -> None:
 def kubectl_plugin() -> None:
     """Run as `kubectl dra_reconciler`."""
     check()
+    one_thread_for_matrices()
     from reconciler.aio.collector import spare_the_start  # noqa: PLC0415 - not before the check
 
     spare_the_start()

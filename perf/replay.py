@@ -8,12 +8,13 @@ a claim, with its namespace where one has one; without steps all claims are allo
 import json
 import resource
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from perf.deciding import read_claim
 from perf.fleets.objects import Json

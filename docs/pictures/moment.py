@@ -1,9 +1,10 @@
 """The demonstration's manifests, decided as `dra-reconciler allocate` does, stopped at some claims."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from io import BytesIO
+
+from msgspec.structs import replace
 
 from reconciler.api.manifests.bundle import read_bundle
 from reconciler.api.objects.core import Pod

@@ -5,9 +5,10 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Generic, TypeVar
+
+from msgspec import Struct
 
 K = TypeVar("K", bound=Hashable)
 Priority = tuple[Any, ...]
@@ -20,8 +21,7 @@ class Closed(Exception):
     """The queue gives out no more keys."""
 
 
-@dataclass(slots=True, eq=False)
-class _Waiting(Generic[K]):
+class _Waiting(Struct, Generic[K], eq=False):
     """A queued key. Never changed, only replaced: heaps may still hold older entries of the key."""
 
     key: K

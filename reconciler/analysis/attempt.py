@@ -1,10 +1,10 @@
 """One attempt to place a pod with its claims on a snapshot: which nodes it may use, then which devices."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from reconciler.allocation.alignment import decide
 from reconciler.allocation.dra.budget import UNLIMITED, Budget
@@ -24,8 +24,7 @@ SelectNodes = Callable[..., NodeChoice]
 """`Placement.for_pod`, or another question of the same form"""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """What is to be placed."""
 
     claims: tuple[ResourceClaim, ...]

@@ -1,11 +1,12 @@
 """The parts that decide and write: intake, queue, planner, handlers, loop and fence."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from random import random
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from reconciler.aio.queue import Queue
 from reconciler.allocation.koordinator.fleet import Fleet
@@ -52,8 +53,7 @@ from reconciler.state.koordinator.rules import Semantics as DeviceSemantics
 from reconciler.state.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class Control:
+class Control(Struct, frozen=True):
     """The parts that decide and write."""
 
     intake: Intake

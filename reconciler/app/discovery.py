@@ -1,8 +1,7 @@
 """Asks the API server once what it serves, before the parts are built."""
 
-from dataclasses import dataclass
-
 import structlog
+from msgspec import Struct
 
 from reconciler.cluster.client import Client
 from reconciler.cluster.discovery import discover, discover_at_least_pods, unserved
@@ -15,8 +14,7 @@ from reconciler.settings import Settings
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """The kinds that the server serves, and the feature gates that it lacks."""
 
     served: Served

@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from random import random
 from typing import NamedTuple
 
 import structlog
+from msgspec import Struct
 
 from reconciler.aio.tasks import forever
 from reconciler.app.control import Control
@@ -87,8 +87,7 @@ class Evicting(NamedTuple):
     """The standing advice which pods to move"""
 
 
-@dataclass(frozen=True, slots=True)
-class _Shared:
+class _Shared(Struct, frozen=True):
     """What all plans have in common."""
 
     settings: Settings

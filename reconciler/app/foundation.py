@@ -3,11 +3,12 @@
 import asyncio
 import socket
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from random import getrandbits
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from reconciler.app.leadership import LeaderRole, leader_role
 from reconciler.cluster.client import Client
@@ -28,8 +29,7 @@ class Connection(NamedTuple):
     metered: Metered
 
 
-@dataclass(frozen=True, slots=True)
-class Foundation:
+class Foundation(Struct, frozen=True):
     """Parts that exist from the start, with which all others are built."""
 
     settings: Settings

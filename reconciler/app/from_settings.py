@@ -1,7 +1,8 @@
 """Derives ownership, rules, shard and Lease durations from the settings. Rejects invalid settings."""
 
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from reconciler.allocation.policies.demand import NO_DEMAND, ReadDemand
 from reconciler.allocation.policies.selection import Policies

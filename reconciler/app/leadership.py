@@ -4,11 +4,11 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
 import structlog
+from msgspec import Struct
 
 from reconciler.app.from_settings import elects, shard_of, terms_of
 from reconciler.cluster.client import Client
@@ -31,8 +31,7 @@ RELEASE_SECONDS = 5.0
 (`FLUSH_SECONDS`) it fits the grace period of 40 s."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderRole:
+class LeaderRole(Struct, frozen=True):
     """What a candidate needs before the first request."""
 
     elector: Elector

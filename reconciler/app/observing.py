@@ -2,7 +2,8 @@
 
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.app.control import Control
 from reconciler.app.discovery import Found
@@ -37,8 +38,7 @@ from reconciler.operations.telemetry.task_health import TaskHealth
 from reconciler.settings import Settings
 
 
-@dataclass(frozen=True, slots=True)
-class Inboxes:
+class Inboxes(Struct, frozen=True):
     """Decisions for the parts that show them to operators, which are built later."""
 
     pending: Pending

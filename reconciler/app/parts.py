@@ -1,7 +1,8 @@
 """What a run consists of."""
 
 import asyncio
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.app.job import Job
 from reconciler.app.leadership import Leadership
@@ -13,8 +14,7 @@ from reconciler.operations.telemetry.task_health import TaskHealth
 from reconciler.settings import Settings
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(Struct, frozen=True):
     """Parts that were built and do not run yet. Nothing is added to them later."""
 
     settings: Settings

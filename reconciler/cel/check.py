@@ -1,8 +1,9 @@
 """The static check: refuse wrong names, functions and types before evaluation."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, cast
+
+from msgspec import Struct
 
 from reconciler.cel import types
 from reconciler.cel.environment import FUNCTIONS, TYPE_NAMES, Environment
@@ -42,8 +43,7 @@ _CONSTANTS: Mapping[str, tuple[int, Callable[[str], object]]] = {
 """Functions whose constant argument is parsed at compile time: its index, and the parser."""
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(Struct, frozen=True):
     """A tree that passed the check."""
 
     root: Node

@@ -1,14 +1,14 @@
 """One device as an expression sees it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from reconciler.api.objects.quantity import Quantity
 from reconciler.cel.values import Value
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceView:
+class DeviceView(Struct, frozen=True):
     """A device with attributes and capacity by domain and id. No domain is empty."""
 
     driver: str

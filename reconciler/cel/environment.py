@@ -1,8 +1,9 @@
 """The variables of an expression, and the table of all functions."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from reconciler.cel.functions import Key, Overload
 from reconciler.cel.library import (
@@ -53,8 +54,7 @@ TYPE_NAMES = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
+class Environment(Struct, frozen=True):
     """The variables of one kind of expression, and the allowed types of its result."""
 
     variables: tuple[tuple[str, Type], ...]

@@ -1,10 +1,11 @@
 """Functions and operators as tables of overloads; signatures are parsed from text."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.semver import Semver
@@ -47,8 +48,7 @@ _HELD_AS: Mapping[str, frozenset[type]] = {
 """By static type: the Python types of its values."""
 
 
-@dataclass(frozen=True, slots=True)
-class Overload:
+class Overload(Struct, frozen=True):
     """One way to call a function."""
 
     parameters: tuple[Type, ...]

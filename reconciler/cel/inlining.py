@@ -5,8 +5,9 @@ same places, and the body can be split into leaves that read single columns.
 """
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from reconciler.cel.tree import Bind, Ident, Index, Literal, Node, Select, bound_names, children
 
@@ -59,5 +60,5 @@ def _rebuild(node: Node, replaced: dict[Node, Node]) -> Node:
             return tuple(renewed(item) for item in value)
         return replaced.get(value, value) if isinstance(value, Node) else value
 
-    rebuilt = replace(node, **{each.name: renewed(getattr(node, each.name)) for each in fields(node)})
+    rebuilt = replace(node, **{name: renewed(getattr(node, name)) for name in node.__struct_fields__})
     return replace(rebuilt, depth=max(node.depth, 1 + max(child.depth for child in replaced.values())))

@@ -1,7 +1,9 @@
 """Find the columns an expression reads, so that it runs once per distinct combination of their values."""
 
-from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.cel.tree import (
     Call,
@@ -26,8 +28,7 @@ class Part(StrEnum):
     SHARED = "allowMultipleAllocations"
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(Struct, frozen=True):
     """A column; without name, all columns of a domain; without domain, all columns of a part."""
 
     part: Part

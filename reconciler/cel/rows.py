@@ -1,10 +1,11 @@
 """Devices as dictionary-encoded columns: the input of selectors."""
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from reconciler.cel.device import DeviceView
@@ -15,8 +16,7 @@ Where = slice | NDArray[np.intp]
 """Positions of devices."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """One attribute of all devices. `values` only grows, so cached answers per value stay valid."""
 
     codes: NDArray[np.int32]
@@ -25,8 +25,7 @@ class Column:
     """Distinct typed values."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(Struct, frozen=True):
     """The data of D devices that selectors read."""
 
     size: int
@@ -150,8 +149,7 @@ def _union(one: Where, other: Where, size: int) -> Where:
 UNREADABLE = "the device has an invalid attribute, such as a version that is not a semantic version"
 
 
-@dataclass(frozen=True, slots=True)
-class Masks:
+class Masks(Struct, frozen=True):
     """The answers of one selector by device. Read-only and disjoint."""
 
     true: NDArray[np.bool_]

@@ -1,36 +1,33 @@
 """The tree of an expression. Nodes compare by identity; `at` is the offset for messages."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from reconciler.cel.values import Value
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Node:
+class Node(Struct, frozen=True, eq=False):
     """Any expression. `depth` is the number of levels and limits every recursion over the tree."""
 
     at: int
     depth: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Literal(Node):
+class Literal(Node, frozen=True, eq=False):
     """A constant of a scalar type."""
 
     value: Value
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Ident(Node):
+class Ident(Node, frozen=True, eq=False):
     """A variable or the name of a type."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Select(Node):
+class Select(Node, frozen=True, eq=False):
     """`operand.field`, or `operand.?field`."""
 
     operand: Node
@@ -38,16 +35,14 @@ class Select(Node):
     optional: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Has(Node):
+class Has(Node, frozen=True, eq=False):
     """`has(operand.field)`."""
 
     operand: Node
     field: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Index(Node):
+class Index(Node, frozen=True, eq=False):
     """`operand[key]`, or `operand[?key]`."""
 
     operand: Node
@@ -55,8 +50,7 @@ class Index(Node):
     optional: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Call(Node):
+class Call(Node, frozen=True, eq=False):
     """A function or an operator. In a member call the receiver is the first argument."""
 
     function: str
@@ -64,16 +58,14 @@ class Call(Node):
     member: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Logic(Node):
+class Logic(Node, frozen=True, eq=False):
     """`a && b && ...` or `a || b || ...`: ends at the first term that equals `ends_on`."""
 
     terms: tuple[Node, ...]
     ends_on: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Conditional(Node):
+class Conditional(Node, frozen=True, eq=False):
     """`test ? yes : no`."""
 
     test: Node
@@ -81,23 +73,20 @@ class Conditional(Node):
     no: Node
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Element(Node):
+class Element(Node, frozen=True, eq=False):
     """An item of a list; an optional item is omitted if absent."""
 
     value: Node
     optional: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ListOf(Node):
+class ListOf(Node, frozen=True, eq=False):
     """`[a, ?b]`."""
 
     elements: tuple[Element, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Entry(Node):
+class Entry(Node, frozen=True, eq=False):
     """A key and its value in a map; an optional entry is omitted if absent."""
 
     key: Node
@@ -105,15 +94,13 @@ class Entry(Node):
     optional: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MapOf(Node):
+class MapOf(Node, frozen=True, eq=False):
     """`{k: v, ?k: v}`."""
 
     entries: tuple[Entry, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Bind(Node):
+class Bind(Node, frozen=True, eq=False):
     """`cel.bind(name, initial, body)`."""
 
     name: str
@@ -137,8 +124,7 @@ class Macro(StrEnum):
     OPT_FLAT_MAP = "optFlatMap"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Comprehension(Node):
+class Comprehension(Node, frozen=True, eq=False):
     """`over.macro(names, where, body)`. One name: element or key. Two names: index or key, and value."""
 
     macro: Macro

@@ -4,12 +4,12 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Type:
+
+class Type(Struct, frozen=True):
     """A type by name, with its parameters. A name that starts with `?` is a type to be inferred."""
 
     name: str

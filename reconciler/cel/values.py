@@ -5,10 +5,11 @@ A bool is never an int here.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface
 from typing import Any, Final, Protocol
+
+from msgspec import Struct
 
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.semver import Semver
@@ -28,8 +29,7 @@ class Meter(Protocol):
         """Count `steps`. Raises Exhausted beyond the limit."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class UInt:
+class UInt(Struct, frozen=True, eq=False):
     """An unsigned integer. Equal to the same number of another numeric type."""
 
     value: int
@@ -43,8 +43,7 @@ class UInt:
         return hash(self.value)
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Struct, frozen=True):
     """A value that may be absent."""
 
     present: bool
@@ -54,15 +53,13 @@ class Option:
 NOTHING: Final = Option(False)
 
 
-@dataclass(frozen=True, slots=True)
-class TypeValue:
+class TypeValue(Struct, frozen=True):
     """A type as a value: the result of `type(x)`."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class BoolKey:
+class BoolKey(Struct, frozen=True):
     """A bool as the key of a map: Python's True would equal the key 1."""
 
     value: bool

@@ -1,11 +1,11 @@
 """What `capacity` asks about a fleet, and the answer for one fleet."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
 import click
+from msgspec.structs import replace
 
 from reconciler.analysis.making_room.world import world_of
 from reconciler.analysis.sizing import Item, Shape, Sizing, distinct_shapes, items_of, shape_of, size

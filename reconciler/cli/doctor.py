@@ -2,10 +2,10 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from reconciler.analysis.doctor.checks import examine, worst_first
 from reconciler.analysis.doctor.findings import Finding, Severity

@@ -1,9 +1,9 @@
 """`dra-reconciler make-room`: which pods have to leave so that something fits."""
 
 import sys
-from dataclasses import replace
 
 import click
+from msgspec.structs import replace
 
 from reconciler.analysis.making_room.planner import make_room
 from reconciler.analysis.making_room.report import as_json

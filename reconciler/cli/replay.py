@@ -3,11 +3,11 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import to_builtins
 
 from reconciler.allocation.policies.selection import parse_policies
 from reconciler.allocation.reasons.explanation import Explanation
@@ -111,7 +111,7 @@ def _as_json(tally: Tally, explanations: list[dict[str, Any]]) -> dict[str, Any]
 
 
 def _decided(decided: Decided) -> dict[str, Any]:
-    return {**asdict(decided), "claims": [str(key) for key in decided.claims]}
+    return {**to_builtins(decided), "claims": [str(key) for key in decided.claims]}
 
 
 def _print(tally: Tally) -> None:

@@ -3,8 +3,9 @@
 import sys
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Set
-from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
+
+from msgspec import Struct
 
 from reconciler.analysis.capacity import By
 from reconciler.api.manifests.bundle import Bundle
@@ -22,8 +23,7 @@ S = TypeVar("S")
 NO_DEVICES = "no devices are published"
 
 
-@dataclass(frozen=True, slots=True)
-class TopOptions:
+class TopOptions(Struct, frozen=True):
     """The options of `top`."""
 
     by: By

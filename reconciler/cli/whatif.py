@@ -2,10 +2,10 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Set
-from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 import click
+from msgspec.structs import replace
 
 from reconciler.allocation.policies.selection import Policies
 from reconciler.analysis.whatif import Answer, Baseline, Gang, Scenario, Unit, answer

@@ -1,9 +1,10 @@
 """The watch protocol without I/O: converts lines to changes, and keeps the version to continue from."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.api.objects.changes import Changed, Refused, Removed
 from reconciler.api.objects.meta import ApiObject, ObjectKey
@@ -30,8 +31,7 @@ _FROM_TEXT: Mapping[str, _FromText] = {
 _LISTED_FROM_TEXT: Mapping[str, _FromText] = {**_FROM_TEXT, "ResourceSlice": partial(read_slice, listed=True)}
 
 
-@dataclass(slots=True)
-class Cursor:
+class Cursor(Struct):
     """The position in the events of one kind. `version` is where the next watch starts."""
 
     resource: Resource

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from reconciler.api.objects.meta import ObjectKey
 
 PAGE = 500
@@ -112,8 +114,7 @@ def config_map(key: ObjectKey) -> Resource:
     return Resource("ConfigMap", "", "v1", "configmaps", namespaced=True, only=key)
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
+class Served(Struct, frozen=True):
     """The kinds that a server serves, each in the version to use."""
 
     resources: Mapping[str, Resource]

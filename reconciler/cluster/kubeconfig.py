@@ -7,11 +7,11 @@ certificate of a user relative to the file of the cluster. Source: client-go, `C
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec import Struct
 
 from reconciler.errors import Rejected
 
@@ -21,8 +21,7 @@ _PATHS = {"clusters": ("certificate-authority",), "users": ("client-certificate"
 """Fields with a path, relative to the folder of the file"""
 
 
-@dataclass(frozen=True, slots=True)
-class Kubeconfig:
+class Kubeconfig(Struct, frozen=True):
     """All files together."""
 
     value: dict[str, Any]

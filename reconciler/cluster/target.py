@@ -1,9 +1,10 @@
 """Which cluster options and environment choose: its address, context and namespace. Sends nothing."""
 
-from dataclasses import dataclass
 from os import environ
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.cluster.impersonation import USER, headers
 from reconciler.cluster.kubeconfig import Kubeconfig, merge, places
@@ -15,8 +16,7 @@ POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _OTHERWISE = "set a working one with --kubeconfig or KUBECONFIG, or a server with --server"
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """A cluster: a plain URL, a context of a kubeconfig, or the cluster that this process runs in."""
 
     server: str

@@ -8,6 +8,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import KW_ONLY, dataclass
 from typing import Protocol
 
+from msgspec import Struct
+
 Query = Sequence[tuple[str, str]]
 Lines = AbstractAsyncContextManager[AsyncIterator[bytes]]
 """The complete lines of an open response, without line ends."""
@@ -38,8 +40,7 @@ class WatchRequest:
     """Seconds of silence after which the connection counts as broken."""
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(Struct, frozen=True):
     """A response of any status."""
 
     status: int

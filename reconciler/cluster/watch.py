@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field
 
 import structlog
+from msgspec import Struct, field
 
 from reconciler.aio.breaks import Breaks
 from reconciler.aio.tasks import Stopped, unless
@@ -35,8 +35,7 @@ FAILURES_SURVIVED = 5
 version."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(Struct, frozen=True):
     """Durations of a watch, in seconds."""
 
     shortest: float = 300.0
@@ -47,6 +46,9 @@ class Pace:
     base: float = 1.0
     cap: float = 30.0
     """Back-off after failures: doubles from `base` to `cap`, minus a random part of up to a half."""
+
+
+USUAL = Pace()
 
 
 class Recall:
@@ -85,7 +87,7 @@ async def follow(
     sink: Sink,
     random: Callable[[], float],
     decode: Decode = read,
-    pace: Pace = Pace(),
+    pace: Pace = USUAL,
     recall: Recall | None = None,
     echoes: Echoes | None = None,
     on_error: Callable[[ReconcilerError], None] = lambda _: None,
@@ -113,8 +115,7 @@ async def follow(
             recall.begun()
 
 
-@dataclass(slots=True)
-class _Read:
+class _Read(Struct):
     """What was read of a listing."""
 
     version: str = ""
@@ -122,8 +123,7 @@ class _Read:
     refused: int = 0
 
 
-@dataclass(slots=True)
-class _Follower:
+class _Follower(Struct):
     """The state of one `follow`: its place, and its failures in a row."""
 
     client: Client

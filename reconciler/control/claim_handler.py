@@ -1,16 +1,18 @@
 """Reconciles claims, and pods with claims: decides and writes their allocations."""
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.pods import claims_of
-from reconciler.api.objects.value import value
 from reconciler.cluster.writer import Writer
 from reconciler.control.background_search import BackgroundSearch
 from reconciler.control.copies import Copies
@@ -32,24 +34,21 @@ Journal = Callable[[str, Unit, Decide, Granted | Refusal], None]
 """Records the name of a decision, the unit, the question and the answer"""
 
 
-@value()
-class ClaimQuestion:
+class ClaimQuestion(Struct, frozen=True):
     """A unit, and the claims to allocate for it."""
 
     unit: Unit
     decide: Decide
 
 
-@value()
-class ClaimGrant:
+class ClaimGrant(Struct, frozen=True):
     """Devices for all claims of a question."""
 
     question: ClaimQuestion
     granted: Granted
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimRefusal:
+class ClaimRefusal(Struct, frozen=True):
     """Why there are no devices."""
 
     question: ClaimQuestion
@@ -187,7 +186,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
     def assume_ahead(self, grants: Sequence[tuple[str, ClaimGrant]]) -> None:
         if self._journal is not None:
             for name, grant in grants:  # each was found as if it were decided from the state after the last
-                now = replace(grant.granted, version=self._store.snapshot().version)
+                now = dataclasses.replace(grant.granted, version=self._store.snapshot().version)
                 self.record(name, Given(replace(grant, granted=now)))
                 self._assume_copies([grant])
             return

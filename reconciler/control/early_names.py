@@ -6,8 +6,9 @@ The gate stays until the pod itself names its claims, since kube-scheduler goes 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
 from reconciler.api.objects.claims import POD_CLAIM, ResourceClaim

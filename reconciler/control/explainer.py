@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 
 import structlog
+from msgspec.structs import replace
 
 from reconciler.allocation.dra.claim_shapes import selectors_are_quick
 from reconciler.allocation.reasons.explanation import Explanation

@@ -6,8 +6,9 @@ unit needs, decides, assumes the decision, and writes it.
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
+
+from msgspec import Struct
 
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.decisions.allocating import Waits
@@ -22,13 +23,11 @@ R = TypeVar("R")
 """Refusal: why there are none"""
 
 
-@dataclass(frozen=True, slots=True)
-class Idle:
+class Idle(Struct, frozen=True):
     """The unit needs nothing, or another component acts next."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stuck:
+class Stuck(Struct, frozen=True):
     """Other objects must change first, normally the unit's own, whose change requeues it."""
 
     waits: Waits
@@ -38,29 +37,25 @@ class Stuck:
     """Which changes of others wake the unit before its back-off ends; None if only its own objects matter"""
 
 
-@dataclass(frozen=True, slots=True)
-class Act:
+class Act(Struct, frozen=True):
     """A write that needs no devices."""
 
     write: Callable[[], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Ask(Generic[Q]):
+class Ask(Struct, Generic[Q], frozen=True):
     """The unit needs devices."""
 
     question: Q
 
 
-@dataclass(frozen=True, slots=True)
-class Given(Generic[G]):
+class Given(Struct, Generic[G], frozen=True):
     """Devices were found. They are neither assumed nor written yet."""
 
     grant: G
 
 
-@dataclass(frozen=True, slots=True)
-class Refused(Generic[R]):
+class Refused(Struct, Generic[R], frozen=True):
     """No devices in the present state of the cluster."""
 
     refusal: R
@@ -71,8 +66,7 @@ class Refused(Generic[R]):
     """The objects that count as pending"""
 
 
-@dataclass(frozen=True, slots=True)
-class Later:
+class Later(Struct, frozen=True):
     """No answer now. The unit is requeued after so many seconds."""
 
     after: float = 0.0

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from reconciler.aio.queue import Queue
 from reconciler.allocation.placement import Placement

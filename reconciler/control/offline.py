@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from reconciler.allocation.alignment import decide as decide_claims
 from reconciler.allocation.defaults import STEPS
@@ -43,8 +44,7 @@ if TYPE_CHECKING:
 _PROPOSAL = Rules(DeviceSemantics.PROPOSAL)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """The outcome for claims that were decided together."""
 
     pod: ObjectKey | None
@@ -65,8 +65,7 @@ class Answer:
         return "; ".join(filter(None, [said, self.left_out]))
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """All decisions, in their order."""
 
     answers: tuple[Answer, ...]
@@ -110,8 +109,7 @@ class Report:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """A question just before its decision: claims, nodes and the snapshot at that time."""
 
     pod: ObjectKey | None

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
+
+from msgspec import Struct
 
 from reconciler.api.objects.claims import Allocation, DeviceClass, ResourceClaim
 from reconciler.api.objects.requests import ALL, CelSelector, DeviceSelector, DeviceSubRequest
@@ -16,8 +17,7 @@ MANAGED = "dra-reconciler.io/managed"
 """The label of claims that we allocate even if no pod names them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ownership:
+class Ownership(Struct, frozen=True):
     """What this allocator owns. The API protects a claim from two writers, but not a device."""
 
     all_claims: bool = False

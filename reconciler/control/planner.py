@@ -1,9 +1,11 @@
 """Determines from the present state what a unit needs next. Decides nothing about devices."""
 
 from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Protocol
+
+from msgspec import Struct
 
 from kernels.types import Amounts
 from reconciler.allocation.dra.companions import Companions
@@ -42,13 +44,11 @@ NOT_FOUND, NOT_MADE, DELETING = "ClaimNotFound", "ClaimNotMade", "ClaimDeleting"
 """The reasons if a claim does not exist, is not created from its template yet, or is being deleted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Nothing:
+class Nothing(Struct, frozen=True):
     """The unit needs nothing, or another component acts next."""
 
 
-@dataclass(frozen=True, slots=True)
-class Blocked:
+class Blocked(Struct, frozen=True):
     """The unit's own objects must change first. Their change requeues the unit."""
 
     claims: tuple[ObjectKey, ...]
@@ -83,8 +83,7 @@ class Decide:
     """What is held for the pod because it replaces one that was evicted: it gets this, if it fits there"""
 
 
-@dataclass(frozen=True, slots=True)
-class Free:
+class Free(Struct, frozen=True):
     """A claim holds devices, or our finalizer, that nothing needs."""
 
     claim: ResourceClaim
@@ -93,15 +92,13 @@ class Free:
     """The claim that holds the device by better right, to be read again before anything is freed"""
 
 
-@dataclass(frozen=True, slots=True)
-class Ungate:
+class Ungate(Struct, frozen=True):
     """All claims of the pod are allocated."""
 
     pod: Pod
 
 
-@value()
-class _Needs:
+class _Needs(Struct, frozen=True):
     """A pod needs devices."""
 
     todo: tuple[ResourceClaim, ...]

@@ -8,9 +8,10 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import structlog
+from msgspec import Struct
 
 from reconciler.aio.queue import Closed
 from reconciler.aio.tasks import Stopped, unless
@@ -39,8 +40,7 @@ log = structlog.get_logger()
 Answer = Granted | Refusal
 
 
-@dataclass(frozen=True, slots=True)
-class Joint:
+class Joint(Struct, frozen=True):
     """Our decision for all claims of a pod, while not all of them are allocated."""
 
     uid: str

@@ -16,7 +16,8 @@ asserts that no process of this shard led then.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.ha.lease_reading import shown
 from reconciler.ha.record import Record, Terms
@@ -26,8 +27,7 @@ DIGITS = 20
 """Maximum digits of a numeric version: 64 bits have no more"""
 
 
-@dataclass(slots=True)
-class _Held:
+class _Held(Struct):
     """A Lease that we hold."""
 
     version: str
@@ -38,15 +38,13 @@ class _Held:
     """Whether no rival was seen since we took it"""
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
+class _Seen(Struct, frozen=True):
     record: Record
     at: float
     """When this state was first seen"""
 
 
-@dataclass(frozen=True, slots=True)
-class Bid:
+class Bid(Struct, frozen=True):
     """An attempt to become or stay the holder. It applies to one version of the Lease, or creates it."""
 
     version: str | None

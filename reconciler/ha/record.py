@@ -1,6 +1,6 @@
 """The content of a Lease, and when writes of its holder can no longer arrive."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from reconciler.ha.shards.shard import Shard
 
@@ -9,8 +9,7 @@ LONGEST = 600.0
 could lead for as long."""
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(Struct, frozen=True):
     """Durations in seconds, by the clock of the process that measures them, and the error of clocks."""
 
     lease: float = 15.0
@@ -30,8 +29,7 @@ class Terms:
         return (1 + self.clock_error) / (1 - self.clock_error)
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """A Lease as it was read."""
 
     name: str

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
-from reconciler.api.objects.value import value
 
 
-@value()
-class Delta:
+class Delta(Struct, frozen=True):
     """The affected objects. Only what depends on them is decided again."""
 
     claims: frozenset[ObjectKey] = frozenset()

@@ -6,9 +6,10 @@ not async: nothing can happen between a read and a change.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
 from reconciler.api.objects.claims import Allocation, DeviceClass, ResourceClaim
@@ -33,8 +34,7 @@ from reconciler.state.nominations.reserved import Reserved
 from reconciler.state.nominations.table import Nominations
 
 
-@dataclass(frozen=True, slots=True)
-class Vacated:
+class Vacated(Struct, frozen=True):
     """What a claim held."""
 
     holder: Holder

@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from reconciler.cluster.transport import Lines, Query, Request, Response, Transport, WatchRequest
 from reconciler.embedded.access.roles import AccessRequest

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from reconciler.api.objects.core import WORKLOAD as MARK
 from reconciler.api.objects.kueue import CONTROLLER
-from reconciler.api.objects.kueue import WORKLOAD as MARK
 from reconciler.api.validation.served_kinds import ADMISSION_CHECK, RESOURCE_FLAVOR, WORKLOAD
 from reconciler.control.decisions.nominations import NominationDropped
 from reconciler.control.decisions.workloads import WorkloadChecked

@@ -7,11 +7,11 @@ all of it is granted, and after the whole suite also that nothing is granted tha
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import astuple
 
 from reconciler import app
 from reconciler.cluster.transport import Transport

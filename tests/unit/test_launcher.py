@@ -1,10 +1,16 @@
-"""Packages of other distributions in place of ours are named, before anything of them is imported."""
+"""Before anything is imported, packages of other distributions are named, and threads are limited."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import dra_reconciler
+from tests.tools.patience import PATIENCE
+
+CORES = os.cpu_count() or 1
 
 
 @pytest.fixture
@@ -54,3 +60,25 @@ def test_the_plugin_looks_too_and_names_every_foreign_package(site: Path, run):
 def test_what_another_distribution_took_away_with_itself_is_missing(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("sys.path", [])
     assert "kernels of dra-reconciler is missing" in (dra_reconciler.foreign("kernels") or "")
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="counts threads in /proc")
+@pytest.mark.parametrize(("asked", "threads"), [({}, 1), ({"OPENBLAS_NUM_THREADS": "2"}, min(2, CORES))])
+def test_numpy_starts_no_threads_unless_asked(asked: dict[str, str], threads: int):
+    code = (
+        "import os, sys, dra_reconciler\n"
+        "sys.argv[1:] = ['top', '-f', os.devnull]\n"
+        "try: dra_reconciler.main()\n"
+        "except SystemExit: pass\n"
+        "print('numpy' in sys.modules, len(os.listdir('/proc/self/task')))"
+    )
+    others = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=others | asked,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE,
+    )
+    assert done.stdout.splitlines()[-1] == f"True {threads}"

@@ -10,29 +10,29 @@ from tests.tools.structure import imports, modules
 
 LIBRARIES = {
     "kernels": {"numpy"},
-    "aio": {"asyncio", "threading"},
+    "aio": {"asyncio", "msgspec", "threading"},
     "errors": set(),
     "settings": {"pydantic", "pydantic_settings", "yaml"},
     "api": {"datetime", "msgspec", "pydantic", "pydantic_core", "semver", "yaml"},
-    "cel": {"datetime", "lark", "numpy", "re2", "threading"},
-    "state": {"numpy", "pydantic", "threading"},
-    "allocation": {"numpy", "pydantic"},
-    "analysis": {"datetime", "numpy"},
-    "control": {"asyncio", "datetime", "structlog"},
+    "cel": {"datetime", "lark", "msgspec", "numpy", "re2", "threading"},
+    "state": {"msgspec", "numpy", "pydantic", "threading"},
+    "allocation": {"msgspec", "numpy", "pydantic"},
+    "analysis": {"datetime", "msgspec", "numpy"},
+    "control": {"asyncio", "datetime", "msgspec", "structlog"},
     "cluster": {
         "aiohappyeyeballs", "aiohttp", "asyncio", "datetime", "httptools", "kubernetes_asyncio", "msgspec",
         "multidict", "os", "pydantic_core", "socket", "structlog", "yaml",
     },
-    "ha": {"asyncio", "datetime", "structlog"},
-    "embedded": {"aiohttp", "asyncio", "datetime", "kubernetes_asyncio", "random"},
+    "ha": {"asyncio", "datetime", "msgspec", "structlog"},
+    "embedded": {"aiohttp", "asyncio", "datetime", "kubernetes_asyncio", "msgspec", "random"},
     "operations": {
         "aiohttp", "asyncio", "cryptography", "datetime", "jinja2", "logging", "markupsafe", "msgspec",
         "numpy", "opentelemetry", "os", "prometheus_client", "socket", "structlog", "threading",
     },
-    "app": {"asyncio", "datetime", "random", "socket", "structlog"},
+    "app": {"asyncio", "datetime", "msgspec", "random", "socket", "structlog"},
     "cli": {
-        "annotated_types", "asyncio", "click", "datetime", "os", "pydantic", "random", "rich", "signal",
-        "structlog", "threading", "time", "yaml",
+        "annotated_types", "asyncio", "click", "datetime", "msgspec", "os", "pydantic", "random", "rich",
+        "signal", "structlog", "threading", "time", "yaml",
     },
 }  # fmt: skip
 """Room -> libraries, and parts of the standard library by which a clock, chance or the world come in."""

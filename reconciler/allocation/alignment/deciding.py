@@ -1,11 +1,13 @@
 """Decides claims with preferences: calls the allocator repeatedly with plain claims."""
 
+import dataclasses
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import product
+
+from msgspec.structs import replace
 
 from reconciler.allocation.alignment.pairs import MARK, SplitClaim, split_claim
 from reconciler.allocation.alignment.partitions import (
@@ -218,7 +220,7 @@ class _Decision:
             self._annotated(one.restored(plan), reached.get(at, ()))
             for at, (one, plan) in enumerate(zip(self._splits, outcome.plans, strict=True))
         )
-        return replace(outcome, plans=plans, steps=self._steps)
+        return dataclasses.replace(outcome, plans=plans, steps=self._steps)
 
     def _refused(self, outcome: Unsatisfied) -> Unsatisfied:
         """Why the claims do not fit without preferences; if they do, which preferences refuse them."""
@@ -236,7 +238,7 @@ class _Decision:
 
     @staticmethod
     def _annotated(plan: Plan, tiers: Sequence[str]) -> Plan:
-        return replace(plan, annotations=((TIERS, ",".join(tiers)),)) if tiers else plan
+        return dataclasses.replace(plan, annotations=((TIERS, ",".join(tiers)),)) if tiers else plan
 
 
 def _limited(claim: ResourceClaim, limits: Sequence[DeviceConstraint]) -> ResourceClaim:

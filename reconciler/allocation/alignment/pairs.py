@@ -4,8 +4,10 @@ So a constraint can name the third GPU and the third NIC, which the API cannot e
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
+
+from msgspec import Struct
 
 from reconciler.allocation.alignment.preferences import Alignment, exact
 from reconciler.api.objects.claims import AllocatedConfig, DeviceAllocation, ResourceClaim
@@ -17,8 +19,7 @@ MARK = "~"
 """Between the name of a request and the number of its device; the API does not allow it in names"""
 
 
-@dataclass(frozen=True, slots=True)
-class SplitClaim:
+class SplitClaim(Struct, frozen=True):
     """A claim as the allocator gets it, with requests split."""
 
     claim: ResourceClaim

@@ -1,9 +1,9 @@
 """Decides claims with requests that get partitions: which partition on which node, the best first."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Mask
 from reconciler.allocation.alignment.preferences import exact, partition_preference, table_of
@@ -27,8 +27,7 @@ InOrder = Callable[[Mask], Iterable[int]]
 """The places of some nodes (N,), the preferred first"""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionedRequest:
+class PartitionedRequest(Struct, frozen=True):
     """A request that gets a partition."""
 
     at: tuple[int, str]

@@ -1,7 +1,8 @@
 """Refusals because of preferences. The counts are those without preferences."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from reconciler.allocation.alignment.pairs import original_request
 from reconciler.allocation.alignment.partitions import PartitionedRequest

@@ -1,8 +1,7 @@
 """The partition table of a class over the pools of a fleet, and which partitions are available."""
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from kernels.partitions import rank_by_remaining, remaining_sets
 from kernels.types import Amounts, Codes, Mask, Rows
@@ -18,8 +17,7 @@ KEPT = 256
 """Layouts that are cached for one fleet."""
 
 
-@dataclass(frozen=True, slots=True)
-class TableLayout:
+class TableLayout(Struct, frozen=True):
     """P partitions of M devices over the L pools of a fleet that have any of these devices."""
 
     members: Mask

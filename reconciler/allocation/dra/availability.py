@@ -5,9 +5,9 @@ A count may be too high, but never too low: what depends on a single node is not
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.groups import count_changes
 from kernels.types import Amounts, Codes, Mask, Rows
@@ -28,8 +28,7 @@ FEW = 16
 """Changed devices up to which they are counted one by one; most claims change fewer"""
 
 
-@dataclass(slots=True)
-class Available:
+class Available(Struct):
     """The devices of a fleet that a request option could take, and their number on each node."""
 
     static: StaticMatch

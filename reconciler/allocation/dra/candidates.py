@@ -1,8 +1,8 @@
 """The devices of one node for one request option, given what is held before the decision."""
 
-from dataclasses import replace
-
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kernels.types import Mask, Rows
 from reconciler.allocation.dra.capacity import Consumption
@@ -19,14 +19,12 @@ from reconciler.allocation.dra.static_match import (
 )
 from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.semantics import CONSUMABLE_CAPACITY, PARTITIONABLE_DEVICES
-from reconciler.api.objects.value import value
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.pools.pool import Usable
 from reconciler.state.devices.snapshot.snapshot import Snapshot, View
 
 
-@value()
-class Candidates:
+class Candidates(Struct, frozen=True):
     """The n devices of a view for one request option, given what is held before the decision."""
 
     option: RequestOption

@@ -1,7 +1,8 @@
 """How much of a device's capacities one allocation consumes. Source: docs/rules/capacity.md."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.api.objects.plan import Reason
@@ -13,8 +14,7 @@ from reconciler.state.devices.encoding.vocabulary import CapacitySlot
 MILLI = NANO // 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Consumption:
+class Consumption(Struct, frozen=True):
     """What one allocation consumes of each capacity of a device, and what the device has."""
 
     taken: Mapping[str, Quantity]

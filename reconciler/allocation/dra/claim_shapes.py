@@ -2,8 +2,9 @@
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from operator import is_not
+
+from msgspec import Struct, field
 
 from reconciler.allocation.defaults import STEPS
 from reconciler.allocation.dra.availability import Available
@@ -21,8 +22,7 @@ KEPT = 256
 """Specs that are cached for one topology."""
 
 
-@dataclass(slots=True)
-class ClaimShape:
+class ClaimShape(Struct):
     """All claims of equal specs, whatever their names."""
 
     parsed: ParsedClaims
@@ -82,8 +82,7 @@ class ClaimShape:
         return self._match_groups
 
 
-@dataclass(slots=True)
-class _ClaimShapes:
+class _ClaimShapes(Struct):
     """Shapes by the JSON of the specs. Valid for one state of the classes."""
 
     classes: Mapping[str, DeviceClass] | None = None

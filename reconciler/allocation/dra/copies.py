@@ -7,10 +7,10 @@ the devices of a claim do not influence each other; all other claims are decided
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.groups import group_code
 from kernels.taking import groups_in_turn, taken_in_turn
@@ -47,8 +47,7 @@ class Place(NamedTuple):
     """Of each request: rows of the fleet, in first-fit order"""
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
+class Template(Struct, frozen=True):
     """A claim of which copies are placed, and its requests, which do not influence each other."""
 
     shape: ClaimShape

@@ -3,9 +3,9 @@
 The snapshot accounts for held devices. This module adds the devices chosen so far.
 """
 
-from dataclasses import dataclass, replace
-
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kernels.exclusion import compatible_with, shares_a_name
 from kernels.types import Bits, Codes, Mask
@@ -13,8 +13,7 @@ from reconciler.state.caches import Cache
 from reconciler.state.devices.snapshot.snapshot import Snapshot, View
 
 
-@dataclass(frozen=True, slots=True)
-class ExclusionColumns:
+class ExclusionColumns(Struct, frozen=True):
     """Which of the n devices of a view exclude others, in its s scopes."""
 
     scopes: Codes
@@ -28,8 +27,7 @@ class ExclusionColumns:
     """(s,) the fleet's numbers of the scopes"""
 
 
-@dataclass(frozen=True, slots=True)
-class ExclusionState:
+class ExclusionState(Struct, frozen=True):
     """Which devices the held and chosen devices exclude. Immutable."""
 
     columns: ExclusionColumns

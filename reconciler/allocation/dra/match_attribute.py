@@ -6,9 +6,9 @@ does not fit, but never excludes a node that fits.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.fit import NOTHING_REQUIRED, fits_required
 from kernels.groups import group_code, group_min
@@ -23,8 +23,7 @@ from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class ValueBound:
+class ValueBound(Struct, frozen=True):
     """The least that one device for a request option draws, for each of the V values of an attribute."""
 
     draw: Amounts
@@ -39,8 +38,7 @@ class ValueBound:
     """Whether some value belongs to one node, so that values can exclude nodes"""
 
 
-@dataclass(frozen=True, slots=True)
-class MatchGroup:
+class MatchGroup(Struct, frozen=True):
     """Requests that must share the value of an attribute."""
 
     name: Name

@@ -1,10 +1,11 @@
 """The attempt on one node. The answer is that of kube-scheduler's allocator."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from uuid import uuid4
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.allocation.dra.budget import UNLIMITED, Budget
 from reconciler.allocation.dra.candidates import Candidates, find_candidates
@@ -16,13 +17,11 @@ from reconciler.allocation.dra.result import plans
 from reconciler.allocation.dra.search import Search
 from reconciler.allocation.dra.state import Choice, NodeProblem, set_up
 from reconciler.api.objects.plan import Plan, Reason
-from reconciler.api.objects.value import value
 from reconciler.errors import Rejected
 from reconciler.state.devices.snapshot.snapshot import Snapshot, View
 
 
-@value()
-class Found:
+class Found(Struct, frozen=True):
     """Devices for every claim on one node."""
 
     plans: tuple[Plan, ...]
@@ -31,8 +30,7 @@ class Found:
     steps: int
 
 
-@value()
-class NotFound:
+class NotFound(Struct, frozen=True):
     """The claims do not fit this node. `reason` is None if the devices simply do not suffice."""
 
     reason: Reason | None

@@ -1,9 +1,9 @@
 """Which nodes may fit claims of one shape, judged by counts. Updated node by node as counts change."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.availability import Available, available
@@ -15,8 +15,7 @@ FEW = 8
 """Changed nodes up to which judging each is faster than array calls"""
 
 
-@dataclass(slots=True)
-class _OptionCounts:
+class _OptionCounts(Struct):
     """The counts for one request option, and which of their changes were applied."""
 
     option: RequestOption

@@ -4,7 +4,8 @@ The answer is that of `node_attempt: attempt`, without its candidates, choices a
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kernels.types import Codes
 from reconciler.allocation.dra.availability import Available
@@ -24,8 +25,7 @@ FEW = 64
 """Devices of a node up to which reading each is faster than array calls"""
 
 
-@dataclass(frozen=True, slots=True)
-class PlainOption:
+class PlainOption(Struct, frozen=True):
     """A number of devices, which may have to share an attribute. Valid for one fleet."""
 
     count: int
@@ -98,8 +98,7 @@ class PlainOption:
         return []
 
 
-@dataclass(frozen=True, slots=True)
-class PlainRequest:
+class PlainRequest(Struct, frozen=True):
     """The only request of the only claim, with its alternatives in order."""
 
     options: tuple[PlainOption, ...]

@@ -5,7 +5,8 @@ preferred node or device (SC-1).
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kernels.types import Amounts, Mask
 from reconciler.allocation.dra.best_set import BestSet

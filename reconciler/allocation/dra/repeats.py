@@ -8,9 +8,9 @@ asks for cost little: at most as many are found ahead as were asked for before.
 
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.defaults import STEPS
@@ -155,8 +155,7 @@ class _Repeat:
         self._alone, self._rest = self._rest, min(2 * self._rest, LONGEST_REST)
 
 
-@dataclass(slots=True)
-class _Prepared:
+class _Prepared(Struct):
     """Places of copies that are not asked for yet, and what the state must be for them to be the answers.
 
     First fit gives the next copy the next place as long as nothing became available since, what the place

@@ -4,8 +4,9 @@ Independent of devices. Source: docs/rules/requests.md, in the order of PREP-11.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
@@ -20,14 +21,12 @@ from reconciler.api.objects.requests import (
     ExactDeviceRequest,
 )
 from reconciler.api.objects.semantics import ADMIN_ACCESS, CONSUMABLE_CAPACITY, PRIORITIZED_LIST, Semantics
-from reconciler.api.objects.value import value
 
 MAX_RESULTS = 32
 """The most devices of one claim (ST-4)."""
 
 
-@dataclass(frozen=True, slots=True)
-class SelectorUse:
+class SelectorUse(Struct, frozen=True):
     """A CEL expression and its place, for messages."""
 
     expression: str
@@ -46,8 +45,7 @@ class RequestKey(NamedTuple):
     admin: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RequestOption:
+class RequestOption(Struct, frozen=True):
     """One way to meet a request: a number of devices of a class, or all of them."""
 
     claim: int
@@ -73,16 +71,14 @@ class RequestOption:
         return f"{self.request}/{self.alternative}" if self.alternative else self.request
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(Struct, frozen=True):
     """One request of one claim, with its alternatives in order of preference, or its only option."""
 
     claim: int
     options: tuple[RequestOption, ...]
 
 
-@value()
-class ParsedClaims:
+class ParsedClaims(Struct, frozen=True):
     """The claims of one decision, and their requests in order."""
 
     claims: tuple[ResourceClaim, ...]

@@ -4,9 +4,9 @@ Computed once per list of expressions and fleet, since it does not depend on all
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Mask
 from reconciler.allocation.dra.refusal import Fatal
@@ -20,8 +20,7 @@ from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class SelectorMasks:
+class SelectorMasks(Struct, frozen=True):
     """The result of a list of selectors on D devices. The masks are read-only and disjoint."""
 
     true: Mask

@@ -4,10 +4,11 @@ A step returns a new state, so the search leaves a branch without undoing anythi
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kernels.fit import draw_one, fits
 from kernels.index import Inverse, invert
@@ -27,8 +28,7 @@ from reconciler.state.caches import Cache
 from reconciler.state.devices.snapshot.snapshot import Snapshot, View
 
 
-@dataclass(frozen=True, slots=True)
-class NodeProblem:
+class NodeProblem(Struct, frozen=True):
     """The n devices of a view, and the s counter sets that they draw from."""
 
     view: View
@@ -168,8 +168,7 @@ class Choice(NamedTuple):
     """Position in the view"""
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(Struct, frozen=True):
     """The choices of a search so far. Immutable."""
 
     left: Amounts

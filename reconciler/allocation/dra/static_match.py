@@ -7,6 +7,7 @@ of SRCH-12. `candidates` adds what depends on held devices.
 from collections.abc import Mapping
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Codes, Mask, Rows
 from reconciler.allocation.dra.capacity import Consumption, consume
@@ -16,7 +17,6 @@ from reconciler.allocation.dra.selector_masks import evaluate_selectors
 from reconciler.api.objects.requests import DeviceToleration
 from reconciler.api.objects.semantics import CONSUMABLE_CAPACITY, PARTITIONABLE_DEVICES, TAINTS
 from reconciler.api.objects.slices import DeviceTaint
-from reconciler.api.objects.value import value
 from reconciler.state.caches import Cache
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot, View
@@ -28,8 +28,7 @@ Consumptions = Mapping[int, Consumption | Fatal | None]
 """Capacity shape -> what taking such a device consumes; None if its capacity is too small; or an error"""
 
 
-@value()
-class StaticMatch:
+class StaticMatch(Struct, frozen=True):
     """Masks over the D devices of a fleet, or the n devices of a view."""
 
     matching: Mask

@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Mask, Rows
 from reconciler.allocation.dra.candidates import capacity_permits, counters_permit, not_excluded
@@ -31,8 +31,7 @@ MATCH, FEATURE, POOL, FREE, CAPACITY, EXCLUSION, COUNTERS, TAINTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
+class Tally(Struct, frozen=True):
     """The count after each test, and the devices that pass all tests."""
 
     gates: tuple[Gate, ...]

@@ -6,9 +6,10 @@ that a try may not use, and the search tries all alternatives.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
+from msgspec import Struct, field
 
 from kernels.types import Mask
 from reconciler.allocation.alignment import decide
@@ -35,8 +36,7 @@ class OutOfSteps(ReconcilerError):
     """The steps are used up."""
 
 
-@dataclass(slots=True)
-class Pace:
+class Pace(Struct):
     """How many steps remain. A step is one device or one node that is tried."""
 
     budget: Budget
@@ -52,8 +52,7 @@ class Pace:
             raise OutOfSteps
 
 
-@dataclass(frozen=True, slots=True)
-class Seated:
+class Seated(Struct, frozen=True):
     """A member on a node, with the claims that it brought."""
 
     kind: int
@@ -62,8 +61,7 @@ class Seated:
     claims: tuple[ResourceClaim, ...]
 
 
-@dataclass(slots=True)
-class Desk:
+class Desk(Struct):
     """One place and the members on it."""
 
     place: int
@@ -75,8 +73,7 @@ class Desk:
         return tuple(one.kind for one in self.seated)
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """A plan as fields, from which others are made."""
 
     plan: Plan
@@ -91,8 +88,7 @@ class Sample:
         return cls(plan, _fields(plan.allocation), _fields(devices), tuple(map(_fields, devices.results)))
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(Struct, frozen=True):
     """The plans of all claims of a node by positions in its view, to be repeated on alike nodes."""
 
     samples: tuple[tuple["Sample", tuple[int, ...]], ...]

@@ -4,9 +4,10 @@ More members come first, then the tightest tiers, then the smallest domain. Sour
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
+from msgspec import Struct
 
 from reconciler.allocation.dra.availability import available
 from reconciler.allocation.dra.budget import Budget, SelectorsNotRun
@@ -161,8 +162,7 @@ def _counters_apart(rows: np.ndarray, snapshot: Snapshot) -> bool:
     return True
 
 
-@dataclass(slots=True, eq=False)
-class _Decision:
+class _Decision(Struct, eq=False):
     """One decision, once its question is read."""
 
     question: GangQuestion

@@ -4,9 +4,9 @@ Source: GANG-7.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Amounts, Rows
 from reconciler.allocation.gangs.kinds import Kind
@@ -17,8 +17,7 @@ from reconciler.api.objects.gangs import Tier
 from reconciler.state.trial import Trial
 
 
-@dataclass(slots=True, eq=False)
-class Domain:
+class Domain(Struct, eq=False):
     """Nodes, and perhaps devices, that share the values of some tiers."""
 
     grouping: Grouping

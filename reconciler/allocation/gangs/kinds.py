@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from reconciler.allocation.alignment.partitions import partitioned_requests
 from reconciler.allocation.alignment.preferences import alignments, has_preferences, preferences_of
@@ -27,8 +28,7 @@ from reconciler.state.pods.ports import ports_of
 from reconciler.state.pods.terms import affinity_of, anti_affinity_of, spread_of
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Kind:
+class Kind(Struct, frozen=True, eq=False):
     """Members that are alike."""
 
     number: int
@@ -44,7 +44,7 @@ class Kind:
     """What a pod takes of its node"""
     waived: frozenset[str]
     """Resources that a node need not offer"""
-    shape: ClaimShape | None = field(default=None)
+    shape: ClaimShape | None = None
     """Of its own claims; None if it has none, or if no node can meet them"""
     error: Fatal | None = None
     """Why no node can meet its claims, whatever is free"""
@@ -68,8 +68,7 @@ class Kind:
         return [self.members[member].claims[at] for at in self.own]
 
 
-@dataclass(frozen=True, slots=True)
-class Company:
+class Company(Struct, frozen=True):
     """What the pods of a gang ask of the pods around them."""
 
     crowding: bool

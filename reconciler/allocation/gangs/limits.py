@@ -4,9 +4,9 @@ Proves early that a domain is too small. Tested against exhaustive search. Sourc
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.gangs import UNLIMITED, apart, devices_of_sets, most_with, per_domain, room_for
 from kernels.groups import group_code, group_min
@@ -22,8 +22,7 @@ from reconciler.state.pods.ports import ports_of
 from reconciler.state.pods.terms import anti_affinity_of
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Supply:
+class Supply(Struct, frozen=True, eq=False):
     """Devices for the options of one key."""
 
     option: RequestOption

@@ -4,7 +4,8 @@ From this and the devices the gang can be decided again without the pods and the
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kernels.types import Amounts, Mask
 from reconciler.allocation.gangs.kinds import company_of, kinds_of
@@ -15,8 +16,7 @@ from reconciler.state.nodes.room import Wanted
 from reconciler.state.trial import Trial
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PodsSeen:
+class PodsSeen(Struct, frozen=True, eq=False):
     """Members that are alike."""
 
     positions: tuple[int, ...]
@@ -27,8 +27,7 @@ class PodsSeen:
     """(N,) nodes that suit them, in the order of the topology"""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Picture:
+class Picture(Struct, frozen=True, eq=False):
     """N nodes, in the order of the topology."""
 
     kinds: tuple[PodsSeen, ...]

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
@@ -10,8 +12,7 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.plan import Plan
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Struct, frozen=True):
     """A gated pod of the gang."""
 
     pod: Pod
@@ -40,8 +41,7 @@ class GangQuestion:
     """Which nodes of a domain, and which devices of a node, to prefer"""
 
 
-@dataclass(frozen=True, slots=True)
-class Seat:
+class Seat(Struct, frozen=True):
     """A place for one member."""
 
     pod: ObjectKey
@@ -67,8 +67,7 @@ class GangGranted:
     """The members with a seat in the order in which each suited its node beside those before it"""
 
 
-@dataclass(frozen=True, slots=True)
-class GangUnsatisfied:
+class GangUnsatisfied(Struct, frozen=True):
     """No places for enough members."""
 
     reason: str
@@ -76,6 +75,6 @@ class GangUnsatisfied:
     message: str
     fits: int = 0
     """How many members fit together at most, as far as the search found"""
-    short: tuple[tuple[str, int], ...] = field(default=())
+    short: tuple[tuple[str, int], ...] = ()
     """What is short in the best domain, with amounts"""
     steps: int = 0

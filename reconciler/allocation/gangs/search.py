@@ -7,10 +7,10 @@ each, fill node after node: no other choice can place more.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.gangs.attempts import Attempts, Desk, OutOfSteps, Pace, Pair, Seated
@@ -24,8 +24,7 @@ from reconciler.api.objects.plan import Plan
 from reconciler.state.trial import Trial
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(Struct, frozen=True):
     """One member's place."""
 
     kind: int
@@ -33,8 +32,7 @@ class Taken:
     place: int
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """What a search in one domain found."""
 
     taken: tuple[Taken, ...] | None
@@ -45,8 +43,7 @@ class Found:
     """So many were placed together"""
 
 
-@dataclass(frozen=True, slots=True)
-class Partial:
+class Partial(Struct, frozen=True):
     """Places of some members."""
 
     taken: tuple[Taken, ...] = ()
@@ -61,8 +58,7 @@ class Partial:
             field.trial.host(kind.members[one.member].pod, field.order[one.place], kind.wanted)
 
 
-@dataclass(slots=True, eq=False)
-class Field:
+class Field(Struct, eq=False):
     """What all searches of one decision share."""
 
     kinds: Sequence[Kind]

@@ -4,10 +4,10 @@ Source: GANG-4, GANG-6.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Codes, Mask, Rows
 from reconciler.allocation.alignment.preferences import limit
@@ -19,8 +19,7 @@ from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.nodes.table import Nodes
 
 
-@dataclass(frozen=True, slots=True)
-class LabelTier:
+class LabelTier(Struct, frozen=True):
     """A tier by the label of nodes."""
 
     tier: Tier
@@ -28,8 +27,7 @@ class LabelTier:
     """(N,) in the order of nodes: the value; 0 where it is missing, or not that of placed members"""
 
 
-@dataclass(frozen=True, slots=True)
-class AttributeTier:
+class AttributeTier(Struct, frozen=True):
     """A tier by an attribute of devices."""
 
     tier: Tier
@@ -39,8 +37,7 @@ class AttributeTier:
     """Value -> codes of which it is part; only those of devices that placed members have"""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Grouping:
+class Grouping(Struct, frozen=True, eq=False):
     """The domains of some tiers that share the values of their attributes."""
 
     met: tuple[Tier, ...]

@@ -1,7 +1,8 @@
 """The demand of a pod, parsed and validated once for all nodes (KOO-3 to KOO-5)."""
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.allocation.koordinator.failure import Failure, Status
 from reconciler.allocation.koordinator.requests import WHOLE, by_type, normalised, refusal
@@ -29,8 +30,7 @@ from reconciler.state.koordinator.rules import Rules
 from reconciler.state.koordinator.templates import matching
 
 
-@dataclass(frozen=True, slots=True)
-class Instance:
+class Instance(Struct, frozen=True):
     """The requests of one type: the number of devices, and the shares charged to each."""
 
     count: int
@@ -39,8 +39,7 @@ class Instance:
     """Whether a part of a GPU is requested."""
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
+class Demand(Struct, frozen=True):
     """Requests and annotations of a pod, and of all that ask in the same words."""
 
     shape: Hashable

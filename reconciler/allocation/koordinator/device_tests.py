@@ -1,9 +1,9 @@
 """What a pod needs of each single device, tested for all devices at once."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.shares import group_held, share_fits
 from kernels.types import Mask
@@ -57,8 +57,7 @@ def not_excluded(rows: DeviceRows, demand: Demand, kind: str, *, upstream: bool)
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class KindCount:
+class KindCount(Struct, frozen=True):
     """Devices of one type that pass each test and all before it."""
 
     kind: str

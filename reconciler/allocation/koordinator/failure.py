@@ -1,7 +1,8 @@
 """Why a pod has no devices. A result, not an exception."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class Status(StrEnum):
@@ -14,8 +15,7 @@ class Status(StrEnum):
     ERROR = "Error"
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """Why one pod cannot be allocated, on one node or on all."""
 
     reason: str

@@ -1,10 +1,11 @@
 """All machines with Device objects, the devices that pods hold, and the search for a pod."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kernels.types import Codes, Rows
 from reconciler.allocation.koordinator.answers import KEPT, Answers
@@ -36,8 +37,7 @@ MOST_UNWRITTEN = 4
 """Maximum number of machines whose rows are out of date: one pass over all must not wait for many."""
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(Struct, frozen=True):
     """The allocation of a pod on one machine."""
 
     node: str

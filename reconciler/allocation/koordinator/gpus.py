@@ -1,6 +1,6 @@
 """The GPUs that can be allocated, the best first: templates, partitions, topology (KOO-14)."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from reconciler.allocation.koordinator.demand import Instance
 from reconciler.allocation.koordinator.failure import Failure, Status, insufficient
@@ -19,8 +19,7 @@ ANY_PARTITION = blank(PartitionSpec)
 OUT_OF_SCOPE = Failure("topology-scope-unsatisfied", Status.LATER, "Insufficient Topology Scoped GPU Devices")
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Struct, frozen=True):
     """GPUs; the first of them that are needed may be allocated."""
 
     minors: tuple[int, ...]
@@ -30,8 +29,7 @@ class Option:
     """More GPUs than needed may be allocated."""
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """All options. An earlier tier is better than a later one, whatever devices of other types are near."""
 
     tiers: tuple[tuple[Option, ...], ...]

@@ -1,6 +1,6 @@
 """The number of devices and their shares that a pod needs on one machine, by type (KOO-5, KOO-6)."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from reconciler.allocation.koordinator.demand import Demand, Instance
 from reconciler.allocation.koordinator.failure import Failure, Status
@@ -10,8 +10,7 @@ from reconciler.api.koordinator.names import GPU, GPU_CORE, GPU_MEMORY_RATIO, KO
 from reconciler.state.koordinator.machine import Machine
 
 
-@dataclass(frozen=True, slots=True)
-class TypeDemand:
+class TypeDemand(Struct, frozen=True):
     """The devices of one type that a pod needs on any machine."""
 
     instance: Instance

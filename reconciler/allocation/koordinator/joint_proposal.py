@@ -1,8 +1,9 @@
 """Joint allocation of the proposal: on one PCIe switch, else on one NUMA node, else on the machine."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
+
+from msgspec import Struct
 
 from reconciler.allocation.koordinator.demand import Instance, leading_type
 from reconciler.allocation.koordinator.failure import Failure, insufficient
@@ -27,8 +28,7 @@ Spot = str | int | None
 """A switch, a NUMA node or the machine; None if it is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Companions:
+class Companions(Struct, frozen=True):
     """The usable devices of a further type, the best first."""
 
     kind: str

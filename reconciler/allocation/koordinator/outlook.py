@@ -4,10 +4,10 @@ Nothing here depends on what pods hold, so it is computed again only if a Device
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from enum import IntEnum
 
 import numpy as np
+from msgspec.structs import replace
 
 from kernels.shares import share_fits
 from kernels.types import Amounts, Codes, Mask

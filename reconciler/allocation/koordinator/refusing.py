@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.allocation.koordinator.failure import Failure, Status
 from reconciler.allocation.koordinator.outlook import SICK
@@ -19,8 +20,7 @@ MOST = 4
 """Maximum number of different failures of one kind in the message."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """No devices in the present state of the cluster."""
 
     reason: str

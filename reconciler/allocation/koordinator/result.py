@@ -1,8 +1,9 @@
 """The complete result of a decision, and its annotation (KOO-9, KOO-20)."""
 
 import json
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from reconciler.allocation.koordinator.failure import Failure, Status
 from reconciler.api.koordinator.amounts import printed

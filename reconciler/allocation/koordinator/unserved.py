@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Codes, Rows
 from reconciler.allocation.koordinator.failure import Failure, Status
@@ -13,8 +13,7 @@ from reconciler.allocation.koordinator.feasible import WHY, Verdict
 from reconciler.allocation.koordinator.outlook import WAITING, Lack, for_good
 
 
-@dataclass(frozen=True, slots=True)
-class Unserved:
+class Unserved(Struct, frozen=True):
     """No machine can serve a pod; the number of machines for each reason."""
 
     machines: int
@@ -28,8 +27,7 @@ class Unserved:
     """Those of `short` that occur where the pod can run; all if they occur nowhere there"""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Machines:
+class Machines(Struct, frozen=True, eq=False):
     """The machines that cannot serve a pod."""
 
     verdict: Codes

@@ -1,7 +1,8 @@
 """The candidate devices of one machine for one pod (KOO-10)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from reconciler.allocation.koordinator.demand import Demand
 from reconciler.api.koordinator.amounts import NOTHING, Shares, any_left, least, minus
@@ -14,8 +15,7 @@ from reconciler.state.koordinator.rules import Rules
 ByMinor = Mapping[int, Shares]
 
 
-@dataclass(frozen=True, slots=True)
-class Takeover:
+class Takeover(Struct, frozen=True):
     """Shares of other holders that a pod may have, and devices that it must have or prefers."""
 
     preemptible: Mapping[str, ByMinor] = field(default_factory=dict)
@@ -26,8 +26,7 @@ class Takeover:
     """Minors to try first, such as those of a reservation."""
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(Struct, frozen=True):
     """One pod on one machine: all inputs of a choice. Immutable."""
 
     demand: Demand

@@ -4,9 +4,9 @@ A pod must fit on a node with the nominated pods of equal or higher priority, an
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from kernels.types import Mask
 from reconciler.allocation.placement.filters import tests_of

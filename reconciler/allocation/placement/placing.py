@@ -3,10 +3,12 @@
 `filters.py` has the tests; pods that are nominated to nodes keep their places (`nominated.py`).
 """
 
+import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kernels.domains import Counter, Even, Near
 from kernels.together import Kind
@@ -46,8 +48,7 @@ _OF_ONE_NODE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class NodeChoice:
+class NodeChoice(Struct, frozen=True):
     """The candidate nodes, in the order of `Topology.order`."""
 
     nodes: NodeSubset | None
@@ -222,7 +223,7 @@ class Placement:
         volumes = volume_supply(self._nodes, [pod for _, _, pod in found], order)
         whole = []
         for kind, claims, pod in found:
-            complete = replace(
+            complete = dataclasses.replace(
                 kind,
                 wanted=np.concatenate([kind.wanted, attaching.wanted(pod)]),
                 rules=(*kind.rules, *attaching.rules(pod, first)),

@@ -4,21 +4,19 @@ One pod is tested on all nodes at once. Several pods share the counters, so that
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from kernels.domains import Counter, Rule
 from kernels.types import Amounts, Codes, Mask
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.node_selector import NodeSelector
-from reconciler.api.objects.value import value
 from reconciler.state.nodes.table import Nodes
 
 
-@value(eq=False)
-class Test:
+class Test(Struct, frozen=True, eq=False):
     """One test of all nodes."""
 
     plugin: str
@@ -35,8 +33,7 @@ class Test:
     """The resource of which nodes that fail have too little, if it is one"""
 
 
-@dataclass(slots=True)
-class Counters:
+class Counters(Struct):
     """Counters of pods by domain, each made once. `but` are pods that do not count."""
 
     nodes: Nodes
@@ -78,8 +75,7 @@ class Counters:
         return counts
 
 
-@value(eq=False)
-class Question:
+class Question(Struct, frozen=True, eq=False):
     """A pod to be placed."""
 
     pod: Pod

@@ -5,7 +5,8 @@ Source: rules VOL-1 to VOL-9.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.storage import (
@@ -29,8 +30,7 @@ _UNBOUND = ("CSIDriver", "CSIStorageCapacity")
 """Kinds that a pod needs whose volume is not made yet"""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """Why a pod cannot run anywhere, in the words of a test."""
 
     reason: str
@@ -39,8 +39,7 @@ class Problem:
     """The filters of kube-scheduler that refuse it"""
 
 
-@dataclass(slots=True)
-class PodVolumes:
+class PodVolumes(Struct):
     """The volumes of one pod, sorted by what must be tested."""
 
     problems: list[Problem] = field(default_factory=list)

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.domains import per_domain
 from kernels.scores import Crowd, below_greatest, between, of_greatest, uncrowded
 from kernels.types import Amounts, Mask
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.node_selector import NodeSelector
-from reconciler.api.objects.value import value
 from reconciler.errors import Rejected, Unlisted
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.pods.namespaces import KIND as NAMESPACE
@@ -26,8 +26,7 @@ NODE_AFFINITY = POD_TOPOLOGY_SPREAD = INTER_POD_AFFINITY = 2
 HOSTNAME = "kubernetes.io/hostname"
 
 
-@value(eq=False)
-class PodPreferences:
+class PodPreferences(Struct, frozen=True, eq=False):
     """The raw sums of one pod for N nodes, in the order of `Topology.order`. Frozen when it is made."""
 
     first: bool = False

@@ -5,9 +5,11 @@ placed, in an order of its own. So what needs other pods to be there must hold w
 keeps a domain from filling up must hold however many of the ungated pods come first. Source: FIT-12.
 """
 
+import dataclasses
 from collections import deque
-from dataclasses import replace
 from enum import Enum, auto
+
+from msgspec.structs import replace
 
 from kernels.domains import Even, Near
 from kernels.types import Mask
@@ -64,7 +66,7 @@ def _whichever_comes_first(question: Question) -> Mask:
             case Near(counters=of, first=first) as near:
                 # kube-scheduler may put the first one anywhere for a moment, while it misses its allocation.
                 alone = first and not any(ungated.counts[at].any() for at in of)
-                found = found & replace(near, first=alone).allows(bound.codes, bound.counts)
+                found = found & dataclasses.replace(near, first=alone).allows(bound.codes, bound.counts)
             case Even() as even:
                 found = found & even.allows_between(bound.codes, ungated.counts, bound.counts)
     return found

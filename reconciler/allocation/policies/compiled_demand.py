@@ -1,9 +1,9 @@
 """A demand over the nodes of one topology: nodes that serve the same shapes are one model."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.fragmentation import Demand as KernelDemand
 from kernels.fragmentation import Need
@@ -23,8 +23,7 @@ TYPICAL = 95
 """Percent of the demand that the most frequent shapes make up"""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CompiledDemand:
+class CompiledDemand(Struct, frozen=True, eq=False):
     """T shapes, M models of nodes, N nodes. Shapes of partitions are left out."""
 
     shapes: KernelDemand

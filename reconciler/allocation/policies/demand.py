@@ -3,10 +3,10 @@
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from msgspec import Struct
 from pydantic import ValidationError
 
 from reconciler.allocation.dra.refusal import Fatal
@@ -29,8 +29,7 @@ MOST = 10**9
 """The largest weight, value or CPU of a shape"""
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """Claims of one spec and the CPU of their pod."""
 
     spec: ResourceClaimSpec | None
@@ -73,8 +72,7 @@ _READY: Cache[Fleet, dict[str, object]] = Cache(lambda _: {}, on_fork=dict.copy)
 """Digest of a demand -> the classes with which it was ready"""
 
 
-@dataclass(frozen=True)
-class Demand:
+class Demand(Struct, frozen=True, dict=True):
     """All shapes, each once."""
 
     shapes: tuple[Shape, ...]

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.fragmentation import NEVER, Need, compile_demand, points
 from kernels.types import Amounts, Codes, Mask, Rows
@@ -34,8 +35,7 @@ NEEDS = 1024
 """Needs whose points are remembered"""
 
 
-@dataclass(slots=True, eq=False)
-class Points:
+class Points(Struct, eq=False):
     """The points of states for one need, by the number of the state."""
 
     score: Amounts

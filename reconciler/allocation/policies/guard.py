@@ -6,9 +6,9 @@ where the pressure is higher. `expected-fill` has a guard like this for whole an
 """
 
 from collections import OrderedDict
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.dra.candidates import Candidates
@@ -36,8 +36,7 @@ KEPT = 4
 """Demands whose pressure is cached for one topology: the one in use, and those that it replaced"""
 
 
-@dataclass(frozen=True)
-class Guarded:
+class Guarded(Struct, frozen=True):
     """Orders nodes by what they lose, with the price of pressure; then as the policy does."""
 
     policy: LeastLoss

@@ -5,8 +5,9 @@ count is kept as its value at a common time, and a new claim counts the more the
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from reconciler.allocation.policies.demand import MAX_LENGTH, MAX_SHAPES, MOST, Demand, Shape, text_of
 from reconciler.api.objects.claims import ResourceClaimSpec
@@ -32,8 +33,7 @@ class Key(NamedTuple):
     """Thousandths of a CPU"""
 
 
-@dataclass(slots=True)
-class Count:
+class Count(Struct):
     """A shape and how often it was asked for, as if at the common time."""
 
     spec: ResourceClaimSpec

@@ -9,10 +9,10 @@ device counts by its size.
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import compress
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.dra.candidates import Candidates
@@ -35,8 +35,7 @@ KEPT = 64
 """Requests whose losses of groups are kept for one demand"""
 
 
-@dataclass(frozen=True)
-class LeastLoss:
+class LeastLoss(Struct, frozen=True):
     """Prefers the device, and the node, whose value drops least."""
 
     demand: Demand = NO_DEMAND

@@ -2,8 +2,9 @@
 
 from typing import Protocol
 
+from msgspec import Struct
+
 from kernels.types import Amounts, Mask
-from reconciler.api.objects.value import value
 
 UNKNOWN_CORES = 2**40
 """Free thousandths of a CPU where they are not known; more count as so many"""
@@ -24,8 +25,7 @@ class Preferences(Protocol):
         """(N,) points of the nodes in `among` (N,); the most is the best."""
 
 
-@value(eq=False)
-class PodRoom:
+class PodRoom(Struct, frozen=True, eq=False):
     """What the pod of the claims needs of a node besides devices, and what it prefers."""
 
     cores: int

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.policies.pod_room import PodRoom
-from reconciler.api.objects.value import value
 from reconciler.state.devices.snapshot.snapshot import Snapshot, View
 
 if TYPE_CHECKING:  # the allocator imports this module
@@ -19,8 +19,7 @@ LAST = np.iinfo(np.int64).max
 """The key of what a policy knows nothing about"""
 
 
-@value(eq=False)
-class Question:
+class Question(Struct, frozen=True, eq=False):
     """What a policy may look at."""
 
     parsed: "ParsedClaims"

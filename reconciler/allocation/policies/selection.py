@@ -1,10 +1,11 @@
 """Which policy decides which claims: by DeviceClass, by driver, or for all others."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.dra.budget import UNLIMITED, Budget, SelectorsNotRun
@@ -52,8 +53,7 @@ def parse_policies(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(found.items()))
 
 
-@dataclass(frozen=True)
-class Policies:
+class Policies(Struct, frozen=True, dict=True):
     """The policies of one configuration, with the demand that they keep room for. Immutable."""
 
     names: tuple[tuple[str, str], ...] = ()
@@ -143,8 +143,7 @@ class Policies:
         return targets.get(OTHERS)
 
 
-@dataclass(frozen=True, eq=False)
-class ByRequest:
+class ByRequest(Struct, frozen=True, eq=False):
     """Requests of one decision with different policies. The first policy chooses the node, for its requests.
 
     Inside the node, each request gets its devices in the order of its own policy.

@@ -1,9 +1,9 @@
 """What else stops fitting when a device is taken. Computed once for each state of a counter set."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from kernels.fit import required
 from kernels.types import Amounts, Mask, Rows
@@ -17,8 +17,7 @@ KEPT = 100_000
 """States of counter sets whose losses are remembered. More than that are forgotten together."""
 
 
-@dataclass(slots=True, eq=False)
-class _Kind:
+class _Kind(Struct, eq=False):
     """Counter sets whose devices draw the same and have the same weights."""
 
     required: Amounts

@@ -1,9 +1,9 @@
 """`best-fit` and `spread`: by how much is left of a device, of its counter sets, and of its node."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.availability import available
@@ -21,8 +21,7 @@ DEVICES = 2**16
 """Devices of one node that are counted"""
 
 
-@dataclass(frozen=True, slots=True)
-class Tightness:
+class Tightness(Struct, frozen=True):
     """Prefers the device of which least is left, then the fullest set, then the fullest node.
 
     What is left of a node is the number of its devices that the request could take.

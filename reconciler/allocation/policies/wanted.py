@@ -1,9 +1,9 @@
 """The requests of a demand with the weights that `least-loss` gives them."""
 
-from dataclasses import dataclass
 from math import lcm
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Amounts
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption
@@ -23,8 +23,7 @@ COUNTS = lcm(*range(1, MOST_DEVICES + 1))
 """Weights are multiples of it, so that each device of a shape is a whole part of its weight"""
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """One request of a shape of the demand."""
 
     option: RequestOption

@@ -1,15 +1,15 @@
 """Explanations as values. The command, the status page, Events and logs present them."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.allocation.reasons.kinds import Kind
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.quantity import Quantity
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """One gate of a funnel."""
 
     kind: Kind
@@ -24,8 +24,7 @@ class Step:
     """For gates on several devices: the number of nodes that can pass; None if nodes are not counted"""
 
 
-@dataclass(frozen=True, slots=True)
-class Shortage:
+class Shortage(Struct, frozen=True):
     """A counter with less left than a device needs."""
 
     counter: str
@@ -48,8 +47,7 @@ class Shortage:
         return f"counter set {self.set} is short of {self.short} {self.counter}{by}"
 
 
-@dataclass(frozen=True, slots=True)
-class JointShortage:
+class JointShortage(Struct, frozen=True):
     """A counter with less left than devices need that would otherwise be allocated together."""
 
     counter: str
@@ -68,8 +66,7 @@ class JointShortage:
         return f"counter {self.counter} of {where}: together they need {self.wanted}, {self.left} free{by}"
 
 
-@dataclass(frozen=True, slots=True)
-class Failing:
+class Failing(Struct, frozen=True):
     """An expression or amount that fails with an error."""
 
     where: str
@@ -87,8 +84,7 @@ class Failing:
         return f"{self.where}:{expression} device {self.device}: {self.problem}{others}"
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """One alternative of one request, and what stops it."""
 
     claim: ObjectKey
@@ -113,8 +109,7 @@ class Request:
         return self.funnel[-1].left if self.funnel else self.devices
 
 
-@dataclass(frozen=True, slots=True)
-class Lack:
+class Lack(Struct, frozen=True):
     """The devices that one node lacks for one request."""
 
     claim: ObjectKey
@@ -129,8 +124,7 @@ class Lack:
         return "; ".join((head, *self.why))
 
 
-@dataclass(frozen=True, slots=True)
-class NearMiss:
+class NearMiss(Struct, frozen=True):
     """A node that almost fits."""
 
     node: str
@@ -143,8 +137,7 @@ class NearMiss:
         return f"{self.node}: {'; '.join([*map(str, self.lacks), *filter(None, [self.together])])}"
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Struct, frozen=True):
     """Why claims that are allocated together can or cannot be allocated."""
 
     claims: tuple[ObjectKey, ...]

@@ -1,9 +1,9 @@
 """The layout of a fleet for capacity analysis. It does not depend on allocations."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.packing import unique_rows
 from kernels.types import Amounts, Codes, Mask, Rows
@@ -17,8 +17,7 @@ BLOCKING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 """Taint effects that need a toleration"""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class UniformSets:
+class UniformSets(Struct, frozen=True, eq=False):
     """Counter sets in which all devices of one profile draw the same amounts."""
 
     profile: int
@@ -28,8 +27,7 @@ class UniformSets:
     """Family -> amount that one device draws, in billionths"""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FleetLayout:
+class FleetLayout(Struct, frozen=True, eq=False):
     """A fleet of D devices and S counter sets. All arrays are read-only."""
 
     fleet: Fleet

@@ -1,9 +1,9 @@
 """Sums a measurement by driver, by pool or by node."""
 
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Rows
 from reconciler.analysis.capacity.families import families, family_sums
@@ -12,8 +12,7 @@ from reconciler.analysis.capacity.measure import Measurement
 By = Literal["driver", "pool", "node"]
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileUsage:
+class ProfileUsage(Struct, frozen=True):
     """One profile in one line."""
 
     profile: str
@@ -31,8 +30,7 @@ class ProfileUsage:
     """By driver only: the part of the free capacity that the profile cannot use. None if undefined"""
 
 
-@dataclass(frozen=True, slots=True)
-class CounterUsage:
+class CounterUsage(Struct, frozen=True):
     """One counter or counter family in one line, in billionths."""
 
     counter: str
@@ -44,8 +42,7 @@ class CounterUsage:
     """If false, more may be stranded"""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """One driver, or one of its pools, or its devices on one node."""
 
     driver: str

@@ -1,7 +1,8 @@
 """The state of one machine for display: devices, their holders, partitions. Not used by decisions."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.allocation.koordinator.fleet import Fleet
 from reconciler.allocation.koordinator.view import node_free
@@ -19,8 +20,7 @@ STATES = (HELD, SHARED, ALLOCATABLE, BLOCKED)
 blocked: not allocated, but unhealthy, without resources, or excluded by the exclusive use of a holder."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeldShares:
+class HeldShares(Struct, frozen=True):
     """The part of a device that one pod holds."""
 
     pod: ObjectKey
@@ -29,8 +29,7 @@ class HeldShares:
     """Bus ids"""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceState:
+class DeviceState(Struct, frozen=True):
     """One device."""
 
     kind: str
@@ -49,8 +48,7 @@ class DeviceState:
     holders: tuple[HeldShares, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionState:
+class PartitionState(Struct, frozen=True):
     """GPUs that may be allocated together."""
 
     minors: tuple[int, ...]
@@ -61,8 +59,7 @@ class PartitionState:
     """Whether all its GPUs are healthy and no pod holds a part of them"""
 
 
-@dataclass(frozen=True, slots=True)
-class MachineState:
+class MachineState(Struct, frozen=True):
     """One machine, with its devices in the order of types and minors."""
 
     name: str

@@ -1,8 +1,7 @@
 """Utilization of the devices by type and by machine, computed from the columns."""
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Codes, Rows
 from reconciler.allocation.koordinator.fleet import Fleet
@@ -11,8 +10,7 @@ from reconciler.api.koordinator.names import TYPES
 from reconciler.state.koordinator.columns import RESOURCES, Columns
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
+class Tally(Struct, frozen=True):
     """Counts of the devices of one type, for one machine or all."""
 
     node: str

@@ -1,9 +1,9 @@
 """Measures what fits and what is stranded, by counter set, from columns. Source: docs/capacity.md."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.packing import WorthBounds, unique_rows
 from kernels.types import Amounts, Codes, Mask, Rows
@@ -17,8 +17,7 @@ Stranded = dict[str, tuple[float, bool]]
 """Family -> stranded amount in billionths, and whether it is exact"""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Measurement:
+class Measurement(Struct, frozen=True, eq=False):
     """The state of a fleet with its current allocations."""
 
     layout: FleetLayout

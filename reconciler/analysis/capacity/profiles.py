@@ -5,10 +5,10 @@ draw the same amounts of the same counter families. Devices without draws are wh
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.packing import unique_rows
 from kernels.types import Codes, Mask
@@ -28,8 +28,7 @@ MOST_AMOUNTS = 3
 _HASH = 6
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Profiles:
+class Profiles(Struct, frozen=True, eq=False):
     """The profiles of a fleet."""
 
     names: tuple[tuple[str, str], ...]

@@ -1,9 +1,9 @@
 """Solves packing problems: how many devices still fit into counters. Equal problems are solved once."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.packing import WorthBounds, max_worth
 from kernels.types import Amounts
@@ -17,8 +17,7 @@ EFFORT = 20_000
 """Maximum search steps per measurement. After that, solutions are bounds"""
 
 
-@dataclass(frozen=True, slots=True)
-class PackingProblem:
+class PackingProblem(Struct, frozen=True):
     """The draws of n devices from C counters, what is left in the counters, and the worth of each device."""
 
     draws: Amounts

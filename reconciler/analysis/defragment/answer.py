@@ -1,14 +1,13 @@
 """The answer as values: the moves in order, what they gain, and what cannot be beaten."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from reconciler.analysis.defragment.ended import Ended
 from reconciler.analysis.defragment.picture import Cells
 from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(Struct, frozen=True):
     """One pod to evict, and where its replacement fits."""
 
     pod: ObjectKey
@@ -21,8 +20,7 @@ class Move:
     to_devices: tuple[DeviceID, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """Moves that gain something together."""
 
     place: str
@@ -31,8 +29,7 @@ class Step:
     moves: tuple[Move, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
+class Picture(Struct, frozen=True):
     """One place before and after all moves."""
 
     place: str
@@ -40,8 +37,7 @@ class Picture:
     after: Cells
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileChange:
+class ProfileChange(Struct, frozen=True):
     """How many devices of one profile fit at once."""
 
     driver: str
@@ -50,8 +46,7 @@ class ProfileChange:
     after: int
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """The whole answer."""
 
     title: str

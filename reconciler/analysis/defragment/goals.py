@@ -4,10 +4,10 @@ The fleet is divided into fields, such as the counter sets of one GPU. Each hold
 which depends on what is left in it alone.
 """
 
-from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from msgspec import Struct, field
 
 from kernels.types import Amounts, Codes, Rows
 from reconciler.analysis.capacity.layout import FleetLayout
@@ -51,8 +51,7 @@ class Goal(Protocol):
         ...
 
 
-@dataclass(slots=True, eq=False)
-class GroupGoal:
+class GroupGoal(Struct, eq=False):
     """Groups of devices of which nothing is held: the devices of a node, or of a NUMA node of it."""
 
     title: str
@@ -77,8 +76,7 @@ class GroupGoal:
         return bytes([1 + self.count(at, holds).least])
 
 
-@dataclass(slots=True, eq=False)
-class ProfileGoal:
+class ProfileGoal(Struct, eq=False):
     """Devices of one profile. A field is a counter set, or the sets from which devices draw together."""
 
     title: str

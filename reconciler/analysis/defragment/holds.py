@@ -1,8 +1,7 @@
 """What is held of devices and left of counter sets, as columns that change device by device."""
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Amounts, Codes, Rows
 from reconciler.analysis.defragment.movers import Mover, rows_of_claims
@@ -10,8 +9,7 @@ from reconciler.analysis.making_room.world import World
 from reconciler.state.devices.pools.fleet import Fleet
 
 
-@dataclass(slots=True, eq=False)
-class Holds:
+class Holds(Struct, eq=False):
     """What is held of D devices and left of S counter sets, changed device by device."""
 
     fleet: Fleet

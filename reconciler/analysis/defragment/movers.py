@@ -6,9 +6,9 @@ its gang can spare one pod, and if all its devices are known.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Rows
 from reconciler.analysis.making_room.units import Occupant, Occupants
@@ -23,8 +23,7 @@ from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.nodes.charging import allocation_of
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Mover:
+class Mover(Struct, frozen=True, eq=False):
     """A pod that may be moved."""
 
     pod: Pod

@@ -1,12 +1,12 @@
 """For each field, the fewest pods that must leave it for each gain, whatever happens to them then."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
 from math import ceil
 
 import numpy as np
+from msgspec import Struct
 
 from reconciler.analysis.defragment.goals import Count, Goal
 from reconciler.analysis.defragment.holds import Holds
@@ -16,8 +16,7 @@ MOST_TRIED = 10
 """Pods of a field of which all sets are tried; of more, only all together, and then nothing is proven"""
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Struct, frozen=True):
     """Pods that leave a field, and what it gains."""
 
     field: int
@@ -30,8 +29,7 @@ class Option:
         return len(self.movers)
 
 
-@dataclass(frozen=True, slots=True)
-class FieldOptions:
+class FieldOptions(Struct, frozen=True):
     """What can be gained in one field."""
 
     options: tuple[Option, ...]

@@ -1,9 +1,9 @@
 """Where a pod can go so that nothing that is counted is lost, the tightest place first."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Codes, Rows
 from reconciler.allocation.alignment import decide
@@ -25,8 +25,7 @@ MOST_LOOKED_AT = 400
 """Devices for one pod that are compared with the goal before any is decided"""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Devices for a pod, decided by the allocator."""
 
     granted: Granted

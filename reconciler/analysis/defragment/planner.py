@@ -5,9 +5,9 @@ No other field may lose what it holds of the goal (MOVE-2).
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from reconciler.analysis.defragment.ceiling import alike, most_by_amounts
 from reconciler.analysis.defragment.ended import Ended
@@ -33,8 +33,7 @@ EXTRA_DECISIONS = 60
 """Decisions after the first plan, to look for a better one without one of its steps"""
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(Struct, frozen=True):
     """When the search gives up. What was found until then is the plan."""
 
     decisions: int = MOST_DECISIONS
@@ -44,16 +43,14 @@ class Limit:
     """Whether somebody still wants the plan"""
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedMove:
+class PlannedMove(Struct, frozen=True):
     """One pod, evicted and placed elsewhere."""
 
     mover: Mover
     place: Place
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """The moves that empty a place."""
 
     option: Option
@@ -66,8 +63,7 @@ class Step:
         return self.option.field
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """What is planned, and what cannot be beaten."""
 
     steps: tuple[Step, ...]

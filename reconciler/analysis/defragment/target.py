@@ -1,10 +1,11 @@
 """What a user wants to gain: by the name of a profile, of an attribute, or whole nodes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from math import ceil
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.allocation.alignment.preferences import DEFAULT_TIERS
 from reconciler.analysis.capacity.layout import FleetLayout
@@ -23,8 +24,7 @@ ALIGNED = frozenset(name.rpartition("/")[2] for name in DEFAULT_TIERS)
 """Attributes of any domain that group the devices of a node"""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """How much of what. Exactly one of `gain`, `percent` and `least` is set."""
 
     name: str = ""

@@ -1,7 +1,8 @@
 """Checks counter sets and the devices that draw from them. Source: POOL-11, CTR-1 to CTR-6."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from reconciler.analysis.doctor import rules
 from reconciler.analysis.doctor.findings import Finding, shortened, suggestion
@@ -13,8 +14,7 @@ from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.slices import CounterConsumption
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
+class Published(Struct, frozen=True):
     """One counter set, and its place."""
 
     entry: Entry

@@ -1,9 +1,9 @@
 """Checks compatibility groups and compatibleOnlyWith expressions. Source: GRP-1 to GRP-7."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Mask, Rows
 from reconciler.analysis.doctor import rules
@@ -21,8 +21,7 @@ MAX_COMPARED = 1000
 """Maximum number of devices of one scope that are compared in pairs. Real scopes are rarely larger."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pairs:
+class Pairs(Struct, frozen=True):
     """The n devices of one scope, compared in pairs; row i, column j."""
 
     scope: int

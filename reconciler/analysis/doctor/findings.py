@@ -1,8 +1,9 @@
 """Findings, and the rules that they violate."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from reconciler.api.manifests.bundle import Entry
 from reconciler.api.manifests.origin import Origin
@@ -18,8 +19,7 @@ class Severity(Enum):
     INFO = "info"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One problem."""
 
     severity: Severity
@@ -33,8 +33,7 @@ class Finding:
     origin: Origin
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """A rule that a check tests."""
 
     id: str

@@ -1,10 +1,10 @@
 """The input of all checks: documents as written, their objects, and a snapshot of all objects."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
+from msgspec import Struct
 
 from reconciler.api.manifests.bundle import Entry, bundle
 from reconciler.api.manifests.documents import Document, Refusal
@@ -25,16 +25,14 @@ _IN_SNAPSHOT = (ResourceSlice, DeviceClass, ResourceClaim, Node, DeviceTaintRule
 Slices = list[tuple[Entry, ResourceSlice]]
 
 
-@dataclass(frozen=True, slots=True)
-class ReadDocument:
+class ReadDocument(Struct, frozen=True):
     """A document, and its object if it is valid."""
 
     document: Document
     entry: Entry | None
 
 
-@dataclass(frozen=True, slots=True)
-class DoctorInput:
+class DoctorInput(Struct, frozen=True):
     """The input of all checks."""
 
     documents: tuple[ReadDocument, ...]

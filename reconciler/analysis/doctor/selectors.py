@@ -1,9 +1,9 @@
 """Evaluates the expressions of classes, claims and templates on all devices of the input."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Mask
 from reconciler.analysis.doctor import rules
@@ -18,8 +18,7 @@ from reconciler.cel.reading import read
 from reconciler.cel.reads import Part, reads
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """The selectors of a class, or of one alternative of a request."""
 
     entry: Entry

@@ -1,9 +1,9 @@
 """Joint allocation in explanations: the required alignments and partitions, and the nearest misses."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from reconciler.allocation.alignment.deciding import PreferenceKey
 from reconciler.allocation.alignment.partitions import PartitionedRequest, partitioned_requests
@@ -22,8 +22,7 @@ from reconciler.api.objects.plan import Reason
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class JointRequirements:
+class JointRequirements(Struct, frozen=True, eq=False):
     """The joint allocation requirements of claims: they stay pending until all are met."""
 
     alignments: tuple[RequiredAlignment, ...] = ()

@@ -1,9 +1,9 @@
 """Constraints as gates: which devices can satisfy a constraint together with others."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Mask
 from reconciler.allocation.dra.constraints import Constraint, compile_constraint
@@ -12,8 +12,7 @@ from reconciler.analysis.explain.node_reach import NodeReach
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ConstraintGate:
+class ConstraintGate(Struct, frozen=True, eq=False):
     """A constraint over the D devices of a fleet, and for `matchAttribute` the groups that can satisfy it."""
 
     constraint: Constraint

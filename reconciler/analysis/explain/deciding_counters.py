@@ -1,9 +1,9 @@
 """The counters that prevent that requests are met together, although each of their devices fits alone."""
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from kernels.fit import fits
 from reconciler.allocation.reasons.explanation import JointShortage

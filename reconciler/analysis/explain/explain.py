@@ -1,9 +1,9 @@
 """Builds an explanation: the funnels, the near misses, and the answers of the allocator to smaller claims."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from reconciler.allocation.alignment import decide
 from reconciler.allocation.defaults import STEPS

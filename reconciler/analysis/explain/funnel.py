@@ -1,10 +1,10 @@
 """Counts the devices that remain after each gate."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Amounts, Mask
 from reconciler.allocation.dra.disabled_features import disabled_features
@@ -32,8 +32,7 @@ class NodeCounts(NamedTuple):
         return self.have >= self.wanted
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GateResult:
+class GateResult(Struct, frozen=True, eq=False):
     """The gates of a request over D devices, and the devices that pass all of them."""
 
     option: RequestOption
@@ -65,8 +64,7 @@ def _all_of(gates: Sequence[Gate], size: int) -> Mask:
     return alive
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Funnel:
+class Funnel(Struct, frozen=True, eq=False):
     """The steps of a funnel, with the shortages and errors found."""
 
     steps: tuple[Step, ...]

@@ -4,9 +4,9 @@ The order is fixed: attributes of the device, state of its pool, allocations, an
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.fit import fits
 from kernels.types import Mask
@@ -26,8 +26,7 @@ SELECTION = frozenset({Kind.CLASS, Kind.SELECTOR, Kind.FEATURE, Kind.POOL, Kind.
 """Gates that select the devices of a request for all devices; the other gates test whether they are free."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Gate:
+class Gate(Struct, frozen=True, eq=False):
     """A test of single devices."""
 
     kind: Kind

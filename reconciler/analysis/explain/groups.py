@@ -1,9 +1,9 @@
 """Groups of devices of one node with the same value of an attribute, and their sizes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.alignment.preferences import limit
@@ -16,8 +16,7 @@ Masks = Mapping[int, Mask]
 """id of an option -> (D,) devices"""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Groups:
+class Groups(Struct, frozen=True, eq=False):
     """The G groups of a tier, over the D devices of a fleet."""
 
     tier: str

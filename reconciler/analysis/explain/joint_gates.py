@@ -1,9 +1,9 @@
 """The gates on several devices at once, in order."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Mask
 from reconciler.allocation.reasons.explanation import Step
@@ -17,8 +17,7 @@ from reconciler.analysis.explain.node_reach import NodeReach
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MultiDeviceGates:
+class MultiDeviceGates(Struct, frozen=True, eq=False):
     """The state that the gates of all requests share."""
 
     together: Mask

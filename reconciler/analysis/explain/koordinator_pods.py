@@ -1,10 +1,10 @@
 """Explains why a pod that requests Koordinator's devices is pending: by gate, and by node."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Amounts, Mask
 from reconciler.allocation.koordinator import device_tests
@@ -38,8 +38,7 @@ _SWITCHES = "all types on common PCIe switches"
 _SUITABLE = "nodes where the pod can run"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TypeResult:
+class TypeResult(Struct, frozen=True, eq=False):
     """The gates of one device type over R rows, and what N machines have."""
 
     kind: str

@@ -1,9 +1,9 @@
 """Required alignments as gates: where enough devices share a value of an accepted tier."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Amounts, Mask
 from reconciler.allocation.alignment.preferences import NODE, Alignment, alignments
@@ -13,8 +13,7 @@ from reconciler.analysis.explain.node_reach import NodeReach
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RequiredAlignment:
+class RequiredAlignment(Struct, frozen=True, eq=False):
     """An alignment with a required tier, over the D devices of a fleet."""
 
     claim: int

@@ -1,12 +1,11 @@
 """The answer as values: how many pods of each set fit, where, and what is short."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from reconciler.api.objects.meta import DeviceID
 
 
-@dataclass(frozen=True, slots=True)
-class Seat:
+class Seat(Struct, frozen=True):
     """A place for one pod."""
 
     node: str
@@ -14,8 +13,7 @@ class Seat:
     """For its own claims, in their order"""
 
 
-@dataclass(frozen=True, slots=True)
-class Short:
+class Short(Struct, frozen=True):
     """Why a set does not fit as a whole."""
 
     reason: str
@@ -25,8 +23,7 @@ class Short:
     """What is short for the whole set in the best domain, with amounts"""
 
 
-@dataclass(frozen=True, slots=True)
-class SetFit:
+class SetFit(Struct, frozen=True):
     """One set of pods."""
 
     name: str
@@ -44,8 +41,7 @@ class SetFit:
         return len(self.seats)
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
+class Fit(Struct, frozen=True):
     """The whole answer. All seats are possible at the same time."""
 
     sets: tuple[SetFit, ...]

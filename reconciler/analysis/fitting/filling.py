@@ -5,9 +5,9 @@ search. As many pods get a place as if each was decided alone after those before
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.first_fit import Shelf, take_in_order
 from kernels.gangs import room_for
@@ -41,8 +41,7 @@ class NeedsSearch(Exception):
     """The set is not of the kind that columns can place."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Filled:
+class Filled(Struct, frozen=True, eq=False):
     """Places of one set, and what they leave."""
 
     places: list[Place]
@@ -54,8 +53,7 @@ class Filled:
     """`NOWHERE` if counting does not show that some have no place"""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Form:
+class Form(Struct, frozen=True, eq=False):
     """What every pod of a set takes."""
 
     options: tuple[RequestOption, ...]

@@ -1,9 +1,9 @@
 """The domains of some tiers, the smallest first, and how many pods fit into each at most."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.gangs import per_domain
 from kernels.types import Amounts, Mask, Rows
@@ -25,8 +25,7 @@ NOWHERE = Best((), np.zeros(0, dtype=np.bool_), 0)
 """No domain"""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Level:
+class Level(Struct, frozen=True, eq=False):
     """The G domains of some tiers, all of which are labels of nodes."""
 
     grouping: Grouping

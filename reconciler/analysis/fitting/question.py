@@ -1,6 +1,6 @@
 """What is asked: how many pods of some sets fit together, if some holders and nodes were gone."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
@@ -11,8 +11,7 @@ UNLIKE_PODS = "fit "
 """No pod on a server has such a name"""
 
 
-@dataclass(frozen=True, slots=True)
-class PodSet:
+class PodSet(Struct, frozen=True):
     """A number of equal pods."""
 
     name: str
@@ -30,8 +29,7 @@ class PodSet:
     """What all pods of the set share, the tightest first"""
 
 
-@dataclass(frozen=True, slots=True)
-class FitQuestion:
+class FitQuestion(Struct, frozen=True):
     """Sets of pods, placed in this order; each keeps what it takes."""
 
     sets: tuple[PodSet, ...]

@@ -1,7 +1,8 @@
 """The answer to a question about room, as values. The command presents it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.making_room.costs import NOTHING, Cost
@@ -13,8 +14,7 @@ COSTS = ("violations", "highestPriority", "priorities", "pods", "started", "devi
 """The costs in the order in which they are compared"""
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(Struct, frozen=True):
     """Who has to leave so that something fits."""
 
     wanted: str

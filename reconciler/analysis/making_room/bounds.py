@@ -5,9 +5,9 @@ be allocated. A bound is never above the true cost: it ignores constraints, capa
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.fit import fits
 from kernels.leaving import Weights, forced, nth_of_group, sums_of_group, whole
@@ -26,8 +26,7 @@ Costs = Weights
 """(4, N) violations, highest priority, sum of priorities, pods; infinite where nothing could ever fit"""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Devices:
+class Devices(Struct, frozen=True, eq=False):
     """n devices that an option of a request could get if all units left, and who has to leave for each."""
 
     rows: Rows

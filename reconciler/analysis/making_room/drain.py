@@ -5,7 +5,8 @@ leaves. Those that find no place are tried again, first.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.allocation.placement import place
 from reconciler.analysis.making_room.draining import Drained
@@ -22,8 +23,7 @@ ROUNDS = 5
 """Orders that are tried"""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """Pods that leave together."""
 
     move: Move
@@ -33,8 +33,7 @@ class Step:
     """Budgets that allow no eviction now"""
 
 
-@dataclass(frozen=True, slots=True)
-class DrainAnswer:
+class DrainAnswer(Struct, frozen=True):
     """The answer about a drain."""
 
     steps: tuple[Step, ...]

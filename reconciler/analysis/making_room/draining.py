@@ -1,7 +1,9 @@
 """What is to be drained: nodes, or devices by pool, driver version or taint. Removes it from a world."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from msgspec import Struct
 
 from reconciler.analysis.making_room.world import World
 from reconciler.api.objects.changes import Changed, Removed
@@ -16,8 +18,7 @@ DRIVER_VERSION = "driverVersion"
 Matches = Callable[[ResourceSliceSpec, Device], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Drained:
+class Drained(Struct, frozen=True):
     """What is gone."""
 
     nodes: frozenset[str] = frozenset()

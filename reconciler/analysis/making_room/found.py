@@ -1,13 +1,12 @@
 """What a search for the cheapest set of pods found."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from reconciler.analysis.making_room.costs import NOTHING, Cost
 from reconciler.analysis.making_room.units import Pods
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """The cheapest set that was found."""
 
     pods: Pods | None

@@ -1,7 +1,9 @@
 """The cheapest set of pods to evict so that a claim, a pod or a gang fits. Source: MAKE-1 to MAKE-6."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.making_room.advice import Advice
@@ -54,8 +56,7 @@ def make_room(
         return _Question(wanted, world, trial, moves_only, tries, may_leave).answer()
 
 
-@dataclass(slots=True)
-class _Question:
+class _Question(Struct):
     """One question."""
 
     wanted: Wanted

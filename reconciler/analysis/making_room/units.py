@@ -5,7 +5,8 @@ when all its users are gone; a claim without users is never freed.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.analysis.making_room.budgets import Budgets
 from reconciler.api.objects.budgets import PodDisruptionBudget
@@ -28,8 +29,7 @@ DAEMON_SET = "DaemonSet"
 Pods = frozenset[ObjectKey]
 
 
-@dataclass(frozen=True, slots=True)
-class Occupant:
+class Occupant(Struct, frozen=True):
     """A pod that has a node or holds devices."""
 
     pod: Pod
@@ -63,8 +63,7 @@ class Occupant:
         return is_live(self.pod) and MIRROR not in self.pod.metadata.annotations
 
 
-@dataclass(frozen=True, slots=True)
-class Gang:
+class Gang(Struct, frozen=True):
     """The members of a gang that have a node or hold devices."""
 
     members: Pods
@@ -74,8 +73,7 @@ class Gang:
     """None if they are not known"""
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(Struct, frozen=True):
     """Pods that leave together, and what is free without them."""
 
     pods: tuple[ObjectKey, ...]

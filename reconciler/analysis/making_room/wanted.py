@@ -1,9 +1,13 @@
 """What room is wanted for: a claim, the claims of a pod, or a gang. Asks the search that will place it."""
 
+import dataclasses
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.allocation.defaults import STEPS
 from reconciler.allocation.dra.budget import UNLIMITED, Budget
@@ -31,8 +35,7 @@ class Place(NamedTuple):
     plans: tuple[Plan, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class WantedPod:
+class WantedPod(Struct, frozen=True):
     """The pending claims of one pod, or one claim that no pod uses."""
 
     claims: tuple[ResourceClaim, ...]
@@ -178,7 +181,7 @@ class WantedGang:
             Member(one.pod, *_when_free(one.pod, one.claims, one.held, freed))
             for one in self.question.members
         )
-        return WantedGang(replace(self.question, members=members), self.priority)
+        return WantedGang(dataclasses.replace(self.question, members=members), self.priority)
 
     def at_most(self, freed: Sequence[ObjectKey], regained: Container[ObjectKey]) -> "WantedGang":
         """At most what `when_free` asks for: it fits if that fits where any of these claims are not freed.
@@ -187,7 +190,7 @@ class WantedGang:
         """
         lost = [key for key in freed if key not in regained]
         members = tuple(replace(one, held=_kept(one.held, lost)) for one in self.question.members)
-        return WantedGang(replace(self.question, members=members), self.priority).when_free(freed)
+        return WantedGang(dataclasses.replace(self.question, members=members), self.priority).when_free(freed)
 
 
 def _kept(held: Iterable[ResourceClaim], freed: Container[ObjectKey]) -> tuple[ResourceClaim, ...]:

@@ -1,7 +1,8 @@
 """The state that a question about room starts from: store, nodes with their pods, PodGroups, budgets."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.allocation.placement import Placement
 from reconciler.api.objects.budgets import PodDisruptionBudget
@@ -18,8 +19,7 @@ from reconciler.state.store import Store
 from reconciler.state.trial import Trial
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class World:
+class World(Struct, frozen=True, eq=False):
     """Questions change store and nodes in trials only, and undo it."""
 
     store: Store

@@ -1,10 +1,11 @@
 """Repeats a decision with every placement policy, and counts what each choice costs the demand."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.allocation.alignment import decide
 from reconciler.allocation.dra.availability import available
@@ -32,8 +33,7 @@ class Choice(StrEnum):
     OTHER_NODE = "other node"
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """A decision, and the state from which it was made."""
 
     claims: tuple[ResourceClaim, ...]
@@ -43,8 +43,7 @@ class Sample:
     fork: Fork
 
 
-@dataclass(frozen=True, slots=True)
-class Alternative:
+class Alternative(Struct, frozen=True):
     """What a policy would have done."""
 
     choice: Choice

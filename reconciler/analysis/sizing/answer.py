@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
+from msgspec import Struct
+
 from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.sizing.demand import Item
 from reconciler.analysis.sizing.patterns import Pattern
 
 
-@dataclass(frozen=True, slots=True)
-class ItemAnswer:
+class ItemAnswer(Struct, frozen=True):
     """One item of the demand."""
 
     item: Item
@@ -39,8 +40,7 @@ class Group:
     """How many of each item one of them holds"""
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Struct, frozen=True):
     """Nodes that hold all that does not fit on the fleet."""
 
     groups: tuple[Group, ...]
@@ -62,8 +62,7 @@ class Option:
         return self.cost == self.at_least
 
 
-@dataclass(frozen=True, slots=True)
-class Sizing:
+class Sizing(Struct, frozen=True):
     """The whole answer."""
 
     items: tuple[ItemAnswer, ...]

@@ -7,9 +7,9 @@ ignored: they only lower what is placed.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.packing import unique_rows
 from kernels.types import Amounts, Codes, Mask, Rows
@@ -21,8 +21,7 @@ from reconciler.analysis.sizing.demand import Item
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(Struct, frozen=True):
     """A request of an item that can be counted: a number of devices, each for itself."""
 
     item: int
@@ -119,8 +118,7 @@ class Supply:
         return self._solver.solve(problem).bound
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _State:
+class _State(Struct, frozen=True, eq=False):
     """Counter sets with equal free devices and equal amounts left."""
 
     draws: Amounts

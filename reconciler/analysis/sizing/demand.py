@@ -1,7 +1,8 @@
 """The demand as values: how many equal pods or claims are expected, each of which needs one node."""
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.analysis.whatif.scenario import Unit
 from reconciler.api.objects.claims import ResourceClaim
@@ -9,8 +10,7 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.model import text_of
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(Struct, frozen=True):
     """A number of equal units."""
 
     unit: Unit

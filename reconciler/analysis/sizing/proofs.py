@@ -1,11 +1,11 @@
 """Lower bounds on the cost of the nodes that a demand needs. No way to place it costs less (SIZE-1)."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, gcd, lcm
 
 import numpy as np
+from msgspec import Struct
 
 from reconciler.analysis.capacity.families import families
 from reconciler.analysis.sizing.bounds import Need, Supply
@@ -19,8 +19,7 @@ MOST_JOINT = 16
 """Copies of one item whose joint placement on a node is searched for a proof"""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Candidate:
+class Candidate(Struct, frozen=True, eq=False):
     """A shape, and what is known of one empty node of it."""
 
     node: EmptyNode
@@ -61,8 +60,7 @@ def _proven(node: EmptyNode, item: int, fitting: int, limit: int | None, items: 
     return fitting if node.holds(more) is False else limit
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Free:
+class Free(Struct, frozen=True, eq=False):
     """What the fleet can take of the demand before any node is added."""
 
     supply: Supply

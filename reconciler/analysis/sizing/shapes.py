@@ -1,8 +1,10 @@
 """Shapes: the nodes that could be added, each as one empty node with its slices."""
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
+
+from msgspec import Struct
 
 from reconciler.api.objects.core import Node
 from reconciler.api.objects.meta import PoolID
@@ -12,8 +14,7 @@ from reconciler.state.nodes.taints import CLOSING
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Shape:
+class Shape(Struct, frozen=True, eq=False):
     """A node that could be added, as often as needed."""
 
     name: str

@@ -1,7 +1,8 @@
 """The answer as values. The command and the status port present it."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 
@@ -24,8 +25,7 @@ class Limit(StrEnum):
     """The scenario has no units"""
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(Struct, frozen=True):
     """A unit that fits, or a pod of a gang that fits."""
 
     unit: str
@@ -36,8 +36,7 @@ class Placed:
     devices: tuple[Device, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedGang:
+class PlacedGang(Struct, frozen=True):
     """A gang of which enough pods fit together."""
 
     unit: str
@@ -51,8 +50,7 @@ class PlacedGang:
     """Topology key -> value that all places share"""
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """A unit that does not fit."""
 
     unit: str
@@ -62,8 +60,7 @@ class Refused:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(Struct, frozen=True):
     """Claims that lose their devices on a drained node, and where they fit instead."""
 
     claims: tuple[ObjectKey, ...]
@@ -74,8 +71,7 @@ class Lost:
     elsewhere: Placed | Refused
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """The answer to a scenario."""
 
     freed: tuple[ObjectKey, ...]

@@ -1,6 +1,6 @@
 """A what-if scenario, and the cluster state that it starts from."""
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from reconciler.api.koordinator.device import Device
 from reconciler.api.objects.claims import ResourceClaim
@@ -12,8 +12,7 @@ from reconciler.state.pods.groups import PodGroups
 from reconciler.state.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(Struct, frozen=True):
     """Unallocated claims that need one node together, or a pod that requests Koordinator's devices."""
 
     name: str
@@ -25,8 +24,7 @@ class Unit:
     """Claims of the pod that keep their devices"""
 
 
-@dataclass(frozen=True, slots=True)
-class Gang:
+class Gang(Struct, frozen=True):
     """Pods of which enough must fit together, or none."""
 
     name: str
@@ -44,8 +42,7 @@ class Gang:
     """Devices of members that keep their place"""
 
 
-@dataclass(frozen=True, slots=True)
-class Scenario:
+class Scenario(Struct, frozen=True):
     """Units to place under assumptions. Without units: which claims are lost, and where they fit instead."""
 
     units: tuple[Unit | Gang, ...] = ()
@@ -58,8 +55,7 @@ class Scenario:
     """Nodes that are assumed to be removed with their devices"""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Baseline:
+class Baseline(Struct, frozen=True, eq=False):
     """The state before the scenario. The answer changes the store, so use it only once."""
 
     store: Store

@@ -1,9 +1,10 @@
 """Fits counter sets into the limits of the API: 32 counters for a set, two sets for a device."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.versions.consumption_tree import source_of_counter
@@ -14,8 +15,7 @@ MAX_COUNTERS = 32
 MAX_SETS = 2
 
 
-@dataclass(frozen=True, slots=True)
-class CounterSet:
+class CounterSet(Struct, frozen=True):
     """A counter set of a slice."""
 
     slice: int
@@ -25,8 +25,7 @@ class CounterSet:
     """Name -> amount"""
 
 
-@dataclass(frozen=True, slots=True)
-class FittedSets:
+class FittedSets(Struct, frozen=True):
     """Counter sets within the limits of the API, with the same effect."""
 
     sets: tuple[CounterSet, ...]

@@ -3,8 +3,9 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from reconciler.api.convert.fields import SPECS, without_unknown_fields
 from reconciler.api.convert.names import Rename, as_key, valid_names
@@ -28,8 +29,7 @@ TAINT_RULES = "resource.k8s.io/v1beta2"
 """The newest version of DeviceTaintRule that 1.36 serves"""
 
 
-@dataclass(frozen=True, slots=True)
-class Converted:
+class Converted(Struct, frozen=True):
     """The objects to write, and the changes."""
 
     objects: tuple[dict[str, Any], ...]
@@ -42,8 +42,7 @@ class Converted:
     """Index in the input of the object that each object comes from; for a pool, of its first slice"""
 
 
-@dataclass(slots=True)
-class _Pools:
+class _Pools(Struct):
     """The converted pools."""
 
     slices: dict[int, list[dict[str, Any]]] = field(default_factory=dict)

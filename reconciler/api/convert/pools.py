@@ -3,8 +3,9 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.api.convert.counters import CounterSet, fit_counter_sets
 from reconciler.api.convert.layout import Part, names, parts
@@ -34,16 +35,14 @@ DEVICE_FIELDS = (
 SPEC_FIELDS = (*TARGETS, "driver", "pool", "devices", "sharedCounters")
 
 
-@dataclass(frozen=True, slots=True)
-class Keys:
+class Keys(Struct, frozen=True):
     """Old name -> new name of the attributes and capacities of one driver."""
 
     attributes: Mapping[str, str]
     capacity: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class NewPool:
+class NewPool(Struct, frozen=True):
     """The new slices of a pool, and the changes."""
 
     slices: tuple[dict[str, Any], ...]
@@ -186,8 +185,7 @@ class OldPool:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Renaming:
+class _Renaming(Struct, frozen=True):
     """Old name -> new name of all parts of a pool."""
 
     keys: Keys

@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar, cast
+
+from msgspec import Struct
 
 from reconciler.api.koordinator.reading import is_device, read_device
 from reconciler.api.manifests.documents import Document, Refusal, documents, refuse
@@ -23,8 +24,7 @@ NAMESPACED = (
 T = TypeVar("T", bound=ApiObject)
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One object, with its source text and place."""
 
     origin: Origin
@@ -35,8 +35,7 @@ class Entry:
     """Its index among all documents"""
 
 
-@dataclass(frozen=True, slots=True)
-class Bundle:
+class Bundle(Struct, frozen=True):
     """All objects, in the order in which they were read."""
 
     entries: Mapping[str, Mapping[ObjectKey, Entry]]

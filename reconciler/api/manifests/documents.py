@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, BinaryIO
+
+from msgspec import Struct
 
 from reconciler.api.manifests import json_text, plain_yaml, yaml_text
 from reconciler.api.manifests.origin import Origin
@@ -18,16 +19,14 @@ _PREAMBLE = re.compile(r"(?:[ \t]*(?:[#%].*)?\r?\n)*")
 """Lines without content, each with its end"""
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """One object as written in the input."""
 
     origin: Origin
     raw: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """An invalid part of the input. `problem` names the place, the object and the reason."""
 
     origin: Origin

@@ -1,7 +1,8 @@
 """The nodes of manifests: described by Node objects, named in slices, or assumed."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.api.objects.core import Node
 from reconciler.api.objects.meta import ObjectMeta
@@ -14,8 +15,7 @@ ASSUMED = "(assumed)"
 """The name of the assumed node. No real node can have it."""
 
 
-@dataclass(frozen=True, slots=True)
-class InferredNodes:
+class InferredNodes(Struct, frozen=True):
     """All nodes for a decision, and which of them are not in the input."""
 
     nodes: tuple[Node, ...]

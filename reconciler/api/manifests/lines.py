@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import yaml
+from msgspec import Struct
 
 from reconciler.api.manifests.origin import Origin
 from reconciler.api.manifests.scalars import Loader
@@ -43,8 +43,7 @@ def _path(text: str) -> Path:
     return tuple(index or name for index, name in _STEP.findall(text))
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(Struct):
     """A list or mapping whose end event has not arrived."""
 
     path: Path | None

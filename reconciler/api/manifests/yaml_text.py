@@ -5,10 +5,10 @@ crashes the process. The expanded size of aliases and merge keys is counted befo
 """
 
 import copy
-from dataclasses import dataclass
 from typing import Any
 
 import yaml
+from msgspec import Struct
 
 from reconciler.api.manifests.scalars import MERGE, TAG, VALUE_OF, Loader
 
@@ -49,8 +49,7 @@ def parse(text: str) -> Any:
         loader.dispose()
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(Struct):
     """A list or mapping whose end event has not arrived."""
 
     value: Any

@@ -1,11 +1,11 @@
 """Watch events: a kind is replaced as a whole or listed, or one object is changed, removed or rejected."""
 
+from msgspec import Struct
+
 from reconciler.api.objects.meta import ApiObject, ObjectKey
-from reconciler.api.objects.value import value
 
 
-@value()
-class Refused:
+class Refused(Struct, frozen=True):
     """An object that cannot be read. Drop what the cache holds under its key."""
 
     kind: str
@@ -13,8 +13,7 @@ class Refused:
     reason: str
 
 
-@value()
-class Replaced:
+class Replaced(Struct, frozen=True):
     """A complete list: an object that is neither in `objects` nor in `refused` does not exist."""
 
     kind: str
@@ -26,23 +25,20 @@ class Replaced:
     """(name, driver) of slices of other shards whose devices say `compatibleOnlyWith` (GRP-12)"""
 
 
-@value()
-class Listed:
+class Listed(Struct, frozen=True):
     """A list is complete whose objects all came one by one before, and those that are gone were removed."""
 
     kind: str
 
 
-@value()
-class Changed:
+class Changed(Struct, frozen=True):
     """An object was added or modified. The same change may arrive twice."""
 
     kind: str
     object: ApiObject
 
 
-@value()
-class Removed:
+class Removed(Struct, frozen=True):
     """An object was deleted."""
 
     kind: str

@@ -16,6 +16,9 @@ Resources = Map[Quantity]
 
 GATE = "dra-reconciler.io/allocation"
 """The scheduling gate of pods whose claims we allocate before kube-scheduler sees them."""
+WORKLOAD = "dra-reconciler.io/workload"
+"""Annotation of the pods of one of Kueue's Workloads: its name. Our check lets Kueue add it when the pods are
+created."""
 
 
 class Taint(Model):

@@ -7,12 +7,12 @@ pods. Source: GANG-1 to GANG-5.
 from enum import StrEnum
 from typing import Literal, NamedTuple
 
+from msgspec import Struct
 from pydantic import Field
 
 from reconciler.api.objects.core import Pod, PodResourceClaim, PodResourceClaimStatus
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.model import Int, Model, Str, Tuple, blank
-from reconciler.api.objects.value import value
 from reconciler.errors import Malformed
 
 GANG = "dra-reconciler.io/gang"
@@ -54,8 +54,7 @@ class Tier(NamedTuple):
     required: bool
 
 
-@value()
-class GangRules:
+class GangRules(Struct, frozen=True):
     """What a gang needs."""
 
     least: int

@@ -13,8 +13,6 @@ VERSIONS = ("v1beta2", "v1beta1")
 """That are read, the preferred one first"""
 CONTROLLER = "dra-reconciler.io/room"
 """`spec.controllerName` of AdmissionChecks that are ours"""
-WORKLOAD = "dra-reconciler.io/workload"
-"""Annotation of the pods of a Workload: its name. The check lets Kueue add it when the pods are created"""
 
 
 class Condition(Model):

@@ -1,10 +1,12 @@
 """The result of the allocator: devices for every claim of a request, or the reason why there are none."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from reconciler.api.objects.claims import Allocation
 from reconciler.api.objects.meta import DeviceID, ObjectKey
@@ -158,16 +160,14 @@ class Granted:
     """The placement policy that ordered nodes and devices; empty for first fit"""
 
 
-@dataclass(frozen=True, slots=True)
-class Gate:
+class Gate(Struct, frozen=True):
     """How many devices pass one test and all tests before it."""
 
     name: str
     left: int
 
 
-@dataclass(frozen=True, slots=True)
-class RequestCount:
+class RequestCount(Struct, frozen=True):
     """How many devices pass each test for one request, over all nodes that were considered."""
 
     claim: ObjectKey
@@ -178,8 +178,7 @@ class RequestCount:
     gates: tuple[Gate, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Unsatisfied:
+class Unsatisfied(Struct, frozen=True):
     """The claims cannot be allocated. The reason in one line, and how many devices pass each test."""
 
     claims: tuple[ObjectKey, ...]

@@ -1,9 +1,10 @@
 """Served kinds: their names, their versions, and the rules for writes."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
 
 from reconciler.api.validation.fields import Cause
 from reconciler.api.validation.strategic_merge import METADATA, Schema
@@ -39,8 +40,7 @@ class Column(NamedTuple):
     priority: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Review:
+class Review(Struct, frozen=True):
     """One write to validate."""
 
     new: Object
@@ -72,8 +72,7 @@ def _no_rules(_review: Review) -> list[Cause]:
     return []
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ServedKind:
+class ServedKind(Struct, frozen=True, eq=False):
     """A kind of object with everything needed to serve it."""
 
     kind: str

@@ -5,16 +5,16 @@ patch.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from reconciler.api.validation.status import bad_request
 
 Schema = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Merge:
+class Merge(Struct, frozen=True):
     """A list that is merged by the value of `key`, or as a set of plain values if `key` is empty."""
 
     key: str = ""

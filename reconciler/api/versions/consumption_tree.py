@@ -8,7 +8,8 @@ source, one more counter excludes the source.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.versions.counter_limits import CounterLimit
@@ -18,8 +19,7 @@ NOTHING = Quantity(0)
 ONE = Quantity.of(1)
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Struct, frozen=True):
     """A device of a slice, and the devices of the slice that it consumes from."""
 
     name: str

@@ -1,13 +1,13 @@
 """Counters that limit which devices can be allocated together: drops redundant ones, packs them into sets."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.api.objects.quantity import Quantity
 
 
-@dataclass(frozen=True, slots=True)
-class CounterLimit:
+class CounterLimit(Struct, frozen=True):
     """One counter: devices can be allocated together if the sum of their draws does not exceed the total."""
 
     name: str
@@ -81,8 +81,7 @@ def _exclude(one: str, other: str, tallies: Iterable[CounterLimit]) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Packed:
+class Packed(Struct, frozen=True):
     """Counters in sets, and the devices that draw from too many sets."""
 
     sets: tuple[tuple[CounterLimit, ...], ...]

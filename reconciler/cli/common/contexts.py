@@ -2,10 +2,10 @@
 
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import click
+from msgspec import Struct
 
 from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.console import Console
@@ -22,8 +22,7 @@ PATIENCE_SECONDS = 120.0
 """For all answers of one cluster; connecting alone has a shorter limit"""
 
 
-@dataclass(frozen=True, slots=True)
-class Reached(Generic[T]):
+class Reached(Struct, Generic[T], frozen=True):
     """What one cluster answered."""
 
     context: str

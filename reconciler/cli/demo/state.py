@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import Counter
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.api.objects.changes import Changed, Listed, Notice, Refused, Removed, Replaced
 from reconciler.api.objects.claims import ResourceClaim
@@ -16,8 +17,7 @@ KINDS = ("ResourceClaim", "Pod")
 """The kinds to watch for `on_change`"""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """An allocated claim."""
 
     claim: ObjectKey

@@ -4,7 +4,7 @@ The API does not tell the second writer. So the loser is determined afterwards f
 replica finds the same one: a reserved claim stays, otherwise the older one.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.marking import is_ours
@@ -13,8 +13,7 @@ from reconciler.state.devices.occupancy.ledger import Holder
 from reconciler.state.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class LostDevice:
+class LostDevice(Struct, frozen=True):
     """A device that a claim must release, since another claim holds it by better right."""
 
     device: DeviceID

@@ -1,7 +1,8 @@
 """The placement policies that decisions use now. Their demand may change while the process runs."""
 
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from reconciler.allocation.policies.demand import Demand
 from reconciler.allocation.policies.selection import PLAIN, Policies

@@ -1,8 +1,9 @@
 """What everything has in common that evicts pods."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from reconciler.control.decisions.decision import Report
 from reconciler.control.evicting.budgets import KnownBudgets
@@ -11,8 +12,7 @@ from reconciler.control.evicting.turns import Turns
 from reconciler.control.intake import Intake
 
 
-@dataclass(frozen=True, slots=True)
-class Means:
+class Means(Struct, frozen=True):
     """Shared by those who plan for different purposes."""
 
     intake: Intake

@@ -1,8 +1,11 @@
 """Reconciles gangs: places enough of their gated pods together, writes that, then removes the gates."""
 
+import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.allocation.gangs.picture import Picture
 from reconciler.allocation.gangs.question import GangGranted, GangUnsatisfied, Seat
@@ -32,8 +35,7 @@ Journal = Callable[[str, Solve, GangGranted | GangUnsatisfied, Picture | None], 
 """Records the name of a decision, the question, the answer, and what is needed to find it again"""
 
 
-@dataclass(frozen=True, slots=True)
-class GangGrant:
+class GangGrant(Struct, frozen=True):
     """Places for enough members of a gang."""
 
     solve: Solve
@@ -42,8 +44,7 @@ class GangGrant:
     """Whether it was found in the present state"""
 
 
-@dataclass(frozen=True, slots=True)
-class GangRefusal:
+class GangRefusal(Struct, frozen=True):
     """Why there are no places for enough members."""
 
     solve: Solve
@@ -242,7 +243,9 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
 
     def waits(self, refusal: GangRefusal, name: str) -> Waits:
         unit, why = _unit(refusal.solve), refusal.why
-        return replace(self._waits(unit, why.reason, why.message), steps=why.steps, decision_id=name)
+        return dataclasses.replace(
+            self._waits(unit, why.reason, why.message), steps=why.steps, decision_id=name
+        )
 
     def _waits(self, unit: Unit, reason: str, message: str) -> Waits:
         pods = tuple(sorted(pod.key for pod in self._intake.units.gated(unit.gang)))
@@ -276,4 +279,4 @@ def _minds_pods(pod: Pod) -> bool:
 
 
 def _marked(plan: Plan, mark: SeatMark) -> Plan:
-    return replace(plan, annotations=(*plan.annotations, (SEAT, str(mark))))
+    return dataclasses.replace(plan, annotations=(*plan.annotations, (SEAT, str(mark))))

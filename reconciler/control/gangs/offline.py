@@ -1,7 +1,8 @@
 """Places the gangs of manifests, without a cluster."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.allocation.dra.budget import UNLIMITED
 from reconciler.allocation.gangs import decide_gang
@@ -20,8 +21,7 @@ from reconciler.state.store import Store
 from reconciler.state.trial import Trial
 
 
-@dataclass(frozen=True, slots=True)
-class GangReport:
+class GangReport(Struct, frozen=True):
     """What came of a gang."""
 
     gang: GangKey

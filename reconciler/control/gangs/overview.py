@@ -1,7 +1,8 @@
 """All gangs for people: their size, their pods, and where those are."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GangKey, GangRules, Tier
@@ -11,8 +12,7 @@ from reconciler.state.pods.gang_rules import rules_of
 from reconciler.state.pods.placed import placed
 
 
-@dataclass(frozen=True, slots=True)
-class GangLine:
+class GangLine(Struct, frozen=True):
     """One gang."""
 
     gang: GangKey

@@ -7,7 +7,8 @@ Source: GANG-20 to GANG-22.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.allocation.gangs.question import GangQuestion, Member
 from reconciler.allocation.placement import place
@@ -31,8 +32,7 @@ from reconciler.state.pods.placed import placed
 from reconciler.state.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """A gated member with a seat."""
 
     pod: Pod
@@ -41,8 +41,7 @@ class Place:
     """Whether its allocations allow only this node"""
 
 
-@dataclass(frozen=True, slots=True)
-class Seats:
+class Seats(Struct, frozen=True):
     """What was written for a gang that may have to be given back."""
 
     gang: GangKey
@@ -54,8 +53,7 @@ class Seats:
         return bool(self.claims or self.pods)
 
 
-@dataclass(frozen=True, slots=True)
-class Solve:
+class Solve(Struct, frozen=True):
     """Nodes and devices are needed for the members that have no seat."""
 
     question: GangQuestion
@@ -64,8 +62,7 @@ class Solve:
     """To be given back if the question is refused"""
 
 
-@dataclass(frozen=True, slots=True)
-class UngateAll:
+class UngateAll(Struct, frozen=True):
     """The minimum has seats: remove the gates of these pods."""
 
     gang: GangKey
@@ -74,8 +71,7 @@ class UngateAll:
     """Whether all pods are pinned, not only those whose allocations allow several nodes"""
 
 
-@dataclass(frozen=True, slots=True)
-class GiveBack:
+class GiveBack(Struct, frozen=True):
     """The gang cannot be completed now: it keeps nothing while it waits."""
 
     seats: Seats

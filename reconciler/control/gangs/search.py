@@ -3,8 +3,10 @@
 An answer from the thread is checked against the present state before it is used.
 """
 
-from dataclasses import replace
+import dataclasses
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from reconciler.aio.worker_thread import Closed, ShouldContinue, WorkerThread
 from reconciler.allocation.dra.budget import Budget, StepLimit, Unfinished, WhileWanted
@@ -135,7 +137,7 @@ class GangSearch:
             replace(member, claims=tuple(map(self._ours.restricted, member.claims)))
             for member in solve.question.members
         )
-        return replace(solve.question, members=tuple(members))
+        return dataclasses.replace(solve.question, members=tuple(members))
 
     def _has(self, solve: Solve) -> bool:
         """Whether the claims are unchanged. Called by the thread: only dictionary lookups."""

@@ -6,10 +6,10 @@ read costs no more than the room.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime
 
 import structlog
+from msgspec.structs import replace
 
 from reconciler.control.held_room.record import read_held_room, still_held
 from reconciler.control.intake import Intake

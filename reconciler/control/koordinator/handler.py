@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Container
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from reconciler.allocation.koordinator.demand import Demand
 from reconciler.allocation.koordinator.failure import Failure
@@ -46,24 +47,21 @@ class Where(NamedTuple):
     """Whether other nodes are excluded because pods use their resources"""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceQuestion:
+class DeviceQuestion(Struct, frozen=True):
     """A pod, and the devices that it requests."""
 
     pod: Pod
     demand: Demand
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceGrant:
+class DeviceGrant(Struct, frozen=True):
     """Devices for a pod, on one of the nodes where it may run."""
 
     grant: Grant
     where: Where
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceRefusal:
+class DeviceRefusal(Struct, frozen=True):
     """Why there are no devices."""
 
     question: DeviceQuestion

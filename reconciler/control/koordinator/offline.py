@@ -1,7 +1,8 @@
 """Allocates Koordinator's devices to pods of manifests, one after another, without a cluster."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from reconciler.allocation.koordinator.demand import Demand
 from reconciler.allocation.koordinator.failure import Failure
@@ -22,8 +23,7 @@ from reconciler.state.nodes.table import Nodes
 from reconciler.state.store import Store
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PodQuestion:
+class PodQuestion(Struct, frozen=True, eq=False):
     """A question about a pod just before its decision. The fleet changes with later decisions."""
 
     pod: Pod
@@ -33,8 +33,7 @@ class PodQuestion:
     """Whether the pod can run on a node, as far as its other requirements are concerned"""
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(Struct, frozen=True):
     """What one pod is given."""
 
     pod: Pod
@@ -43,8 +42,7 @@ class Given:
     """The annotation that records it"""
 
 
-@dataclass(slots=True)
-class DeviceReport:
+class DeviceReport(Struct):
     """All decisions, in their order."""
 
     given: list[Given] = field(default_factory=list)

@@ -4,9 +4,9 @@ The only place that changes the fleet. Nothing here awaits, so each change is at
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import structlog
+from msgspec import Struct
 
 from reconciler.allocation.koordinator.demand import Demand
 from reconciler.allocation.koordinator.failure import Failure
@@ -25,8 +25,7 @@ from reconciler.state.koordinator.overdrawn import overdrawn
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(Struct, frozen=True):
     """Devices for one pod, decided but not known to be written."""
 
     pod: Pod

@@ -1,14 +1,15 @@
 """What a Workload asks for: its pods as they will be created, as gangs."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, cast
+
+from msgspec import Struct
 
 from reconciler.allocation.gangs.question import GangQuestion, Member
 from reconciler.api.objects.claims import ResourceClaim, ResourceClaimTemplate
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import WORKLOAD, Pod
 from reconciler.api.objects.gangs import GangKey, GangSource, Tier
-from reconciler.api.objects.kueue import WORKLOAD, ResourceFlavor, TopologyRequest, Workload, WorkloadPodSet
+from reconciler.api.objects.kueue import ResourceFlavor, TopologyRequest, Workload, WorkloadPodSet
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.validation.label_keys import with_label_keys
 from reconciler.api.versions.reading import read
@@ -18,8 +19,7 @@ MAX_PODS = 10_000
 """Of one Workload"""
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(Struct, frozen=True):
     """Objects that a Workload refers to."""
 
     flavors: Mapping[ObjectKey, ResourceFlavor]

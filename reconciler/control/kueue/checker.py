@@ -8,15 +8,16 @@ Workload for good.
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
 import structlog
+from msgspec import Struct
 
 from reconciler.allocation.gangs.question import GangUnsatisfied
 from reconciler.allocation.placement import refusal_reason
-from reconciler.api.objects.kueue import CONTROLLER, WORKLOAD, Workload
+from reconciler.api.objects.core import WORKLOAD
+from reconciler.api.objects.kueue import CONTROLLER, Workload
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.validation.timestamps import timestamp
 from reconciler.cluster.client import Raw
@@ -49,8 +50,7 @@ OF_ANSWERS = ("podSetUpdates", "requeueAfterSeconds")
 """Fields of a check that belong to one answer: the next one does not keep them"""
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(Struct, frozen=True):
     """How long is waited, in seconds."""
 
     check: str
@@ -63,8 +63,7 @@ class Terms:
     """How long room is held for pods that do not come"""
 
 
-@dataclass(frozen=True, slots=True)
-class _Refusal:
+class _Refusal(Struct, frozen=True):
     """Why a Workload has no room, and in which state that was found."""
 
     reason: str

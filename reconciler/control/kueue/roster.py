@@ -2,8 +2,7 @@
 
 from collections.abc import Set
 
-from reconciler.api.objects.core import Pod
-from reconciler.api.objects.kueue import WORKLOAD
+from reconciler.api.objects.core import WORKLOAD, Pod
 from reconciler.api.objects.meta import ObjectKey
 
 

@@ -1,7 +1,8 @@
 """What a plan to make room says. `analysis` makes it, on forks in a thread; `app` connects the two."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.aio.worker_thread import ShouldContinue
 from reconciler.api.objects.budgets import PodDisruptionBudget
@@ -16,8 +17,7 @@ from reconciler.state.nominations.nomination import HeldPlace, Nominee
 from reconciler.state.pods.groups import PodGroups
 
 
-@dataclass(frozen=True, slots=True)
-class RoomPlan:
+class RoomPlan(Struct, frozen=True):
     """Who has to leave so that something fits."""
 
     victims: tuple[Victim, ...]
@@ -37,8 +37,7 @@ class RoomPlan:
         return not self.refused and not self.advice
 
 
-@dataclass(frozen=True, slots=True)
-class RoomQuestion:
+class RoomQuestion(Struct, frozen=True):
     """Everything that a plan depends on. Nothing in it changes while a thread plans."""
 
     nominee: Nominee

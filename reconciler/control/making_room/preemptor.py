@@ -7,11 +7,12 @@ completely, and its claims are free, before the next one is evicted.
 
 import asyncio
 from collections.abc import Callable, Iterable, Set
-from dataclasses import dataclass, replace
 from datetime import UTC, timedelta
 from functools import partial
 
 import structlog
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.aio.worker_thread import Closed, WorkerThread
 from reconciler.api.objects.core import Pod
@@ -40,8 +41,7 @@ PAUSE = 1.0
 """Seconds between two looks at what is pending"""
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(Struct, frozen=True):
     """What the settings allow."""
 
     evict: bool
@@ -54,8 +54,7 @@ class Terms:
     """How long a pod that has started is left alone"""
 
 
-@dataclass(slots=True)
-class Campaign:
+class Campaign(Struct):
     """A plan that is being carried out."""
 
     unit: Unit

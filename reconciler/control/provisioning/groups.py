@@ -1,8 +1,9 @@
 """Gated pods that wait for devices, in groups of equal ones: each group is one request for nodes."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from hashlib import sha256
+
+from msgspec import Struct
 
 from reconciler.allocation.placement.order import place
 from reconciler.api.objects.claims import ResourceClaim
@@ -19,8 +20,7 @@ _NAME = 44
 """Characters that a name takes from what it is for"""
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """Equal pods of one maker that have no devices yet."""
 
     key: ObjectKey

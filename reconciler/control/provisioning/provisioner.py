@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 import structlog
+from msgspec import Struct
 
 from reconciler.aio.worker_thread import Closed, ShouldContinue, WorkerThread
 from reconciler.allocation.dra.budget import Unfinished
@@ -35,8 +35,7 @@ MOST = 100
 """Requests at a time"""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NodesQuestion:
+class NodesQuestion(Struct, frozen=True, eq=False):
     """Groups that do not fit, and forks of the state."""
 
     groups: Sequence[Group]

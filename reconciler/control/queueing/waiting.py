@@ -1,15 +1,15 @@
 """Pending units, and which changes wake them before their back-off ends."""
 
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.allocation.koordinator.demand import Demand
 from reconciler.control.queueing.units import Unit
 from reconciler.state.delta import Delta
 
 
-@dataclass(frozen=True, slots=True)
-class Wants:
+class Wants(Struct, frozen=True):
     """Which changes wake a unit."""
 
     classes: frozenset[str]

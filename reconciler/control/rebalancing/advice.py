@@ -1,8 +1,9 @@
 """What advice to move pods says. `analysis` finds it, on forks in a thread; `app` connects the two."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from reconciler.aio.worker_thread import ShouldContinue
 from reconciler.api.objects.budgets import PodDisruptionBudget
@@ -37,8 +38,7 @@ class Relocation(NamedTuple):
         return f"{self.victim.key} from {self.node} to {self.to.node}"
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(Struct, frozen=True):
     """The moves for one goal."""
 
     goal: str
@@ -55,8 +55,7 @@ class Advice:
     """Why there are no moves; empty if there are, or if nothing is wanted"""
 
 
-@dataclass(frozen=True, slots=True)
-class MovesQuestion:
+class MovesQuestion(Struct, frozen=True):
     """Everything that advice depends on. Nothing in it changes while a thread plans."""
 
     fork: Fork

@@ -1,6 +1,6 @@
 """Which pods may be moved: only those that somebody has opted in. Source: MOVE-6."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from reconciler.api.objects.core import Pod
 
@@ -8,8 +8,7 @@ MOVABLE = "dra-reconciler.io/movable"
 """The label by which a pod opts in with `true`, or out of what its namespace says with `false`"""
 
 
-@dataclass(frozen=True, slots=True)
-class Allowed:
+class Allowed(Struct, frozen=True):
     """What the settings allow."""
 
     namespaces: frozenset[str]

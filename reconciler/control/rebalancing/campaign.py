@@ -1,7 +1,8 @@
 """A plan of moves that is being carried out."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
@@ -11,8 +12,7 @@ from reconciler.control.rebalancing.advice import Advice, Relocation
 from reconciler.state.store import Store
 
 
-@dataclass(slots=True)
-class Campaign:
+class Campaign(Struct):
     """What is left of it."""
 
     advice: Advice

@@ -7,11 +7,12 @@ there. If anything differs, the rest of the plan is dropped: a later plan starts
 
 import asyncio
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
 from datetime import UTC, timedelta
 from functools import partial
 
 import structlog
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.aio.worker_thread import Closed, WorkerThread
 from reconciler.control.build_ahead import build_ahead
@@ -44,8 +45,7 @@ TRIES = 3
 RUNNING = "Running"
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(Struct, frozen=True):
     """What the settings allow."""
 
     evict: bool

@@ -3,7 +3,8 @@
 import csv
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.errors import Malformed
 
@@ -11,8 +12,7 @@ AUTHENTICATED = "system:authenticated"
 _SERVICE_ACCOUNTS = "system:serviceaccounts"
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
+class Account(Struct, frozen=True):
     """The sender of a request."""
 
     name: str

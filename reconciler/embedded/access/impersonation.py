@@ -5,7 +5,8 @@ grant it, only `impersonate` is known here.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.api.validation.status import bad_request
 from reconciler.embedded.access.accounts import (
@@ -24,8 +25,7 @@ _VERB = "impersonate"
 _UNSERVED = ("impersonate-uid", "impersonate-extra-")
 
 
-@dataclass(frozen=True, slots=True)
-class Impersonation:
+class Impersonation(Struct, frozen=True):
     """Whom a sender wants to be."""
 
     account: Account

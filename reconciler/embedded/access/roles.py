@@ -1,8 +1,9 @@
 """Roles, their bindings, and what they allow. Source: rbac.authorization.k8s.io/v1; rules only allow."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.embedded.access.accounts import Account
 from reconciler.errors import Malformed
@@ -21,8 +22,7 @@ _DELEGATOR = {
 """A role that exists in every cluster"""
 
 
-@dataclass(frozen=True, slots=True)
-class AccessRequest:
+class AccessRequest(Struct, frozen=True):
     """The access that a request needs."""
 
     verb: str
@@ -36,8 +36,7 @@ class AccessRequest:
     """For non-resource requests, such as /metrics; the other fields except verb are then empty"""
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
+class _Rule(Struct, frozen=True):
     verbs: frozenset[str]
     groups: frozenset[str]
     resources: frozenset[str]
@@ -63,8 +62,7 @@ class _Rule:
         return {**found, "resourceNames": sorted(self.names)} if self.names else found
 
 
-@dataclass(frozen=True, slots=True)
-class _Grant:
+class _Grant(Struct, frozen=True):
     """A binding of a role to users and groups, in one namespace; in all if `namespace` is empty."""
 
     users: frozenset[str]

@@ -1,11 +1,11 @@
 """The requests and responses of the server, without sockets."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """One HTTP request. Header names have their usual case: Accept, Content-Type."""
 
     method: str
@@ -18,8 +18,7 @@ class Request:
     """The values of `Impersonate-Group`, the only header that clients repeat."""
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(Struct, frozen=True):
     """A complete response."""
 
     status: int
@@ -28,8 +27,7 @@ class Response:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
+class Stream(Struct, frozen=True):
     """A watch: chunks of complete lines, one event per line, until the server ends it. Status 200."""
 
     chunks: AsyncGenerator[bytes, None]

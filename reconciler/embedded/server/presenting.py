@@ -4,9 +4,10 @@ The Accept header selects the view. Whole objects are encoded once; the other tw
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from reconciler.api.validation.columns import AGE, NAME
 from reconciler.api.validation.encoding import encode
@@ -31,8 +32,7 @@ class View(Protocol):
         """A watch event for a watcher that selects everything."""
 
 
-@dataclass(frozen=True, slots=True)
-class Objects:
+class Objects(Struct, frozen=True):
     """Whole objects."""
 
     kind: ServedKind
@@ -57,8 +57,7 @@ class Objects:
         return change.line(self.served)
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataOnly:
+class MetadataOnly(Struct, frozen=True):
     """PartialObjectMetadata."""
 
     def whole(self, record: Record) -> bytes:
@@ -84,8 +83,7 @@ def _only_metadata(record: Record) -> dict[str, Any]:
     return {**head, "metadata": record.object["metadata"]}
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """Rows for kubectl."""
 
     kind: ServedKind

@@ -1,7 +1,8 @@
 """Resolve paths to kinds and objects."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.api.validation.kinds import GroupVersion, ServedKind
 from reconciler.api.validation.status import no_such_resource
@@ -11,8 +12,7 @@ class NoSuchPath(Exception):
     """The path is not below a served group and version."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """A collection, an object of it, or a subresource of that object."""
 
     kind: ServedKind

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.api.validation.encoding import encode
 from reconciler.api.validation.status import Refusal, bad_request, expired, version_too_large
@@ -25,8 +26,7 @@ BATCH = 256
 """Maximum events in one chunk: limits the memory that a slow reader uses."""
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
+class Watch(Struct, frozen=True):
     """One watch with its parameters."""
 
     store: Store

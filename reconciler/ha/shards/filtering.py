@@ -5,7 +5,8 @@ compared (GRP-12), and all shards must compare them alike.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from reconciler.api.objects.changes import Change, Changed, Removed, Replaced
 from reconciler.api.objects.device_patterns import without_blanks

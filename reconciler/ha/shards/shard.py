@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from hashlib import sha256
+
+from msgspec import Struct
 
 from reconciler.api.objects.meta import PoolID
 from reconciler.errors import Rejected
@@ -14,8 +15,7 @@ LEASE = "dra-reconciler"
 """Name of the Lease for the whole fleet, and prefix of those for shards"""
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
+class Shard(Struct, frozen=True):
     """Pools, selected by drivers and by prefixes of pool names. An empty set means all."""
 
     drivers: frozenset[str] = frozenset()

@@ -8,11 +8,11 @@ import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, Protocol
 
 import structlog
+from msgspec import Struct
 
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.errors import Gone, Inconsistent, ReconcilerError, Rejected
@@ -75,8 +75,7 @@ class Regarding(NamedTuple):
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(Struct, frozen=True):
     """An Event to write."""
 
     regarding: Regarding
@@ -98,8 +97,7 @@ class Notice:
         return self.regarding.uid, self.reason, self.note if self.type == "Normal" else ""
 
 
-@dataclass(slots=True)
-class _Series:
+class _Series(Struct):
     key: ObjectKey
     count: int
     last: float

@@ -3,7 +3,8 @@
 import asyncio
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.control.decisions.allocating import Waits
 from reconciler.control.queueing.pending import Pending
@@ -13,8 +14,7 @@ RECHECK_SECONDS = 1.0
 """Minimum time until a unit is checked again whose claims are being written"""
 
 
-@dataclass(slots=True)
-class _Held:
+class _Held(Struct):
     """The newest refusal of a unit."""
 
     unit: Unit

@@ -1,8 +1,10 @@
 """Converts inputs and decisions to JSON and back. One object per line; `t` is its type."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from reconciler.api.koordinator.device import Device
 from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
@@ -39,8 +41,7 @@ BEGUN = "begun"
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(Struct, frozen=True):
     """The configuration of the decisions in a file."""
 
     program: str
@@ -77,8 +78,7 @@ NodeSets = tuple[tuple[str, ...], ...]
 """For each claim of a decision, names of nodes"""
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyUse:
+class PolicyUse(Struct, frozen=True):
     """The placement policies of a decision."""
 
     name: str
@@ -90,8 +90,7 @@ class PolicyUse:
     """Thousandths of a CPU that the pod needs; None if no policy looks at it"""
 
 
-@dataclass(frozen=True, slots=True)
-class Decided:
+class Decided(Struct, frozen=True):
     """A question and its answer."""
 
     id: str

@@ -7,8 +7,9 @@ there, one pod after another.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from reconciler.allocation.alignment import decide
 from reconciler.allocation.dra.budget import UNLIMITED

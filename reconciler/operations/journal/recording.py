@@ -2,11 +2,11 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
 
 import structlog
+from msgspec.structs import replace
 
 from reconciler.allocation.gangs.picture import Picture
 from reconciler.allocation.gangs.question import GangGranted, GangUnsatisfied

@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kernels.types import Mask
 from reconciler.allocation.placement.placing import among
@@ -48,8 +49,7 @@ Own = tuple[Nominee, ...]
 """For whom a decision was made"""
 
 
-@dataclass(frozen=True, slots=True)
-class Again:
+class Again(Struct, frozen=True):
     """A recorded decision and the same decision made again."""
 
     then: Decided
@@ -70,8 +70,7 @@ def _essence(decided: Decided) -> tuple[object, ...]:
     return decided.reason, decided.node, decided.devices
 
 
-@dataclass(frozen=True, slots=True)
-class Override:
+class Override(Struct, frozen=True):
     """What replaces the policies of a journal."""
 
     names: tuple[tuple[str, str], ...] | None
@@ -86,8 +85,7 @@ class Override:
         return replace(recorded, names=names, demand=demand)
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(Struct):
     """The result of a replay."""
 
     same: int = 0

@@ -5,7 +5,8 @@ the code.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.control.decisions.decision import Decision
 from reconciler.control.decisions.declaration import Level
@@ -14,8 +15,7 @@ from reconciler.control.decisions.every import DECISIONS as KINDS
 DEBUG, INFO, WARNING, ERROR = Level
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True):
     """One kind of line."""
 
     name: str

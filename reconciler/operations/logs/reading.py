@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.operations.logs.catalogue import EVENTS
 
@@ -54,8 +55,7 @@ RENAMED = {
 """Event names of earlier versions -> the names of today"""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """One log line of the reconciler."""
 
     at: datetime

@@ -3,9 +3,10 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from heapq import nlargest
 from typing import Any
+
+from msgspec import Struct, field
 
 from reconciler.operations.logs.reading import Line
 
@@ -13,8 +14,7 @@ SLOWEST = 10
 PERCENTILES = (50, 90, 99)
 
 
-@dataclass(slots=True)
-class Summary:
+class Summary(Struct):
     """Counts and latencies."""
 
     events: Counter[str] = field(default_factory=Counter)

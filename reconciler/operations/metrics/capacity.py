@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from weakref import ref
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Codes, Mask, Rows
 from reconciler.analysis.capacity import tainted_devices
@@ -23,8 +23,7 @@ AT_ONCE = 64
 """New pools that are indexed before the event loop may run other tasks"""
 
 
-@dataclass(frozen=True, slots=True)
-class Holdings:
+class Holdings(Struct, frozen=True):
     """Devices and counters of the drivers of a fleet."""
 
     devices: dict[str, dict[str, int]]
@@ -33,8 +32,7 @@ class Holdings:
     """Driver -> counter -> published and available amount, in the unit of the counter"""
 
 
-@dataclass(frozen=True, slots=True)
-class _PoolIndex:
+class _PoolIndex(Struct, frozen=True):
     """The devices and counter sets of a pool that are counted."""
 
     offered: Mask
@@ -43,8 +41,7 @@ class _PoolIndex:
     """Scale -> its counter sets of the newest generation, as positions in the pool"""
 
 
-@dataclass(frozen=True, slots=True)
-class _FleetIndex:
+class _FleetIndex(Struct, frozen=True):
     """The counted devices and counter sets of a fleet, independent of allocations."""
 
     drivers: tuple[str, ...]

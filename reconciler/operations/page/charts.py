@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from weakref import ref
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kernels.types import Codes, Rows
@@ -24,8 +24,7 @@ CELLS = 128
 """Devices without counters on one chart: the maximum of a slice"""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Chart:
+class Chart(Struct, frozen=True, eq=False):
     """One chart: a counter set with the devices that consume it, or devices without counters."""
 
     of: Pool

@@ -1,7 +1,8 @@
 """A scene as shapes with coordinates in SVG user units, for the template."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.operations.page.colours import colour, letters
@@ -24,8 +25,7 @@ LETTER_WIDTH = 13
 """Minimum width for a letter"""
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(Struct, frozen=True):
     """A claim on this chart."""
 
     claim: ObjectKey
@@ -34,8 +34,7 @@ class Holder:
     devices: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """A piece of a row."""
 
     x: float
@@ -49,8 +48,7 @@ class Span:
     holder: Holder | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
+class Label(Struct, frozen=True):
     """Text in the drawing."""
 
     x: float
@@ -60,8 +58,7 @@ class Label:
     title: str = ""
 
 
-@dataclass(slots=True)
-class Drawing:
+class Drawing(Struct):
     """All shapes of one chart."""
 
     holders: tuple[Holder, ...]

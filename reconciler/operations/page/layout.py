@@ -5,9 +5,9 @@ As in the diagrams of KEP-4815, each slot is a column, each profile a row, each 
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Amounts
 
@@ -16,8 +16,7 @@ MOST_SLOTS = 64
 """Slots of one group; with more, the spans could not be distinguished"""
 
 
-@dataclass(frozen=True, slots=True)
-class Slots:
+class Slots(Struct, frozen=True):
     """Counters that are adjacent slots, each with a total of 1."""
 
     name: str
@@ -27,8 +26,7 @@ class Slots:
     """Their numbers"""
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """Adjacent slots from `start` up to, not including, `stop`."""
 
     start: int

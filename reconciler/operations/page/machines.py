@@ -1,8 +1,9 @@
 """Koordinator's devices: numbers by type, then the holders on each machine."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
+
+from msgspec import Struct
 
 from reconciler.allocation.koordinator.fleet import Fleet
 from reconciler.analysis.capacity.machine_state import STATES, MachineState, describe_machine
@@ -22,8 +23,7 @@ MOST_PARTITIONS = 64
 MOST_FUNCTIONS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """The machines that match the filters, and those on the page."""
 
     here: tuple[str, ...]

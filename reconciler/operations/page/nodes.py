@@ -1,8 +1,7 @@
 """All nodes, the busiest first: the use of their local charts, and their devices."""
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kernels.types import Rows
@@ -16,8 +15,7 @@ A_PAGE = 25
 """Nodes on one page"""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRow:
+class NodeRow(Struct, frozen=True):
     """A node in the table."""
 
     name: str
@@ -29,8 +27,7 @@ class NodeRow:
     devices: int
 
 
-@dataclass(frozen=True, slots=True)
-class NodeList:
+class NodeList(Struct, frozen=True):
     """One page of the nodes that match the filters."""
 
     rows: tuple[NodeRow, ...]

@@ -1,9 +1,9 @@
 """The fleet in numbers: devices by driver, use of each chart."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kernels.types import Codes
@@ -19,8 +19,7 @@ MOST_SQUARES = 2000
 SQUARE = 12
 
 
-@dataclass(frozen=True, slots=True)
-class DriverRow:
+class DriverRow(Struct, frozen=True):
     """A driver in the table."""
 
     name: str
@@ -32,8 +31,7 @@ class DriverRow:
     """State, start and length"""
 
 
-@dataclass(frozen=True, slots=True)
-class UseMap:
+class UseMap(Struct, frozen=True):
     """All charts as squares, coloured by use."""
 
     summary: str

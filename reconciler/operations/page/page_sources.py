@@ -1,8 +1,9 @@
 """Reads the data of the status page from the reconciler."""
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import replace
 from datetime import datetime
+
+from msgspec.structs import replace
 
 from reconciler.allocation.koordinator.fleet import Fleet
 from reconciler.allocation.reasons.explanation import Explanation

@@ -1,11 +1,11 @@
 """Parts of the page as HTML, each with a version: parts with equal versions are equal."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+from msgspec import Struct
 
 from reconciler.api.validation.timestamps import age
 from reconciler.operations.metrics.capacity import STATES
@@ -14,8 +14,7 @@ from reconciler.operations.page.drawing import TRACK_AT, Span, place
 _UNKNOWN = "version-unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """One part of the page."""
 
     id: str

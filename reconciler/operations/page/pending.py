@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import urlencode
+
+from msgspec import Struct, field
 
 from reconciler.allocation.reasons.reasons import remedy
 from reconciler.api.objects.meta import ObjectKey
@@ -34,8 +35,7 @@ class Entry(NamedTuple):
     unit: PendingUnit
 
 
-@dataclass(slots=True)
-class Group:
+class Group(Struct):
     """All entries with one reason."""
 
     reason: str
@@ -97,8 +97,7 @@ def _add(groups: dict[str, Group], unit: PendingUnit, kind: str, key: ObjectKey,
     group.oldest = min(group.oldest, created)
 
 
-@dataclass(frozen=True, slots=True)
-class PendingRow:
+class PendingRow(Struct, frozen=True):
     """An entry in the list."""
 
     name: str
@@ -112,8 +111,7 @@ class PendingRow:
     url: str
 
 
-@dataclass(frozen=True, slots=True)
-class PendingGroup:
+class PendingGroup(Struct, frozen=True):
     """A reason in the list."""
 
     reason: str

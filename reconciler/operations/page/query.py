@@ -1,8 +1,10 @@
 """The query of a page address: filters and page numbers."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from urllib.parse import urlencode
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 LONGEST = 512
 """Characters of a filter; the longest namespace/name of a claim is shorter"""
@@ -12,8 +14,7 @@ FILTERS = ("node", "driver", "claim", "reason")
 PAGES = ("page", "machines", "nodes", "pending")
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(Struct, frozen=True):
     """Filters match parts of names and ignore case; a full name matches only itself. Empty matches all.
 
     `reason` matches only the whole reason of a pending claim.
@@ -35,9 +36,9 @@ class Query:
     @classmethod
     def read(cls, given: Mapping[str, str]) -> "Query":
         """The parameters of an address. Invalid values are ignored."""
-        filters = [given.get(name, "").strip()[:LONGEST] for name in FILTERS]
+        filters = {name: given.get(name, "").strip()[:LONGEST] for name in FILTERS}
         pages = {name: _number(given.get(name, "")) for name in PAGES}
-        return replace(cls(*filters), **pages)  # type: ignore[arg-type]
+        return replace(cls(), **filters, **pages)
 
     @property
     def filtered(self) -> bool:
@@ -50,11 +51,11 @@ class Query:
 
     def narrowed(self, at: str = "", **filters: str) -> str:
         """The address with these filters in addition, on the first pages."""
-        return replace(self, **dict.fromkeys(PAGES, 1)).url(at=at, **filters)  # type: ignore[arg-type]
+        return replace(self, **dict.fromkeys(PAGES, 1)).url(at=at, **filters)
 
     def url(self, path: str = "/", at: str = "", **others: str | int) -> str:
         """The address of this query with some values replaced; `at` is the part to jump to."""
-        other = replace(self, **others)  # type: ignore[arg-type]
+        other = replace(self, **others)
         pairs = [(name, getattr(other, name)) for name in FILTERS]
         numbers = [(name, getattr(other, name)) for name in PAGES]
         pairs += [(name, str(number) if number > 1 else "") for name, number in numbers]

@@ -1,9 +1,9 @@
 """The current state of one chart: the holders of devices, and the available counters."""
 
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Amounts, Rows
 from reconciler.analysis.capacity import tainted_devices
@@ -18,8 +18,7 @@ PROFILE = "profile"
 """The attribute with the profile of a partition. Without it, the name of the device is used."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(Struct, frozen=True):
     """One device."""
 
     name: str
@@ -31,8 +30,7 @@ class Shown:
     """Capacity and the consumed amount"""
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
+class Scene(Struct, frozen=True):
     """All data of a drawing, without references to the snapshot."""
 
     chart: Chart

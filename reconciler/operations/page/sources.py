@@ -1,9 +1,10 @@
 """The data of the page, as functions of other parts of the process. None of them waits."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from reconciler.allocation.koordinator.fleet import Fleet
 from reconciler.allocation.reasons.explanation import Explanation
@@ -75,8 +76,7 @@ class PlacementView(NamedTuple):
     """Further shapes"""
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
+class Sources(Struct, frozen=True):
     """All data of the page."""
 
     ready: Callable[[], bool]

@@ -6,9 +6,9 @@ kubelet, which restarts a pod that does not answer its probes.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 from aiohttp import web
+from msgspec import Struct
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -21,8 +21,7 @@ MAX_HEADERS = 48
 MAX_LINE = 8190
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Limits of all connections."""
 
     connections: int = MAX_CONNECTIONS

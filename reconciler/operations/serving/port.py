@@ -6,10 +6,10 @@ Parts of the process add routes at any time:
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 import structlog
 from aiohttp import web
+from msgspec import Struct
 
 from reconciler.operations.serving.access import Access, Denied
 
@@ -20,8 +20,7 @@ AT_ONCE = 32
 """Concurrent requests; each may block the event loop for a few milliseconds"""
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Struct, frozen=True):
     """A path and its handler. A path that ends with `/` also matches all paths below it."""
 
     path: str

@@ -5,10 +5,10 @@ body count as if they were published.
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
+from msgspec import Struct
 
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.errors import Rejected
@@ -21,8 +21,7 @@ MAX_NAMES = 100
 """Claims and nodes that one question may leave out"""
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """The parameters of the query."""
 
     count: int | None

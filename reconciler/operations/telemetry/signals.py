@@ -4,7 +4,8 @@
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from reconciler.operations.metrics.scraping import Reading, Refresh
 from reconciler.operations.page.sources import Fact
@@ -13,8 +14,7 @@ from reconciler.operations.serving.port import Route
 from reconciler.operations.serving.statusz import Section
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signals:
+class Signals(Struct, frozen=True, kw_only=True):
     """Signals of a part. A name that is registered again replaces the earlier signal of that name."""
 
     live: Mapping[str, Check] = field(default_factory=dict)

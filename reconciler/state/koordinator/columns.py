@@ -1,10 +1,10 @@
 """The devices of all machines in shared matrices: one row for each device, one block for each machine."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kernels.shares import unused
@@ -37,8 +37,7 @@ _COLUMN: Final = {name: column for column, name in enumerate(RESOURCES)}
 _NONE: Final = (0,) * WIDTH
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceRows:
+class DeviceRows(Struct, frozen=True):
     """Views of the rows of all machines, or of one machine as the only one: its number is 0."""
 
     owner: Rows

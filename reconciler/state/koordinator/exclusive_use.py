@@ -1,7 +1,8 @@
 """Exclusive use of Koordinator's devices on a machine: who has it, and what others cannot get."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.api.koordinator.annotations import DEVICE_LEVEL, PCIE_LEVEL, Hint
 from reconciler.api.objects.meta import ObjectKey
@@ -10,8 +11,7 @@ from reconciler.state.koordinator.holdings import Holdings
 from reconciler.state.koordinator.machine import Machine
 
 
-@dataclass(frozen=True, slots=True)
-class HeldAlone:
+class HeldAlone(Struct, frozen=True):
     """A device that a pod holds for exclusive use."""
 
     minor: int
@@ -21,8 +21,7 @@ class HeldAlone:
     """All pods that hold any part of it"""
 
 
-@dataclass(frozen=True, slots=True)
-class ExclusiveUse:
+class ExclusiveUse(Struct, frozen=True):
     """The devices of one type on one machine, of which some are held for exclusive use."""
 
     node: str

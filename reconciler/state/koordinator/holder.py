@@ -1,7 +1,8 @@
 """Pods that already hold devices, from their annotations. A restart rebuilds its state from them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.api.koordinator import annotations
 from reconciler.api.koordinator.annotations import Hint
@@ -11,8 +12,7 @@ from reconciler.errors import Malformed
 from reconciler.state.koordinator.holdings import Allocation, recorded
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(Struct, frozen=True):
     """The allocation of a pod, its node, and its hints."""
 
     node: str

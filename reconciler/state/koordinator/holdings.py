@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from reconciler.api.koordinator.amounts import NOTHING, Shares, plus, shares_of
 from reconciler.api.koordinator.annotations import DEVICE_LEVEL, PCIE_LEVEL, AllocatedDevice, Hint
@@ -10,8 +11,7 @@ from reconciler.api.koordinator.device import VirtualFunction
 from reconciler.api.objects.meta import ObjectKey
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(Struct, frozen=True):
     """A device, or a part of one, that is allocated to a pod."""
 
     minor: int
@@ -42,8 +42,7 @@ def recorded(
     }
 
 
-@dataclass(slots=True)
-class Holdings:
+class Holdings(Struct):
     """Used shares and virtual functions by type and minor, and the allocation of each pod."""
 
     alone: int = 0

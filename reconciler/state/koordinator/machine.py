@@ -1,8 +1,10 @@
 """The devices of one machine, from its Device object: indexed and immutable."""
 
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.api.koordinator.amounts import NOTHING, Shares, shares_of
 from reconciler.api.koordinator.device import Device, DeviceInfo
@@ -12,8 +14,7 @@ from reconciler.state.koordinator.rules import Semantics
 from reconciler.state.koordinator.tree import Scope, gpu_tree
 
 
-@dataclass(frozen=True)
-class Machine:
+class Machine(Struct, frozen=True, dict=True):
     """The devices of a node by type and minor, with their topology."""
 
     name: str
@@ -25,7 +26,7 @@ class Machine:
     honors_partitions: bool
     well_planned: bool
     """Devices of secondary types are chosen only in the last phase."""
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
     """Invalid parts of the object, which count as absent."""
 
     @cached_property

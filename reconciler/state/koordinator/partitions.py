@@ -1,10 +1,10 @@
 """GPU partitions: the sets of GPUs of a machine that may be allocated together (KOO-17)."""
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Struct
 from pydantic import Field, TypeAdapter
 
 from kernels.partitions import rank_by_remaining, remaining_sets, total_weight
@@ -55,8 +55,7 @@ _TABLE: TypeAdapter[Any] = TypeAdapter(dict[Size, Tuple[Partition]] | None, conf
 _LENIENT: TypeAdapter[Any] = TypeAdapter(dict[Size, Tuple[LenientPartition]] | None, config=ON_USE)
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionTable:
+class PartitionTable(Struct, frozen=True):
     """All partitions of a machine, one row each, as listed."""
 
     minors: tuple[tuple[int, ...], ...]
@@ -82,8 +81,7 @@ class PartitionTable:
         return [(int(score), rows[self.scores[rows] == score]) for score in np.unique(self.scores[rows])]
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
+class Candidates(Struct, frozen=True):
     """The GPUs for a choice of partitions."""
 
     used: Collection[int]

@@ -1,8 +1,9 @@
 """The rules of a decision: semantics and configuration."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from reconciler.api.koordinator.amounts import Shares
 from reconciler.api.koordinator.names import GPU_MEMORY, GPU_MEMORY_RATIO, KOORD_FPGA, KOORD_RDMA, NPU_CORE
@@ -25,16 +26,14 @@ class Strategy(StrEnum):
 DEFAULT_WEIGHTS: Mapping[str, int] = dict.fromkeys((GPU_MEMORY_RATIO, GPU_MEMORY, KOORD_RDMA, KOORD_FPGA), 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Scoring:
+class Scoring(Struct, frozen=True):
     """How devices are scored."""
 
     strategy: Strategy = Strategy.LEAST
     weights: Mapping[str, int] = field(default_factory=lambda: DEFAULT_WEIGHTS)
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """All inputs of a decision other than the pod and the machines."""
 
     semantics: Semantics = Semantics.PROPOSAL

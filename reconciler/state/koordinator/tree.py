@@ -1,8 +1,9 @@
 """The topology of GPUs: machine, NUMA nodes, PCIe switches (KOO-16)."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
+
+from msgspec import Struct
 
 from reconciler.api.koordinator.annotations import SCOPES
 from reconciler.api.koordinator.device import DeviceInfo, Topology
@@ -22,8 +23,7 @@ REQUIRED = dict(zip(SCOPES, (Level.DEVICE, Level.PCIE, Level.NUMA, Level.NODE), 
 """The values of `requiredTopologyScope`; others require nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """A part of the machine, and its parts."""
 
     level: Level
@@ -32,8 +32,7 @@ class Scope:
     children: tuple["Scope", ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Serving:
+class Serving(Struct, frozen=True):
     """A scope with enough GPUs, and these GPUs in the order of allocation."""
 
     scope: Scope

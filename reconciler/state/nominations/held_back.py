@@ -6,9 +6,9 @@ for others, at least zero.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from kernels.fit import fits, held_back, total_draw
 from kernels.types import Rows

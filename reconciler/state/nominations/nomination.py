@@ -1,13 +1,13 @@
 """What a nomination says: for whom devices and room of nodes are held, and until when."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from reconciler.api.objects.core import Pod
+from msgspec import Struct
+
+from reconciler.api.objects.core import WORKLOAD, Pod
 from reconciler.api.objects.gangs import GangKey, gang_of
-from reconciler.api.objects.kueue import WORKLOAD
 from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference
 from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.pods import claims_of, controller_of
@@ -52,8 +52,7 @@ class HeldPlace(NamedTuple):
     """(resource, amount) that a pod will take, in the units of `state.nodes.demand`"""
 
 
-@dataclass(frozen=True, slots=True)
-class Nomination:
+class Nomination(Struct, frozen=True):
     """Room that is held for one nominee."""
 
     nominee: Nominee

@@ -1,7 +1,8 @@
 """What a gang needs, from its PodGroup or from the annotations of its pods."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GangKey, GangRules, GangSource, annotated_rules
@@ -16,8 +17,7 @@ INCOMPLETE, UNSUPPORTED = "GangIncomplete", "GangOfKoordinator"
 """The reasons if too few pods exist, and if a pod requests Koordinator's devices."""
 
 
-@dataclass(frozen=True, slots=True)
-class NoRules:
+class NoRules(Struct, frozen=True):
     """It is not known what the gang needs."""
 
     reason: str

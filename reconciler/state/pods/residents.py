@@ -7,16 +7,16 @@ for them, and then follow pod by pod; only those that were used recently are kep
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.label_selector import Selector
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.value import value
 from reconciler.errors import Rejected
 from reconciler.state.nodes.growing import widened
 from reconciler.state.nodes.labels import LabelColumns
@@ -31,8 +31,7 @@ KEPT = 256
 """Most sets of pods whose columns are kept"""
 
 
-@value()
-class Resident:
+class Resident(Struct, frozen=True):
     """A pod and its node. Never changed, so forks share it."""
 
     pod: Pod

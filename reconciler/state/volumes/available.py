@@ -5,10 +5,10 @@ Source: VOL-7, VOL-8. N rows of nodes, as the table of nodes numbers them.
 
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.choosing import NONE, Spans, first_at_each, leading
 from kernels.types import Amounts, Codes, Mask, Rows
@@ -61,8 +61,7 @@ class _Kind(NamedTuple):
     access: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
+class _Group(Struct, frozen=True):
     """Volumes of one class that are free, smallest first, and where they can be used."""
 
     volumes: tuple[PersistentVolume, ...]

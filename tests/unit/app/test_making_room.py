@@ -1,9 +1,9 @@
 """Plans that this controller may carry out: no pod of others, no gang below its minimum, no budget."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.api.objects.budgets import PodDisruptionBudget
 from reconciler.api.objects.claims import ALLOCATED_AT

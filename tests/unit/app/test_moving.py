@@ -1,10 +1,10 @@
 """Moves that this controller may carry out: of pods that are opted in, come back gated, and are ours."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.analysis.defragment.target import parse_goal
 from reconciler.api.objects.budgets import PodDisruptionBudget

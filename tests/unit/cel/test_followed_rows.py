@@ -1,10 +1,9 @@
 """Rows that follow earlier ones: a selector gives the answers that it gives on all rows at once."""
 
-from dataclasses import replace
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from reconciler.cel.environment import DEVICE_SELECTOR
 from reconciler.cel.program import Selector, compile_selector

@@ -5,10 +5,10 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from reconciler.cel.device import DeviceView
 from reconciler.cel.environment import DEVICE_SELECTOR

@@ -1,11 +1,10 @@
 """Masks equal the plain evaluator's answers, device by device, for all expressions and rows."""
 
-from dataclasses import replace
-
 import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import given
+from msgspec.structs import replace
 
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.semver import Semver

@@ -1,8 +1,7 @@
 """From when on a Lease counts as what it is."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from reconciler.ha.elector import Elector
 from reconciler.ha.record import Record, Terms

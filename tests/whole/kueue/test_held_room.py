@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.api.objects.kueue import WORKLOAD as MARK
+from reconciler.api.objects.core import WORKLOAD as MARK
 from reconciler.api.validation.served_kinds import POD
 from reconciler.control.decisions.allocating import Ungated, Waits
 from reconciler.control.decisions.nominations import Nominated, NominationDropped, NominationExpired

@@ -7,10 +7,10 @@ columns.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from markupsafe import Markup
+from msgspec import Struct
 
 from reconciler.operations.page.chart_values import chart_values
 from reconciler.operations.page.charts import Chart, Index
@@ -31,8 +31,7 @@ KEPT = 256
 """Charts with cached HTML"""
 
 
-@dataclass(frozen=True, slots=True)
-class _Page:
+class _Page(Struct, frozen=True):
     """The charts on one page of the map, and its position."""
 
     charts: tuple[Chart, ...]

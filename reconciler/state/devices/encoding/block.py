@@ -6,10 +6,10 @@ from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Codes, Mask
 from reconciler.api.objects.slices import Device, ResourceSlice, ResourceSliceSpec
-from reconciler.api.objects.value import value
 from reconciler.state.devices.encoding.parts import Coded, Encoder, Header, Names
 from reconciler.state.devices.encoding.vocabulary import Name, Vocabulary
 
@@ -21,8 +21,7 @@ FLAGS = ("anywhere", "shared", "unreadable", "binds")
 the device (CEL-6); binds: allocating it binds the claim to the node."""
 
 
-@value(eq=False)
-class Block:
+class Block(Struct, frozen=True, eq=False):
     """Columns of one slice with n devices. All codes belong to one `Vocabulary`."""
 
     slice: ResourceSlice

@@ -5,10 +5,10 @@ stay: their number is bounded by the machine types, or by the nodes.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from reconciler.api.objects.semantics import Semantics
 from reconciler.state.devices.encoding.block import COLUMNS, Block

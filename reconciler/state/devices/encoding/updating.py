@@ -1,9 +1,9 @@
 """The columns of a new version of a slice from those of the known one. Only devices that differ are read."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from kernels.types import Rows
 from reconciler.api.objects.device_patterns import differing, without_blanks

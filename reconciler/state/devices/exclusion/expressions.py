@@ -1,9 +1,9 @@
 """The `compatibleOnlyWith` expressions of a pool, each evaluated once on all devices. Source: GRP-11."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Mask
 from reconciler.api.objects.meta import DeviceID, PoolID
@@ -23,8 +23,7 @@ _TOO_MUCH = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """An expression that does not compile, or fails on a device. Such pairs are incompatible."""
 
     device: DeviceID

@@ -1,15 +1,13 @@
 """How the compatibility groups of each driver are compared, and why. Source: GRP-12."""
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from reconciler.api.objects.semantics import GroupMode
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class DriverMode:
+class DriverMode(Struct, frozen=True):
     """The group mode of one driver."""
 
     driver: str

@@ -1,10 +1,10 @@
 """The mode of each physical device: what is held, by which claims, and what that locks out. For messages."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Mask, Rows
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
@@ -19,8 +19,7 @@ LOOKED_AT = 8
 """Most excluded devices that a message explains. A refusal must stay cheap."""
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True):
     """A held device, with what it declares about others in one scope."""
 
     device: DeviceID
@@ -50,8 +49,7 @@ class Conflict(NamedTuple):
     claims: tuple[ObjectKey, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Mode:
+class Mode(Struct, frozen=True):
     """The mode of one counter set, or of devices that exclude each other without a common one."""
 
     pool: PoolID

@@ -10,10 +10,10 @@ is compared only with the devices of this physical device, even in a pool of tho
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Codes, Mask
 from reconciler.state.devices.encoding.block import Block
@@ -38,8 +38,7 @@ class Conflict(NamedTuple):
     """(n,)"""
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedPairs:
+class JudgedPairs(Struct, frozen=True):
     """What decides which of n devices are judged together."""
 
     place: Codes

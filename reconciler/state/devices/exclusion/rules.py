@@ -8,9 +8,9 @@ one of them or have no groups.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.exclusion import pack_bits
 from kernels.types import Bits, Codes
@@ -31,8 +31,7 @@ from reconciler.state.devices.pools.counters import PoolCounters
 from reconciler.state.devices.pools.stepwise import Steps
 
 
-@dataclass(frozen=True, slots=True)
-class PoolExclusion:
+class PoolExclusion(Struct, frozen=True):
     """Columns of the n devices of a pool; K is at least 1."""
 
     scopes: Codes

@@ -5,9 +5,9 @@ Counter sets keep their numbers; the other scopes are numbered after them.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.exclusion import ALL
 from kernels.index import Inverse, invert
@@ -17,8 +17,7 @@ from reconciler.state.devices.exclusion.expressions import Problem
 from reconciler.state.devices.pools.pool import Pool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Exclusion:
+class Exclusion(Struct, frozen=True, eq=False):
     """Columns of D devices in S scopes."""
 
     size: int

@@ -6,10 +6,11 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from reconciler.api.objects.claims import Allocation
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.semantics import CONSUMABLE_CAPACITY, Semantics
-from reconciler.api.objects.value import value
 
 
 class Holder(NamedTuple):
@@ -38,8 +39,7 @@ class Shared(NamedTuple):
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
-@value()
-class DeviceState:
+class DeviceState(Struct, frozen=True):
     """All holds on one device. A device allocated twice is free after both claims release it (AS-6).
 
     A change makes another state, so forks and other threads can share it.

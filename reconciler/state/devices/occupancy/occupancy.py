@@ -3,9 +3,10 @@
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from msgspec import Struct
+
 from kernels.types import Amounts, Bits, Codes, Mask
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
-from reconciler.api.objects.value import value
 from reconciler.state.devices.occupancy.ledger import NOTHING
 from reconciler.state.devices.occupancy.overcharge import Overcharge
 from reconciler.state.devices.occupancy.trail import Trail
@@ -14,8 +15,7 @@ NOBODY: Mapping[int, str] = MappingProxyType({})
 """No device is nominated"""
 
 
-@value(eq=False, weakref_slot=True)
-class Occupancy:
+class Occupancy(Struct, frozen=True, eq=False, weakref=True):
     """Columns of D devices and S counter sets. Frozen while this object is referenced."""
 
     held: Mask

@@ -7,8 +7,9 @@ the same, since a device can draw only whole units.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from kernels.types import Amounts
 from reconciler.api.objects.quantity import INT64_MAX
@@ -31,8 +32,7 @@ class LostCounters(NamedTuple):
     counters: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Overcharge:
+class Overcharge(Struct, frozen=True):
     """The overcharge of one pool. Immutable."""
 
     of_device: Mapping[str, Mapping[CounterIndex, int]]

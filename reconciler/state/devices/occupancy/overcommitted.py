@@ -1,10 +1,10 @@
 """Counter sets from which more is drawn than they publish. Only changed sets are evaluated again."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Rows
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
@@ -21,8 +21,7 @@ class Key(NamedTuple):
     counter_set: str
 
 
-@dataclass(frozen=True, slots=True)
-class Overcommitted:
+class Overcommitted(Struct, frozen=True):
     """More is drawn from a counter set than it publishes."""
 
     key: Key

@@ -5,11 +5,11 @@ columns that are equal (`patching`), so that the cost follows what changed.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.index import Inverse, invert
 from kernels.types import Amounts, Codes, Rows
@@ -36,8 +36,7 @@ class Run(NamedTuple):
     """Position of the first pool in the previous fleet; -1 for a fresh pool"""
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """The new fleet as a sequence of runs."""
 
     previous: Fleet | None

@@ -4,12 +4,12 @@ Source: docs/rules/counters.md; POOL-11 for what makes a pool invalid.
 """
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
 from math import gcd
 from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Amounts, Codes
 from reconciler.api.objects.quantity import INT64_MAX
@@ -31,8 +31,7 @@ class SetID(NamedTuple):
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class CounterSetColumns:
+class CounterSetColumns(Struct, frozen=True):
     """What one counter set publishes; counter i is `counters[i]` and counts in `units[i]` billionths."""
 
     id: SetID
@@ -48,8 +47,7 @@ class CounterSetColumns:
         return self.scale.units
 
 
-@dataclass(frozen=True, slots=True)
-class PoolCounters:
+class PoolCounters(Struct, frozen=True):
     """The counter sets of a pool and what its n devices draw from them."""
 
     sets: tuple[CounterSetColumns, ...]

@@ -6,7 +6,8 @@ counted for each driver, so that a driver with ever new names does not use up th
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
 from reconciler.api.objects.slices import ResourceSlice

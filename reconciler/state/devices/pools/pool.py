@@ -4,12 +4,12 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from enum import Enum
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.index import constant_mask, row_range
 from kernels.types import Mask, Rows
 from reconciler.api.objects.meta import PoolID
 from reconciler.api.objects.semantics import PARTITIONABLE_DEVICES, GroupMode, Semantics
-from reconciler.api.objects.value import value
 from reconciler.state.devices.encoding.block import Block
 from reconciler.state.devices.encoding.parts import Encoder, Names
 from reconciler.state.devices.encoding.recent import Recent
@@ -36,8 +36,7 @@ class Usable(Enum):
     INVALID = "invalid"
 
 
-@value()
-class PoolOnNode:
+class PoolOnNode(Struct, frozen=True):
     """A pool as one node sees it."""
 
     pool: PoolID

@@ -1,8 +1,9 @@
 """Joins all pools to a fleet apart from the store, so that a thread can do it while the store changes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from reconciler.api.objects.semantics import Semantics
 from reconciler.state.devices.inventory import Joinable
@@ -18,8 +19,7 @@ class Assembled(NamedTuple):
     layout: Layout
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Assembly:
+class Assembly(Struct, frozen=True, eq=False):
     """Everything that a fleet and its topology are made of at one moment."""
 
     joinable: Joinable

@@ -1,7 +1,8 @@
 """An independent copy of a store. It copies only the holds and shares the fleet and all objects."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
@@ -33,8 +34,7 @@ def with_plans(
     return claims
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Fork:
+class Fork(Struct, frozen=True, eq=False):
     """The content of a store at one moment. Any thread may turn it into another store, once."""
 
     snapshot: Snapshot

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kernels.index import Inverse
 from kernels.types import Amounts, Codes, Mask, Rows
@@ -59,8 +61,7 @@ class View:
         return next((pool for pool in self.pools if pool.usable is Usable.INVALID), None)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NodeOrder:
+class NodeOrder(Struct, frozen=True, eq=False):
     """The nodes in the order in which they are tried."""
 
     names: tuple[str, ...]
@@ -225,8 +226,7 @@ def _span(rows: Rows) -> slice | None:
     return slice(int(rows[0]), int(rows[-1]) + 1)
 
 
-@value()
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """Everything that a decision depends on, except the claims."""
 
     version: int

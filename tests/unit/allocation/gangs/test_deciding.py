@@ -1,10 +1,10 @@
 """Which domain a gang gets, which pods are left out, and what a refusal says."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.allocation.alignment import decide
 from reconciler.allocation.dra.budget import UNLIMITED, SelectorsNotRun, StepLimit

@@ -1,11 +1,12 @@
 """Which nodes policies choose for a gang: compared with placing its members one after another, each alone."""
 
-from dataclasses import replace
+import dataclasses
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from reconciler.allocation.alignment import decide
 from reconciler.allocation.dra.budget import UNLIMITED
@@ -58,7 +59,7 @@ def one_after_another(world: GangWorld, trial: Trial, policies: Policies) -> dic
 def seats(world: GangWorld, policies: Policies) -> dict[str, str] | None:
     """Pod -> node, as the gang is placed; None if it is refused."""
     with world.trial() as trial:
-        question = replace(world.question(), policies=policies)
+        question = dataclasses.replace(world.question(), policies=policies)
         outcome = decide_gang(question, trial, steps=STEPS, budget=UNLIMITED)
         if isinstance(outcome, GangUnsatisfied):
             return None
@@ -150,7 +151,7 @@ def test_preferences_of_pods_order_the_nodes_of_a_gang():
     )
     for weighing, expected in ((Weighing.FIRST, {"n0", "n1", "n2"}), (Weighing.OFF, {"n0", "n1"})):
         policies = Policies((("*", "first-fit"),), preferences=weighing)
-        question = replace(world.question(), members=alike, policies=policies)
+        question = dataclasses.replace(world.question(), members=alike, policies=policies)
         with world.trial() as trial:
             outcome = decide_gang(question, trial, steps=STEPS, budget=UNLIMITED)
         assert isinstance(outcome, GangGranted)

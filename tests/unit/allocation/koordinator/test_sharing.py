@@ -1,11 +1,11 @@
 """Machines in one state share their answers, and no others do."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from reconciler.allocation.koordinator import fleet as fleet_module
 from reconciler.allocation.koordinator.answers import Answers

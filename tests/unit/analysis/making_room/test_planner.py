@@ -165,7 +165,7 @@ def test_a_set_that_fits_costs_one_try():
     assert found.optimal
 
 
-class InAHurry(WantedPod):
+class InAHurry(WantedPod, frozen=True):
     """Searches with few steps."""
 
     def place(self, *args: Any, **options: Any) -> tuple[Place, ...] | NoFit:

@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from reconciler.api.objects.changes import Replaced
-from reconciler.api.objects.kueue import CONTROLLER, WORKLOAD, AdmissionCheck, ResourceFlavor, Workload
+from reconciler.api.objects.core import WORKLOAD
+from reconciler.api.objects.kueue import CONTROLLER, AdmissionCheck, ResourceFlavor, Workload
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.validating import validated
 from reconciler.cluster.kueue import KueueWriter

@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.api.objects.core import Pod
-from reconciler.api.objects.kueue import WORKLOAD
+from reconciler.api.objects.core import WORKLOAD, Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.kueue.roster import WorkloadRoster
 from tests.tools.small_fleet import pod

@@ -1,13 +1,13 @@
 """Nominations as text: what is written is read again, and nothing from outside is believed blindly."""
 
 import json
-from dataclasses import replace
 from math import inf
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.errors import Malformed
