@@ -30,17 +30,19 @@ class OneByOne:
 
         Those of one must be assumed before the next one is asked for, with no `await` in between.
 
-        Ends before the first unit that is a pod, is pending, gets no devices, has preferences or needs a long
-        search. Claims that need nothing are left out: they have their turn.
+        Ends before the first unit that is a pod, is pending, gets no devices or has preferences, and before
+        they take more steps than one decision may on the loop. Claims that need nothing are left out: they
+        have their turn.
         """
         if self._store.nominations:
             return
+        budget = StepLimit(QUICK_STEPS)  # for all of them: the loop does nothing else meanwhile
         for unit in upcoming:
             if unit.kind is not Kind.CLAIM or self._waiting.has(unit):
                 return
             try:
                 found = self._planner.next(unit)
-                granted = self._answer(found) if isinstance(found, Decide) else None
+                granted = self._answer(found, budget) if isinstance(found, Decide) else None
             except Exception:
                 return  # raised again in the turn of this claim, and reported there: no other one is to blame
             if isinstance(found, Decide) and granted is not None:
@@ -48,13 +50,13 @@ class OneByOne:
             elif not isinstance(found, Nothing):
                 return
 
-    def _answer(self, question: Decide) -> Granted | None:
+    def _answer(self, question: Decide, budget: StepLimit) -> Granted | None:
         """Devices for a claim; None if it needs a turn of its own."""
         snapshot = self._store.snapshot()  # not kept: while one is referenced, assuming copies the columns
         if not self._decider.repeats(question, snapshot):
             return None
         try:
-            answer = self._decider.find(question, snapshot, StepLimit(QUICK_STEPS))
+            answer = self._decider.find(question, snapshot, budget)
         except (SelectorsNotRun, Unfinished):
             return None
         return answer if isinstance(answer, Granted) else None

@@ -9,6 +9,7 @@ import pytest
 from reconciler.allocation.alignment.preferences import JOINT
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
+from reconciler.control import one_by_one
 from reconciler.control.decider import Decider
 from reconciler.control.loop import MOST_ONE_BY_ONE
 from reconciler.control.queueing.units import Unit
@@ -82,6 +83,18 @@ async def test_ever_more_are_decided_ahead_but_not_without_end():
             most = max(most, len(ahead(stage)))
     assert len(stage.written) == count
     assert MOST_ONE_BY_ONE - 1 <= most <= MOST_ONE_BY_ONE
+
+
+async def test_all_together_take_no_more_steps_than_one_decision_may(monkeypatch: pytest.MonkeyPatch):
+    """The event loop does nothing else meanwhile. A claim on the first node takes two steps."""
+    monkeypatch.setattr(one_by_one, "QUICK_STEPS", 5)
+    stage = stage_of(n0=9)
+    stage.news(*claims(1, 2, 1, 2, 1))
+    async with stage.at_work(1):
+        await asyncio.sleep(0.5)
+        assert ahead(stage) == units(1, 2)
+        await asyncio.sleep(9)
+    assert [unit for unit, _ in stage.written] == units(0, 1, 2, 3, 4)
 
 
 PREFERRING = claim("c2", 2)
