@@ -3,12 +3,11 @@
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 
-from prometheus_client import Counter
+from prometheus_client import Counter, Histogram
 
 from reconciler.cluster.kinds import Resource
 from reconciler.cluster.transport import Lines, Request, Response, Transport, WatchRequest
 from reconciler.errors import ReconcilerError, Undecided
-from reconciler.operations.metrics.histogram import Observed
 from reconciler.operations.metrics.meters import Meters
 
 _ALSO = {"events", "leases", "subjectaccessreviews", "tokenreviews"}
@@ -38,7 +37,7 @@ class Metered:
         self._clock = clock
         self._kinds = {resource.plural: resource.kind for resource in watched}
         self._ended: dict[str, str] = {}
-        self._series: dict[tuple[str, str, str], tuple[Counter, Observed]] = {}
+        self._series: dict[tuple[str, str, str], tuple[Counter, Histogram]] = {}
         self.answers = 0
         """Completed requests, successful or not"""
 

@@ -1,5 +1,6 @@
 """Counters and histograms that the code updates, in their own registry."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 
@@ -8,6 +9,7 @@ from prometheus_client import (
     Counter,
     Gauge,
     GCCollector,
+    Histogram,
     ProcessCollector,
     disable_created_metrics,
 )
@@ -18,9 +20,12 @@ from reconciler.control.decisions.declaration import Counted
 from reconciler.control.decisions.every import DECISIONS
 from reconciler.control.decisions.metric import MetricSpec
 from reconciler.operations.metrics import catalogue as of
-from reconciler.operations.metrics.histogram import Histogram
 
 _Count = Callable[[Decision], None]
+_Observe = Callable[[float, str], None]
+
+EXEMPLARS = 16
+"""The first of so many observations in a bucket gets an exemplar, which takes longer than the counting"""
 
 
 class Meters:
@@ -48,7 +53,7 @@ class Meters:
         self.build = Gauge(of.BUILD.full_name, of.BUILD.help, of.BUILD.label_names, registry=self.registry)
         # The series start at 0, so that `increase` sees the first count.
         results = ("granted", "refused", "gave_up")
-        self._decided = {name: self.decision.labels(name).observe for name in results}
+        self._decided = {name: _observing(self.decision.labels(name), of.DECISION) for name in results}
         self._refused: dict[str, Counter] = {}
 
     def answered(self, reason: str, seconds: float, decision_id: str) -> None:
@@ -73,15 +78,17 @@ class Meters:
         return Counter(spec.full_name, spec.help, spec.label_names, registry=self.registry)
 
     def _histogram(self, spec: MetricSpec) -> Histogram:
-        return Histogram(spec, self.registry)
+        return Histogram(
+            spec.full_name, spec.help, spec.label_names, buckets=spec.buckets, registry=self.registry
+        )
 
 
 def _counting(metric: Counter | Histogram, counted: Counted) -> _Count:
     """A function that counts one decision in a metric."""
-    if isinstance(metric, Counter):
-        series = metric.labels(*counted.labels) if counted.labels else metric
+    series = metric.labels(*counted.labels) if counted.labels else metric
+    if isinstance(series, Counter):
         return lambda _: series.inc()
-    observed, observe = attrgetter(counted.observed), metric.labels(*counted.labels).observe
+    observed, observe = attrgetter(counted.observed), _observing(series, counted.metric)
 
     def count(decision: Decision) -> None:
         value = observed(decision)
@@ -89,3 +96,15 @@ def _counting(metric: Counter | Histogram, counted: Counted) -> _Count:
             observe(value, decision.decision_id)
 
     return count
+
+
+def _observing(series: Histogram, spec: MetricSpec) -> _Observe:
+    """A function that observes a value. Now and then its bucket gets an exemplar that names the decision."""
+    counts = [0] * (len(spec.buckets) + 1)
+
+    def observe(value: float, decision_id: str) -> None:
+        bucket = bisect_left(spec.buckets, value)
+        series.observe(value, None if counts[bucket] % EXEMPLARS else {"decision_id": decision_id})
+        counts[bucket] += 1
+
+    return observe

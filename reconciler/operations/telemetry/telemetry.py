@@ -34,7 +34,7 @@ class Telemetry:
         Lease that decides who leads, and is empty without one. Without a `port`, nothing is served.
         """
         self.meters = Meters()
-        self.heart = Heartbeat(self.meters.loop_lag.labels().observe)
+        self.heart = Heartbeat(self.meters.loop_lag.observe)
         self.live, self.ready = Health("livez"), Health("readyz")
         self.readings = Readings()
         self._statusz = Statusz(version("dra-reconciler"), settings.semantics, now)

@@ -1,7 +1,6 @@
 """Exemplars connect buckets of histograms with decisions."""
 
-from reconciler.operations.metrics.histogram import EXEMPLARS
-from reconciler.operations.metrics.meters import Meters
+from reconciler.operations.metrics.meters import EXEMPLARS, Meters
 
 
 def exemplars(meters: Meters) -> dict[str, str]:
