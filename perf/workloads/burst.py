@@ -10,8 +10,9 @@ from perf.turns import take_turns
 from perf.workload import Figure, Outcome, Progress, Size, Workload
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.core import GATE
+from reconciler.api.objects.core import GATE, Pod
 from reconciler.api.versions.claim_text import API_VERSIONS, read_claim
+from reconciler.api.versions.pod_text import read_pod
 
 
 def whole(size: Size, progress: Progress) -> Outcome:
@@ -53,6 +54,9 @@ def _burst(
     The fleet is made twice: as JSON it takes more memory than what is measured.
     """
     raws = [claim(f"claim-{number:05}", [request], match=match) for number in range(size["claims"])]
+    if of_pods:
+        for number, raw in enumerate(raws):
+            raw["metadata"]["ownerReferences"] = [_owner(number)]
     claims = [*map(_watched, raws)]
     alone = Decider.over(fleet())
     for one in claims:
@@ -97,19 +101,42 @@ def _with_room(raw: Json) -> Json:
     return {**raw, "status": {"allocatable": {"cpu": "64", "memory": "512Gi", "pods": "110"}}}
 
 
-def _pod(number: int, claim: str) -> Json:
-    """A pod with our gate."""
+def _owner(number: int) -> Json:
+    """The pod that a claim is made for."""
+    name, uid = f"pod-{number:05}", f"pod-{number}"
+    return {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid, "controller": True}
+
+
+def _pod(number: int, claim: str) -> Pod:
+    """A pod of a template with our gate, as a watch reads it once its claim was made: with a token of its
+    own.
+    """
+    token = f"kube-api-access-{number:05}"
     requests = {"requests": {"cpu": "2", "memory": "8Gi"}}
-    return {
+    main = {
+        "name": "main",
+        "image": "none",
+        "resources": requests,
+        "volumeMounts": [{"name": token, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}],
+    }
+    raw = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": f"pod-{number:05}", "namespace": "default", "uid": f"pod-{number}"},
         "spec": {
             "schedulingGates": [{"name": GATE}],
-            "containers": [{"name": "main", "image": "none", "resources": requests}],
-            "resourceClaims": [{"name": "devices", "resourceClaimName": claim}],
+            "containers": [main],
+            "volumes": [{"name": token, "projected": {"sources": [{"serviceAccountToken": {}}]}}],
+            "resourceClaims": [{"name": "devices", "resourceClaimTemplateName": "devices"}],
+        },
+        "status": {
+            "phase": "Pending",
+            "resourceClaimStatuses": [{"name": "devices", "resourceClaimName": claim}],
         },
     }
+    found = read_pod(json.dumps(raw).encode(), "v1")
+    assert found is not None
+    return found
 
 
 WORKLOADS = [
