@@ -180,13 +180,13 @@ class Turns:
     """Claims that were decided ahead of their turns, each by itself"""
 
 
-def take_turns(fleet: Iterable[Json], claims: Sequence[ResourceClaim], pods: Sequence[Json] = ()) -> Turns:
+def take_turns(fleet: Iterable[Json], claims: Sequence[ResourceClaim], pods: Sequence[Pod] = ()) -> Turns:
     """Allocate claims, alone or for pods: the first one, then the others, which come at once. Raises Wrong.
 
     The times are those of the others.
     """
     with _logged_to_nowhere():
-        return asyncio.run(_take_turns([read(one) for one in fleet], claims, [read(pod) for pod in pods]))
+        return asyncio.run(_take_turns([read(one) for one in fleet], claims, pods))
 
 
 @contextmanager
@@ -206,7 +206,7 @@ def _logged_to_nowhere() -> Iterator[None]:
 
 
 async def _take_turns(
-    fleet: Sequence[ApiObject], claims: Sequence[ResourceClaim], pods: Sequence[ApiObject]
+    fleet: Sequence[ApiObject], claims: Sequence[ResourceClaim], pods: Sequence[Pod]
 ) -> Turns:
     turns, warm, done = Turns(), asyncio.Event(), asyncio.Event()
 

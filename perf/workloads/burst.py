@@ -11,8 +11,9 @@ from perf.workload import Figure, Outcome, Progress, Size, Workload
 from perf.workloads.mig import drawn_profiles
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.core import GATE
+from reconciler.api.objects.core import GATE, Pod
 from reconciler.api.versions.claim_text import API_VERSIONS, read_claim
+from reconciler.api.versions.pod_text import read_pod
 
 
 def whole(size: Size, progress: Progress) -> Outcome:
@@ -47,7 +48,10 @@ def pods(size: Size, progress: Progress) -> Outcome:
     def fleet() -> Iterable[Json]:
         return map(_with_room, gpus.fleet(size["nodes"]))
 
-    return _burst(fleet, _alike(exactly("gpu", gpus.CLASS), size), progress, of_pods=True)
+    raws = _alike(exactly("gpu", gpus.CLASS), size)
+    for number, raw in enumerate(raws):
+        raw["metadata"]["ownerReferences"] = [_owner(number)]
+    return _burst(fleet, raws, progress, of_pods=True)
 
 
 def _alike(request: Json, size: Size, match: str = "") -> list[Json]:
@@ -107,19 +111,42 @@ def _with_room(raw: Json) -> Json:
     return {**raw, "status": {"allocatable": {"cpu": "64", "memory": "512Gi", "pods": "110"}}}
 
 
-def _pod(number: int, claim: str) -> Json:
-    """A pod with our gate."""
+def _owner(number: int) -> Json:
+    """The pod that a claim is made for."""
+    name, uid = f"pod-{number:05}", f"pod-{number}"
+    return {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid, "controller": True}
+
+
+def _pod(number: int, claim: str) -> Pod:
+    """A pod of a template with our gate, as a watch reads it once its claim was made: with a token of its
+    own.
+    """
+    token = f"kube-api-access-{number:05}"
     requests = {"requests": {"cpu": "2", "memory": "8Gi"}}
-    return {
+    main = {
+        "name": "main",
+        "image": "none",
+        "resources": requests,
+        "volumeMounts": [{"name": token, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}],
+    }
+    raw = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": f"pod-{number:05}", "namespace": "default", "uid": f"pod-{number}"},
         "spec": {
             "schedulingGates": [{"name": GATE}],
-            "containers": [{"name": "main", "image": "none", "resources": requests}],
-            "resourceClaims": [{"name": "devices", "resourceClaimName": claim}],
+            "containers": [main],
+            "volumes": [{"name": token, "projected": {"sources": [{"serviceAccountToken": {}}]}}],
+            "resourceClaims": [{"name": "devices", "resourceClaimTemplateName": "devices"}],
+        },
+        "status": {
+            "phase": "Pending",
+            "resourceClaimStatuses": [{"name": "devices", "resourceClaimName": claim}],
         },
     }
+    found = read_pod(json.dumps(raw).encode(), "v1")
+    assert found is not None
+    return found
 
 
 WORKLOADS = [

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from kernels.groups import group_code
 from kernels.taking import groups_in_turn, taken_in_turn
-from kernels.types import Amounts, Codes, Mask, Rows
+from kernels.types import Amounts, Codes, Rows
 from reconciler.allocation.defaults import STEPS
 from reconciler.allocation.dra.allocate import plausible
 from reconciler.allocation.dra.availability import Available, available
@@ -232,9 +232,9 @@ def _is_entangled(rows: Rows, snapshot: Snapshot) -> bool:
     found = fleet.shared[rows] | snapshot.occupancy.sharing[rows]
     if fleet.exclusion is not None:
         found |= fleet.exclusion.bound[rows]
-    if (repeated := _REPEATED.of(fleet)) is not None:
-        found |= repeated[fleet.pool_of[rows]]
-    return bool(found.any())
+    return bool(found.any()) or any(
+        fleet.pools[at].repeats_names for at in np.unique(fleet.pool_of[rows]).tolist()
+    )
 
 
 def _is_simple(sets: Codes, fleet: Fleet) -> bool:
@@ -290,14 +290,7 @@ def _node_of_set(fleet: Fleet) -> Codes:
     return group_code(fleet.codes["node"][rows], fleet.sets[rows, ks].astype(np.intp), len(fleet.totals))
 
 
-def _repeated(fleet: Fleet) -> Mask | None:
-    """(pools,) pools in which two devices have one name; None if there are none."""
-    found = np.array([pool.repeats_names for pool in fleet.pools], dtype=np.bool_)
-    return found if found.any() else None
-
-
 _NODE_OF_SET = Cache(_node_of_set, on_fork=share)
-_REPEATED = Cache(_repeated, on_fork=share)
 
 
 def allocate_copies(

@@ -251,9 +251,11 @@ def _prepared(
 
 def _with_room(
     given: Sequence[Place], room: Amounts, nodes: NodeSubset | None, snapshot: Snapshot
-) -> NodeSubset:
+) -> NodeSubset | None:
     """The nodes without those that have no room for another copy: what they have left was passed over."""
     more = np.bincount([place.at for place in given], minlength=len(room)) < room
+    if more.all():
+        return nodes
     return NodeSubset(snapshot.topology.order, more if nodes is None else more & nodes.mask)
 
 

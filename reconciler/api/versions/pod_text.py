@@ -4,14 +4,17 @@ It decodes only what the models read, a spec once, and a status once for all rep
 reader declines every unusual pod, so that `reading` reports what is wrong with it.
 """
 
+from dataclasses import field
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from reconciler.api.objects.core import Pod, PodSpec, PodStatus
-from reconciler.api.objects.model import built
+from reconciler.api.objects.model import built, given_text_of
+from reconciler.api.objects.value import value
 from reconciler.api.versions.metadata_text import MetadataText, metadata_of
 from reconciler.api.versions.text_fields import cut_object, decoded, given, once, text_of, with_spec
 from reconciler.errors import Malformed
@@ -88,12 +91,26 @@ def read_pod(text: bytes, api_version: str) -> Pod | None:
 
 
 def _read_spec(text: bytes) -> PodSpec:
-    """The spec of a pod. Raises Malformed and ValueError."""
+    """The spec of a pod. Raises Malformed and ValueError.
+
+    Pods of one template share it: their texts differ in what is not read, such as names of tokens.
+    """
     pod = with_spec(text, KIND, API_VERSION)
     assert isinstance(pod, Pod)
-    return pod.spec
+    spec: PodSpec = _shared(_Given(given_text_of(pod.spec), pod.spec))
+    return spec
 
 
+@value()
+class _Given:
+    """A spec, by the text of the fields that it has."""
+
+    text: bytes
+    spec: PodSpec = field(compare=False)
+
+
+_shared = lru_cache(CACHE_SIZE)(attrgetter("spec"))
+"""The first one of specs of equal texts"""
 _spec = once(_read_spec, CACHE_SIZE)
 
 

@@ -84,6 +84,23 @@ def test_reports_that_mean_the_same_share_what_is_equal():
     assert second.metadata.resource_version == "8"
 
 
+def test_pods_of_one_template_share_their_spec():
+    """The API server gives each a volume for its token, with a name of its own."""
+
+    def made(token: str, cpu: str = "100m") -> Any:
+        raw = json.loads(json.dumps(RUNNING))
+        raw["spec"]["volumes"].append({"name": token, "projected": {}})
+        main = raw["spec"]["containers"][0]
+        main["volumeMounts"] = [{"name": token, "mountPath": "/var/run/secrets"}]
+        main["resources"]["requests"]["cpu"] = cpu
+        found = read_pod(json.dumps(raw).encode(), "v1")
+        assert found is not None
+        return found.spec
+
+    assert made("token-x") is made("token-y")
+    assert made("token-x", "200m") != made("token-x")
+
+
 @pytest.mark.parametrize(
     "text",
     [
