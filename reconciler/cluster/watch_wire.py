@@ -1,7 +1,7 @@
 """One HTTP/1.1 connection for a watch: lines are cut as bytes arrive, and wait for whoever takes them.
 
-An event that comes alone costs half of what a full client spends on it, which has a timer, a buffer and
-several generators for each piece. Such events are most of what a process does that has nothing to decide.
+A full client has a timer, a buffer and several generators for each piece. Events that come alone are most of
+what a process does that has nothing to decide.
 """
 
 import asyncio

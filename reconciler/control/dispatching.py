@@ -70,7 +70,7 @@ class Dispatcher:
         self.nominating.follow(delta)
 
     def reported(self, pod: ObjectKey, delta: Delta) -> None:
-        """Do what `dispatch` does for a pod of which `is_report` holds, for a tenth: it needs no turn."""
+        """Do what `dispatch` does, for a pod of which `is_report` holds: it needs no turn."""
         if self.gangs.has(pod):
             self.dispatch(delta)
         elif delta.pods:
