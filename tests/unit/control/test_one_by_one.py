@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reconciler.allocation.alignment.preferences import JOINT
-from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control import one_by_one
 from reconciler.control.decider import Decider
@@ -16,8 +16,9 @@ from reconciler.control.queueing.units import Unit
 from reconciler.operations.journal.entries import Header
 from reconciler.operations.journal.recording import Recorder
 from reconciler.operations.journal.replaying import replay
+from reconciler.state.nominations.nomination import HeldPlace, Nomination, of_claim
 from tests.tools.burst_loop import OURS, BurstStage
-from tests.tools.small_fleet import Object, claim, device_class, devices, node, pod
+from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, node, pod
 from tests.tools.unit_pictures import claim_unit, pod_unit, remove
 
 
@@ -50,7 +51,7 @@ def units(*numbers: int) -> list[Unit]:
     return [claim_unit(f"c{n}") for n in numbers]
 
 
-def places(stage: BurstStage) -> list[list[str]]:
+def placed(stage: BurstStage) -> list[list[str]]:
     """`node/device` of the devices of each claim, in the order of the writes."""
     return [
         [f"{plan.node}/{result.device}" for result in plan.allocation.devices.results]
@@ -67,7 +68,7 @@ async def test_claims_that_ask_for_different_things_are_decided_ahead_and_writte
         assert ahead(stage) == units(1, 2, 3, 4)
         await asyncio.sleep(9)
     assert [unit for unit, _ in stage.written] == units(0, 1, 2, 3, 4)
-    assert places(stage) == [
+    assert placed(stage) == [
         ["n0/d0"], ["n0/d1", "n0/d2"], ["n0/d3"], ["n1/d0", "n1/d1", "n1/d2"], ["n1/d3"],
     ]  # fmt: skip
 
@@ -95,6 +96,20 @@ async def test_all_together_take_no_more_steps_than_one_decision_may(monkeypatch
         assert ahead(stage) == units(1, 2)
         await asyncio.sleep(9)
     assert [unit for unit, _ in stage.written] == units(0, 1, 2, 3, 4)
+
+
+async def test_nothing_is_decided_ahead_while_devices_are_held_for_somebody():
+    """Whose devices they are is asked anew for each claim."""
+    stage = stage_of(n0=4)
+    held = HeldPlace("n0", (DeviceID(DRIVER, "n0", "d1"),))
+    stage.news(claim("c0"), claim("c2", 2), claim("waits", 9))
+    nominee = of_claim(ObjectKey("default", "waits"))
+    stage.intake.store.nominate(Nomination(nominee, (held,), 0, 99.0, "2026-01-01T12:00:00Z"))
+    async with stage.at_work(1):
+        await asyncio.sleep(0.5)
+        assert ahead(stage) == []
+        await asyncio.sleep(2)
+    assert {place for devices in placed(stage) for place in devices} == {"n0/d0", "n0/d2", "n0/d3"}
 
 
 PREFERRING = claim("c2", 2)
@@ -127,7 +142,7 @@ async def test_a_claim_that_is_decided_with_its_pod_is_passed_over():
         await asyncio.sleep(0.5)
         assert ahead(stage) == units(2)
         await asyncio.sleep(9)
-    assert places(stage) == [["n0/d0"], ["n0/d1", "n0/d2"], ["n0/d3"]]
+    assert placed(stage) == [["n0/d0"], ["n0/d1", "n0/d2"], ["n0/d3"]]
 
 
 @pytest.mark.parametrize("what", ["freed", "deleted", "cordoned", "slice", "paused"])
@@ -161,7 +176,7 @@ async def test_after_a_change_the_rest_is_decided_in_its_turn(what: str):
         "slice": [["n1/d0"], ["n1/d1", "n1/d2"], ["n1/d3"]],
         "paused": [["n0/d3"], ["n1/d0", "n1/d1"], ["n1/d2"]],
     }
-    assert places(stage) == first + expected[what]
+    assert placed(stage) == first + expected[what]
 
 
 async def test_the_journal_decides_each_claim_again_in_the_same_way(tmp_path: Path):
