@@ -98,6 +98,11 @@ class BackgroundSearch:
         """Whether questions wait for an answer, or would."""
         return self._awaiting > 0 or self._order.locked()
 
+    @property
+    def undecided(self) -> bool:
+        """Whether a unit whose turn has come has no answer yet, those included whose search takes long."""
+        return self.busy or self._searches.busy or self._selectors.busy
+
     async def calm(self) -> None:
         """Wait until a question is answered at once, unless its own search takes long."""
         while self.busy:

@@ -172,13 +172,13 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
             self._intake.assume(plan)
 
     def copies(self, grant: ClaimGrant, upcoming: Iterable[Unit]) -> list[tuple[Unit, ClaimGrant]]:
-        if self._search.busy:  # units that wait for it come first
+        if self._search.undecided:  # those units come first
             return []
         found = self._copies.find(grant.question.decide, upcoming)
         return [(unit, ClaimGrant(ClaimQuestion(unit, decide), granted)) for unit, decide, granted in found]
 
     def one_by_one(self, upcoming: Iterable[Unit]) -> Iterator[tuple[Unit, ClaimGrant]]:
-        if self._search.busy:
+        if self._search.undecided:
             return
         for unit, decide, granted in self._one_by_one.find(upcoming):
             yield unit, ClaimGrant(ClaimQuestion(unit, decide), granted)
@@ -188,11 +188,11 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
             for name, grant in grants:  # each was found as if it were decided from the state after the last
                 now = dataclasses.replace(grant.granted, version=self._store.snapshot().version)
                 self.record(name, Given(replace(grant, granted=now)))
-                self._assume_copies([grant])
+                self._assume_all([grant])
             return
-        self._assume_copies([grant for _, grant in grants])
+        self._assume_all([grant for _, grant in grants])
 
-    def _assume_copies(self, grants: Sequence[ClaimGrant]) -> None:
+    def _assume_all(self, grants: Sequence[ClaimGrant]) -> None:
         expect = self._settler.expect
         decided = [(plan, one.question.decide.pod) for one in grants for plan in one.granted.plans]
         for plan, _ in decided:

@@ -76,11 +76,15 @@ class DecidedAhead:
             self._size, self._rest = min(2 * self._size, MOST), 1
         return found
 
+    def in_vain(self) -> None:
+        """What was decided ahead, or tried, was of no use: rest, longer from time to time."""
+        self._size, self._alone, self._rest = FIRST, self._rest, min(2 * self._rest, LONGEST_REST)
+
     def take_back(self) -> None:
         """Free what the units were given, the last one first. They have their turns."""
         if not self._units:
             return
         units, self._units = self._units, {}
-        self._size, self._alone, self._rest = FIRST, self._rest, min(2 * self._rest, LONGEST_REST)
+        self.in_vain()
         for ahead in reversed(units.values()):
             ahead.handler.take_back(ahead.grant)

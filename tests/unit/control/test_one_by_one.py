@@ -1,21 +1,27 @@
 """Claims that ask for different things are decided ahead of their turns, and get what they would get then."""
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reconciler.allocation.alignment.preferences import JOINT
+from reconciler.allocation.dra.budget import Budget, StepLimit, Unfinished
 from reconciler.api.objects.meta import DeviceID, ObjectKey
+from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control import one_by_one
-from reconciler.control.decider import Decider
+from reconciler.control.decider import Decider, Refusal
 from reconciler.control.loop import MOST_ONE_BY_ONE
+from reconciler.control.one_by_one import OneByOne
+from reconciler.control.planner import Decide
 from reconciler.control.queueing.units import Unit
 from reconciler.operations.journal.entries import Header
 from reconciler.operations.journal.recording import Recorder
 from reconciler.operations.journal.replaying import replay
+from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.nominations.nomination import HeldPlace, Nomination, of_claim
 from tests.tools.burst_loop import OURS, BurstStage
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, node, pod
@@ -209,3 +215,46 @@ async def test_an_internal_error_about_a_claim_concerns_that_claim_alone(monkeyp
         await asyncio.sleep(9)
     assert [unit for unit, _ in stage.written] == units(0, 1, 3, 4)
     assert stage.reconciler.failures == 1
+
+
+async def test_nothing_is_decided_ahead_while_a_claim_whose_turn_has_come_is_searched_for(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    find, searching, found = Decider.find, threading.Event(), threading.Event()
+
+    def long_for_the_first(
+        self: Decider, question: Decide, snapshot: Snapshot, budget: Budget
+    ) -> Granted | Refusal:
+        if question.claims[0].key.name == "c0":
+            if isinstance(budget, StepLimit):
+                raise Unfinished("c0")
+            searching.set()
+            found.wait(10)
+        return find(self, question, snapshot, budget)
+
+    monkeypatch.setattr(Decider, "find", long_for_the_first)
+    stage = stage_of(n0=3)
+    stage.news(*claims(2, 1, 2))
+    async with stage.at_work(2):
+        await asyncio.sleep(0.3)
+        assert searching.is_set()
+        assert ahead(stage) == []
+        found.set()
+        await asyncio.sleep(5)
+    assert {unit for unit, _ in stage.written} == set(units(0, 1))
+
+
+async def test_what_is_tried_in_vain_is_tried_ever_more_rarely(monkeypatch: pytest.MonkeyPatch):
+    tried: list[ObjectKey] = []
+
+    def counting(self: OneByOne, question: Decide, budget: StepLimit) -> Granted | None:
+        tried.append(question.claims[0].key)
+        return None
+
+    stage = stage_of(n0=64)
+    stage.news(*claims(*[1 + n % 2 for n in range(40)]))
+    monkeypatch.setattr(OneByOne, "_answer", counting)
+    async with stage.at_work(1):
+        await asyncio.sleep(50)
+    assert len(stage.written) == 40
+    assert 1 < len(tried) < 8
