@@ -250,8 +250,18 @@ def test_an_answer_of_a_pass_that_is_not_used_is_given_next():
 
 def test_a_node_that_had_no_room_in_a_pass_counts_again_when_it_has():
     asking = Asking(gpus=4)
+    asking.ask(SPECS[0])  # runs the selectors
     asking.ask_together(SPECS[0], 3, NODES, (1, 9, 9), 3)
     assert device_of(asking.ask(SPECS[0], NODES)) == "n1 gpu-1"
+
+
+def test_the_place_that_a_pass_keeps_is_given_where_every_node_has_room():
+    asking = Asking(gpus=4)
+    asking.ask(SPECS[0])  # runs the selectors
+    asking.ask_together(SPECS[0], 3, None, (9, 9, 9), 3)
+    before = asking.repeats
+    assert device_of(asking.ask(SPECS[0])) == "n1 gpu-3"
+    assert asking.repeats == before + 1
 
 
 def test_a_released_device_is_given_before_those_that_were_found_ahead():
