@@ -55,12 +55,17 @@ async def live(scenario: Scenario, folder: Path) -> Expected:
     given = folder / "demand.json"
     given.write_text(NO_DEMAND.to_json())  # else it is learnt, and what is decided depends on when
     flags: dict[str, Any] = {"policy": scenario.policy, "preferences": scenario.preferences, "demand": given}
+
+    def is_blocked(one: Waits) -> bool:
+        """Whether a unit gets nothing. Only the live loop waits for kinds that are listed on demand, and
+        lets pods with devices wait until others are bound.
+        """
+        return one.reason != NOT_LISTED and ": " not in scenario.expected.get(_unit(one), "")
+
     async with reconciling(cluster, journal=str(folder), **flags, **SLOW) as seen:
         await seen.heard(Allocated, len(granted))
-        waiting = len(scenario.expected) - len(granted)
-        await seen.heard(Waits, waiting, counts=lambda one: one.reason != NOT_LISTED)
-        # Kinds that are listed on demand delay the live loop alone.
-        blocked = {_unit(one): one.reason for one in seen.of(Waits) if one.reason != NOT_LISTED}
+        await seen.heard(Waits, len(scenario.expected) - len(granted), counts=is_blocked)
+        blocked = {_unit(one): one.reason for one in seen.of(Waits) if is_blocked(one)}
     found: list[Again] = []
     replay(folder, seen=found.append)
     return {**_told(again.then for again in found), **blocked}
