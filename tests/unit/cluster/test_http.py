@@ -64,7 +64,7 @@ def streaming(*chunks: bytes, then: str) -> Handler:
 
 @asynccontextmanager
 async def saying(answer: bytes) -> AsyncIterator[tuple[str, asyncio.Event]]:
-    """The address of a server that answers a few bytes to whatever comes, and when a connection was closed."""
+    """The address of a server that answers a few bytes to whatever comes, and when one was closed."""
     closed = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -271,7 +271,7 @@ async def test_a_server_that_never_shakes_hands_is_given_up(monkeypatch):
     monkeypatch.setattr(http, "CONNECT_SECONDS", 0.2)
     async with asyncio.timeout(PATIENCE), saying(b"") as (address, closed):
         async with connect(server=f"https://{address}", insecure=True) as transport:
-            with pytest.raises(Retry, match="no connection to .* no answer in time"):
+            with pytest.raises(Retry, match=r"no connection to .* no answer in time"):
                 async with transport.stream(WatchRequest("/x", idle=PATIENCE)):
                     pass
         await closed.wait()

@@ -191,7 +191,7 @@ async def test_the_silence_counts_from_when_reading_went_on():
 
     go_on = asyncio.Event()
     async with watching(answer, idle=3.0) as (wire, _):
-        while not wire._paused:
+        while not wire._paused:  # noqa: ASYNC110 - nobody says so
             await asyncio.sleep(0.01)
         wire._heard -= 100.0  # it was paused for long
         lines = [await anext(wire), await anext(wire)]
