@@ -14,7 +14,11 @@ class Breaks:
     For work that may wait between its steps, call `before_step` too: what it waits does not count.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, longest: float = LONGEST) -> None:
+        """`longest` are the seconds of work without a break: less where several do such work at once, since
+        others wait for all of them.
+        """
+        self._longest = longest
         self._now = asyncio.get_running_loop().time
         self._steps = 0
         self._worked = 0.0
@@ -30,7 +34,7 @@ class Breaks:
         now = self._now()
         self._worked += now - self._since
         self._since = now
-        if self._steps >= MOST or self._worked >= LONGEST:
+        if self._steps >= MOST or self._worked >= self._longest:
             self._steps, self._worked = 0, 0.0
             await asyncio.sleep(0)
             self._since = self._now()

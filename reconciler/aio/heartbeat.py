@@ -6,7 +6,8 @@ from typing import Never
 
 
 class Heartbeat:
-    """Beats while `run` runs. If the beats stop, the loop is stuck.
+    """Beats while `run` runs. If the beats stop, the loop is stuck. An exception of `on_beat` is for the
+    exception handler of the loop, and the beats go on.
 
     Each beat is a callback of the loop: a task that sleeps would take two rounds of the loop for each, and
     the beats are most of what a process does that has nothing to do.
@@ -24,8 +25,8 @@ class Heartbeat:
         loop = asyncio.get_running_loop()
         self._schedule(loop)
         try:
-            while True:
-                await loop.create_future()  # nobody sets it
+            never: asyncio.Future[Never] = loop.create_future()
+            await never
         finally:
             self._timer.cancel()
 

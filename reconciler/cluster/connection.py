@@ -6,7 +6,7 @@ The parser is llhttp, by httptools.
 import asyncio
 from abc import ABC, abstractmethod
 
-from httptools import HttpParserError, HttpResponseParser
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from multidict import CIMultiDict
 
 
@@ -42,6 +42,8 @@ class Connection(ABC, asyncio.Protocol):
             self._parser.feed_data(data)
         except HttpParserError as exc:
             self._fail(Broken(f"the answer is not HTTP: {exc}"))
+        except HttpParserUpgrade:
+            self._fail(Broken("the server switched to another protocol"))
 
     # What asyncio calls.
 

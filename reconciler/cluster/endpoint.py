@@ -5,15 +5,13 @@ import os
 import re
 import ssl
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from socket import SOCK_STREAM, gaierror
 from typing import TypeVar
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlsplit
 
 from aiohappyeyeballs import start_connection
 
 from reconciler.cluster.client_library import Configuration
-from reconciler.cluster.transport import Query
 from reconciler.errors import Rejected
 
 P = TypeVar("P", bound=asyncio.Protocol)
@@ -54,9 +52,10 @@ class Endpoint:
             port = url.port
         except ValueError as exc:
             raise Rejected(f"cannot reach a cluster: {configuration.host!r}: {exc}") from exc
-        self._host, self._prefix = url.hostname or "", url.path.rstrip("/")
+        self._host, self._prefix = url.hostname or "", quote(url.path.rstrip("/"), safe="/%")
         self._tls = verifying(configuration) if url.scheme == "https" else None
-        self._name = configuration.tls_server_name or self._host if self._tls else None
+        # No certificate has the dot that ends an absolute name.
+        self._name = (configuration.tls_server_name or self._host).rstrip(".") if self._tls else None
         self._port = port or (443 if self._tls else 80)
         self._authority = url.netloc.rpartition("@")[2]
         self._connect_seconds = connect_seconds
@@ -79,23 +78,20 @@ class Endpoint:
             raise NeverSent(no_connection(self._host, self._port, exc)) from exc
         return protocol
 
-    def head(self, method: str, path: str, query: Query, headers: Mapping[str, str]) -> str:
-        """A request until the end of these headers. Raises Rejected for headers that cannot be sent."""
+    def head(self, method: str, path: str, query: str, headers: Mapping[str, str]) -> str:
+        """A request until the end of these headers; the query is encoded already.
+
+        Raises Rejected for headers that cannot be sent.
+        """
         target = self._prefix + (path if _PLAIN(path) else quote(path))
         if query:
-            target += "?" + _encoded(tuple(query))
+            target += f"?{query}"
         lines = [f"{method} {target} HTTP/1.1", f"Host: {self._authority}"]
         for name, value in headers.items():
             if _UNSENDABLE(value):
                 raise Rejected(f"the header {name} cannot be sent: it has a line break, or is not ASCII")
             lines.append(f"{name}: {value}")
         return "\r\n".join([*lines, ""])
-
-
-@lru_cache(64)
-def _encoded(query: Query) -> str:
-    """Nearly all writes have the same query."""
-    return urlencode(query)
 
 
 def verifying(configuration: Configuration) -> ssl.SSLContext:

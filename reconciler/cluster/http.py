@@ -6,12 +6,13 @@ as many, over wires of our own, unless there is a proxy.
 """
 
 import asyncio
+import base64
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import cast
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
@@ -83,7 +84,7 @@ class HttpTransport:
         """The cluster that this talks to"""
         self._impersonation = self.target.impersonation()
         rest = api.rest_client
-        self._host: str = api.configuration.host or ""
+        self._host, self._login = _without_login(api.configuration.host or "")
         self._proxy = rest.proxy or proxy_of(self._host)
         self._endpoint = self._wires = None
         if not self._proxy:
@@ -121,7 +122,9 @@ class HttpTransport:
             raise self._failure(request.method, request.path, exc) from exc
 
     def close(self) -> None:
-        """Let the connections for writes go; those of the ApiClient go with it."""
+        """Let the connections for writes go. Those of the ApiClient go with it, and a watch has its own,
+        which goes when its `stream` ends.
+        """
         if self._wires is not None:
             self._wires.close()
 
@@ -134,7 +137,7 @@ class HttpTransport:
                 yield lines
             return
         path = request.path
-        head = self._endpoint.head("GET", path, request.query, headers)
+        head = self._endpoint.head("GET", path, urlencode(request.query), headers)
         try:
             wire = await self._endpoint.connect(partial(_watch_wire, request), math.inf)
         except NeverSent as exc:
@@ -186,6 +189,8 @@ class HttpTransport:
         if token := configuration.api_key.get(TOKEN):
             prefix = configuration.api_key_prefix.get(TOKEN)
             headers["Authorization"] = f"{prefix} {token}" if prefix else token
+        elif self._login:
+            headers["Authorization"] = self._login
         return headers
 
     async def _open(
@@ -230,6 +235,21 @@ def proxy_of(server: str) -> str | None:
     """The proxy that the environment names for a server (HTTPS_PROXY, NO_PROXY), as kubectl takes it."""
     url = urlsplit(server)
     return None if proxy_bypass(url.hostname or "") else getproxies().get(url.scheme)
+
+
+def _without_login(server: str) -> tuple[str, str]:
+    """A server as `http://user:password@host` names it: without the login, and the header for that.
+
+    The header is empty if there is no login. A token goes before it, as for kubectl.
+    """
+    scheme, slashes, rest = server.partition("://")
+    authority, slash, path = rest.partition("/")
+    login, at, host = authority.rpartition("@")
+    if not at:
+        return server, ""
+    user, _, password = login.partition(":")
+    encoded = base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode("ascii")
+    return f"{scheme}{slashes}{host}{slash}{path}", f"Basic {encoded}"
 
 
 def _watch_wire(request: WatchRequest) -> WatchWire:

@@ -25,6 +25,9 @@ Sink = Callable[[Notice], None]
 SHORT = 1.0
 """Seconds. A watch that ends sooner without an event counts as a failure, to avoid a busy loop."""
 
+EVENTS_SECONDS = 0.001
+"""Seconds of events without a break. Short, because the watches of all kinds may be busy at once."""
+
 NUMEROUS = frozenset({"ResourceClaim", "Pod"})
 """Kinds whose first listing is emitted one by one before the whole, so that other tasks run in between: every
 object is new, and nothing is decided yet. Later listings are emitted at once: most objects are unchanged, and
@@ -250,7 +253,7 @@ class _Follower(Struct):
         ]
         async with self.client.watch(self.resource, query=query, idle=self.pace.idle) as lines:
             opened = self._note_contact()
-            breaks = Breaks()  # thousands of events may be buffered
+            breaks = Breaks(EVENTS_SECONDS)  # thousands of events may be buffered
             try:
                 async for line in lines:
                     breaks.before_step()

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 
 from multidict import CIMultiDict
 
-from reconciler.cluster.connection import Connection
+from reconciler.cluster.connection import Broken, Connection
 from reconciler.cluster.lines import LineSplitter
 from reconciler.cluster.transport import Response
 from reconciler.errors import ReconcilerError, Rejected, Retry
@@ -43,7 +43,7 @@ class WatchWire(Connection, AsyncIterator[bytes]):
         self._streams = False
         """Whether the response is a watch"""
         self._pieces: list[bytes] = []
-        """Of the body, not cut yet"""
+        """Of the body of a response that is no watch"""
         self._unread = 0
         """Bytes that came before it was known to be a watch"""
         self._lines: deque[bytes] = deque()
@@ -69,9 +69,6 @@ class WatchWire(Connection, AsyncIterator[bytes]):
         self._transport.write(request)
         return await self._opening
 
-    def __aiter__(self) -> "WatchWire":
-        return self
-
     async def __anext__(self) -> bytes:
         while not self._lines:
             if self._failure is not None:
@@ -84,6 +81,7 @@ class WatchWire(Connection, AsyncIterator[bytes]):
         self._buffered -= len(line)
         if self._paused and self._buffered <= self._buffer // 2:
             self._paused = False
+            self._heard = self._loop.time()  # what was silent until now was this side
             if not self._over and self._transport is not None:
                 self._transport.resume_reading()
         return line
@@ -91,31 +89,40 @@ class WatchWire(Connection, AsyncIterator[bytes]):
     # What asyncio calls.
 
     def data_received(self, data: bytes) -> None:
+        if self._opening is None:  # else it would be taken for the response, or nobody would wait for it
+            self._fail(Broken("an answer came before the request"))
+            return
         self._heard = self._loop.time()
         if not self._streams:
             self._unread += len(data)
             if self._unread > self._longest_refusal:
-                self._fail(Rejected(f"an answer of more than {self._longest_refusal} bytes"))
+                self._fail(Rejected(f"{self._what}: an answer of more than {self._longest_refusal} bytes"))
                 return
         self._parse(data)
-        self._cut()
 
     # What the parser calls.
 
     def on_headers_complete(self) -> None:
         super().on_headers_complete()
-        if self._parser.get_status_code() == 200 and not self._over:
-            self._streams = True
-            self._respond(b"")
+        if self._parser.get_status_code() != 200 or self._over:
+            return
+        encoding = self._headers.get("Content-Encoding", "identity")
+        if encoding != "identity":  # nobody asked for that, so lines are not looked for in it
+            self._fail(Rejected(f"{self._what}: the answer is compressed ({encoding})"))
+            return
+        self._streams = True
+        self._respond(b"")
 
     def on_body(self, body: bytes) -> None:
-        self._pieces.append(body)
+        if self._streams:
+            self._cut(body)
+        else:
+            self._pieces.append(body)
 
     def on_message_complete(self) -> None:
         if self._parser.get_status_code() < 200:  # informational: the response follows
             self._headers = CIMultiDict()
         elif self._streams:
-            self._cut()
             self._splitter.end()
             self._end()
         else:
@@ -126,19 +133,17 @@ class WatchWire(Connection, AsyncIterator[bytes]):
         if self._opening is not None and not self._opening.done():
             self._opening.set_result(Response(self._parser.get_status_code(), self._headers, body))
 
-    def _cut(self) -> None:
+    def _cut(self, piece: bytes) -> None:
         """Cut what came into lines, and wake who waits for one."""
-        if self._over or not self._streams:
+        if self._over:
             return
         try:
-            for piece in self._pieces:
-                for line in self._splitter.lines(piece):
-                    self._lines.append(line)
-                    self._buffered += len(line)
+            for line in self._splitter.lines(piece):
+                self._lines.append(line)
+                self._buffered += len(line)
         except Retry as exc:
-            self._fail(exc)
+            self._fail(Retry(f"{self._what}: {exc}"))
             return
-        self._pieces.clear()
         if self._lines:
             self._wake()
         if self._buffered > self._buffer and not self._paused and self._transport is not None:

@@ -9,6 +9,7 @@ import asyncio
 from multidict import CIMultiDict
 
 from reconciler.cluster.connection import Connection
+from reconciler.cluster.endpoint import LATE
 from reconciler.cluster.transport import Response
 from reconciler.errors import Rejected
 
@@ -79,7 +80,7 @@ class Wire(Connection):
             self._transport.close()
 
     def _late(self) -> None:
-        self._fail(TimeoutError("no answer in time"))
+        self._fail(TimeoutError(LATE))
 
     def _over(self) -> asyncio.Future[Response] | None:
         """End the exchange. Returns the future of its response, if it is still awaited."""

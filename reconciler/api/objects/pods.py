@@ -15,9 +15,9 @@ def is_report(before: Pod, now: Pod) -> bool:
     Such are the reports of kubelets. They may change what the pod takes from its node, and nothing else.
     """
     return (
-        (now.spec is before.spec or now.spec == before.spec)
-        and bool(now.spec.node_name)
+        bool(now.spec.node_name)
         and not now.gated
+        and (now.spec is before.spec or now.spec == before.spec)
         and now.status.resource_claim_statuses == before.status.resource_claim_statuses
         and is_live(now)
         and is_live(before)

@@ -26,10 +26,6 @@ class GangRoster:
         """All existing pods of a gang, gated or not."""
         return self._members.get(gang, frozenset())
 
-    def has(self, pod: ObjectKey) -> bool:
-        """Whether a pod belongs to a gang."""
-        return pod in self._gang
-
     def waits(self, gang: GangKey) -> bool:
         """Whether a gang has gated members."""
         return gang in self._gated

@@ -26,14 +26,15 @@ async def test_others_run_after_many_short_steps_at_the_latest():
 
 
 @pytest.mark.parametrize("waited", [True, False])
-async def test_what_the_work_waits_for_is_no_work(waited: bool):
+@pytest.mark.parametrize("shorter", [True, False])
+async def test_what_the_work_waits_for_is_no_work(waited: bool, shorter: bool):
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
-    breaks = Breaks()
+    breaks = Breaks(0.5 * LONGEST) if shorter else Breaks()
     others: list[str] = []
     loop.call_soon(others.append, "ran")
     for _ in range(3):
-        loop._now += LONGEST
+        loop._now += LONGEST / (6 if shorter else 3)
         if waited:
             breaks.before_step()
         await breaks.after_step()

@@ -1,6 +1,7 @@
 """The transport against servers that misbehave, on real sockets of this machine."""
 
 import asyncio
+import base64
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -14,7 +15,7 @@ from aiohttp import web
 from kubernetes_asyncio.client import ApiClient, Configuration
 
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.cluster import credentials
+from reconciler.cluster import credentials, http
 from reconciler.cluster.client import Client
 from reconciler.cluster.http import HttpTransport, connect
 from reconciler.cluster.kinds import NODE
@@ -59,6 +60,28 @@ def streaming(*chunks: bytes, then: str) -> Handler:
         return response
 
     return handle
+
+
+@asynccontextmanager
+async def saying(answer: bytes) -> AsyncIterator[tuple[str, asyncio.Event]]:
+    """The address of a server that answers a few bytes to whatever comes, and when one was closed."""
+    closed = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await reader.read(1)
+            writer.write(answer)
+            await reader.read()
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+            closed.set()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}", closed
+        server.close()
 
 
 async def lines_of(server: str, idle: float = 5.0) -> tuple[list[bytes], Exception | None]:
@@ -190,6 +213,81 @@ async def test_a_request_arrives_as_it_was_meant():
         "agent": "dra-reconciler",
         "body": {"a": None},
     }
+
+
+@pytest.mark.parametrize("token", ["", "Bearer t"])
+@pytest.mark.parametrize("proxied", [True, False])
+async def test_a_login_in_the_address_goes_with_every_request_without_a_token(monkeypatch, proxied, token):
+    seen: list[tuple[str, str | None]] = []
+
+    async def handle(request: web.Request) -> web.Response:
+        seen.append((request.method, request.headers.get("Authorization")))
+        return web.json_response({})
+
+    async with serving(handle) as server:
+        for name in ("no_proxy", "NO_PROXY"):
+            monkeypatch.delenv(name, raising=False)
+        host = "cluster.invalid" if proxied else server.removeprefix("http://")
+        if proxied:
+            monkeypatch.setenv("http_proxy", server)
+        configuration = Configuration(host=f"http://u:p%40%C3%BC@{host}")
+        if token:
+            configuration.api_key = {"BearerToken": token}
+        async with ApiClient(configuration) as api:
+            transport = HttpTransport(api)
+            for method in ("GET", "PATCH"):
+                await transport.send(Request(method, "/x", timeout=PATIENCE))
+            async with transport.stream(WatchRequest("/x", idle=PATIENCE)) as lines:
+                assert [line async for line in lines] == []
+            transport.close()
+    login = token or "Basic " + base64.b64encode("u:p@ü".encode()).decode()
+    assert seen == [("GET", login), ("PATCH", login), ("GET", login)]
+
+
+@pytest.mark.parametrize("how", ["left", "cancelled"])
+async def test_a_watch_that_nobody_takes_any_more_is_closed(how):
+    opened = asyncio.Event()
+
+    async def watch(address: str) -> None:
+        async with connect(server=f"http://{address}") as transport:
+            async with transport.stream(WatchRequest("/x", idle=PATIENCE)) as lines:
+                opened.set()
+                if how == "cancelled":
+                    await anext(lines)
+            await closed.wait()
+
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    async with asyncio.timeout(PATIENCE), saying(head) as (address, closed):
+        task = asyncio.create_task(watch(address))
+        await opened.wait()
+        if how == "cancelled":
+            task.cancel()
+        await asyncio.wait([task])
+        await closed.wait()
+    assert task.cancelled() is (how == "cancelled")
+
+
+async def test_a_server_that_never_shakes_hands_is_given_up(monkeypatch):
+    monkeypatch.setattr(http, "CONNECT_SECONDS", 0.2)
+    async with asyncio.timeout(PATIENCE), saying(b"") as (address, closed):
+        async with connect(server=f"https://{address}", insecure=True) as transport:
+            with pytest.raises(Retry, match=r"no connection to .* no answer in time"):
+                async with transport.stream(WatchRequest("/x", idle=PATIENCE)):
+                    pass
+        await closed.wait()
+
+
+async def test_the_path_of_a_server_is_sent_as_it_can_be():
+    async def handle(request: web.Request) -> web.Response:
+        return web.json_response({"path": request.raw_path}, status=418)
+
+    async with serving(handle) as server, connect(server=f"{server}/ü %2F/") as transport:
+        client = Client(transport)
+        for request in (client.fetch("/p"), client.patch(NODE, KEY, {})):
+            with pytest.raises(Rejected, match="418"):
+                await request
+        seen = [await transport.send(Request(method, "/p", timeout=PATIENCE)) for method in ("GET", "PUT")]
+    assert [yaml.safe_load(answer.body)["path"] for answer in seen] == ["/%C3%BC%20%2F/p"] * 2
 
 
 async def test_a_redirect_is_not_followed():

@@ -1,11 +1,13 @@
 """A kind stays in view whatever the server does. No sockets; time is virtual."""
 
 import asyncio
+import json
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from reconciler.aio.breaks import MOST
 from reconciler.api.objects.changes import Changed, Listed, Notice, Refused, Removed, Replaced
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.client import Client
@@ -338,6 +340,55 @@ async def test_cancelling_ends_the_watch_after_telling_what_was_read():
     assert told[0] == Replaced("Node", (), ())
     assert isinstance(told[1], Changed)
     assert told[1].object.key == ObjectKey("", "a")
+
+
+async def test_others_run_while_many_events_are_buffered():
+    """Who takes the lines of one piece never waits."""
+    lines = [json.dumps(event("MODIFIED", node("a", str(version)))) for version in range(11, 11 + 3 * MOST)]
+    transport = Scripted(ok(listing()), streams=[["\n".join([*lines, ""]).encode(), None]])
+    turns, seen = 0, set[int]()
+
+    async def other() -> None:
+        nonlocal turns
+        while len(seen) < 4 and turns < 10_000:
+            turns += 1
+            await asyncio.sleep(0)
+
+    def sink(change: Notice) -> None:
+        if isinstance(change, Changed):
+            seen.add(turns)
+
+    work = asyncio.create_task(follow(Client(transport), NODES, sink=sink, random=lambda: 1.0))
+    await other()
+    await asyncio.sleep(1)
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
+    assert len(seen) >= 3
+
+
+async def test_waiting_for_an_event_is_no_reason_for_a_break_after_it():
+    """A break costs more than the events that come now and then."""
+    pairs = [
+        [Wait(1), event("MODIFIED", node("a", str(at))), event("MODIFIED", node("a", str(at + 1)))]
+        for at in range(12, 12 + MOST // 2, 2)
+    ]
+    transport = Scripted(ok(listing()), streams=[[step for pair in pairs for step in pair] + [None]])
+    others: list[str] = []
+    ran: list[int] = []
+
+    def sink(change: Notice) -> None:
+        if not isinstance(change, Changed):
+            return
+        if int(change.object.metadata.resource_version) % 2:  # the second of two
+            ran.append(len(others))
+        else:
+            others.clear()
+            asyncio.get_running_loop().call_soon(others.append, "ran")
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(100):
+            await follow(Client(transport), NODES, sink=sink, random=lambda: 1.0)
+    assert ran == [0] * len(pairs)
 
 
 async def test_every_page_and_every_line_counts_as_contact():

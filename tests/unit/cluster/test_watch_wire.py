@@ -55,7 +55,7 @@ async def watching(
 
         wire = await endpoint.connect(make, asyncio.get_running_loop().time() + PATIENCE)
         try:
-            head = endpoint.head("GET", "/x", [("w", "1")], {})
+            head = endpoint.head("GET", "/x", "w=1", {})
             yield wire, await wire.opened(f"{head}\r\n".encode())
         finally:
             wire.abort()
@@ -95,7 +95,10 @@ async def taken(wire: WatchWire) -> tuple[list[bytes], str]:
         pytest.param(
             [CHUNKED, *[chunk(TEXT[at : at + 5]) for at in range(0, len(TEXT), 5)], b"0\r\n\r\n"], id="cut up"
         ),
-        pytest.param([b"HTTP/1.1 100 Continue\r\n\r\n", CHUNKED, chunk(TEXT), b"0\r\n\r\n"], id="a hint"),
+        pytest.param(
+            [b"HTTP/1.1 100 Continue\r\nRetry-After: 3\r\n\r\n", CHUNKED, chunk(TEXT), b"0\r\n\r\n"],
+            id="a hint",
+        ),
         pytest.param([b"HTTP/1.0 200 OK\r\n\r\n", TEXT], id="until the connection ends"),
         pytest.param([b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(TEXT), TEXT], id="of a length"),
         pytest.param(
@@ -106,6 +109,7 @@ async def taken(wire: WatchWire) -> tuple[list[bytes], str]:
 async def test_lines_come_whole_however_they_are_sent(pieces):
     async with watching(saying(*pieces)) as (wire, response):
         assert (response.status, response.body) == (200, b"")
+        assert "Retry-After" not in response.headers
         assert await taken(wire) == (LINES, "")
         assert await taken(wire) == ([], "")
 
@@ -115,6 +119,7 @@ async def test_lines_come_whole_however_they_are_sent(pieces):
     [
         pytest.param([chunk(b"1\n2\n3")], PATIENCE, "the server closed the connection", id="breaks"),
         pytest.param([chunk(b"1\n2\n"), b"no chunk"], PATIENCE, "not HTTP", id="is no HTTP"),
+        pytest.param([chunk(b"1\n2\n") + b"no chunk"], PATIENCE, "not HTTP", id="is no HTTP at once"),
         pytest.param(
             [chunk(b"1\n2\n" + b"x" * 1001 + b"\n3\n")], PATIENCE, "a line of 1001 bytes", id="long"
         ),
@@ -129,7 +134,12 @@ async def test_lines_before_an_error_count(pieces, idle, why):
     async with watching(saying(CHUNKED, *pieces, then=then), idle=idle) as (wire, _):
         lines, error = await taken(wire)
         assert lines == [b"1", b"2"]
+        assert error.startswith("GET /x: ")
         assert why in error
+        assert wire._transport is not None
+        assert wire._transport.is_closing()
+        assert wire._alarm is not None
+        assert wire._alarm.cancelled()  # else it would keep what came until the silence would be too long
 
 
 async def test_what_comes_now_and_then_keeps_a_watch_alive():
@@ -170,6 +180,46 @@ async def test_a_slow_taker_stops_the_server_and_not_the_watch():
         assert (len(lines), error) == (400_000, "")
 
 
+async def test_the_silence_counts_from_when_reading_went_on():
+    """A server cannot send while nothing is read."""
+
+    async def answer(writer: asyncio.StreamWriter) -> bool:
+        writer.write(CHUNKED + chunk(b"x" * 900 + b"\n" + b"y" * 900 + b"\n"))
+        await go_on.wait()
+        writer.write(chunk(b"later\n") + b"0\r\n\r\n")
+        return False
+
+    go_on = asyncio.Event()
+    async with watching(answer, idle=3.0) as (wire, _):
+        while not wire._paused:  # noqa: ASYNC110 - nobody says so
+            await asyncio.sleep(0.01)
+        wire._heard -= 100.0  # it was paused for long
+        lines = [await anext(wire), await anext(wire)]
+        wire._check()  # the alarm goes off right then
+        go_on.set()
+        lines += [line async for line in wire]
+    assert [line[:5] for line in lines] == [b"xxxxx", b"yyyyy", b"later"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        pytest.param(b"HTTP/1.1 503 Busy\r\nContent-Length: 2\r\n\r\nno", "before the request", id="whole"),
+        pytest.param(CHUNKED, "before the request", id="a head"),
+        pytest.param(b"", "closed", id="closed"),
+    ],
+)
+async def test_what_came_before_the_request_is_no_response_to_it(answer, why):
+    wire = WatchWire("GET /x", idle=PATIENCE, longest_line=9, buffer=9, longest_refusal=1000)
+    if answer:
+        wire.data_received(answer)
+    else:
+        wire.connection_lost(None)
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(Retry, match=f"GET /x: .*{why}"):
+            await wire.opened(b"GET /x HTTP/1.1\r\n\r\n")
+
+
 async def test_a_refusal_comes_whole():
     body = b'{"message":"too old"}'
     head = b"HTTP/1.1 410 Gone\r\nRetry-After: 3\r\nContent-Length: %d\r\n\r\n" % len(body)
@@ -186,6 +236,18 @@ async def test_a_refusal_comes_whole():
         ),
         pytest.param([b"HTTP/1.1 500 X\r\nContent-Length: 50\r\n\r\n", b"x"], Retry, "closed", id="half"),
         pytest.param([b"SSH-2.0-OpenSSH\r\n"], Retry, "not HTTP", id="no HTTP"),
+        pytest.param(
+            [b"HTTP/1.1 101 X\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n"],
+            Retry,
+            "another protocol",
+            id="another protocol",
+        ),
+        pytest.param(
+            [b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 9\r\n\r\n"],
+            Rejected,
+            r"GET /x: the answer is compressed \(gzip\)",
+            id="compressed",
+        ),
         pytest.param([], Retry, "closed", id="nothing"),
     ],
 )
