@@ -5,6 +5,7 @@ Nothing is watched, listed, decided, logged, or told in an Event. Where the API 
 processors with the client, they bound it, and what a process does beside its writes takes from their time.
 """
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from time import perf_counter, process_time
@@ -20,10 +21,14 @@ from reconciler.cluster.echoes import Echoes
 from reconciler.cluster.withdrawals import Withdrawals
 from reconciler.cluster.writer import Writer
 
+SETTLES = 0.5
+"""Seconds for the server to get done with the claims that were created: a process takes as long to start"""
+
 
 async def write_floor(made: Cluster, raws: Iterable[Json]) -> Pace:
     """Create claims of one request `partition` each, then allocate each to a device that does not exist."""
     claims = _read(made, await made.create_all(raws))
+    await asyncio.sleep(SETTLES)
     writer = Writer(
         made.client,
         made.served,
