@@ -1,4 +1,4 @@
-"""Units that were decided together with one before them, and wait for their turn to be written.
+"""Units that were decided in the turn of one before them, and wait for their own turn to be written.
 
 A unit keeps its place in the queue. In its turn it is written, if a decision of its own would still give the
 same: nothing else was decided, and nothing changed, since it was decided. Otherwise all such units are taken
@@ -15,7 +15,7 @@ FIRST, MOST = 4, 128
 """Units that are decided ahead at once: twice as many after each time that all were written. A pass for the
 largest number holds the event loop for 2 ms, with pods for 3 ms; one for twice as many is no faster."""
 LONGEST_REST = 64
-"""Units that are decided alone after several were taken back again and again"""
+"""Units that are decided alone after deciding ahead was of no use again and again"""
 
 
 class Ahead(NamedTuple):

@@ -433,6 +433,17 @@ async def test_tls_is_verified_with_the_authority_of_the_kubeconfig(tmp_path, au
             assert await Client(transport).fetch("/") == {"token": "Bearer t"}
 
 
+async def test_a_certificate_has_no_dot_that_ends_a_name(tmp_path, authority):
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("api.example").configure_cert(context)
+    authority.cert_pem.write_to_path(str(tmp_path / "cert"))
+    async with serving(whoami, context) as server:
+        cluster = {"server": server, "certificate-authority": "cert", "tls-server-name": "api.example."}
+        path = write_kubeconfig(tmp_path / "config", cluster, me={"token": "t"})
+        async with connect(kubeconfig=path) as transport:
+            assert await Client(transport).patch(NODE, KEY, {}) == {"token": "Bearer t"}
+
+
 @pytest.mark.parametrize(
     ("cluster", "remedy"),
     [
