@@ -14,7 +14,7 @@ K = TypeVar("K", bound=Hashable)
 Priority = tuple[Any, ...]
 
 SLACK = 64
-"""Outdated heap entries that are tolerated before the heaps are rebuilt."""
+"""Outdated entries that are tolerated before they are dropped."""
 
 
 class Closed(Exception):
@@ -48,7 +48,8 @@ class Queue(Generic[K]):
         self._waiting: dict[K, _Waiting[K]] = {}
         self._ready: list[tuple[Priority, int, int, _Waiting[K]]] = []
         self._first: deque[tuple[Priority, int, int, _Waiting[K]]] = deque()
-        """Entries that `ahead` took from the heap, in their order. Later puts may come before some of them"""
+        """Entries in their order: those that came in order, which are most, and those that `ahead` took from
+        the heap. What is in the heap may come before some of them"""
         self._later: list[tuple[float, int, int, _Waiting[K]]] = []
         self._owned: set[K] = set()
         self._again: dict[K, tuple[Priority, list[float]]] = {}
@@ -200,7 +201,11 @@ class Queue(Generic[K]):
         while self._later and self._later[0][0] <= loop.time():
             *_, waiting = heapq.heappop(self._later)
             if self._current(waiting):
-                heapq.heappush(self._ready, (waiting.priority, waiting.order, waiting.number, waiting))
+                entry = waiting.priority, waiting.order, waiting.number, waiting
+                if not self._first or self._first[-1] < entry:
+                    self._first.append(entry)
+                else:
+                    heapq.heappush(self._ready, entry)
                 self._wake_taker()
         if self._closed:
             for *_, waiting in self._later:
@@ -220,8 +225,9 @@ class Queue(Generic[K]):
         self._arm()
 
     def _sweep(self) -> None:
-        """Rebuild the heaps when most entries are outdated, so that memory follows the number of keys."""
-        if len(self._later) + len(self._ready) > 2 * len(self._waiting) + SLACK:
+        """Drop outdated entries when most are, so that memory follows the number of keys."""
+        if len(self._later) + len(self._ready) + len(self._first) > 2 * len(self._waiting) + SLACK:
+            self._first = deque([entry for entry in self._first if self._current(entry[-1])])
             self._later = [entry for entry in self._later if self._current(entry[-1])]
             self._ready = [entry for entry in self._ready if self._current(entry[-1])]
             heapq.heapify(self._later)

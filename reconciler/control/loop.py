@@ -26,6 +26,8 @@ MOST_ONE_BY_ONE = 32
 """Units that are decided ahead at once, each by itself: plain ones hold the event loop for 2 to 6 ms, and all
 together search no longer than one decision may there"""
 
+_DECIDED_AHEAD = (Kind.CLAIM, Kind.POD)
+
 
 class Reconciler:
     """Reconciles units from the queue. Workers run concurrently: while one writes, others decide."""
@@ -273,7 +275,7 @@ class Reconciler:
         before = self._handlers[: self._handlers.index(handler)]
         with closing(self._queue.ahead()) as units:
             for unit in units:
-                if unit.kind not in (Kind.CLAIM, Kind.POD):
+                if unit.kind not in _DECIDED_AHEAD:
                     return
                 if self._not_before and self._not_before.get(unit, 0.0) > self._clock():
                     continue

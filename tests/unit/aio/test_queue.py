@@ -309,7 +309,18 @@ async def test_memory_follows_the_keys_that_wait_not_the_wake_ups_they_had():
         queue.put("a", priority=LOW, after=1e6)
         queue.wake(["a"])
         await taken(queue)
-    assert len(queue._later) + len(queue._ready) < 200
+    assert len(queue._later) + len(queue._ready) + len(queue._first) < 200
+
+
+async def test_memory_follows_the_keys_that_wait_not_those_that_became_urgent_before_them():
+    queue = make_queue()
+    queue.put("never", priority=LOW)
+    for _ in range(1000):
+        queue.put("a", priority=LOW)
+        queue.put("a", priority=HIGH)
+        assert await taken(queue) == "a"
+    assert len(queue._later) + len(queue._ready) + len(queue._first) < 200
+    assert await taken(queue) == "never"
 
 
 async def test_what_is_due_and_what_backs_off_is_counted_apart():
@@ -360,6 +371,36 @@ async def test_keys_that_are_put_while_others_look_ahead_end_the_look():
     queue.put("first", priority=HIGH)
     assert list(ahead) == []
     assert await all_taken(queue) == ["first", "a", "b", "c"]
+
+
+@pytest.mark.parametrize("seed", range(30))
+async def test_keys_are_taken_by_priority_and_then_in_the_order_of_their_first_put(seed: int):
+    """Twin: a search among all keys."""
+    dice, queue = random.Random(seed), make_queue()
+    waiting: dict[str, tuple[int, int, float]] = {}
+    now = asyncio.get_running_loop().time
+
+    def due() -> list[str]:
+        return sorted((key for key, one in waiting.items() if one[2] <= now()), key=waiting.__getitem__)
+
+    for number in range(300):
+        match dice.randrange(5):
+            case 0 | 1 | 2:
+                key, priority, after = (
+                    f"k{dice.randrange(40)}",
+                    dice.choice((1, 1, 1, 0, 2)),
+                    dice.choice((0, 0, 3)),
+                )
+                queue.put(key, priority=(priority,), after=after)
+                known = waiting.get(key, (priority, number, now() + after))
+                waiting[key] = min(known[0], priority), known[1], min(known[2], now() + after)
+            case 3 if due():
+                found = await taken(queue)
+                assert found == due()[0]
+                del waiting[found]
+            case 4 if number % 20 == 0:
+                await asyncio.sleep(1)
+    assert list(queue.ahead()) == due()
 
 
 @pytest.mark.parametrize("seed", range(30))
