@@ -72,14 +72,18 @@ async def test_claims_of_one_spec_are_decided_together_and_written_in_their_orde
     assert places(stage) == ["n0/d0", "n0/d1", "n0/d2", "n0/d3", "n1/d0", "n1/d1"]
 
 
-async def test_passes_grow_while_all_is_written_and_begin_small_after_one_in_vain():
-    stage = stage_of(machine("n0", gpus=120))
-    stage.news(*[claim(f"c{n}") for n in range(120)])
+async def test_passes_grow_while_all_is_written_and_begin_small_after_one_in_vain(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    first = 8
+    monkeypatch.setattr(decided_ahead, "FIRST", first)
+    stage = stage_of(machine("n0", gpus=80))
+    stage.news(*[claim(f"c{n}") for n in range(80)])
     async with stage.at_work(1):
         await asyncio.sleep(0.5)
-        assert len(list(stage.reconciler.ahead)) == FIRST
-        await asyncio.sleep(FIRST + 1)
-        assert len(list(stage.reconciler.ahead)) == FIRST * GROWTH
+        assert len(list(stage.reconciler.ahead)) == first
+        await asyncio.sleep(first + 1)
+        assert len(list(stage.reconciler.ahead)) == first * GROWTH
         remove(stage.intake, "ResourceClaim", "c0")
         await asyncio.sleep(1)
         assert not stage.reconciler.ahead
