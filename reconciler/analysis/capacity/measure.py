@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from msgspec import Struct
 
+from kernels.distinct import distinct
 from kernels.packing import WorthBounds, unique_rows
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.analysis.capacity.excluding import may_exclude
@@ -130,7 +131,7 @@ def _for_each_state(
     starts = np.flatnonzero(np.append(True, (groups[1:] != groups[:-1]) | (sets_[1:] != sets_[:-1])))
     starts = starts if len(order) else starts[:0]
     sizes = np.diff(np.append(starts, len(order)))
-    for size in np.unique(sizes).tolist():  # equal sizes form one matrix
+    for size in distinct(sizes).tolist():  # equal sizes form one matrix
         begin = starts[sizes == size]
         drawn = draws_[begin[:, None] + np.arange(size)]
         own = sets_[begin]
