@@ -52,20 +52,21 @@ def measure(layout: FleetLayout, occupancy: Occupancy, solver: Solver) -> Measur
     narrow = free & drawing & ~occupancy.sharing
     rows = np.flatnonzero(narrow)
     left = np.maximum(occupancy.left, 0)
-    single = np.flatnonzero(free & ~narrow)
     clashing = np.zeros(0, dtype=np.intp)
     if fleet.exclusion is not None:
         both = np.flatnonzero(free)
         clashing = both[may_exclude(fleet.exclusion, occupancy, both, layout.profiles.of)]
     found = _limit_clashing(_fits(layout, rows, left, solver), layout, clashing)
     uncertain = _all_but_first(clashing[~narrow[clashing]], layout)
+    single = free & ~narrow
+    single[uncertain] = False
     return Measurement(
         layout=layout,
         held=occupancy.held & offered,
         shared=occupancy.sharing & ~occupancy.held & offered,
         allocatable=free & ~occupancy.sharing,
         tainted=occupancy.free & offered & layout.tainted & ~occupancy.sharing,
-        single=np.setdiff1d(single, uncertain),
+        single=np.flatnonzero(single),
         uncertain=uncertain,
         fits=found,
         left=left,
