@@ -64,6 +64,12 @@ def test_commands_on_the_examples_import_nothing_that_few_fleets_need():
     assert not loaded & (CLIENT | WAITING | OTHERS | RARE)
 
 
+def test_yaml_that_is_written_plainly_needs_no_library(tmp_path: Path):
+    (tmp_path / "m.yaml").write_text(together(CLASS, gpus("n1", 2), claim("one")))
+    commands = ("allocate", "explain default/one", "modes", "top", "whatif --count 1")
+    assert "yaml" not in loaded_by(*(f"{command} -f {tmp_path}" for command in commands))
+
+
 def test_a_command_loads_no_metadata_of_distributions(tmp_path: Path):
     (tmp_path / "m.yaml").write_text(together(CLASS, gpus("n1", 2), claim("one")))
     code = f"""
