@@ -29,8 +29,8 @@ WAITING = {"asyncio", "rich.console", "ssl", "structlog"}
 """What only commands need that wait for a server, write a log or draw on a terminal"""
 OTHERS = {"reconciler.api.objects.kueue"}
 """Models of objects that only a running process reads"""
-RARE = {"argparse", "numpy.ma", "semver"}
-"""What single functions import: `np.unique` of values alone and `np.median`; versions as attributes"""
+RARE = {"argparse", "numpy.ma", "re2", "semver"}
+"""What single functions import: `np.unique` of values alone; versions as attributes; patterns"""
 OFFLINE = [
     (("convert", "migrate"), CLIENT | WAITING | OTHERS | {"numpy"}),
     (("allocate", "explain default/one"), CLIENT | WAITING | OTHERS),
