@@ -172,14 +172,10 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
             self._intake.assume(plan)
 
     def copies(self, grant: ClaimGrant, upcoming: Iterable[Unit]) -> list[tuple[Unit, ClaimGrant]]:
-        if self._search.undecided:  # those units come first
-            return []
         found = self._copies.find(grant.question.decide, upcoming)
         return [(unit, ClaimGrant(ClaimQuestion(unit, decide), granted)) for unit, decide, granted in found]
 
     def one_by_one(self, upcoming: Iterable[Unit]) -> Iterator[tuple[Unit, ClaimGrant]]:
-        if self._search.undecided:
-            return
         for unit, decide, granted in self._one_by_one.find(upcoming):
             yield unit, ClaimGrant(ClaimQuestion(unit, decide), granted)
 
@@ -205,6 +201,10 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
     def take_back(self, grant: ClaimGrant) -> None:
         for plan in grant.granted.plans:
             self._settler.take_back(plan)
+
+    @property
+    def undecided(self) -> bool:
+        return self._search.undecided
 
     @property
     def busy(self) -> bool:

@@ -148,6 +148,11 @@ class Handler(ABC, Generic[Q, G, R]):
         """Count devices that were assumed ahead as free again."""
 
     @property
+    def undecided(self) -> bool:
+        """Whether units whose turns have begun have no answer yet. They come before all that is ahead."""
+        return False
+
+    @property
     def busy(self) -> bool:
         """Whether units wait for their decision, so that `calm` would wait."""
         return False

@@ -49,6 +49,8 @@ class Reconciler:
         self._reporter = reporter
         self.pending = pending
         self._not_before: dict[Unit, float] = {}
+        self._next: dict[Unit, None] = {}
+        """Units that workers have taken, and whose turns begin when the state is built, in their order"""
         self.ahead = DecidedAhead()
         self._stopping = False
         self.failures = 0
@@ -83,7 +85,11 @@ class Reconciler:
                     if not self._fence.up.is_set():  # it was lowered while this worker waited for a unit
                         self._intake.put(unit)
                         continue
-                    await build_ahead(self._intake.store)  # keeps the order of the queue
+                    self._next[unit] = None
+                    try:
+                        await build_ahead(self._intake.store)  # keeps the order of the queue
+                    finally:
+                        del self._next[unit]
                     if not self._stopping:
                         await self.reconcile(unit)
                         self.reconciles += 1
@@ -234,8 +240,7 @@ class Reconciler:
         """Decide the units that come next: together if they ask for the same as the one just decided, each by
         itself otherwise.
         """
-        most = self.ahead.worth()
-        if not most or self.ahead:
+        if self.ahead or handler.undecided or not (most := self.ahead.worth()):
             return
         began = self._clock()
         with closing(self._upcoming(handler)) as upcoming:
@@ -271,8 +276,8 @@ class Reconciler:
     def _upcoming(self, handler: Handler[Any, Any, Any]) -> Generator[Unit, None, None]:
         """The units that come next, as far as this handler serves them."""
         before = self._handlers[: self._handlers.index(handler)]
-        with closing(self._queue.ahead()) as units:
-            for unit in units:
+        with closing(self._queue.ahead()) as queued:
+            for unit in chain(list(self._next), queued):
                 if unit.kind not in (Kind.CLAIM, Kind.POD):
                     return
                 if self._not_before and self._not_before.get(unit, 0.0) > self._clock():

@@ -9,8 +9,10 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from reconciler.api.objects.claims import ResourceClaim, ResourceClaimSpec, ResourceClaimStatus
-from reconciler.api.objects.meta import ObjectMeta
+from reconciler.api.objects.claims import ResourceClaim, ResourceClaimSpec
+from reconciler.api.objects.model import built
+from reconciler.api.versions.claim_status_text import read_status
+from reconciler.api.versions.metadata_text import MetadataText, metadata_of
 from reconciler.api.versions.text_fields import cut_object, once, with_spec
 from reconciler.errors import Malformed
 
@@ -22,7 +24,7 @@ CACHE_SIZE = 1 << 12
 
 
 class _ClaimText(msgspec.Struct, rename="camel", gc=False):
-    metadata: Raw
+    metadata: MetadataText
     spec: Raw
     status: Raw | UnsetType = UNSET
     kind: str = KIND
@@ -42,12 +44,13 @@ def read_claim(text: bytes, api_version: str) -> ResourceClaim | None:
         if cut is None:
             return None
         parts: dict[str, Any] = {
-            "metadata": ObjectMeta.model_validate_json(bytes(cut.metadata)),
+            "kind": KIND,
+            "metadata": metadata_of(cut.metadata),
             "spec": _spec(bytes(cut.spec)),
         }
         if cut.status is not UNSET:
-            parts["status"] = ResourceClaimStatus.model_validate_json(bytes(cut.status))
-        return ResourceClaim.model_validate({"kind": KIND, **parts})
+            parts["status"] = read_status(bytes(cut.status))
+        return built(ResourceClaim, parts)
     except (Malformed, ValueError, RecursionError, msgspec.MsgspecError):  # pydantic's are ValueErrors
         return None
 

@@ -1,4 +1,4 @@
-"""A fast reader for the metadata of slices, nodes and pods, of which a fleet has thousands.
+"""A fast reader for the metadata of objects of which a fleet has thousands.
 
 Fields are read from JSON text without those that a server adds for itself. Names of managers and their fields
 are half of a small slice.

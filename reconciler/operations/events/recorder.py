@@ -26,6 +26,9 @@ ALLOCATED, UNGATED = "Allocated", "Ungated"
 HELD_TWICE, INCOMPATIBLE = "DeviceHeldTwice", "IncompatibleDevices"
 PREEMPTED, MOVED, MOVES_DROPPED = "Preempted", "Moved", "MovesDropped"
 """Of preemption, kube-scheduler has the same reason and action"""
+TOGETHER_SECONDS = 0.05
+"""What is written within this time after something else is taken from the inbox together: a wake-up for each
+allocation takes longer than all else about its Event"""
 UNGATING, AUDITING, PREEMPTING, MOVING = "Ungating", "Auditing", "Preempting", "Moving"
 
 
@@ -79,8 +82,12 @@ class EventRecorder:
         await self._events.flush()
 
     async def _record_outcomes(self) -> None:
+        outcomes = self._inbox.outcomes
         while True:
-            self._events.record(self._of_outcome(await self._inbox.outcomes.get()))
+            self._events.record(self._of_outcome(await outcomes.get()))
+            await asyncio.sleep(TOGETHER_SECONDS)
+            while not outcomes.empty():
+                self._events.record(self._of_outcome(outcomes.get_nowait()))
 
     async def _record_findings(self) -> None:
         """A replica that has just started finds devices in conflict long before it leads."""

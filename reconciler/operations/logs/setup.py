@@ -26,6 +26,10 @@ Format = Literal["auto", "json", "text", "short"]
 LOGGER = "reconciler"
 """The parent of all loggers of this program"""
 
+LATEST = 0.01
+"""Seconds for which a line waits for others, unless it is a warning: a write for each takes as long as making
+the line"""
+
 _SECOND = timedelta(seconds=1)
 
 
@@ -84,7 +88,7 @@ class TimeStamps:
 
 
 class _LineWriter:
-    """Writes lines. Lines of one iteration of an event loop are written together at its end."""
+    """Writes lines. Those of an event loop are written together, LATEST seconds after the first."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -94,7 +98,7 @@ class _LineWriter:
         """The loop that has scheduled a flush"""
 
     def write(self, line: str) -> None:
-        """Write a line, at the end of this loop iteration at the latest."""
+        """Write a line, LATEST seconds from now at the latest."""
         with self._lock:
             self._lines.append(line)
         try:
@@ -104,7 +108,7 @@ class _LineWriter:
             return
         if loop is not self._loop:
             self._loop = loop
-            loop.call_soon(self.flush)
+            loop.call_later(LATEST, self.flush)
 
     def flush(self) -> None:
         """Write the buffered lines now. They are lost if the pipe is closed or the disk is full.

@@ -118,6 +118,24 @@ async def test_nothing_is_decided_ahead_while_devices_are_held_for_somebody():
     assert {place for devices in placed(stage) for place in devices} == {"n0/d0", "n0/d2", "n0/d3"}
 
 
+SEVEN = claims(1, 2, 1, 2, 1, 2, 1, 2, 1)
+"""More than seven workers take at once"""
+
+
+async def test_units_that_other_workers_have_taken_come_first():
+    """When a backlog begins, every worker takes a unit and waits until the state is built."""
+    stage = stage_of(n0=4)
+    stage.news(claim("before", 4))
+    async with stage.at_work(7):
+        await asyncio.sleep(1.5)
+        stage.news(*machine("n1", 8), *machine("n2", 8), *SEVEN)
+        await asyncio.sleep(0.5)
+        assert [unit for unit, _ in stage.written[1:]] == units(*range(7))
+        assert ahead(stage) == units(7, 8)  # nothing was taken back, so there was no rest
+        await asyncio.sleep(9)
+    assert [len(devices) for devices in placed(stage)[1:]] == [1, 2, 1, 2, 1, 2, 1, 2, 1]
+
+
 PREFERRING = claim("c2", 2)
 PREFERRING["metadata"]["annotations"] = {JOINT: "[]"}
 
@@ -191,13 +209,13 @@ async def test_the_journal_decides_each_claim_again_in_the_same_way(tmp_path: Pa
     stage.news(device_class(), *machine("n0", 5), *machine("n1", 5), *claims(1, 2, 1, 2, 1, 2))
     async with stage.at_work(1):
         await asyncio.sleep(2.5)
-        assert ahead(stage) == units(3, 4)
+        assert ahead(stage) == units(3, 4, 5)
         remove(stage.intake, "ResourceClaim", "c0")
         await asyncio.sleep(20)
     recorder.close()
     tally = replay(tmp_path)
     assert (tally.different, tally.unknown) == ([], 0)
-    assert tally.same >= 6 + 2  # two were taken back and decided again
+    assert tally.same >= 6 + 3  # three were taken back and decided again
 
 
 async def test_an_internal_error_about_a_claim_concerns_that_claim_alone(monkeypatch: pytest.MonkeyPatch):

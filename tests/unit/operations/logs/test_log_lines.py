@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import structlog
 
-from reconciler.operations.logs.setup import TimeStamps, configure
+from reconciler.operations.logs.setup import LATEST, TimeStamps, configure
 
 
 class Terminal(io.StringIO):
@@ -125,16 +125,20 @@ def events(stream: io.StringIO) -> list[str]:
     return [json.loads(line)["event"] for line in stream.getvalue().splitlines()]
 
 
-async def test_lines_of_one_turn_are_written_at_its_end(monkeypatch: pytest.MonkeyPatch):
+async def test_lines_are_written_together_but_not_late(monkeypatch: pytest.MonkeyPatch):
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
     configure("info", "json")
     log = structlog.get_logger("reconciler.test")
     log.info("one")
+    await asyncio.sleep(LATEST / 2)
     log.info("two")
     assert events(stream) == []
-    await asyncio.sleep(0)
+    await asyncio.sleep(LATEST / 2)
     assert events(stream) == ["one", "two"]
+    log.info("three")
+    await asyncio.sleep(LATEST)
+    assert events(stream) == ["one", "two", "three"]
 
 
 async def test_a_warning_is_written_at_once_and_whatever_came_before_it(monkeypatch: pytest.MonkeyPatch):
@@ -174,12 +178,11 @@ async def test_nobody_fails_or_is_kept_busy_where_lines_cannot_be_written(
     log = structlog.get_logger("reconciler.test")
     log.warning("who says this goes on")
     logging.getLogger("asyncio").error("and so do libraries")
-    for _ in range(10):
-        await asyncio.sleep(0)
-    assert stream.tries == 2  # at the warning, and at the end of the turn
+    await asyncio.sleep(10 * LATEST)
+    assert stream.tries == 2  # at the warning, and for the other line
     stream.error = None
     log.info("heard again")
-    await asyncio.sleep(0)
+    await asyncio.sleep(LATEST)
     assert events(stream) == ["heard again"]
 
 
@@ -198,6 +201,7 @@ async def test_a_thread_loses_no_line(monkeypatch: pytest.MonkeyPatch):
         log.info("loop %d", number)
         await asyncio.sleep(0)
     await talking
+    await asyncio.sleep(LATEST)
     await asyncio.sleep(0)
     found = events(stream)
     assert [event for event in found if "thread" in event] == [f"thread {n}" for n in range(300)]
