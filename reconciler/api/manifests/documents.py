@@ -6,8 +6,9 @@ from typing import Any, BinaryIO
 
 from msgspec import Struct
 
-from reconciler.api.manifests import json_text, plain_yaml, yaml_text
+from reconciler.api.manifests import json_text, plain_yaml
 from reconciler.api.manifests.origin import Origin
+from reconciler.api.manifests.parsing import ParseError
 from reconciler.api.manifests.sources import texts
 from reconciler.errors import Malformed
 
@@ -57,7 +58,7 @@ def of_text(name: str, text: str) -> Iterator[Document | Refusal]:
     if text.lstrip()[:1] == "{":
         try:
             found = list(json_text.parse_all(text))
-        except yaml_text.ParseError as exc:
+        except ParseError as exc:
             if name.endswith(".json"):
                 yield _unreadable(name, 0, exc)
                 return
@@ -69,8 +70,10 @@ def of_text(name: str, text: str) -> Iterator[Document | Refusal]:
         try:
             value = plain_yaml.parse(part)
             if value is plain_yaml.DECLINED:
+                from reconciler.api.manifests import yaml_text  # noqa: PLC0415 - takes 15 ms
+
                 value = yaml_text.parse(part)
-        except yaml_text.ParseError as exc:
+        except ParseError as exc:
             yield _unreadable(name, line, exc)
         else:
             if value is not None:
@@ -115,7 +118,7 @@ def _blank(part: str) -> int:
     return 0
 
 
-def _unreadable(name: str, line: int, exc: yaml_text.ParseError) -> Refusal:
+def _unreadable(name: str, line: int, exc: ParseError) -> Refusal:
     at = line + exc.line + 1
     return Refusal(Origin(name, at), Malformed(f"{name}:{at}:{exc.column + 1}", "", exc.problem))
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-from reconciler.api.manifests.yaml_text import MAX_DEPTH, ParseError
+from reconciler.api.manifests.parsing import MAX_DEPTH, ParseError
 
 
 def parse_all(text: str) -> Iterator[tuple[int, Any]]:

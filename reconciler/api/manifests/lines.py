@@ -7,7 +7,7 @@ import yaml
 from msgspec import Struct
 
 from reconciler.api.manifests.origin import Origin
-from reconciler.api.manifests.scalars import Loader
+from reconciler.api.manifests.yaml_text import Loader
 
 Path = tuple[str, ...]
 """Keys and indexes from the top of a document, all as text"""

@@ -1,4 +1,4 @@
-"""Parses YAML as tools print it: one key or item a line, values on their line, nothing but ASCII.
+"""Parses YAML as tools print it and people write it: a key or item a line, values on their line, only ASCII.
 
 `parse` declines every other text, which is left to `yaml_text`. Lines repeat in manifests of a fleet, so each
 distinct line is taken apart once.
@@ -7,8 +7,9 @@ distinct line is taken apart once.
 import re
 from typing import Any, Final, NamedTuple
 
-from reconciler.api.manifests.scalars import VALUE_OF, Loader
-from reconciler.api.manifests.yaml_text import MAX_DEPTH
+from reconciler.api.manifests.flow_yaml import DEEPEST, Declined, fresh, is_key, scalar
+from reconciler.api.manifests.flow_yaml import parse as parse_flow
+from reconciler.api.manifests.parsing import MAX_DEPTH
 
 LONGEST_LINE = 1000
 """Characters. YAML allows 1,024 for a key."""
@@ -26,16 +27,23 @@ _LINE = re.compile(
     (?: (?P<key>[A-Za-z_][A-Za-z0-9_./-]*): (?:\ +(?=\S)|$) )?
     (?:
         "(?P<double>[\ !\#-\[\]-~]*)"
-      | '(?P<single>[\ -&(-~]*)'
+      | '(?P<single>(?:[\ -&(-~]|'')*)'
       | (?P<empty>\{\}|\[\])
+      | (?P<flow>[\{\[].*[\}\]])
       | (?P<plain>
             (?!.*:\ ) (?!.*:$)
-            (?:[A-Za-z0-9_/.+~(]|-(?=[A-Za-z0-9.])) [A-Za-z0-9_/.+~(),:;=@\ -]* (?<!\ )
+            (?:[A-Za-z0-9_/.+~(]|-(?=[A-Za-z0-9.])) [A-Za-z0-9_/.+~(),:;=@\ "'\[\]{}<>&|!?*-]* (?<!\ )
         )
     )?
     """,
     re.VERBOSE,
 )
+
+
+class _Flow(NamedTuple):
+    """A mapping or list on one line, of which each use of the line takes a copy."""
+
+    value: Any
 
 
 class _Line(NamedTuple):
@@ -48,28 +56,25 @@ class _Line(NamedTuple):
     is_item: bool
     key: str | None
     value: Any
-    """_NOTHING if the line has none; the type of an empty mapping or list"""
+    """_NOTHING if the line has none; the type of an empty mapping or list; or a _Flow"""
 
 
 def parse(text: str) -> Any:
     """The value of a document, or DECLINED."""
     lines = text.split("\n")
-    if lines[0] == "---":
-        del lines[0]
+    begin = next((number for number, line in enumerate(lines) if line and line[0] != "#"), 0)
+    if lines[begin] == "---":
+        del lines[begin]
     root: dict[str, Any] = {}
     try:
         _fill(root, lines)
-    except _Declined:
+    except Declined:
         return DECLINED
     return root or DECLINED
 
 
-class _Declined(Exception):
-    """The text is not of this form."""
-
-
 def _fill(root: dict[str, Any], lines: list[str]) -> None:
-    """Add the content of lines to an empty mapping. Raises _Declined."""
+    """Add the content of lines to an empty mapping. Raises Declined."""
     top: Any = root
     column = 0
     outer: list[tuple[int, Any]] = [(-1, None)]
@@ -85,53 +90,62 @@ def _fill(root: dict[str, Any], lines: list[str]) -> None:
         if waiting is not None and (first > column or (is_item and first == column)):
             outer.append((column, top))
             if len(outer) > MAX_DEPTH:
-                raise _Declined
+                raise Declined
             made: Any = [] if is_item else {}
             top[waiting] = made
             top, column = made, first
         elif first > column:
-            raise _Declined  # the value of the line before goes on
+            raise Declined  # the value of the line before goes on
         waiting = None
         while first < column or (first == column and not is_item and type(top) is list):
             column, top = outer.pop()
         if first != column or is_item is (type(top) is dict):
-            raise _Declined
-        if value is dict or value is list:
-            value = value()
+            raise Declined
+        if type(value) in _SHARED:
+            value = _own(value, len(outer))
         if key is None:
             top.append(value)
             continue
         if is_item:
             outer.append((column, top))
             if len(outer) > MAX_DEPTH:
-                raise _Declined
+                raise Declined
             made = {}
             top.append(made)
             top, column = made, inner
         if key in top:
-            raise _Declined
+            raise Declined
         top[key] = value
         if value is _NOTHING:
             top[key], waiting = None, key
 
 
+def _own(value: Any, depth: int) -> Any:
+    """The mapping or list for one use of a line. Raises Declined where it could be nested too deeply."""
+    if type(value) is not _Flow:
+        return value()
+    if depth + DEEPEST > MAX_DEPTH:
+        raise Declined
+    return fresh(value.value)
+
+
 def _take_apart(text: str) -> _Line:
-    """A line that is not kept yet. Raises _Declined."""
+    """A line that is not kept yet. Raises Declined."""
     stripped = text.lstrip(" ")
     if not stripped or stripped[0] == "#":
         if not (text.isascii() and text.isprintable()):
-            raise _Declined  # YAML has no control characters; comments with tabs are rare
+            raise Declined  # YAML has no control characters; comments with tabs are rare
         return _keep(text, _SKIPPED)
     match = _LINE.fullmatch(text) if len(text) <= LONGEST_LINE else None
     if match is None:
-        raise _Declined
+        raise Declined
     found = match.groupdict()
     key, indent, dash = found["key"], len(found["indent"]), bool(found["dash"])
-    if key is not None and not isinstance(_plain(key), str):
-        raise _Declined
+    if key is not None and not is_key(key):
+        raise Declined
     value = _value(found)
     if key is None and (value is _NOTHING or not dash):
-        raise _Declined
+        raise Declined
     return _keep(text, _Line(indent, indent + 2 * dash, dash, key, value))
 
 
@@ -144,24 +158,18 @@ def _keep(text: str, line: _Line) -> _Line:
 
 
 def _value(found: dict[str, str | None]) -> Any:
-    for name in ("double", "single"):
-        if (quoted := found[name]) is not None:
-            return quoted
+    if (quoted := found["double"]) is not None:
+        return quoted
+    if (quoted := found["single"]) is not None:
+        return quoted.replace("''", "'")
     if found["empty"] is not None:
         return dict if found["empty"] == "{}" else list
-    return _NOTHING if found["plain"] is None else _plain(found["plain"])
+    if (flow := found["flow"]) is not None:
+        return _Flow(parse_flow(flow))
+    return _NOTHING if found["plain"] is None else scalar(found["plain"])
 
 
-def _plain(text: str) -> Any:
-    """The value of a plain scalar. Raises _Declined for what is no value of its type."""
-    for tag, pattern in Loader.yaml_implicit_resolvers.get(text[0], ()):
-        if pattern.match(text):
-            try:
-                return VALUE_OF[tag](text)
-            except (ValueError, IndexError):
-                raise _Declined from None
-    return text
-
-
+_SHARED: Final = (type, _Flow)
+"""Types of values that stand for a mapping or list"""
 _SKIPPED: Final = _Line(0, 0, False, None, _NOTHING)
 _known: dict[str, _Line] = {}

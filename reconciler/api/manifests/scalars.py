@@ -6,26 +6,20 @@ because a PCI address or a timestamp must not change.
 
 import re
 from collections.abc import Callable
-from typing import Any, ClassVar
-
-import yaml
+from typing import Any
 
 TAG = "tag:yaml.org,2002:"
 MERGE = f"{TAG}merge"
 
-# libyaml if PyYAML was built with it: about ten times faster, with the same events.
-_Base: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-class Loader(_Base):  # type: ignore[misc, valid-type]
-    """Converts text to events and resolves the tag of a plain scalar. It does not construct values."""
-
-    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
+RESOLVERS: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+"""First character of a scalar ("": empty) -> tags, each with the pattern of its scalars"""
 
 
 def _resolve(name: str, pattern: str, first: list[str]) -> None:
-    """Resolve matching scalars to the tag `name`. `first`: their possible first characters ("": empty)."""
-    Loader.add_implicit_resolver(TAG + name, re.compile(pattern), first)
+    """Resolve matching scalars to the tag `name`. `first`: their possible first characters."""
+    found = (TAG + name, re.compile(pattern))
+    for character in first:
+        RESOLVERS.setdefault(character, []).append(found)
 
 
 _resolve("bool", r"^(?:yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF)$", list("yYnNoO"))

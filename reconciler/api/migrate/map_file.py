@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from reconciler.api.manifests.yaml_text import ParseError, parse
+from reconciler.api.manifests.parsing import ParseError
+from reconciler.api.manifests.yaml_text import parse
 from reconciler.errors import Malformed
 
 

@@ -1,10 +1,8 @@
-"""Bytes to objects and back: strict JSON, YAML limited to JSON types, limited depth, no nulls."""
+"""Bytes to objects and back: strict JSON, limited depth, no nulls."""
 
 import json
 import math
 from typing import Any
-
-import yaml
 
 from reconciler.api.validation.status import bad_request
 
@@ -29,16 +27,6 @@ def decode_json(body: bytes) -> Any:
         raise bad_request(f"couldn't get version/kind; json parse error: {exc}") from exc
     except RecursionError as exc:
         raise bad_request("json parse error: nested too deeply") from exc
-
-
-def decode_yaml(body: bytes) -> Any:
-    """Decode one YAML document. Aliases are refused: a small file could expand to a huge object."""
-    try:
-        return yaml.load(body, Loader=_PlainLoader)
-    except (yaml.YAMLError, ValueError) as exc:
-        raise bad_request(f"yaml parse error: {exc}") from exc
-    except RecursionError as exc:
-        raise bad_request("yaml parse error: nested too deeply") from exc
 
 
 def tidy(value: Any, depth: int = 0) -> Any:
@@ -79,18 +67,3 @@ def _finite(text: str) -> float:
     if not math.isfinite(number):
         raise ValueError(f"number {text} is out of range")
     return number
-
-
-class _PlainLoader(yaml.SafeLoader):
-    """YAML limited to JSON's types: no aliases, no timestamps."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases are not accepted")
-        return super().compose_node(parent, index)
-
-
-_PlainLoader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}

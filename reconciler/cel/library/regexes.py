@@ -3,8 +3,6 @@
 from functools import lru_cache
 from typing import Any
 
-import re2
-
 from reconciler.cel.errors import CelError
 from reconciler.cel.functions import Library
 from reconciler.cel.limits import MAX_REGEX_LENGTH, REGEX_MEMORY
@@ -19,6 +17,8 @@ def compiled(pattern: str) -> Any:
         raise CelError(
             f"the regular expression has {len(pattern)} characters; use at most {MAX_REGEX_LENGTH}"
         )
+    import re2  # noqa: PLC0415 - takes 2 ms, and few selectors have patterns
+
     options = re2.Options()
     options.max_mem = REGEX_MEMORY
     options.log_errors = False

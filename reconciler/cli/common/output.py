@@ -8,7 +8,6 @@ from contextvars import ContextVar
 from typing import Any
 
 import click
-import yaml
 
 from reconciler.cli.common.console import UNBOUNDED, Console
 from reconciler.cli.common.plain_text import plain, wrapped
@@ -56,7 +55,9 @@ def echo_value(value: Any, output: str) -> None:
     if output == "json":
         click.echo(json.dumps(value, indent=2))
     else:
-        click.echo(yaml.safe_dump(value, sort_keys=False), nl=False)
+        from reconciler.cli.common.yaml_output import of_value  # noqa: PLC0415 - imports PyYAML
+
+        click.echo(of_value(value), nl=False)
 
 
 def as_list(objects: Sequence[dict[str, Any]]) -> str:
@@ -66,11 +67,8 @@ def as_list(objects: Sequence[dict[str, Any]]) -> str:
 
 def as_documents(objects: Sequence[dict[str, Any]], **style: Any) -> str:
     """Objects as one stream of YAML documents; empty if there are none."""
-    return yaml.dump_all(objects, Dumper=_NoAliases, sort_keys=False, **style) if objects else ""
+    if not objects:
+        return ""
+    from reconciler.cli.common.yaml_output import of_objects  # noqa: PLC0415 - imports PyYAML
 
-
-class _NoAliases(yaml.SafeDumper):
-    """Writes no anchors: they are hard to read, and some parsers reject them."""
-
-    def ignore_aliases(self, _data: Any) -> bool:
-        return True
+    return of_objects(objects, **style)

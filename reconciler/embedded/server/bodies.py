@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from reconciler.api.validation.encoding import decode_json, decode_yaml
+from reconciler.api.validation.encoding import decode_json
 from reconciler.api.validation.status import unsupported_media_type
+from reconciler.api.validation.yaml_bodies import decode_yaml
 from reconciler.embedded.server.messages import Request
 from reconciler.embedded.server.protobuf import MEDIA, decode_protobuf
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from reconciler.api.validation.encoding import MAX_BODY, decode_yaml, encode
+from reconciler.api.validation.encoding import MAX_BODY, encode
 from reconciler.api.validation.fields import Cause
 from reconciler.api.validation.kinds import Object
 from reconciler.api.validation.served_kinds import POD
@@ -16,6 +16,7 @@ from reconciler.api.validation.status import (
     not_implemented,
     too_large,
 )
+from reconciler.api.validation.yaml_bodies import decode_yaml
 from reconciler.embedded.access import Account, Guard, reviews
 from reconciler.embedded.server import discovery
 from reconciler.embedded.server.bodies import decode_body, media_type

@@ -29,8 +29,8 @@ WAITING = {"asyncio", "rich.console", "ssl", "structlog"}
 """What only commands need that wait for a server, write a log or draw on a terminal"""
 OTHERS = {"reconciler.api.objects.kueue"}
 """Models of objects that only a running process reads"""
-RARE = {"argparse", "numpy.ma", "semver"}
-"""What single functions import: `np.unique` of values alone and `np.median`; versions as attributes"""
+RARE = {"argparse", "numpy.ma", "re2", "semver"}
+"""What single functions import: `np.unique` of values alone; versions as attributes; patterns"""
 OFFLINE = [
     (("convert", "migrate"), CLIENT | WAITING | OTHERS | {"numpy"}),
     (("allocate", "explain default/one"), CLIENT | WAITING | OTHERS),
@@ -62,6 +62,12 @@ def test_commands_on_the_examples_import_nothing_that_few_fleets_need():
     about_one = ("explain default/near", "make-room default/near")
     loaded = loaded_by(*(f"{command} -f {EXAMPLES}" for command in (*commands, *about_one)))
     assert not loaded & (CLIENT | WAITING | OTHERS | RARE)
+
+
+def test_yaml_that_is_written_plainly_needs_no_library(tmp_path: Path):
+    (tmp_path / "m.yaml").write_text(together(CLASS, gpus("n1", 2), claim("one")))
+    commands = ("allocate", "explain default/one", "modes", "top", "whatif --count 1")
+    assert "yaml" not in loaded_by(*(f"{command} -f {tmp_path}" for command in commands))
 
 
 def test_a_command_loads_no_metadata_of_distributions(tmp_path: Path):

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from perf.fleets import mig
 from reconciler.api.manifests import plain_yaml
 from reconciler.api.manifests.documents import split
+from reconciler.api.manifests.flow_yaml import DEEPEST
+from reconciler.api.manifests.parsing import MAX_DEPTH, ParseError
 from reconciler.api.manifests.plain_yaml import DECLINED, parse
-from reconciler.api.manifests.yaml_text import MAX_DEPTH, ParseError
 from reconciler.api.manifests.yaml_text import parse as carefully
 from tests.tools.checkout import SHARED
 
@@ -41,6 +42,10 @@ TAKEN = [
     "# why\na: b\n\n   # more\nc: d\n",
     "a:\n- b:\n- c:\n  d: 2026-11-21\n",
     "a: '# no comment: here'\nb: \"it's\"\n",
+    "a: {b: 1, c: {d: [e, 'f, g', \"h: i\"]}, j: [], k: {}}\nl:\n- {m: no, n: x y }\n- [ 1 , -2 ]\n",
+    "a:\n- [[~]]\n- {o: 1, }\n- [2,]\n",
+    "# why\n\n---\n# what\na: 'it''s'\nb: ['''', x:1, y == 'z' && 'w']\n",
+    "a: device.driver == \"gpu.example.com\" && device['x'] in [1]\n",
 ]
 
 
@@ -64,9 +69,29 @@ LEFT = [
     "<<: {}\n",
     "yes: 1\n1: 2\n",
     "a: b # why\n",
-    "a: {b: 1}\n",
+    "a: {b: 1\n",
+    "a: {b: 1}}\n",
+    "a: {b: 1} # why\n",
+    "a: {b: 1}\n  c\n",
+    "a: {b: 1, b: 2}\n",
+    "a: {b}\n",
+    "a: {b: }\n",
+    "a: {,}\n",
+    "a: [1,,]\n",
+    "a: {no: 1}\n",
+    "a: [b: 1]\n",
+    "a: [b:]\n",
+    "a: [1, , 2]\n",
+    "a: [*b]\n",
+    "a: {<<: {}}\n",
+    "a: ['it's']\n",
+    "a: [\"\\n\"]\n",
+    "a: [ü]\n",
+    "a: {1: 2}\n",
+    "{a: 1}\n",
     "a: \"\\n\"\n",
-    "a: 'it''s'\n",
+    "a: 'it's'\n",
+    "a: b\n---\n",
     "a: 'b\n  c'\n",
     "a: !!str 1\n",
     "a:\tb\n",
@@ -103,11 +128,24 @@ KEYS = st.sampled_from(["", "a: ", "b:", "c:  ", "no: ", "a.b/c: ", "x:y: ", '"k
 VALUES = st.sampled_from(
     [
         *("", "1", "x", "x y", "'q'", '"q"', "{}", "[]", "on", "~", "-1", "-", "1e3", ".5", "1.", "0o7"),
+        *(
+            "{a: b}",
+            "[a, 1]",
+            "[{a: ~}]",
+            "{ a: [] }",
+            "[a b , 'c']",
+            "[",
+            "{a}",
+            "[a]]",
+            "x [a]",
+            "x {a: b}",
+        ),
+        *("'it''s'", "''", "''''", 'x == "y"', "x & y", "x | y", "x!", "x 'y'"),
         *("12:30", "x: y", "x:", "x #", "#", "{a: 1}", "|", "*a", "+1", "0_", "_1", "0x", "~~", "(a)", "a,b"),
     ]
 )
 COMMENTS = st.sampled_from(["#", "  # a: b", "#\t", "# \x00", "# \x1b[0m", "# ü", "#\r", " ", "\t"])
-LINES = st.builds(lambda *parts: "".join(parts), INDENTS, DASHES, KEYS, VALUES) | COMMENTS
+LINES = st.builds(lambda *parts: "".join(parts), INDENTS, DASHES, KEYS, VALUES) | COMMENTS | st.just("---")
 
 
 @given(st.lists(LINES, min_size=1, max_size=7).map("\n".join))
@@ -118,6 +156,60 @@ LINES = st.builds(lambda *parts: "".join(parts), INDENTS, DASHES, KEYS, VALUES) 
 @example("a:\n\n  b: 1\n\n")
 def test_any_lines_mean_the_same_to_both_parsers(text):
     agree(text)
+
+
+FLOW = st.lists(
+    st.sampled_from(
+        [
+            *"{}[],: a1~-'\"#&*!|>%@`?",
+            "{a: ",
+            "[",
+            "], ",
+            "b: ",
+            "'c'",
+            '"d"',
+            "e f",
+            "no",
+            "0x1",
+            "12:30",
+            "==",
+            "''",
+            "1.5",
+            "a: ",
+            "g-",
+        ]
+    ),
+    max_size=12,
+).map("".join)
+
+
+@given(
+    FLOW, st.sampled_from(["k: {%s}", "k: [%s]", "- [%s]", "k:\n- {%s}", "k:\n- l: [%s]\n  m: 1", "k: x%s"])
+)
+@example("a: 'b'", "k: {%s}")
+@example("a: b: c", "k: {%s}")
+@example("a:b", "k: [%s]")
+@example("a#b", "k: [%s]")
+@example("a #b", "k: x%s")
+def test_any_line_of_mappings_and_lists_means_the_same_to_both_parsers(flow: str, around: str):
+    agree(around % flow)
+
+
+def test_what_is_on_equal_lines_is_not_shared():
+    found = parse("a:\n- {b: [1]}\n- {b: [1]}\n")
+    found["a"][0]["b"].append(2)
+    assert found == {"a": [{"b": [1, 2]}, {"b": [1]}]} != parse("a:\n- {b: [1]}\n- {b: [1]}\n")
+
+
+def test_nesting_on_one_line_is_limited_together_with_that_around_it():
+    assert agree("a: " + "[" * DEEPEST + "]" * DEEPEST)
+    assert parse("a: " + "[" * (DEEPEST + 1) + "]" * (DEEPEST + 1)) is DECLINED
+
+    def nested(levels: int) -> str:
+        return "".join(f"{' ' * level}a:\n" for level in range(levels)) + " " * levels + "a: {b: 1}\n"
+
+    assert agree(nested(MAX_DEPTH - DEEPEST - 1))
+    assert parse(nested(MAX_DEPTH - DEEPEST)) is DECLINED
 
 
 SAMPLES = SHARED / "samples"
