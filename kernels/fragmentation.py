@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kernels.distinct import distinct
 from kernels.types import Amounts, Codes, Mask, Rows
 
 WHOLE = 1000
@@ -78,7 +79,7 @@ class Tables:
 def compile_demand(demand: Demand) -> Tables:
     """The tables of a demand."""
     asks = demand.count > 0
-    steps = np.unique(demand.cores[asks])
+    steps = distinct(demand.cores[asks])
     levels, level = np.unique(demand.units[asks], return_inverse=True)
     kinds, group = np.unique(np.stack([level.reshape(-1), demand.count[asks]]), axis=1, return_inverse=True)
     weight = np.zeros((len(steps) + 1, demand.models.shape[1], kinds.shape[1]), dtype=np.int64)

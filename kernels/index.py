@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kernels.distinct import distinct
 from kernels.types import Codes, Mask, Rows
 
 
@@ -24,7 +25,7 @@ class Inverse(NamedTuple):
             return self.of(int(codes[0]))
         if len(codes) == 0:
             return self.rows[:0]
-        return np.unique(np.concatenate([self.of(int(code)) for code in codes]))
+        return distinct(np.concatenate([self.of(int(code)) for code in codes]))
 
     def of_each(self, codes: Codes) -> tuple[Rows, Rows]:
         """The rows of some codes, code by code.

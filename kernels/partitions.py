@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from kernels.distinct import distinct
 from kernels.types import Amounts, Mask, Rows
 
 
@@ -38,8 +39,8 @@ def rank_by_remaining(remaining: Mask, sizes: Amounts, worth: Amounts) -> Rows:
     """
     largest = np.where(remaining, sizes, 0).max(axis=1, initial=0)
     best = np.where(remaining & (sizes == largest[:, None]), worth, -1).max(axis=1, initial=-1)
-    distinct = np.unique(sizes)[::-1]
-    counts = remaining.astype(np.int64) @ (sizes[:, None] == distinct)
+    each = distinct(sizes)[::-1]
+    counts = remaining.astype(np.int64) @ (sizes[:, None] == each)
     keys = np.column_stack((largest, best, counts))
     ranks: Rows = np.unique(-keys, axis=0, return_inverse=True)[1].reshape(-1)
     return ranks

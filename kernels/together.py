@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kernels.distinct import distinct
 from kernels.domains import Counter, Rule
 from kernels.matching import Matching, Supply
 from kernels.types import Amounts, Codes, Mask
@@ -147,7 +148,7 @@ class _Search:
             # They exclude each other in one domain.
             if rule.tightens and counter in kind.adds and self.counters[counter].counted is None:
                 codes = self._codes[counter][possible]
-                most = min(most, len(np.unique(codes[codes > 0])) + int(each[codes == 0].sum()))
+                most = min(most, len(distinct(codes[codes > 0])) + int(each[codes == 0].sum()))
         return most
 
     def solve(self) -> bool:

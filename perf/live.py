@@ -10,15 +10,19 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
+from http import HTTPStatus
 from typing import TypedDict, TypeVar
+
+import msgspec
 
 from perf.deciding import Wrong
 from perf.fleets.objects import Json
 from perf.machine import ROOT
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.cluster.answers import refusal
 from reconciler.cluster.client import Client
 from reconciler.cluster.discovery import CLAIM, discover
-from reconciler.cluster.kinds import NODE, POD, TEMPLATE, Resource, Served
+from reconciler.cluster.kinds import NAMESPACE, NODE, POD, TEMPLATE, Resource, Served
 from reconciler.cluster.transport import Request, Transport
 from reconciler.errors import Gone
 
@@ -29,7 +33,14 @@ ROOM = {"cpu": "256", "memory": "2Ti", "pods": "1000"}
 AT_ONCE = (("gracePeriodSeconds", "0"),)
 LABEL = "dra-reconciler.io/perf"
 """On everything that is created, so that a run that was killed can be cleaned up after"""
-DELETED = (POD.kind, CLAIM.kind, TEMPLATE.kind, "ResourceSlice", "DeviceClass", NODE.kind)
+_ADMISSION = "admissionregistration.k8s.io"
+POLICY = Resource("MutatingAdmissionPolicy", _ADMISSION, "v1", "mutatingadmissionpolicies", namespaced=False)
+BINDING = Resource(
+    "MutatingAdmissionPolicyBinding", _ADMISSION, "v1", "mutatingadmissionpolicybindings", namespaced=False
+)
+MADE = {one.kind: one for one in (TEMPLATE, NAMESPACE, POLICY, BINDING)}
+"""Kinds that are created here and that the reconciler does not read"""
+DELETED = (POD.kind, CLAIM.kind, *MADE, "ResourceSlice", "DeviceClass", NODE.kind)
 """What may be created, in the order of its end"""
 PATIENCE = 60.0
 """Seconds for what an earlier run left behind to go"""
@@ -82,6 +93,18 @@ class Cluster:
         """Create one object."""
         return await self.client.create(self._resource(raw["kind"]), labelled(raw))
 
+    async def try_out(self, raw: Json) -> Json:
+        """What the server would make of an object that it is asked to create. Nothing is created."""
+        path = self._resource(raw["kind"]).within(raw["metadata"].get("namespace", ""))
+        dry = (("dryRun", "All"),)
+        seconds = self.client.write_seconds
+        response = await self._transport.send(
+            Request("POST", path, query=dry, body=msgspec.json.encode(raw), timeout=seconds)
+        )
+        if response.status != HTTPStatus.CREATED:
+            raise refusal("POST", path, response)
+        return dict(msgspec.json.decode(response.body))
+
     async def create_node(self, raw: Json) -> None:
         """Create a node as a kubelet reports it: with room for pods, and without the taint of a new node."""
         ready = {"type": "Ready", "status": "True"}
@@ -111,23 +134,26 @@ class Cluster:
             return
         print(f"deleting {count} objects that an earlier run left behind", file=sys.stderr)
         until = asyncio.get_running_loop().time() + PATIENCE
-        while left := await self.labelled(CLAIM.kind):
+        while left := await self.labelled(CLAIM.kind) or await self.labelled(NAMESPACE.kind):
             if asyncio.get_running_loop().time() > until:
                 raise Wrong(
-                    f"{len(left)} claims of an earlier run stay, such as {left[0]}: start "
+                    f"{len(left)} claims or namespaces of an earlier run stay, such as {left[0]}: start "
                     "kube-controller-manager, which frees them, or remove their finalizers"
                 )
             await asyncio.sleep(LOOK)
 
     async def labelled(self, kind: str) -> list[ObjectKey]:
-        """The objects of a kind that have the label."""
+        """The objects of a kind that have the label. None of a kind that the server does not serve."""
         query = [("labelSelector", f"{LABEL}=true")]
-        found = await self.client.fetch(self._resource(kind).everywhere, query=query)
+        try:
+            found = await self.client.fetch(self._resource(kind).everywhere, query=query)
+        except Gone:
+            return []
         metadata = [item["metadata"] for item in found["items"]]
         return [ObjectKey(one.get("namespace", ""), one["name"]) for one in metadata]
 
     def _resource(self, kind: str) -> Resource:
-        return TEMPLATE if kind == TEMPLATE.kind else self.served[kind]
+        return MADE.get(kind) or self.served[kind]
 
     async def _delete(self, resource: Resource, key: ObjectKey) -> None:
         if resource.kind == POD.kind:  # where no kubelet runs, nobody else ends a bound pod

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from perf import phases
+from perf.announcing import in_namespace
 from perf.fleets import mig
 from perf.fleets.objects import Json, claim
 from perf.live import KUBECONFIG, Cluster, labelled
@@ -59,12 +60,7 @@ async def from_templates(made: Cluster, seen: Sightings, profiles: Sequence[str]
     """Pods whose claims kube-controller-manager makes. None where nobody binds pods."""
     if not seen.binds:
         return []
-    for profile in dict.fromkeys(profiles):
-        await made.create(_template(profile))
-    pods = [
-        await _one(made, seen, f"made-{number}", {"resourceClaimTemplateName": _template_name(profile)})
-        for number, profile in enumerate(profiles)
-    ]
+    pods = await _from_templates(made, seen, "made", profiles)
     figures = _figures(
         pods,
         "claim from a template to ungate",
@@ -74,11 +70,34 @@ async def from_templates(made: Cluster, seen: Sightings, profiles: Sequence[str]
     return figures + phases.figures(pods)
 
 
-async def _one(made: Cluster, seen: Sightings, name: str, source: Mapping[str, str]) -> Moments:
+async def announced(made: Cluster, seen: Sightings, namespace: str, profiles: Sequence[str]) -> list[Figure]:
+    """Pods with templates whose claims are announced (CO-14). None where nobody binds pods or announces."""
+    if not seen.binds or not namespace:
+        return []
+    pods = await _from_templates(made, seen, "announced", profiles, namespace)
+    about = ", claim announced"
+    return _figures(pods, f"gate to ungate{about}", f"pod to bound{about}", f"our share of that time{about}")
+
+
+async def _from_templates(
+    made: Cluster, seen: Sightings, name: str, profiles: Sequence[str], namespace: str = "default"
+) -> list[Moments]:
+    for profile in dict.fromkeys(profiles):
+        await made.create(in_namespace(_template(profile), namespace))
+    pods = []
+    for number, profile in enumerate(profiles):
+        source = {"resourceClaimTemplateName": _template_name(profile)}
+        pods.append(await _one(made, seen, f"{name}-{number}", source, namespace))
+    return pods
+
+
+async def _one(
+    made: Cluster, seen: Sightings, name: str, source: Mapping[str, str], namespace: str = "default"
+) -> Moments:
     """Create a pod and wait until it is bound, or only for its gate if nobody binds pods here."""
     first = len(seen.of) == 0
     seen.sends(name)
-    await made.create(gated_pod(name, source))
+    await made.create(in_namespace(gated_pod(name, source), namespace))
     await seen.wait(name, "ungated", PATIENCE)
     if os.environ.get(KUBECONFIG) and (first or seen.binds):  # the embedded server has no scheduler here
         try:

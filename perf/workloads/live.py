@@ -9,6 +9,7 @@ from time import perf_counter, process_time
 import numpy as np
 
 from perf import pods
+from perf.announcing import announced_namespace
 from perf.deciding import Wrong
 from perf.fleets import mig
 from perf.fleets.objects import Json, claim
@@ -70,7 +71,7 @@ def e2e(size: Size, progress: Progress) -> Outcome:
 
 async def _e2e(size: Size, progress: Progress) -> Outcome:
     whole = size["rounds"] * (size["backlog"] + size["floor"]) + size["single"] + size["beside"]
-    of = whole + 1 + 3 * size["pods"]
+    of = whole + 1 + 4 * size["pods"]
     heard = Heard()
     profiles = drawn_profiles(of)
     numbers = iter(range(of))
@@ -174,11 +175,13 @@ async def _claims_singly(
 
 async def _pods_singly(where: Reach, made: Cluster, size: Size) -> list[Figure]:
     """One pod at a time, by a process of its own: here it would share a processor with what we watch."""
+    announced = await announced_namespace(made)
     async with watching(made) as seen, replica(where, {"own_drivers": mig.DRIVER}) as process:
         await process.ready()
         figures = await pods.with_claims(made, seen, drawn_profiles(size["pods"], seed=1))
         figures += await pods.from_templates(made, seen, drawn_profiles(size["pods"], seed=2))
         figures += await pods.with_allocated_claims(made, seen, drawn_profiles(size["pods"], seed=3))
+        figures += await pods.announced(made, seen, announced, drawn_profiles(size["pods"], seed=4))
     devices = [device for held in seen.devices.values() for device in held]
     if len(set(devices)) != len(devices):
         raise Wrong("a device was given out twice")
@@ -200,7 +203,7 @@ async def _reconciling(transport: Transport, told: Report) -> AsyncIterator[None
 
 def too_much(size: Size) -> str:
     """Why a fleet has no room for all claims of a size, and how many nodes would do; empty if it has."""
-    claims = size["rounds"] * size["backlog"] + 1 + size["single"] + size["beside"] + 3 * size["pods"]
+    claims = size["rounds"] * size["backlog"] + 1 + size["single"] + size["beside"] + 4 * size["pods"]
     mean = sum(mig.SHARE[name] * profile.span for name, profile in mig.PROFILES.items()) / sum(
         mig.SHARE.values()
     )

@@ -7,8 +7,7 @@ from reconciler.api.objects.gangs import GangSource, gang_of
 
 def is_made_for(claim: ResourceClaim, pod: Pod) -> bool:
     """Whether a claim was created from a template for this pod."""
-    owners = claim.metadata.owner_references
-    return bool(owners) and any(owner.controller and owner.uid == pod.metadata.uid for owner in owners)
+    return pod.metadata.uid in [owner.uid for owner in claim.metadata.owner_references if owner.controller]
 
 
 def is_made_for_group(claim: ResourceClaim, pod: Pod) -> bool:

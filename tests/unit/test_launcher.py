@@ -82,3 +82,67 @@ def test_numpy_starts_no_threads_unless_asked(asked: dict[str, str], threads: in
         timeout=PATIENCE,
     )
     assert done.stdout.splitlines()[-1] == f"True {threads}"
+
+
+AT_ITS_END = """
+import atexit, sys, threading, time, dra_reconciler
+class Kept:
+    def __del__(self): print("taken apart")
+kept = Kept()
+{before}
+with dra_reconciler.quick_end():
+    atexit.register(print, "handled")
+    print("done")
+    {end}
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "end", "said", "code"),
+    [
+        ("", "sys.exit(3)", "done handled", 3),
+        ("", "sys.exit()", "done handled", 0),
+        ("", "sys.exit(256)", "done handled", 0),
+        (
+            "",
+            "threading.Timer(0.01, print, ['waited for']).start(); sys.exit(2)",
+            "done waited-for handled",
+            2,
+        ),
+        ("", "sys.exit('a message')", "done handled taken-apart", 1),
+        ("", "raise ValueError", "done handled taken-apart", 1),
+        ("", "pass", "done handled taken-apart", 0),
+        ("import asyncio", "sys.exit(3)", "done handled taken-apart", 3),
+        ("atexit.register(print, 'of others')", "sys.exit(3)", "done handled of-others taken-apart", 3),
+    ],
+)
+def test_a_process_that_read_files_ends_without_being_taken_apart(
+    before: str, end: str, said: str, code: int
+):
+    done = subprocess.run(
+        [sys.executable, "-c", AT_ITS_END.format(before=before, end=end)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    assert done.stdout.splitlines() == [word.replace("-", " ") for word in said.split()]
+    assert done.returncode == code
+    assert ("a message" in done.stderr) is ("message" in end)
+
+
+def test_output_that_nobody_reads_is_told_as_python_does():
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-c", AT_ITS_END.format(before="", end="sys.exit(3)")],
+        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    os.close(writer)
+    assert done.returncode == 120
+    assert "BrokenPipeError" in done.stderr

@@ -3,6 +3,7 @@
 import numpy as np
 from msgspec import Struct
 
+from kernels.distinct import distinct
 from kernels.partitions import rank_by_remaining, remaining_sets
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.alignment.preferences import MAX_MEMBERS, PartitionPreference, Table
@@ -51,7 +52,7 @@ class TableLayout(Struct, frozen=True):
     def levels(self, size: int, preference: PartitionPreference | None) -> list[Rows]:
         """Acceptable partitions of a size, by score, the highest first. Restricted: the highest only."""
         of_size = np.flatnonzero(self.sizes == size)
-        scores = np.unique(self.scores[of_size])[::-1]
+        scores = distinct(self.scores[of_size])[::-1]
         if preference is not None and preference.allocate_policy == "Restricted":
             scores = scores[:1]
         asked = (

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from msgspec import Struct
 
+from kernels.distinct import distinct
 from kernels.groups import count_changes
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.candidates import capacity_fits
@@ -233,7 +234,7 @@ def _failing(static: StaticMatch, fleet: Fleet) -> Mask:
     # Nodes of a slice that selects nodes per device evaluate each other's devices (SEL-4).
     if (nodes < 0).any() or any(
         block.slice.spec.per_device_node_selection
-        for at in np.unique(fleet.pool_of[rows]).tolist()
+        for at in distinct(fleet.pool_of[rows]).tolist()
         for block in fleet.pools[at].blocks
     ):
         failing[:] = True

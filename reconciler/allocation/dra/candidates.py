@@ -4,6 +4,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from kernels.distinct import distinct
 from kernels.types import Mask, Rows
 from reconciler.allocation.dra.capacity import Consumption
 from reconciler.allocation.dra.refusal import Fatal
@@ -128,7 +129,7 @@ def capacity_fits(
 def capacity_permits(option: RequestOption, rows: Rows, snapshot: Snapshot) -> Mask:
     """(n,) the device has the requested capacity, in addition to what shares consume already."""
     shape = snapshot.fleet.codes["shape"][rows]
-    consumption = resolve(option, np.unique(shape).tolist(), snapshot)
+    consumption = resolve(option, distinct(shape).tolist(), snapshot)
     large = large_enough(option, consumption, shape)
     return large & capacity_fits(rows, consumption, shape, large, snapshot)
 

@@ -5,6 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
+from kernels.distinct import distinct
 from kernels.types import Codes, Mask, Rows
 from reconciler.allocation.dra.budget import Budget
 from reconciler.allocation.dra.candidates import Candidates
@@ -51,7 +52,7 @@ class Reach:
     def usable(self, candidates: Candidates) -> Mask:
         """(n,) devices that may be chosen: with any of them alone, all pods fit."""
         claim, found = candidates.option.claim, np.zeros(len(self._rows), dtype=np.bool_)
-        for code in np.unique(self.codes[candidates.available]).tolist():
+        for code in distinct(self.codes[candidates.available]).tolist():
             if (claim, code) not in self._verdicts:
                 reach = [self._everywhere] * self._claims
                 reach[claim] = self._mask(code)

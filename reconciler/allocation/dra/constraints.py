@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from kernels.distinct import distinct
 from kernels.types import Codes, Mask, Rows
 from reconciler.api.objects.requests import DeviceConstraint
 from reconciler.api.objects.semantics import LIST_ATTRIBUTES, Semantics
@@ -47,7 +48,7 @@ class Constraint:
     def tokens(self) -> dict[int, Tokens]:
         """Code -> the values it stands for; empty for a value that cannot be compared."""
         if self._tokens is None:
-            codes = np.unique(self.codes[self.codes >= 0]).tolist()
+            codes = distinct(self.codes[self.codes >= 0]).tolist()
             self._tokens = {code: _tokens(self.keys[code], lists=self.lists) for code in codes}
         return self._tokens
 
@@ -96,11 +97,11 @@ def compile_constraint(source: DeviceConstraint, fleet: Fleet, rows: Rows, rules
     lists = rules.has(LIST_ATTRIBUTES)
     if domain == ANY_DOMAIN:
         codes, keys = _of_any_domain(name, fleet, rows)
-        plain = all(_is_scalar(keys[code]) for code in np.unique(codes[codes >= 0]).tolist())
+        plain = all(_is_scalar(keys[code]) for code in distinct(codes[codes >= 0]).tolist())
     elif (column := fleet.cel.attributes.get((domain, name))) is not None:
         codes, keys = column.codes[rows], fleet.vocabulary.attribute(Name(domain, name)).keys
         plain = all_scalar(Name(domain, name), fleet) or all(
-            _is_scalar(keys[code]) for code in np.unique(codes[codes >= 0]).tolist()
+            _is_scalar(keys[code]) for code in distinct(codes[codes >= 0]).tolist()
         )
     else:
         codes, keys, plain = np.full(len(rows), -1, dtype=np.int32), [], True

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import Struct
 
+from kernels.distinct import distinct
 from kernels.groups import group_code
 from kernels.taking import groups_in_turn, taken_in_turn
 from kernels.types import Amounts, Codes, Rows
@@ -233,7 +234,7 @@ def _is_entangled(rows: Rows, snapshot: Snapshot) -> bool:
     if fleet.exclusion is not None:
         found |= fleet.exclusion.bound[rows]
     return bool(found.any()) or any(
-        fleet.pools[at].repeats_names for at in np.unique(fleet.pool_of[rows]).tolist()
+        fleet.pools[at].repeats_names for at in distinct(fleet.pool_of[rows]).tolist()
     )
 
 

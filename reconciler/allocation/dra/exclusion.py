@@ -7,6 +7,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from kernels.distinct import distinct
 from kernels.exclusion import compatible_with, shares_a_name
 from kernels.types import Bits, Codes, Mask
 from reconciler.state.caches import Cache
@@ -62,7 +63,7 @@ def _columns(view: View) -> ExclusionColumns | None:
     if not bound.any():
         return None
     scopes = view.of(exclusion.scopes)
-    used = np.unique(scopes[scopes >= 0])
+    used = distinct(scopes[scopes >= 0])
     return ExclusionColumns(
         scopes=np.where(scopes >= 0, np.searchsorted(used, scopes), -1).astype(np.int32),
         names=view.of(exclusion.names),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from kernels.distinct import distinct
 from kernels.types import Amounts, Mask
 from reconciler.allocation.dra.claim_shapes import claim_shape
 from reconciler.allocation.dra.refusal import Fatal
@@ -83,7 +84,7 @@ def _levels(before: Sequence[Amounts], among: Mask) -> Iterator[Mask]:
     if len(values) and (values == values[0]).all():
         yield from _levels(before[1:], among)
         return
-    for value in np.unique(values).tolist():
+    for value in distinct(values).tolist():
         yield from _levels(before[1:], among & (before[0] == value))
 
 

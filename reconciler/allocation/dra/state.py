@@ -10,6 +10,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from kernels.distinct import distinct
 from kernels.fit import draw_one, fits
 from kernels.index import Inverse, invert
 from kernels.types import Amounts, Codes, Mask, Rows
@@ -96,7 +97,7 @@ def _layout(view: View) -> NodeLayout:
     shared = view.of(fleet.shared) & view.rules.sharing
     if not sets.shape[1]:
         return NodeLayout(shared, sets, view.of(fleet.draws), _NO_SETS, _NO_SETS.rows)
-    used = np.unique(sets[sets >= 0])
+    used = distinct(sets[sets >= 0])
     local = np.where(sets >= 0, np.searchsorted(used, sets), -1).astype(np.int32)
     return NodeLayout(
         shared=shared,

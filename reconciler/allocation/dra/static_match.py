@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 from msgspec import Struct
 
+from kernels.distinct import distinct
 from kernels.types import Codes, Mask, Rows
 from reconciler.allocation.dra.capacity import Consumption, consume
 from reconciler.allocation.dra.refusal import Fatal
@@ -160,7 +161,7 @@ def taints_permit(option: RequestOption, rows: Rows, snapshot: Snapshot) -> Mask
     permitted = np.ones(len(rows), dtype=np.bool_)
     if snapshot.rules.has(TAINTS) and snapshot.fleet.vocabulary.taints.values:
         codes = snapshot.fleet.codes["taints"][rows]
-        for code in np.unique(codes[codes >= 0]).tolist():
+        for code in distinct(codes[codes >= 0]).tolist():
             if not tolerated(snapshot.fleet.vocabulary.taints.values[code], option.source.tolerations):
                 permitted &= codes != code
     return permitted

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 from msgspec import Struct
 
+from kernels.distinct import distinct
 from reconciler.allocation.dra.availability import available
 from reconciler.allocation.dra.budget import Budget, SelectorsNotRun
 from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
@@ -146,7 +147,7 @@ def _counters_apart(rows: np.ndarray, snapshot: Snapshot) -> bool:
     """Whether all devices of each counter set that these draw from belong to one node."""
     fleet = snapshot.fleet
     sets = fleet.sets[rows]
-    used = np.unique(sets[sets >= 0])
+    used = distinct(sets[sets >= 0])
     others = fleet.by_set.of_any(used.astype(np.intp))
     node = fleet.codes["node"]
     of_set = np.full(len(fleet.totals), -1, dtype=np.int32)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from msgspec import Struct
 
+from kernels.distinct import distinct
 from kernels.gangs import UNLIMITED, apart, devices_of_sets, most_with, per_domain, room_for
 from kernels.groups import group_code, group_min
 from kernels.types import Amounts, Codes, Mask
@@ -220,7 +221,7 @@ def _by_counters(current: Available, devices: Mask | None, snapshot: Snapshot, s
     if (node_of_set[sets] < 0).any():
         return unlimited
     least = group_min(fleet.table[fleet.draws[rows[drawing], 0]], sets, number)
-    used = np.unique(sets)
+    used = distinct(sets)
     most = devices_of_sets(
         snapshot.occupancy.left[used], least[used], np.bincount(sets, minlength=number)[used].astype(np.int64)
     )

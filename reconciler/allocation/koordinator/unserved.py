@@ -113,6 +113,6 @@ def _groups(machines: Machines) -> Iterable[tuple[int, int, Rows]]:
 
 
 def _occurring(codes: Codes) -> list[int]:
-    """The small codes that occur, ascending. `np.unique` sorts, and imports `numpy.ma` when first used."""
+    """The small codes that occur, ascending. `distinct` would sort."""
     found: list[int] = np.flatnonzero(np.bincount(codes)).tolist()
     return found

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from msgspec import Struct
 
+from kernels.distinct import distinct
 from kernels.fragmentation import NEVER, Need, compile_demand, points
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.candidates import Candidates
@@ -71,7 +72,7 @@ class Scores:
         found = known.score[numbers]
         fresh = found == UNJUDGED
         if fresh.any():
-            states = np.unique(numbers[fresh])
+            states = distinct(numbers[fresh])
             known.score[states], known.device[states] = points(
                 self._tables, need, self.nodes.states.machines(states)
             )

@@ -7,6 +7,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from kernels.distinct import distinct
 from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.dra.budget import UNLIMITED, Budget, SelectorsNotRun
 from reconciler.allocation.dra.candidates import Candidates
@@ -198,7 +199,7 @@ def _drivers(option: RequestOption, snapshot: Snapshot) -> tuple[str, ...]:
     known = _DRIVERS.of(fleet)
     if option.key not in known:
         rows = np.flatnonzero(match_in_fleet(option, snapshot).suitable)
-        pools = np.unique(fleet.pool_of[rows]).tolist()
+        pools = distinct(fleet.pool_of[rows]).tolist()
         known[option.key] = tuple(sorted({fleet.pools[at].id.driver for at in pools}))
     return known[option.key]
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from kernels.distinct import distinct
 from kernels.packing import unique_rows
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.analysis.capacity.families import family_draw, family_sums
@@ -104,7 +105,7 @@ def tainted_devices(fleet: Fleet, rules: Semantics, rows: Rows | None = None) ->
         return np.zeros(len(codes), dtype=np.bool_)
     values = fleet.vocabulary.taints.values
     out = np.zeros(len(values) + 1, dtype=np.bool_)
-    for code in np.unique(codes[codes >= 0]).tolist():
+    for code in distinct(codes[codes >= 0]).tolist():
         out[code] = any(taint.effect in BLOCKING_EFFECTS for taint in values[code])
     return out[codes]  # the last entry is for code -1
 
@@ -140,7 +141,9 @@ def _size(scale: Scale, totals: Amounts, draw: Amounts) -> tuple[float, float]:
     parts = wanted[total > 0] / total[total > 0]
     if not parts.any():
         return 1.0, 0.0
-    return float(np.median(parts)) or float(parts.mean()), float(parts.sum())
+    ordered = np.sort(parts)
+    median = (ordered[(len(parts) - 1) // 2] + ordered[len(parts) // 2]) / 2  # `np.median` imports `numpy.ma`
+    return float(median) or float(parts.mean()), float(parts.sum())
 
 
 def _used(fleet: Fleet, offered: Mask) -> Mask:
@@ -189,7 +192,7 @@ def _uniform_sets(
 ) -> tuple[tuple[UniformSets, ...], frozenset[int]]:
     """The sets in which devices of one profile draw the same, and the profiles with other sets."""
     counts = (fleet.sets >= 0).sum(axis=1)
-    uneven = set(np.unique(found.of[offered & (counts > 1)]).tolist())
+    uneven = set(distinct(found.of[offered & (counts > 1)]).tolist())
     rows = np.flatnonzero(offered & (counts == 1))
     if not len(rows):
         return (), frozenset(uneven)
@@ -198,8 +201,8 @@ def _uniform_sets(
     makes = np.stack([scale_of[sets], draws], axis=1)
     first, codes = unique_rows(makes)
     demands = [family_draw(scales[scale], fleet.table[draw]) for scale, draw in makes[first].tolist()]
-    distinct = {_key(scale, one): one for (scale, _), one in zip(makes[first].tolist(), demands, strict=True)}
-    number = {key: at for at, key in enumerate(distinct)}
+    by_key = {_key(scale, one): one for (scale, _), one in zip(makes[first].tolist(), demands, strict=True)}
+    number = {key: at for at, key in enumerate(by_key)}
     demand_of = np.array(
         [number[_key(scale, one)] for (scale, _), one in zip(makes[first].tolist(), demands, strict=True)]
     )[codes]
@@ -209,7 +212,7 @@ def _uniform_sets(
     triples = triples[np.lexsort(triples.T[::-1])]
     twice = (triples[1:, :2] == triples[:-1, :2]).all(axis=1)
     uneven |= set(triples[1:, 0][twice].tolist())
-    return tuple(_gathered(triples, list(distinct.values()), scale_of, uneven)), frozenset(uneven)
+    return tuple(_gathered(triples, list(by_key.values()), scale_of, uneven)), frozenset(uneven)
 
 
 def _key(scale: int, demand: dict[str, int]) -> tuple[int, tuple[tuple[str, int], ...]]:

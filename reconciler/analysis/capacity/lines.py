@@ -5,6 +5,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from msgspec import Struct
 
+from kernels.distinct import distinct
 from kernels.types import Rows
 from reconciler.analysis.capacity.families import families, family_sums
 from reconciler.analysis.capacity.measure import Measurement
@@ -125,7 +126,7 @@ def _divide(measurement: Measurement, by: By) -> _Parts:
     width = len(values) + 1
     of_device = layout.driver_of_pool[fleet.pool_of].astype(np.intp) * width + layout.node_of + 1
     of_set = layout.driver_of_pool[layout.pool_of_set].astype(np.intp) * width + layout.node_of_set + 1
-    codes = np.unique(np.concatenate([of_device, of_set]))
+    codes = distinct(np.concatenate([of_device, of_set]))
     named = [(layout.drivers[c // width], "", values[c % width - 1] if c % width else "") for c in codes]
     order = sorted(range(len(named)), key=named.__getitem__)
     place = np.empty(len(named), dtype=np.intp)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from msgspec import Struct
 
+from kernels.distinct import distinct
 from kernels.packing import WorthBounds, unique_rows
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.analysis.capacity.excluding import may_exclude
@@ -51,20 +52,21 @@ def measure(layout: FleetLayout, occupancy: Occupancy, solver: Solver) -> Measur
     narrow = free & drawing & ~occupancy.sharing
     rows = np.flatnonzero(narrow)
     left = np.maximum(occupancy.left, 0)
-    single = np.flatnonzero(free & ~narrow)
     clashing = np.zeros(0, dtype=np.intp)
     if fleet.exclusion is not None:
         both = np.flatnonzero(free)
         clashing = both[may_exclude(fleet.exclusion, occupancy, both, layout.profiles.of)]
     found = _limit_clashing(_fits(layout, rows, left, solver), layout, clashing)
     uncertain = _all_but_first(clashing[~narrow[clashing]], layout)
+    single = free & ~narrow
+    single[uncertain] = False
     return Measurement(
         layout=layout,
         held=occupancy.held & offered,
         shared=occupancy.sharing & ~occupancy.held & offered,
         allocatable=free & ~occupancy.sharing,
         tainted=occupancy.free & offered & layout.tainted & ~occupancy.sharing,
-        single=np.setdiff1d(single, uncertain),
+        single=np.flatnonzero(single),
         uncertain=uncertain,
         fits=found,
         left=left,
@@ -130,7 +132,7 @@ def _for_each_state(
     starts = np.flatnonzero(np.append(True, (groups[1:] != groups[:-1]) | (sets_[1:] != sets_[:-1])))
     starts = starts if len(order) else starts[:0]
     sizes = np.diff(np.append(starts, len(order)))
-    for size in np.unique(sizes).tolist():  # equal sizes form one matrix
+    for size in distinct(sizes).tolist():  # equal sizes form one matrix
         begin = starts[sizes == size]
         drawn = draws_[begin[:, None] + np.arange(size)]
         own = sets_[begin]

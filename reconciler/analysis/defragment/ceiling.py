@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kernels.distinct import distinct
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption, read_claims
@@ -82,7 +83,7 @@ def _pool(goal: Goal, movers: Sequence[Mover], holds: Holds, snapshot: Snapshot)
     fleet = snapshot.fleet
     inside = goal.of >= 0
     k_sets = fleet.sets[inside]
-    sets = np.unique(k_sets[k_sets >= 0])
+    sets = distinct(k_sets[k_sets >= 0])
     field_of_set = np.full(len(fleet.totals), -1, dtype=np.int32)
     for k in range(fleet.sets.shape[1]):
         rows = np.flatnonzero(inside & (fleet.sets[:, k] >= 0))

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-import numpy as np
-
+from kernels.distinct import distinct
 from reconciler.allocation.defaults import STEPS
 from reconciler.analysis.capacity import Solver, fleet_layout, lines, measure
 from reconciler.analysis.capacity.layout import FleetLayout
@@ -78,7 +77,7 @@ def _concerned(plan: Plan, goal: Goal) -> list[int]:
     into = [
         int(field)
         for move in plan.moves
-        for field in np.unique(goal.of[move.place.rows]).tolist()
+        for field in distinct(goal.of[move.place.rows]).tolist()
         if field >= 0
     ]
     return list(dict.fromkeys([*(step.field for step in plan.steps), *into]))

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from kernels.distinct import distinct
 from kernels.types import Codes, Rows
 from reconciler.analysis.defragment.goals import Goal
 from reconciler.analysis.defragment.holds import Holds
@@ -61,7 +62,7 @@ class Future:
         return np.append(self.counts > 0, False)[self._goal.of].astype(np.int32)
 
     def _fields(self, rows: Rows) -> list[int]:
-        found = np.unique(self._goal.of[rows])
+        found = distinct(self._goal.of[rows])
         fields: list[int] = found[found >= 0].tolist()
         return fields
 

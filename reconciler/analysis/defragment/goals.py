@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from msgspec import Struct, field
 
+from kernels.distinct import distinct
 from kernels.types import Amounts, Codes, Rows
 from reconciler.analysis.capacity.layout import FleetLayout
 from reconciler.analysis.capacity.solver import PackingProblem, Solver
@@ -137,7 +138,7 @@ def profile_goal(layout: FleetLayout, profile: int, solver: Solver) -> ProfileGo
     mine = layout.offered & ~layout.tainted & (layout.profiles.of == profile)
     first = _first_set(fleet)
     root = np.where(first >= 0, np.append(layout.linked, -1)[first], -1)
-    roots = np.unique(root[mine & (root >= 0)])
+    roots = distinct(root[mine & (root >= 0)])
     of = np.full(fleet.size, -1, dtype=np.int32)
     inside = np.isin(root, roots)
     of[inside] = np.searchsorted(roots, root[inside])
@@ -156,7 +157,7 @@ def profile_goal(layout: FleetLayout, profile: int, solver: Solver) -> ProfileGo
 def node_goal(layout: FleetLayout) -> GroupGoal:
     """Nodes of which no device is held."""
     values = layout.fleet.vocabulary.nodes.values
-    used = np.unique(layout.node_of[layout.offered & (layout.node_of >= 0)])
+    used = distinct(layout.node_of[layout.offered & (layout.node_of >= 0)])
     of = np.full(layout.fleet.size, -1, dtype=np.int32)
     inside = np.isin(layout.node_of, used)  # not nodes whose devices are all outdated or invalid
     of[inside] = np.searchsorted(used, layout.node_of[inside])

@@ -5,9 +5,9 @@ from fractions import Fraction
 from itertools import combinations
 from math import ceil
 
-import numpy as np
 from msgspec import Struct
 
+from kernels.distinct import distinct
 from reconciler.analysis.defragment.goals import Count, Goal
 from reconciler.analysis.defragment.holds import Holds
 from reconciler.analysis.defragment.movers import Mover
@@ -50,7 +50,7 @@ class Blockers:
         self.fields_of: list[tuple[int, ...]] = []
         """Mover -> fields"""
         for at, mover in enumerate(movers):
-            fields = np.unique(goal.of[mover.rows])
+            fields = distinct(goal.of[mover.rows])
             self.fields_of.append(tuple(fields[fields >= 0].tolist()))
             for field in self.fields_of[-1]:
                 self.of_field.setdefault(field, []).append(at)

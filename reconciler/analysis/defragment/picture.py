@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from kernels.distinct import distinct
 from kernels.types import Rows
 from reconciler.analysis.capacity.families import families
 from reconciler.analysis.defragment.goals import Goal
@@ -25,7 +26,7 @@ def _cells(rows: Rows, snapshot: Snapshot) -> Iterator[ObjectKey | None]:
     held = rows[occupancy.held[rows] | occupancy.sharing[rows]]
     claim_of = {row: next(iter(occupancy.claims_of(fleet.id_of(row))), None) for row in held.tolist()}
     drawing = fleet.sets[rows]
-    sets = np.unique(drawing[drawing >= 0]).tolist()
+    sets = distinct(drawing[drawing >= 0]).tolist()
     for number in sets:
         for counter in _numbered(number, snapshot):
             yield next(

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from msgspec import Struct
 
+from kernels.distinct import distinct
 from kernels.types import Codes, Rows
 from reconciler.allocation.alignment import decide
 from reconciler.allocation.dra.refusal import Fatal
@@ -120,7 +121,7 @@ class Places:
         codes = snapshot.fleet.codes["node"]
         names = snapshot.fleet.vocabulary.nodes.values
         free = np.bincount(codes[snapshot.occupancy.free & (codes >= 0)], minlength=len(names))
-        for level in np.unique(worse[rows]).tolist():
+        for level in distinct(worse[rows]).tolist():
             among = rows[worse[rows] <= level]
             enough = np.flatnonzero(np.bincount(codes[among], minlength=len(names)) >= devices)
             for code in enough[np.lexsort((enough, free[enough]))].tolist():

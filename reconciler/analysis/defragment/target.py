@@ -7,6 +7,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from kernels.distinct import distinct
 from reconciler.allocation.alignment.preferences import DEFAULT_TIERS
 from reconciler.analysis.capacity.layout import FleetLayout
 from reconciler.analysis.capacity.solver import Solver
@@ -105,7 +106,7 @@ def _grouping(attribute: tuple[str, str], layout: FleetLayout) -> str:
     found = np.stack([layout.node_of[rows], drivers, codes[rows]])
     groups, sizes = np.unique(found, axis=1, return_counts=True)
     several = groups[:, sizes > 1]
-    return "/".join(attribute) if len(np.unique(several[0])) < several.shape[1] else ""
+    return "/".join(attribute) if len(distinct(several[0])) < several.shape[1] else ""
 
 
 def goal_of(target: Target, layout: FleetLayout) -> Goal:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from kernels.distinct import distinct
 from kernels.types import Mask, Rows
 from reconciler.analysis.doctor import rules
 from reconciler.analysis.doctor.findings import Finding, shortened, suggestion
@@ -42,7 +43,7 @@ def _scopes(data: DoctorInput) -> Iterator[Pairs]:
     if exclusion is None:
         return
     scopes = exclusion.scopes[exclusion.bound]
-    for scope in np.unique(scopes[scopes >= 0]).tolist():
+    for scope in distinct(scopes[scopes >= 0]).tolist():
         yield _pairs(data, exclusion, scope, exclusion.by_scope.of(scope)[:MAX_COMPARED])
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from msgspec import Struct
 
+from kernels.distinct import distinct
 from kernels.fit import fits
 from kernels.types import Mask
 from reconciler.allocation.dra.candidates import capacity_permits, not_excluded
@@ -121,7 +122,7 @@ def _capacity(option: RequestOption, snapshot: Snapshot) -> Gate:
     """An amount that cannot be represented is an error on each device with that request policy."""
     shape = snapshot.fleet.codes["shape"]
     passed = capacity_permits(option, np.arange(snapshot.fleet.size), snapshot)
-    resolved = resolve(option, np.unique(shape).tolist(), snapshot)
+    resolved = resolve(option, distinct(shape).tolist(), snapshot)
     error = np.isin(shape, [code for code, taken in resolved.items() if isinstance(taken, Fatal)])
     return Gate(Kind.CAPACITY, "capacity", passed & ~error, error)
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from kernels.distinct import distinct
 from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.alignment.partitions import PartitionedRequest
 from reconciler.state.devices.pools.fleet import Fleet
@@ -27,7 +28,7 @@ def impossible(request: PartitionedRequest) -> str:
     if len(_picks(request)):
         return ""
     devices = _devices(request)
-    sizes = np.unique(request.layout.sizes)
+    sizes = distinct(request.layout.sizes)
     if request.size not in sizes:
         listed = ", ".join(map(str, sizes.tolist()))
         return f"the table lists no partition of {devices}, only of {listed}"

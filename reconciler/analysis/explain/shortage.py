@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from kernels.distinct import distinct
 from kernels.types import Amounts, Codes, Rows
 from reconciler.allocation.reasons.explanation import Shortage
 from reconciler.api.objects.meta import ObjectKey
@@ -57,7 +58,7 @@ def _smallest(rows: Rows, snapshot: Snapshot) -> Iterator[tuple[int, int, float,
     kinds = _SET_KINDS.of(snapshot.fleet)
     for k, short, wanted in _short(rows, snapshot):
         kind = kinds[snapshot.fleet.sets[rows, k]]
-        for code in np.unique(kind).tolist():
+        for code in distinct(kind).tolist():
             of_kind = np.flatnonzero(kind == code)
             part = np.where(short[of_kind] > 0, short[of_kind] / np.maximum(wanted[of_kind], 1), np.inf)
             for column in np.flatnonzero(np.isfinite(part).any(axis=0)).tolist():

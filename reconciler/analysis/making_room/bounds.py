@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from msgspec import Struct
 
+from kernels.distinct import distinct_pairs
 from kernels.fit import fits
 from kernels.leaving import Weights, forced, nth_of_group, sums_of_group, whole
 from kernels.types import Mask, Rows
@@ -146,8 +147,7 @@ class Bounds:
         device = np.concatenate([device, at_row[holds.rows[own]]])
         unit = np.concatenate([unit, holds.unit[own]])
         if len(device):
-            pairs = np.unique(np.stack([device, unit]), axis=1)
-            device, unit = pairs[0], pairs[1]
+            device, unit = distinct_pairs(device, unit)
         return Devices(rows, place, device, unit, bool(fleet.shared[rows].any()))
 
     def needed(self, place: int) -> list[Pods]:

@@ -5,6 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
+from kernels.distinct import distinct, distinct_pairs
 from kernels.leaving import Weights, freed_draws
 from kernels.types import Amounts, Mask, Rows
 from reconciler.analysis.making_room.costs import OFFSET
@@ -96,8 +97,7 @@ class Holds:
         stays = np.zeros(self._snapshot.fleet.size, dtype=np.bool_)
         stays[self.rows[self.unit == STAYS]] = True
         among = ~stays[self.rows]
-        pairs = np.unique(np.stack([self.rows[among], self.unit[among]]), axis=1)
-        return pairs[0], pairs[1]
+        return distinct_pairs(self.rows[among], self.unit[among])
 
     @cached_property
     def freed(self) -> tuple[Rows, Rows, Amounts]:
@@ -108,7 +108,7 @@ class Holds:
     @cached_property
     def most(self) -> Amounts:
         """(S, C) what is left of the counter sets when all units have left."""
-        fleet, rows = self._snapshot.fleet, np.unique(self._leaving[0])
+        fleet, rows = self._snapshot.fleet, distinct(self._leaving[0])
         most = self._snapshot.occupancy.left.copy()
         for k in range(fleet.sets.shape[1]):
             drawing = rows[fleet.sets[rows, k] >= 0]
@@ -145,8 +145,8 @@ class Holds:
         """The same, with sums divided by the number of nodes on which a unit holds devices."""
         nodes = self._snapshot.fleet.codes["node"][self.rows]
         leaves = self.unit != STAYS
-        pairs = np.unique(np.stack([self.unit[leaves], nodes[leaves]]), axis=1)
-        often = np.maximum(np.bincount(pairs[0], minlength=len(self.units)), 1)
+        unit, _ = distinct_pairs(self.unit[leaves], nodes[leaves])
+        often = np.maximum(np.bincount(unit, minlength=len(self.units)), 1)
         violations, highest, priorities, pods = self.weights
         return violations / often, highest, priorities / often, pods / often
 
@@ -154,5 +154,5 @@ class Holds:
         """The pods that can leave and hold one of these devices."""
         wanted = np.zeros(self._snapshot.fleet.size, dtype=np.bool_)
         wanted[list(rows)] = True
-        units = np.unique(self.unit[wanted[self.rows] & (self.unit != STAYS)])
+        units = distinct(self.unit[wanted[self.rows] & (self.unit != STAYS)])
         return frozenset().union(*(self.units[unit] for unit in units.tolist()))

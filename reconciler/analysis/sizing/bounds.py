@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec import Struct
 
+from kernels.distinct import distinct
 from kernels.packing import unique_rows
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.refusal import Fatal
@@ -165,7 +166,7 @@ def _draws(rows: Rows, snapshot: Snapshot) -> Codes:
     if not fleet.sets.shape[1]:
         return np.full(min(len(rows), 1), -1, dtype=np.int32)
     at = (fleet.sets[rows] >= 0).argmax(axis=1)
-    return np.unique(fleet.draws[rows, at])
+    return distinct(fleet.draws[rows, at])
 
 
 def _counted(suits: Mask) -> tuple[Mask, Amounts]:

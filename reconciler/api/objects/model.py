@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, StrictBool, StrictInt, StrictStr
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, StrictBool, StrictInt, StrictStr
 from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
+from pydantic_core import CoreSchema, core_schema
 
 T = TypeVar("T")
 
@@ -156,9 +157,19 @@ def _null_is_empty_map(value: Any) -> Any:
     return {} if value is None else value
 
 
+class _Before:
+    """As pydantic's `BeforeValidator`, which inspects the signature of its function for every field."""
+
+    def __init__(self, change: Callable[[Any], Any]) -> None:
+        self._change = change
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self._change, handler(source))
+
+
 # The API treats null like absent; pydantic would refuse it where a list or a map is declared.
-Tuple = Annotated[tuple[T, ...], BeforeValidator(_null_is_empty_list)]
-Map = Annotated[dict[str, T], BeforeValidator(_null_is_empty_map)]
+Tuple = Annotated[tuple[T, ...], _Before(_null_is_empty_list)]
+Map = Annotated[dict[str, T], _Before(_null_is_empty_map)]
 Str = StrictStr
 Int = StrictInt
 Bool = StrictBool

@@ -5,7 +5,6 @@ The only place that changes the fleet. Nothing here awaits, so each change is at
 
 from collections.abc import Iterator, Mapping
 
-import structlog
 from msgspec import Struct
 
 from reconciler.allocation.koordinator.demand import Demand
@@ -21,8 +20,6 @@ from reconciler.control.decisions.findings import Overdrawn
 from reconciler.errors import Malformed
 from reconciler.state.koordinator.holder import Holder, holder
 from reconciler.state.koordinator.overdrawn import overdrawn
-
-log = structlog.get_logger()
 
 
 class Grant(Struct, frozen=True):
@@ -229,6 +226,9 @@ class KoordinatorState:
     def _log_problem(self, kind: str, key: ObjectKey, problem: str) -> None:
         """Log a problem once."""
         if problem and self._problems.get((kind, key)) != problem:
+            import structlog  # noqa: PLC0415 - with asyncio 60 ms, which commands on files spare
+
+            log = structlog.get_logger()
             log.warning("invalid Koordinator devices ignored", kind=kind, name=str(key), reason=problem)
         if problem:
             self._problems[kind, key] = problem

@@ -7,6 +7,7 @@ import numpy as np
 from msgspec import Struct
 from pydantic import Field, TypeAdapter
 
+from kernels.distinct import distinct
 from kernels.partitions import rank_by_remaining, remaining_sets, total_weight
 from kernels.types import Amounts, Mask, Rows
 from reconciler.api.koordinator.amounts import whole
@@ -78,7 +79,7 @@ class PartitionTable(Struct, frozen=True):
     def groups(self, size: int) -> list[tuple[int, Rows]]:
         """allocationScore, ascending -> rows of one size, as listed."""
         rows = self.rows(size)
-        return [(int(score), rows[self.scores[rows] == score]) for score in np.unique(self.scores[rows])]
+        return [(int(score), rows[self.scores[rows] == score]) for score in distinct(self.scores[rows])]
 
 
 class Candidates(Struct, frozen=True):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec.structs import replace
 
+from kernels.distinct import distinct
 from kernels.fit import fits, held_back, total_draw
 from kernels.types import Rows
 from reconciler.state.devices.exclusion.occupancy import ScopeOccupancy
@@ -51,11 +52,11 @@ class HeldBack:
         wanted = total_draw(len(fleet.totals), fleet.table, fleet.sets[unused], fleet.draws[unused])
         left = held_back(base.left, wanted)
         held[rows] = True
-        again = np.union1d(rows, fleet.by_set.of_any(np.flatnonzero(wanted.any(axis=1))))
+        again = distinct(np.concatenate([rows, fleet.by_set.of_any(np.flatnonzero(wanted.any(axis=1)))]))
         scopes = None
         if fleet.exclusion is not None and base.open is not None:
             scopes = ScopeOccupancy(fleet.exclusion, held | base.sharing)
-            again = np.union1d(again, np.flatnonzero(scopes.open != base.open))
+            again = distinct(np.concatenate([again, np.flatnonzero(scopes.open != base.open)]))
         fit[again] &= fits(left, fleet.table, fleet.sets[again], fleet.draws[again])
         if scopes is not None:
             fit[again] &= scopes.open[again]
@@ -81,5 +82,5 @@ class HeldBack:
             self._base, self._trail = base.trail, Trail()
         elif base.serial > self._serial:
             changed = base.trail.between(self._serial, base.serial)
-            self._trail.add(np.unique(np.concatenate([changed, again, self._affected])))
+            self._trail.add(distinct(np.concatenate([changed, again, self._affected])))
         self._serial, self._affected = base.serial, again

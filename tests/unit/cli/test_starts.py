@@ -16,6 +16,7 @@ from reconciler.settings import PolicyName
 from tests.tools.loaded_modules import loaded_after, loaded_by
 from tests.tools.short_manifests import CLASS, claim, gpus, together
 
+EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
 HEAVY = {
     *("aiohttp", "asyncio", "celpy", "cryptography", "jinja2", "kubernetes_asyncio"),
     *("lark", "msgspec", "numpy", "prometheus_client", "pydantic", "pydantic_settings", "rich", "ssl"),
@@ -28,6 +29,8 @@ WAITING = {"asyncio", "rich.console", "ssl", "structlog"}
 """What only commands need that wait for a server, write a log or draw on a terminal"""
 OTHERS = {"reconciler.api.objects.kueue"}
 """Models of objects that only a running process reads"""
+RARE = {"argparse", "numpy.ma", "semver"}
+"""What single functions import: `np.unique` of values alone and `np.median`; versions as attributes"""
 OFFLINE = [
     (("convert", "migrate"), CLIENT | WAITING | OTHERS | {"numpy"}),
     (("allocate", "explain default/one"), CLIENT | WAITING | OTHERS),
@@ -52,6 +55,24 @@ def test_commands_on_files_import_only_what_they_use(
 ):
     (tmp_path / "m.yaml").write_text(together(CLASS, gpus("n1", 2), claim("one")))
     assert not loaded_by(*(f"{command} -f {tmp_path}" for command in commands)) & never
+
+
+def test_commands_on_the_examples_import_nothing_that_few_fleets_need():
+    commands = ("allocate", "capacity --pending", "defragment", "doctor", "modes", "top")
+    about_one = ("explain default/near", "make-room default/near")
+    loaded = loaded_by(*(f"{command} -f {EXAMPLES}" for command in (*commands, *about_one)))
+    assert not loaded & (CLIENT | WAITING | OTHERS | RARE)
+
+
+def test_a_command_loads_no_metadata_of_distributions(tmp_path: Path):
+    (tmp_path / "m.yaml").write_text(together(CLASS, gpus("n1", 2), claim("one")))
+    code = f"""
+import sys, dra_reconciler
+sys.argv[1:] = ["allocate", "-f", {str(tmp_path)!r}]
+try: dra_reconciler.main()
+except SystemExit: pass
+"""
+    assert not loaded_after(code) & {"email", "importlib.metadata._meta", "tempfile", "zipfile"}
 
 
 def test_a_start_on_a_cluster_imports_neither_the_page_nor_the_embedded_server():

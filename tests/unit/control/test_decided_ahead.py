@@ -9,7 +9,9 @@ import pytest
 
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
+from reconciler.control import decided_ahead
 from reconciler.control.copies import Copies
+from reconciler.control.decided_ahead import AGAIN, FIRST, GROWTH
 from reconciler.control.decisions.allocating import Ungated
 from reconciler.errors import Conflict, Rejected, Retry
 from reconciler.operations.journal.entries import Header
@@ -65,9 +67,24 @@ async def test_claims_of_one_spec_are_decided_together_and_written_in_their_orde
         await asyncio.sleep(1.5)
         waiting = [one.grant.question.unit for one in stage.reconciler.ahead]
         await asyncio.sleep(9)
-    assert waiting == [claim_unit(f"c{n}") for n in (2, 3, 4)]
+    assert waiting == [claim_unit(f"c{n}") for n in (2, 3, 4, 5)]
     assert [unit for unit, _ in stage.written] == [claim_unit(f"c{n}") for n in range(6)]
     assert places(stage) == ["n0/d0", "n0/d1", "n0/d2", "n0/d3", "n1/d0", "n1/d1"]
+
+
+async def test_passes_grow_while_all_is_written_and_begin_small_after_one_in_vain():
+    stage = stage_of(machine("n0", gpus=120))
+    stage.news(*[claim(f"c{n}") for n in range(120)])
+    async with stage.at_work(1):
+        await asyncio.sleep(0.5)
+        assert len(list(stage.reconciler.ahead)) == FIRST
+        await asyncio.sleep(FIRST + 1)
+        assert len(list(stage.reconciler.ahead)) == FIRST * GROWTH
+        remove(stage.intake, "ResourceClaim", "c0")
+        await asyncio.sleep(1)
+        assert not stage.reconciler.ahead
+        await asyncio.sleep(1)
+        assert len(list(stage.reconciler.ahead)) == AGAIN
 
 
 async def test_a_pod_has_one_turn_for_its_devices_and_one_for_its_gate():
@@ -184,13 +201,13 @@ async def test_the_journal_decides_each_unit_again_in_the_same_way(tmp_path: Pat
     stage.news(device_class(), *machine("n0"), *machine("n1"), *[claim(f"c{n}") for n in range(8)])
     async with stage.at_work(1):
         await asyncio.sleep(2.5)
-        assert len(list(stage.reconciler.ahead)) == 2
+        assert len(list(stage.reconciler.ahead)) == 5
         remove(stage.intake, "ResourceClaim", "c0")
         await asyncio.sleep(20)
     recorder.close()
     tally = replay(tmp_path)
     assert (tally.different, tally.unknown) == ([], 0)
-    assert tally.same >= 8 + 2  # two were taken back and decided again
+    assert tally.same >= 8 + 5  # five were taken back and decided again
 
 
 async def test_an_internal_error_ahead_does_not_keep_a_unit_from_its_own_devices(
@@ -224,7 +241,7 @@ async def test_a_lowered_fence_takes_back_what_was_decided_ahead():
 
 
 @pytest.mark.parametrize("seed", range(20 * FACTOR))
-async def test_every_grant_is_that_of_a_decision_of_its_own(seed: int):
+async def test_every_grant_is_that_of_a_decision_of_its_own(seed: int, monkeypatch: pytest.MonkeyPatch):
     """Claims and pods of a few templates come and go, nodes and slices change, writes are slow and fail.
 
     The stage compares each grant when its write begins.
@@ -236,6 +253,7 @@ async def test_every_grant_is_that_of_a_decision_of_its_own(seed: int):
             return random.choice([Conflict("409"), Retry("503"), Rejected("422")])
         return random.random()
 
+    monkeypatch.setattr(decided_ahead, "FIRST", random.choice((4, FIRST)))  # more passes, or longer ones
     stage = BurstStage(happens)
     stage.news(device_class(), *[made for name in NODES for made in machine(name)])
     made: list[str] = []

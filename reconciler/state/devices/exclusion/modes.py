@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import Struct
 
+from kernels.distinct import distinct
 from kernels.types import Mask, Rows
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.slices import Device
@@ -75,7 +76,7 @@ def modes(snapshot: Snapshot) -> list[Mode]:
     scopes = exclusion.scopes[exclusion.bound]
     return [
         _mode(snapshot, exclusion, scope, rows)
-        for scope in np.unique(scopes[scopes >= 0]).tolist()
+        for scope in distinct(scopes[scopes >= 0]).tolist()
         if len(rows := exclusion.by_scope.of(scope))
     ]
 
@@ -90,7 +91,7 @@ def conflicts(snapshot: Snapshot) -> list[Conflict]:
         return []
     found = (
         _mode(snapshot, exclusion, scope, exclusion.by_scope.of(scope))
-        for scope in np.unique(scopes[scopes >= 0]).tolist()
+        for scope in distinct(scopes[scopes >= 0]).tolist()
     )
     return [
         Conflict(f"{mode.pool} {mode.scope}: {one.message}", one.claims)
@@ -104,7 +105,7 @@ def explain(excluded: Rows, snapshot: Snapshot) -> str:
     exclusion = snapshot.fleet.exclusion
     if exclusion is None or not len(excluded):
         return ""
-    nodes = np.unique(snapshot.fleet.codes["node"][excluded])
+    nodes = distinct(snapshot.fleet.codes["node"][excluded])
     count = int(np.count_nonzero(nodes >= 0))
     where = f" on {count} node{'' if count == 1 else 's'}" if count else ""
     looked_at = excluded[:: max(len(excluded) // LOOKED_AT, 1)][:LOOKED_AT]

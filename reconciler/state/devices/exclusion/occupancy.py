@@ -5,6 +5,7 @@ from copy import copy
 
 import numpy as np
 
+from kernels.distinct import distinct
 from kernels.exclusion import compatible, count_marks, shared_by_all, shares_a_name, unpack_bits
 from kernels.types import Bits, Mask, Rows
 from reconciler.state.devices.exclusion.scopes import Exclusion
@@ -21,7 +22,7 @@ class ScopeOccupancy:
         scopes = exclusion.scopes[rows]
         self.names: Bits = shared_by_all(exclusion.size, scopes, exclusion.names[rows])
         """(S, W) names that all held devices of a scope share"""
-        marked = np.unique(exclusion.scopes[(exclusion.asks != 0).any(axis=2)])
+        marked = distinct(exclusion.scopes[(exclusion.asks != 0).any(axis=2)])
         marked = marked[marked >= 0]
         # Marks are counted only in scopes where a device asks for one: usually none.
         self._marked = np.full(exclusion.size + 1, -1, dtype=np.int32)

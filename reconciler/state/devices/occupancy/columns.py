@@ -7,6 +7,7 @@ from weakref import ref
 
 import numpy as np
 
+from kernels.distinct import distinct
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.api.objects.meta import DeviceID
 from reconciler.state.devices.exclusion.occupancy import NO_ROWS, ScopeOccupancy
@@ -285,7 +286,7 @@ class Columns:
         else:
             numbers = sets.union(affected)
             again = self._fleet.by_set.of_any(np.array(sorted(numbers), dtype=np.intp))
-            again = np.union1d(again, bound) if len(bound) else again
+            again = distinct(np.concatenate([again, bound])) if len(bound) else again
             fitting = self._remaining.fitting(again)
         if len(again):
             self._store_fits(again, fitting)

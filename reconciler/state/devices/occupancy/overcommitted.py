@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import Struct
 
+from kernels.distinct import distinct
 from kernels.types import Rows
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.quantity import Format, Quantity
@@ -47,7 +48,7 @@ class Overcommitments:
             if occupancy.serial == self._serial:
                 return [], []
             sets = fleet.sets[self._trail.between(self._serial, occupancy.serial)]
-            changed = np.unique(sets[sets >= 0]).astype(np.intp)
+            changed = distinct(sets[sets >= 0]).astype(np.intp)
         else:
             changed = np.arange(len(fleet.totals), dtype=np.intp)
             self._known = {}

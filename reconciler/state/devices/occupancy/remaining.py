@@ -5,6 +5,7 @@ from copy import copy
 
 import numpy as np
 
+from kernels.distinct import distinct
 from kernels.fit import Fitting, fits, required, total_draw
 from kernels.types import Amounts, Mask, Rows
 from reconciler.api.objects.meta import DeviceID, PoolID
@@ -112,7 +113,7 @@ class Remaining:
         if not flipped:
             return ()
         self._any_overcommitted = bool(self._overcommitted.any())
-        groups = np.unique(self.fleet.set_group[flipped])
+        groups = distinct(self.fleet.set_group[flipped])
         affected: list[int] = np.flatnonzero(np.isin(self.fleet.set_group, groups)).tolist()
         return affected
 

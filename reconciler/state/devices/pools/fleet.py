@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypedDict
 
-import numpy as np
-
+from kernels.distinct import distinct
 from kernels.index import Inverse
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.api.objects.meta import DeviceID, PoolID
@@ -78,7 +77,7 @@ class Fleet:
     @property
     def values_in_use(self) -> int:
         """Number of vocabulary values in the columns; a missing value counts as one."""
-        return sum(len(np.unique(column)) for column in self.devices.codes)
+        return sum(len(distinct(column)) for column in self.devices.codes)
 
     def pool(self, pool: PoolID) -> Pool | None:
         """A pool by name; None if it has no slices."""

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from kernels.distinct import distinct
 from kernels.types import Codes, Rows
 from reconciler.api.objects.slices import DeviceTaint
 from reconciler.api.objects.taint_rules import DeviceTaintRule, DeviceTaintSelector
@@ -47,6 +48,6 @@ def _matching(pool: Pool, selector: DeviceTaintSelector) -> Rows:
 def _add(column: Codes, rows: Rows, taint: DeviceTaint, taints: Interner[tuple[DeviceTaint, ...]]) -> None:
     """Write the codes with one more taint into some rows of the column of taints."""
     own = column[rows]
-    for code in np.unique(own).tolist():
+    for code in distinct(own).tolist():
         before = taints.values[code] if code >= 0 else ()
         column[rows[own == code]] = taints.code((*before, taint))

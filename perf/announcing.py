@@ -1,0 +1,56 @@
+"""Has an API server announce claims, by the policy that is deployed, in a namespace made for that."""
+
+import asyncio
+
+import yaml
+
+from perf.fleets import mig
+from perf.fleets.objects import Json, claim
+from perf.live import BINDING, POLICY, Cluster, labelled
+from perf.machine import ROOT
+from reconciler.api.objects.claims import FINALIZER
+from reconciler.cluster.kinds import NAMESPACE
+from reconciler.errors import Conflict, Gone
+
+FILE = ROOT / "deploy/admission/announce-claims.yaml"
+SPACE = "perf-announced"
+"""The namespace"""
+LABEL = "dra-reconciler.io/announce-claims"
+PATIENCE = 30.0
+"""Seconds that a server has to apply a new policy"""
+LOOK = 0.2
+"""Seconds between two looks whether it does"""
+
+
+async def announced_namespace(made: Cluster) -> str:
+    """A namespace in which claims are announced from now on; empty if the server has no such policies."""
+    for raw in yaml.safe_load_all(FILE.read_text(encoding="utf-8")):
+        try:
+            await made.client.create({POLICY.kind: POLICY, BINDING.kind: BINDING}[raw["kind"]], labelled(raw))
+        except Conflict:  # it is deployed here
+            continue
+        except Gone:
+            return ""
+    await made.client.create(NAMESPACE, labelled(_namespace()))
+    waits = asyncio.get_running_loop().time() + PATIENCE
+    while asyncio.get_running_loop().time() < waits:
+        tried = await made.try_out(
+            in_namespace(claim("tried", [mig.partition("partition", "1g.5gb")]), SPACE)
+        )
+        if FINALIZER in tried["metadata"].get("finalizers", ()):
+            return SPACE
+        await asyncio.sleep(LOOK)
+    return ""
+
+
+def in_namespace(raw: Json, namespace: str) -> Json:
+    """The same object in another namespace."""
+    return {**raw, "metadata": {**raw["metadata"], "namespace": namespace}}
+
+
+def _namespace() -> Json:
+    return {
+        "apiVersion": NAMESPACE.api_version,
+        "kind": NAMESPACE.kind,
+        "metadata": {"name": SPACE, "labels": {LABEL: "true"}},
+    }
