@@ -7,7 +7,8 @@ import asyncio
 from abc import ABC, abstractmethod
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
-from multidict import CIMultiDict
+
+from reconciler.cluster.headers import Headers
 
 
 class Broken(ConnectionError):
@@ -20,7 +21,7 @@ class Connection(ABC, asyncio.Protocol):
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
         self._parser = HttpResponseParser(self)
-        self._headers: CIMultiDict[str] = CIMultiDict()
+        self._headers = Headers()
         self._to_the_end = False
         """Whether the body ends only with the connection"""
 
@@ -59,9 +60,8 @@ class Connection(ABC, asyncio.Protocol):
     # What the parser calls.
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers.add(name.decode("latin-1"), value.decode("latin-1"))
+        self._headers.add(name, value)
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
-        framed = "Content-Length" in self._headers or "Transfer-Encoding" in self._headers
-        self._to_the_end = not framed and status not in (204, 304) and status >= 200
+        self._to_the_end = not self._headers.framed and status not in (204, 304) and status >= 200

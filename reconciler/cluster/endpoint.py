@@ -5,6 +5,7 @@ import os
 import re
 import ssl
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from socket import SOCK_STREAM, gaierror
 from typing import TypeVar
 from urllib.parse import quote, urlsplit
@@ -86,12 +87,16 @@ class Endpoint:
         target = self._prefix + (path if _PLAIN(path) else quote(path))
         if query:
             target += f"?{query}"
-        lines = [f"{method} {target} HTTP/1.1", f"Host: {self._authority}"]
-        for name, value in headers.items():
-            if _UNSENDABLE(value):
-                raise Rejected(f"the header {name} cannot be sent: it has a line break, or is not ASCII")
-            lines.append(f"{name}: {value}")
-        return "\r\n".join([*lines, ""])
+        return f"{method} {target} HTTP/1.1\r\nHost: {self._authority}\r\n{_lines(tuple(headers.items()))}"
+
+
+@lru_cache(8)
+def _lines(headers: tuple[tuple[str, str], ...]) -> str:
+    """Nearly all writes have the same headers, until the token is renewed."""
+    for name, value in headers:
+        if _UNSENDABLE(value):
+            raise Rejected(f"the header {name} cannot be sent: it has a line break, or is not ASCII")
+    return "".join([f"{name}: {value}\r\n" for name, value in headers])
 
 
 def verifying(configuration: Configuration) -> ssl.SSLContext:

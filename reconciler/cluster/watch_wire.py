@@ -8,9 +8,8 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 
-from multidict import CIMultiDict
-
 from reconciler.cluster.connection import Broken, Connection
+from reconciler.cluster.headers import Headers
 from reconciler.cluster.lines import LineSplitter
 from reconciler.cluster.transport import Response
 from reconciler.errors import ReconcilerError, Rejected, Retry
@@ -121,7 +120,7 @@ class WatchWire(Connection, AsyncIterator[bytes]):
 
     def on_message_complete(self) -> None:
         if self._parser.get_status_code() < 200:  # informational: the response follows
-            self._headers = CIMultiDict()
+            self._headers = Headers()
         elif self._streams:
             self._splitter.end()
             self._end()

@@ -6,10 +6,9 @@ and two writes a claim were a third of all our work.
 
 import asyncio
 
-from multidict import CIMultiDict
-
 from reconciler.cluster.connection import Connection
 from reconciler.cluster.endpoint import LATE
+from reconciler.cluster.headers import Headers
 from reconciler.cluster.transport import Response
 from reconciler.errors import Rejected
 
@@ -22,7 +21,10 @@ class Wire(Connection):
         super().__init__()
         self._longest = longest
         self._answer: asyncio.Future[Response] | None = None
+        self._deadline = 0.0
+        """Of the request whose answer is awaited, by the loop's clock"""
         self._alarm: asyncio.TimerHandle | None = None
+        """It may go off before the deadline. To set and cancel one for each request would cost more"""
         self._pieces: list[bytes] = []
         self._size = 0
 
@@ -41,11 +43,17 @@ class Wire(Connection):
         assert self._answer is None
         loop = asyncio.get_running_loop()
         self._answer = loop.create_future()
-        self._alarm = loop.call_at(deadline, self._late)
+        self._deadline = deadline
+        if self._alarm is None or deadline < self._alarm.when():
+            self._set_alarm(loop)
         self._transport.write(request)
         return self._answer
 
     # What asyncio calls.
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._stop_alarm()
 
     def data_received(self, data: bytes) -> None:
         self._size += len(data)
@@ -69,7 +77,7 @@ class Wire(Connection):
         status = self._parser.get_status_code()
         response = Response(status, self._headers, b"".join(self._pieces))
         keeps = not self._to_the_end and self._parser.should_keep_alive()
-        self._headers, self._pieces, self._to_the_end = CIMultiDict(), [], False
+        self._headers, self._pieces, self._to_the_end = Headers(), [], False
         if status < 200:  # informational: the response follows
             return
         self._size = 0
@@ -79,15 +87,29 @@ class Wire(Connection):
         if not keeps and self._transport is not None:
             self._transport.close()
 
-    def _late(self) -> None:
-        self._fail(TimeoutError(LATE))
+    def _set_alarm(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._stop_alarm()
+        self._alarm = loop.call_at(self._deadline, self._check)
+
+    def _stop_alarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+    def _check(self) -> None:
+        """The alarm went off. Other requests may have been sent since it was set."""
+        self._alarm = None
+        if self._answer is None:
+            return
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._deadline:
+            self._set_alarm(loop)
+        else:
+            self._fail(TimeoutError(LATE))
 
     def _over(self) -> asyncio.Future[Response] | None:
         """End the exchange. Returns the future of its response, if it is still awaited."""
         answer, self._answer = self._answer, None
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
         return None if answer is None or answer.done() else answer
 
     def _fail(self, exc: Exception) -> None:

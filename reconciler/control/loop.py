@@ -57,6 +57,8 @@ class Reconciler:
         self._stopping = False
         self.failures = 0
         """Reconciles that failed with an internal error"""
+        self._begun = 0
+        """Reconciles that began. If others begin during one, other tasks run as well"""
         self.reconciles = 0
         """Reconciles that ended, failed ones included"""
 
@@ -92,10 +94,12 @@ class Reconciler:
                         await build_ahead(self._intake.store)  # keeps the order of the queue
                     finally:
                         del self._next[unit]
+                    self._begun = number = self._begun + 1
                     if not self._stopping:
                         await self.reconcile(unit)
                         self.reconciles += 1
-                await asyncio.sleep(0)  # a reconcile may end without any await: let other tasks run
+                if self._begun == number:
+                    await asyncio.sleep(0)  # perhaps nothing was awaited: let other tasks run
             except Closed:
                 return
 

@@ -175,6 +175,23 @@ async def test_a_server_that_says_nothing_is_given_up():
             await ask(pool, seconds=2.0)
 
 
+async def test_a_connection_keeps_to_the_deadline_of_each_request():
+    """Its alarm is set for an earlier request, whose deadline may be sooner or later."""
+
+    async def answer(request: bytes, writer: asyncio.StreamWriter) -> None:
+        if b"/late" in request:
+            await asyncio.sleep(0.1)
+        if b"/never" not in request:
+            writer.write(OK)
+
+    async with serving(answer) as server, wired(server.url) as pool:
+        await ask(pool, seconds=0.05)
+        assert (await ask(pool, "/late")).body == b"ok"
+        with pytest.raises(TimeoutError):
+            await ask(pool, "/never", seconds=0.05)
+    assert server.connections == 1
+
+
 @pytest.mark.parametrize("pieces", [[OK, b"HTTP/1.1 200 OK\r\n"], [OK + OK], [OK + OK[:20]], [OK, b"\0"]])
 async def test_what_was_not_asked_for_is_not_taken_for_the_next_answer(pieces):
     served = 0

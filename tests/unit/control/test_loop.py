@@ -58,6 +58,18 @@ async def test_what_is_stuck_is_reported_once_for_each_reason_and_not_asked_agai
     assert stage.reconciler.reconciles == 4
 
 
+async def test_other_tasks_run_between_turns_that_wait_for_nothing():
+    stage = Stage(Scripted(needs=[Idle()] * 20))
+    seen = set()
+    async with stage.at_work():
+        for number in range(20):
+            stage.intake.put(claim_unit(f"c{number}"))
+        while stage.reconciler.reconciles < 20:
+            seen.add(stage.reconciler.reconciles)
+            await asyncio.sleep(0)
+    assert len(seen) > 5
+
+
 async def test_the_first_handler_that_serves_a_unit_has_its_turn():
     passing, serving, other = Scripted(needs=[None]), Scripted(), Scripted()
     await Stage(passing, serving, other).run(1.0, claim("a"))

@@ -202,7 +202,6 @@ async def test_a_thread_loses_no_line(monkeypatch: pytest.MonkeyPatch):
         await asyncio.sleep(0)
     await talking
     await asyncio.sleep(LATEST)
-    await asyncio.sleep(0)
     found = events(stream)
     assert [event for event in found if "thread" in event] == [f"thread {n}" for n in range(300)]
     assert [event for event in found if "loop" in event] == [f"loop {n}" for n in range(300)]
