@@ -16,7 +16,7 @@ from reconciler.cli.common.exits import exit_on_errors
 from reconciler.cli.common.server_input import read_for_server
 from reconciler.embedded import ApiServer, run_controllers, serve
 from reconciler.embedded.access import Guard, Roles, read_tokens
-from reconciler.operations.logs.setup import configure
+from reconciler.operations.logs.setup import configure, lines_in_order
 
 
 def apiserver(
@@ -34,7 +34,7 @@ def apiserver(
         )
     configure("info")
     raws = read_for_server(files)
-    with exit_on_errors():
+    with exit_on_errors(), lines_in_order():
         guard = None if token_file is None else _guard(token_file, rbac)
         asyncio.run(_serve(raws, host, port, with_controllers, guard))
 

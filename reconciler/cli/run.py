@@ -17,7 +17,7 @@ from reconciler.cli.common.exits import exit_on_errors
 from reconciler.cluster.client import Client
 from reconciler.cluster.http import connect
 from reconciler.cluster.target import choose, without_password
-from reconciler.operations.logs.setup import configure
+from reconciler.operations.logs.setup import configure, lines_in_order
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.serving.server import access_for, serving
 from reconciler.settings import Settings, load
@@ -38,7 +38,7 @@ def run(config: Path | None, files: tuple[str, ...], **flags: Any) -> None:
         from reconciler.cli.common.server_input import read_for_server  # noqa: PLC0415
 
         raws = read_for_server(files)
-    with exit_on_errors():
+    with exit_on_errors(), lines_in_order():
         asyncio.run(_run(settings, raws))
 
 

@@ -9,8 +9,8 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from threading import RLock
 from typing import Any, Literal, TextIO
@@ -27,8 +27,8 @@ LOGGER = "reconciler"
 """The parent of all loggers of this program"""
 
 LATEST = 0.01
-"""Seconds for which a line waits for others, unless it is a warning: a write for each takes as long as making
-the line"""
+"""Seconds for which a line of an event loop waits for others, unless it is a warning: a write for each takes
+as long as making the line"""
 
 _SECOND = timedelta(seconds=1)
 
@@ -66,6 +66,16 @@ def configure(level: str, form: Format = "auto") -> None:
     logging.getLogger(LOGGER).setLevel(level.upper())
 
 
+@contextmanager
+def lines_in_order() -> Iterator[None]:
+    """Around an event loop: its last lines are written before anything that is printed after it."""
+    try:
+        yield
+    finally:
+        for handler in logging.getLogger().handlers:
+            handler.flush()
+
+
 class TimeStamps:
     """Adds the time in UTC to lines, as ISO 8601 with microseconds. What lines of one second share is made
     once.
@@ -88,7 +98,9 @@ class TimeStamps:
 
 
 class _LineWriter:
-    """Writes lines. Those of an event loop are written together, LATEST seconds after the first."""
+    """Writes lines. Those of an event loop are written together, LATEST seconds after the first or as soon as
+    the loop is free then.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -98,7 +110,7 @@ class _LineWriter:
         """The loop that has scheduled a flush"""
 
     def write(self, line: str) -> None:
-        """Write a line, LATEST seconds from now at the latest."""
+        """Write a line: now, or with others of the event loop."""
         with self._lock:
             self._lines.append(line)
         try:
