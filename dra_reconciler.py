@@ -18,6 +18,9 @@ MARK = f'__distribution__ = "{OURS}"'
 
 HERE = Path(__file__).parent
 
+OUTPUT_LOST = 120
+"""The exit code of a process that could not write the rest of its output, as Python's own"""
+
 
 def foreign(package: str) -> str | None:
     """Explain why a package is not ours; None if it is. Does not import it."""
@@ -75,13 +78,16 @@ def quick_end() -> Iterator[None]:
 
 def _leave(codes: list[int]) -> None:
     """End the process with the only code, unless Python has more to do or to tell."""
-    if not codes or "asyncio" in sys.modules:
+    if not codes or "asyncio" in sys.modules or hasattr(sys, "last_value"):
+        return  # with `last_value`, somebody went on after the exit, and failed
+    if sys.stdout is None or sys.stderr is None:  # closed by whoever started this process
         return
     try:
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-    except (AttributeError, OSError, ValueError):
-        return  # Python tells what is wrong with it
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        sys.excepthook(*sys.exc_info())
+        codes[:] = [OUTPUT_LOST]
+    sys.stderr.flush()
     os._exit(codes[0] & 0xFF)
 
 
@@ -97,7 +103,7 @@ def prepare() -> None:
 
 
 def main() -> None:
-    """Run `dra-reconciler`."""
+    """Run `dra-reconciler`. It ends the process: whoever goes on afterwards calls `reconciler.cli.main`."""
     with quick_end():
         prepare()
         from reconciler.cli import main as run  # noqa: PLC0415 - not before the check

@@ -131,11 +131,18 @@ def test_a_process_that_read_files_ends_without_being_taken_apart(
     assert ("a message" in done.stderr) is ("message" in end)
 
 
-def test_output_that_nobody_reads_is_told_as_python_does():
-    reader, writer = os.pipe()
-    os.close(reader)
+@pytest.mark.parametrize("length", [10, 6_000])  # less and more than Python keeps back at once
+@pytest.mark.parametrize("into", ["a pipe", "/dev/full"])
+def test_output_that_cannot_be_written_is_told_and_is_no_success(into: str, length: int):
+    if into == "a pipe":
+        reader, writer = os.pipe()
+        os.close(reader)
+    elif Path(into).exists():
+        writer = os.open(into, os.O_WRONLY)
+    else:
+        pytest.skip(f"this system has no {into}")
     done = subprocess.run(
-        [sys.executable, "-c", AT_ITS_END.format(before="", end="sys.exit(3)")],
+        [sys.executable, "-c", AT_ITS_END.format(before="", end=f"print('x' * {length}); sys.exit(3)")],
         env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
         stdout=writer,
         stderr=subprocess.PIPE,
@@ -144,5 +151,12 @@ def test_output_that_nobody_reads_is_told_as_python_does():
         timeout=PATIENCE,
     )
     os.close(writer)
-    assert done.returncode == 120
-    assert "BrokenPipeError" in done.stderr
+    assert done.returncode == dra_reconciler.OUTPUT_LOST
+    assert ("BrokenPipeError" if into == "a pipe" else "No space left") in done.stderr
+
+
+def test_an_exit_that_was_caught_hides_no_later_failure():
+    code = AT_ITS_END.format(before="", end="sys.exit(0)").replace("with dra", "try:\n  with dra")
+    code = code.replace("\n    ", "\n      ") + "\nexcept SystemExit: raise ValueError"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=PATIENCE)
+    assert done.returncode == 1
