@@ -158,7 +158,7 @@ def _null_is_empty_map(value: Any) -> Any:
 
 
 class _Before:
-    """As pydantic's `BeforeValidator`, which inspects the signature of its function for every field."""
+    """As pydantic's `BeforeValidator`, which inspects the signature of its function again for each field."""
 
     def __init__(self, change: Callable[[Any], Any]) -> None:
         self._change = change

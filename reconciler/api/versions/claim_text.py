@@ -35,7 +35,8 @@ _cut = msgspec.json.Decoder(_ClaimText).decode
 
 
 def read_claim(text: bytes, api_version: str) -> ResourceClaim | None:
-    """The claim; None if `reading.read` has to read it, which returns an equal claim or rejects it.
+    """The claim; None if `reading.read` has to read it, which returns an equal claim or rejects it. (The
+    models also take fields by their names in Python, which no API server sends and which are ignored here.)
 
     `api_version` is for a claim without one, as in a list.
     """

@@ -62,9 +62,9 @@ def metadata_of(cut: MetadataText) -> ObjectMeta:
     if generation is not UNSET:
         fields["generation"] = _number(bytes(generation))
     if labels is not UNSET:
-        fields["labels"] = _shared(bytes(labels))
+        fields["labels"] = _labels(bytes(labels))
     if annotations is not UNSET:
-        fields["annotations"] = _shared(bytes(annotations))
+        fields["annotations"] = _annotations(bytes(annotations))
     if owners is not UNSET:
         fields["owner_references"] = tuple([_owner(owner) for owner in owners])
     if rare != _NOTHING_RARE:
@@ -86,8 +86,10 @@ def _decoded(text: bytes) -> dict[str, str]:
     return {} if text == b"null" else _strings(text)
 
 
-_shared = once(_decoded, CACHE_SIZE, MAX_CACHED_MAP)
-"""Equal ones share one object"""
+_labels = once(_decoded, CACHE_SIZE, MAX_CACHED_MAP)
+_annotations = once(_decoded, CACHE_SIZE, MAX_CACHED_MAP)
+"""Equal ones share one object. Annotations with a time, which each object has for itself, must not push out
+labels."""
 
 
 def _number(text: bytes) -> int:
