@@ -4,6 +4,7 @@ import asyncio
 
 import yaml
 
+from perf.deciding import Wrong
 from perf.fleets import mig
 from perf.fleets.objects import Json, claim
 from perf.live import BINDING, POLICY, Cluster, labelled
@@ -23,7 +24,10 @@ LOOK = 0.2
 
 
 async def announced_namespace(made: Cluster) -> str:
-    """A namespace in which claims are announced from now on; empty if the server has no such policies."""
+    """A namespace in which claims are announced from now on; empty if the server has no such policies.
+
+    Raises Wrong if they have no effect, or if somebody else has a namespace of the name.
+    """
     for raw in yaml.safe_load_all(FILE.read_text(encoding="utf-8")):
         try:
             await made.client.create({POLICY.kind: POLICY, BINDING.kind: BINDING}[raw["kind"]], labelled(raw))
@@ -31,7 +35,10 @@ async def announced_namespace(made: Cluster) -> str:
             continue
         except Gone:
             return ""
-    await made.client.create(NAMESPACE, labelled(_namespace()))
+    try:
+        await made.client.create(NAMESPACE, labelled(_namespace()))
+    except Conflict as exc:
+        raise Wrong(f"the namespace {SPACE} is there already: delete it, if it is not in use") from exc
     waits = asyncio.get_running_loop().time() + PATIENCE
     while asyncio.get_running_loop().time() < waits:
         tried = await made.try_out(
@@ -40,7 +47,7 @@ async def announced_namespace(made: Cluster) -> str:
         if FINALIZER in tried["metadata"].get("finalizers", ()):
             return SPACE
         await asyncio.sleep(LOOK)
-    return ""
+    raise Wrong(f"the policies of {FILE.name} have no effect in namespace {SPACE} after {PATIENCE:g} s")
 
 
 def in_namespace(raw: Json, namespace: str) -> Json:

@@ -39,7 +39,7 @@ BINDING = Resource(
     "MutatingAdmissionPolicyBinding", _ADMISSION, "v1", "mutatingadmissionpolicybindings", namespaced=False
 )
 MADE = {one.kind: one for one in (TEMPLATE, NAMESPACE, POLICY, BINDING)}
-"""Kinds that are created here and that the reconciler does not read"""
+"""Kinds that are created here and that discovery does not look for"""
 DELETED = (POD.kind, CLAIM.kind, *MADE, "ResourceSlice", "DeviceClass", NODE.kind)
 """What may be created, in the order of its end"""
 PATIENCE = 60.0
@@ -143,11 +143,13 @@ class Cluster:
             await asyncio.sleep(LOOK)
 
     async def labelled(self, kind: str) -> list[ObjectKey]:
-        """The objects of a kind that have the label. None of a kind that the server does not serve."""
+        """The objects of a kind that have the label. Not every server has admission policies."""
         query = [("labelSelector", f"{LABEL}=true")]
         try:
             found = await self.client.fetch(self._resource(kind).everywhere, query=query)
         except Gone:
+            if kind not in (POLICY.kind, BINDING.kind):
+                raise
             return []
         metadata = [item["metadata"] for item in found["items"]]
         return [ObjectKey(one.get("namespace", ""), one["name"]) for one in metadata]
