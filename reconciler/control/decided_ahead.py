@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from reconciler.control.handler import Decided, Handler
 from reconciler.control.queueing.units import Unit
 
-FIRST, AGAIN, MOST, GROWTH = 64, 4, 256, 4
+FIRST, AGAIN, MOST, GROWTH = 64, 8, 256, 4
 """Units that are decided ahead at once: at first, after that was of no use, and at most. Whenever all of them
 were written, GROWTH times as many follow. A pass takes half a millisecond however few units it has; one for
 the largest number holds the event loop for 3 to 4 ms, with pods for 5 ms."""

@@ -414,7 +414,10 @@ class Planner:
         return self._store.assumed(claim.metadata.uid) is not None
 
     def problem(self, key: ObjectKey, pod: Pod | None) -> Blocked | None:
-        """Why a claim cannot be used by a pod, or on its own, regardless of devices (SCHED-1)."""
+        """Why a claim cannot be used by a pod, or on its own, regardless of devices (SCHED-1).
+
+        `defect` asks only about claims that may have a problem: it knows the conditions too.
+        """
         if (refused := self._refused(key)) is not None:
             return refused
         claim = self._store.claims.get(key)

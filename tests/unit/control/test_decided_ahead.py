@@ -10,6 +10,7 @@ import pytest
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control import decided_ahead
+from reconciler.control.claim_handler import ClaimHandler
 from reconciler.control.copies import Copies
 from reconciler.control.decided_ahead import AGAIN, FIRST, GROWTH
 from reconciler.control.decisions.allocating import Ungated
@@ -242,6 +243,17 @@ async def test_a_lowered_fence_takes_back_what_was_decided_ahead():
         stage.fence.up.set()
         await asyncio.sleep(5)
     assert len(stage.written) == 4
+
+
+async def test_nothing_is_decided_ahead_of_a_unit_that_still_has_no_answer(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ClaimHandler, "undecided", property(lambda _: True))
+    stage = stage_of(machine("n0"))
+    stage.news(*[claim(f"c{n}") for n in range(4)])
+    async with stage.at_work(1):
+        await asyncio.sleep(0.5)
+        assert not stage.reconciler.ahead
+        await asyncio.sleep(20)
+    assert places(stage) == ["n0/d0", "n0/d1", "n0/d2", "n0/d3"]
 
 
 @pytest.mark.parametrize("seed", range(20 * FACTOR))
