@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from importlib.machinery import PathFinder
 from threading import Lock
 from types import ModuleType
 from typing import Any
@@ -26,7 +27,10 @@ def postpone_metadata() -> None:
     """Do not load the module before it is used: with `email`, `zipfile` and `tempfile` it takes 10 ms."""
     if NAME not in sys.modules:
         late = _Late(NAME)
-        late.__path__ = [f"{place}/metadata" for place in importlib.__path__]  # every import looks at it
+        late.__spec__ = spec = PathFinder.find_spec(NAME, importlib.__path__)
+        assert spec is not None
+        assert spec.submodule_search_locations is not None
+        late.__path__ = spec.submodule_search_locations  # every import looks at it
         sys.modules[NAME] = late
         vars(importlib)["metadata"] = late
 

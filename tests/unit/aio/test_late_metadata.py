@@ -9,7 +9,13 @@ LOADED = {"importlib.metadata._meta", "email"}
 
 
 @pytest.mark.parametrize(
-    "how", ["", "from importlib.metadata import entry_points", "import importlib.metadata"]
+    "how",
+    [
+        "",
+        "from importlib.metadata import entry_points",
+        "import importlib.metadata",
+        "import importlib.util\nassert importlib.util.find_spec('importlib.metadata').has_location",
+    ],
 )
 def test_it_is_not_loaded_before_it_is_used(how: str):
     assert not loaded_after(POSTPONED + how) & LOADED
