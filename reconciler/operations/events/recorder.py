@@ -26,7 +26,7 @@ ALLOCATED, UNGATED = "Allocated", "Ungated"
 HELD_TWICE, INCOMPATIBLE = "DeviceHeldTwice", "IncompatibleDevices"
 PREEMPTED, MOVED, MOVES_DROPPED = "Preempted", "Moved", "MovesDropped"
 """Of preemption, kube-scheduler has the same reason and action"""
-TOGETHER_SECONDS = 0.05
+TOGETHER_SECONDS = 0.01
 """What is written within this time after something else is taken from the inbox together: a wake-up for each
 allocation takes longer than all else about its Event"""
 UNGATING, AUDITING, PREEMPTING, MOVING = "Ungating", "Auditing", "Preempting", "Moving"
