@@ -12,7 +12,7 @@ U = TypeVar("U", bound=np.generic)
 def distinct(values: NDArray[T]) -> NDArray[T]:
     """The values that occur, ascending.
 
-    values (any shape)  of any type with an order; without NaN
+    values (any shape)  of any type with an order; without NaN and -0.0
     ->     (n,)         a new array of the same type
 
     As `np.unique` with this argument alone, which imports `numpy.ma` to see that its argument is not masked:
@@ -28,7 +28,7 @@ def distinct(values: NDArray[T]) -> NDArray[T]:
 def distinct_pairs(first: NDArray[T], second: NDArray[U]) -> tuple[NDArray[T], NDArray[U]]:
     """The pairs that occur, by the first of each, then the second.
 
-    first, second (n,)  of any types with an order; without NaN
+    first, second (n,)  of any types with an order; without NaN and -0.0
     ->     (u,), (u,)   new arrays of the same types
     """
     order = np.lexsort((second, first))
