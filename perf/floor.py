@@ -21,8 +21,9 @@ from reconciler.cluster.echoes import Echoes
 from reconciler.cluster.withdrawals import Withdrawals
 from reconciler.cluster.writer import Writer
 
-SETTLES = 0.5
-"""Seconds for the server to get done with the claims that were created: a process takes as long to start"""
+SETTLES = 1.5
+"""Seconds for the server to get done with what came before: its garbage is collected for a second after a
+process has listed the fleet, and takes as much processor time as its writes"""
 
 
 async def write_floor(made: Cluster, raws: Iterable[Json]) -> Pace:

@@ -38,7 +38,8 @@ POLICY = Resource("MutatingAdmissionPolicy", _ADMISSION, "v1", "mutatingadmissio
 BINDING = Resource(
     "MutatingAdmissionPolicyBinding", _ADMISSION, "v1", "mutatingadmissionpolicybindings", namespaced=False
 )
-MADE = {one.kind: one for one in (TEMPLATE, NAMESPACE, POLICY, BINDING)}
+CONFIG_MAP = Resource("ConfigMap", "", "v1", "configmaps", namespaced=True)
+MADE = {one.kind: one for one in (TEMPLATE, NAMESPACE, CONFIG_MAP, POLICY, BINDING)}
 """Kinds that are created here and that discovery does not look for"""
 DELETED = (POD.kind, CLAIM.kind, *MADE, "ResourceSlice", "DeviceClass", NODE.kind)
 """What may be created, in the order of its end"""

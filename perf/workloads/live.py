@@ -2,66 +2,27 @@
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from time import perf_counter, process_time
-
-import numpy as np
+from time import perf_counter
 
 from perf import pods
 from perf.announcing import announced_namespace
+from perf.backlogs import KINDS, Claims, rounds
 from perf.deciding import Wrong
 from perf.fleets import mig
 from perf.fleets.objects import Json, claim
-from perf.floor import write_floor
 from perf.lag import Lag
 from perf.live import Cluster, Reach, cluster, in_flight, reach
-from perf.pace import Pace
+from perf.reconciling import Heard, reconciling
 from perf.replica import replica
 from perf.sightings import watching
 from perf.workload import Figure, Outcome, Progress, Size, Workload, latencies
 from perf.workloads.mig import drawn_profiles
-from reconciler import app
 from reconciler.cluster.http import connect
 from reconciler.cluster.transport import Transport
-from reconciler.control.decisions.allocating import Allocated
-from reconciler.control.decisions.decision import Decision, Report
 from reconciler.control.ownership import MANAGED
-from reconciler.settings import Settings
 
-PATIENCE = 300.0
-"""Seconds after which claims that are still not allocated fail the run"""
 FULL = 0.75
 """Part of the memory slices of a fleet that drawn claims surely find room in, whatever their order"""
-
-
-class Heard:
-    """When each claim was told to be allocated, but those of pods; and what all got."""
-
-    def __init__(self) -> None:
-        self.at: dict[str, float] = {}
-        self.done: list[tuple[float, float]] = []
-        """When each was told, by the clock and by the processor time of this process"""
-        self._news = asyncio.Event()
-
-    def on_decision(self, decision: Decision) -> None:
-        """Take note of a decision."""
-        if isinstance(decision, Allocated):
-            if decision.pod is None:
-                self.at[decision.claim.name] = perf_counter()
-                self.done.append((perf_counter(), process_time()))
-            self._news.set()
-
-    async def wait(self, count: int) -> None:
-        """Wait until so many claims are allocated. Raises Wrong if they are not in time."""
-        try:
-            async with asyncio.timeout(PATIENCE):
-                while len(self.at) < count:
-                    self._news.clear()
-                    await self._news.wait()
-        except TimeoutError as exc:
-            missing = count - len(self.at)
-            raise Wrong(f"{missing} of {count} claims were not allocated within {PATIENCE:g} s") from exc
 
 
 def e2e(size: Size, progress: Progress) -> Outcome:
@@ -70,7 +31,7 @@ def e2e(size: Size, progress: Progress) -> Outcome:
 
 
 async def _e2e(size: Size, progress: Progress) -> Outcome:
-    whole = size["rounds"] * (size["backlog"] + size["floor"]) + size["single"] + size["beside"]
+    whole = size["rounds"] * (KINDS * size["backlog"] + size["floor"]) + size["single"] + size["beside"]
     of = whole + 1 + 4 * size["pods"]
     heard = Heard()
     profiles = drawn_profiles(of)
@@ -84,65 +45,14 @@ async def _e2e(size: Size, progress: Progress) -> Outcome:
         fleet = list(mig.fleet(size["nodes"]))
         await in_flight(made.create_node, [raw for raw in fleet if raw["kind"] == "Node"])
         await made.create_all(raw for raw in fleet if raw["kind"] != "Node")
-        figures = await _rounds(transport, made, heard, claims, size)
+        announced = await announced_namespace(made)
+        figures = await rounds(transport, made, heard, claims, size, announced)
         progress(whole - size["single"] - size["beside"], of)
         figures += await _claims_singly(transport, made, heard, claims, size)
         progress(whole, of)
-        figures += await _pods_singly(where, made, size)
+        figures += await _pods_singly(where, made, size, announced)
         progress(of, of)
     return Outcome(figures)
-
-
-Claims = Callable[[int], list[Json]]
-"""Makes so many claims that were not made before"""
-
-
-async def _rounds(
-    transport: Transport, made: Cluster, heard: Heard, claims: Claims, size: Size
-) -> list[Figure]:
-    """A process that starts with a backlog, and the writes of as many claims alone, in turns.
-
-    The second goes first in half of the rounds. Both count from the same claim of a burst to its last, so
-    what is compared was measured within seconds, on a machine that is as busy.
-    """
-    ours: list[Pace] = []
-    floors: list[Pace] = []
-    starts: list[float] = []
-    lag = Lag()
-
-    async def backlog() -> None:
-        count = size["backlog"]
-        await made.create_all(claims(count))
-        before, began = len(heard.at), perf_counter()
-        async with _reconciling(transport, heard.on_decision), lag.measured():
-            await heard.wait(before + count)
-        done = heard.done[before:]
-        starts.append(done[0][0] - began)
-        ours.append(Pace.of(done))
-
-    async def floor() -> None:
-        floors.append(await write_floor(made, claims(size["floor"])))
-
-    for turn in range(size["rounds"]):
-        for part in (floor, backlog) if turn % 2 else (backlog, floor):
-            await part()
-    parts = np.array([mine.rate / floor.rate for mine, floor in zip(ours, floors, strict=True)]) * 100
-    low, middle, high = np.percentile(parts, [25, 50, 75]).tolist()
-    return [
-        Figure("claims/s", float(np.median([one.rate for one in ours])), "/s", "more"),
-        Figure("write floor", float(np.median([one.rate for one in floors])), "/s", "more"),
-        Figure("claims/s, part of the write floor", middle, "%", "more"),
-        Figure("that part, lower quartile of the rounds", low, "%", ""),
-        Figure("that part, upper quartile of the rounds", high, "%", ""),
-        Figure("processor time of a claim", float(np.median([one.spent for one in ours])) * 1e3, "ms"),
-        Figure(
-            "processor time of its two writes alone",
-            float(np.median([one.spent for one in floors])) * 1e3,
-            "ms",
-        ),
-        Figure("start to first allocation", float(np.median(starts)), "s"),
-        *lag.figures("listing and allocating"),
-    ]
 
 
 async def _claims_singly(
@@ -160,7 +70,7 @@ async def _claims_singly(
             seconds.append(heard.at[raw["metadata"]["name"]] - sent)
         return seconds
 
-    async with _reconciling(transport, heard.on_decision):
+    async with reconciling(transport, heard):
         await one_by_one(1)  # does not count: it waits until all is listed
         alone = await one_by_one(size["single"])
         await made.create(long_search())
@@ -173,9 +83,8 @@ async def _claims_singly(
     ]
 
 
-async def _pods_singly(where: Reach, made: Cluster, size: Size) -> list[Figure]:
+async def _pods_singly(where: Reach, made: Cluster, size: Size, announced: str) -> list[Figure]:
     """One pod at a time, by a process of its own: here it would share a processor with what we watch."""
-    announced = await announced_namespace(made)
     async with watching(made) as seen, replica(where, {"own_drivers": mig.DRIVER}) as process:
         await process.ready()
         figures = await pods.with_claims(made, seen, drawn_profiles(size["pods"], seed=1))
@@ -188,22 +97,9 @@ async def _pods_singly(where: Reach, made: Cluster, size: Size) -> list[Figure]:
     return figures
 
 
-@asynccontextmanager
-async def _reconciling(transport: Transport, told: Report) -> AsyncIterator[None]:
-    """What allocates while the block runs; `told` gets its decisions."""
-    settings = Settings(own_drivers=frozenset({mig.DRIVER}))
-    stop = asyncio.Event()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(app.run(settings, transport, stop=stop, on_decision=told), name="reconciler")
-        try:
-            yield
-        finally:
-            stop.set()
-
-
 def too_much(size: Size) -> str:
     """Why a fleet has no room for all claims of a size, and how many nodes would do; empty if it has."""
-    claims = size["rounds"] * size["backlog"] + 1 + size["single"] + size["beside"] + 4 * size["pods"]
+    claims = size["rounds"] * KINDS * size["backlog"] + 1 + size["single"] + size["beside"] + 4 * size["pods"]
     mean = sum(mig.SHARE[name] * profile.span for name, profile in mig.PROFILES.items()) / sum(
         mig.SHARE.values()
     )
@@ -238,7 +134,7 @@ WORKLOADS = [
         e2e,
         {
             "": {
-                "nodes": 60, "rounds": 5, "backlog": 200, "floor": 200, "single": 100, "pods": 60,
+                "nodes": 146, "rounds": 5, "backlog": 200, "floor": 200, "single": 100, "pods": 60,
                 "beside": 100,
             }
         },

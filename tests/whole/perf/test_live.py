@@ -43,9 +43,9 @@ async def test_what_a_killed_run_left_behind_is_deleted_by_the_next_and_nothing_
 def test_more_claims_than_fit_are_refused_with_the_size_that_does():
     done = CliRunner().invoke(main, ["run", "e2e", "--set", "rounds=15"])
     assert done.exit_code == 2
-    assert "60 nodes have no room for 3,441 claims" in " ".join(done.output.split())
-    assert not E2E.problem({**E2E.cases[""], "rounds": 15, "nodes": 146})
-    assert E2E.problem({**E2E.cases[""], "rounds": 15, "nodes": 145})
+    assert "146 nodes have no room for 9,441 claims" in " ".join(done.output.split())
+    assert not E2E.problem({**E2E.cases[""], "rounds": 15, "nodes": 400})
+    assert E2E.problem({**E2E.cases[""], "rounds": 15, "nodes": 399})
 
 
 async def test_claims_are_announced_where_the_server_has_such_policies_and_only_there(monkeypatch):
