@@ -6,6 +6,7 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure as Picture
 
+from perf.printing import number
 from perf.results import Report, Run, gain
 from perf.workload import Curve
 
@@ -45,13 +46,13 @@ def _against(report: Report) -> Picture:
     for at, (_, figure, theirs) in enumerate(bars):
         factor = gain(theirs, figure)
         axes.barh(at, factor, 0.6, color=COLOUR)
-        text = f" {factor:,.1f}x: {figure.median:,.4g} {figure.unit} against {theirs.median:,.4g}"
+        text = f" {factor:,.1f}x: {number(figure.median)} {figure.unit} against {number(theirs.median)}"
         axes.text(factor, at, text, va="center")
     axes.set_yticks(range(len(bars)), [f"{title}: {figure.name}" for title, figure, _ in bars])
     axes.invert_yaxis()
     axes.set_xscale("log")
     low, high = axes.get_xlim()
-    axes.set_xlim(min(low, 1), high * 50)  # room for the text behind the longest bar
+    axes.set_xlim(min(low, 1), high * 500)  # room for the text behind the longest bar
     axes.set_xlabel("times faster than the allocator of Kubernetes")
     axes.set_title(f"{report.machine.cpu}, {report.machine.cores} cores; commit {report.commit}", fontsize=8)
     return picture
