@@ -148,6 +148,8 @@ class Gangs:
             zones = {NODES[node] for pod in pods if (node := pod["spec"].get("nodeName")) in NODES}
             if gang.zone and len(zones) > 1:
                 yield f"gang {gang.name} runs in zones {sorted(zones)}, and must be in one"
+            if gang.zone and zones:  # somebody else may have allocated a claim of a member in another one
+                seated = [pod for pod in seated if self._zones_of(pod) & zones]
             if seated and others + len(seated) >= gang.least:
                 yield f"gang {gang.name}: {len(seated)} pods have all they need, and are gated"
             elif others < gang.least:
@@ -184,6 +186,14 @@ class Gangs:
             and not claim["status"].get("reservedFor")
             and not is_deleting(claim)
         )
+
+    def _zones_of(self, pod: Any) -> set[str]:
+        """The zones of the nodes on which all claims of a pod can be used."""
+        nodes = set(NODES)
+        for key in claims_of(pod):
+            if key and (claim := self._claim(key)) is not None:
+                nodes &= selected(claim, NODES)
+        return {NODES[node] for node in nodes}
 
     def _is_seated(self, pod: Any) -> bool:
         keys = claims_of(pod)

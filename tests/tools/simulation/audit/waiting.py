@@ -81,7 +81,7 @@ class Undone:
             return
         todo = [c for c in claims if not allocation(c) and (gated or is_managed(c))]
         if not todo:
-            if gated:
+            if gated and not self._waits_for_another(pod, claims):
                 yield f"pod {name} is gated, and all its claims are allocated"
             return
         nodes = self._nodes(pod)
@@ -96,6 +96,20 @@ class Undone:
             yield f"pod {name} waits for {[c['metadata']['name'] for c in todo]}, which would fit on {node}"
         elif gated and (stuck := [claim for claim in held if self._is_its_own(claim, pod)]):
             yield from self._afresh(pod, todo, held, stuck)
+
+    def _waits_for_another(self, pod: Any, claims: list[Any]) -> bool:
+        """Whether no node of its devices suits a pod, and they cannot be given back: another pod, which
+        shares a claim, has lost its gate.
+        """
+        nodes = self._nodes(pod) & self._open
+        for claim in claims:
+            nodes &= selected(claim, self._zones)
+        keys = {*claims_of(pod)}
+        return not nodes and any(
+            not _is_gated(other) and _is_live(other) and keys.intersection(claims_of(other))
+            for other in self._pods
+            if other is not pod
+        )
 
     def _nodes_of_companions(self, pod: Any, todo: list[Any]) -> frozenset[str]:
         """Nodes of all gated pods that share a claim: one for which no node suits them all may wait."""
