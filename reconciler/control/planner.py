@@ -20,7 +20,7 @@ from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.pods import claims_of, is_live
 from reconciler.api.objects.value import value
 from reconciler.control.audit.losing_claim import lost_device, written_by_us
-from reconciler.control.made_for import is_made_for, is_made_for_another
+from reconciler.control.made_for import is_made_for_another
 from reconciler.control.ownership import Ownership
 from reconciler.control.queueing.units import Kind, Roster, Unit
 from reconciler.errors import Rejected
@@ -272,11 +272,7 @@ class Planner:
             if None in names.values():
                 missing = min(name for name, claim in names.items() if claim is None)
                 return Blocked(keys, NOT_MADE, f"no claim was created yet from the template of {missing}")
-        known, refused = self._store.claims, self._store.refused
         for key in keys:
-            claim = known.get(key)
-            if claim is not None and not (refused or claim.deleting) and is_made_for(claim, pod):
-                continue  # as most
             if (problem := self.problem(key, pod)) is not None:
                 return Blocked(keys, problem.reason, problem.message)
         return None
@@ -414,10 +410,7 @@ class Planner:
         return self._store.assumed(claim.metadata.uid) is not None
 
     def problem(self, key: ObjectKey, pod: Pod | None) -> Blocked | None:
-        """Why a claim cannot be used by a pod, or on its own, regardless of devices (SCHED-1).
-
-        `defect` asks only about claims that may have a problem: it knows the conditions too.
-        """
+        """Why a claim cannot be used by a pod, or on its own, regardless of devices (SCHED-1)."""
         if (refused := self._refused(key)) is not None:
             return refused
         claim = self._store.claims.get(key)
