@@ -1,7 +1,7 @@
 """Allocates claims in the process that measures, and hears what is decided."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from time import perf_counter, process_time
 
@@ -35,37 +35,28 @@ class Heard:
             case Allocated(pod=None):
                 self.at[decision.claim.name] = perf_counter()
                 self.done.append((perf_counter(), process_time()))
+                self._news.set()
             case HeldBack():
                 self.held += 1
-            case Allocated():
-                pass
-            case _:
-                return
-        self._news.set()
+                self._news.set()
 
     async def wait(self, count: int) -> None:
         """Wait until so many claims are allocated. Raises Wrong if they are not in time."""
-        try:
-            async with asyncio.timeout(PATIENCE):
-                while len(self.at) < count:
-                    await self._more()
-        except TimeoutError as exc:
-            missing = count - len(self.at)
-            raise Wrong(f"{missing} of {count} claims were not allocated within {PATIENCE:g} s") from exc
+        await self._until(lambda: count - len(self.at), f"of {count} claims were not allocated")
 
     async def wait_held(self, count: int) -> None:
         """Wait until so many claims were held back. Raises Wrong if they are not in time."""
+        await self._until(lambda: count - self.held, f"of {count} claims were not decided")
+
+    async def _until(self, missing: Callable[[], int], what: str) -> None:
+        """Wait until nothing is missing. `what` says for the error what is."""
         try:
             async with asyncio.timeout(PATIENCE):
-                while self.held < count:
-                    await self._more()
+                while missing() > 0:
+                    self._news.clear()
+                    await self._news.wait()
         except TimeoutError as exc:
-            missing = count - self.held
-            raise Wrong(f"{missing} of {count} claims were not decided within {PATIENCE:g} s") from exc
-
-    async def _more(self) -> None:
-        self._news.clear()
-        await self._news.wait()
+            raise Wrong(f"{missing()} {what} within {PATIENCE:g} s") from exc
 
 
 @asynccontextmanager
