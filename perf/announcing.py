@@ -7,7 +7,7 @@ import yaml
 from perf.deciding import Wrong
 from perf.fleets import mig
 from perf.fleets.objects import Json, claim
-from perf.live import BINDING, POLICY, Cluster, labelled
+from perf.live import Cluster
 from perf.machine import ROOT
 from reconciler.api.objects.claims import FINALIZER
 from reconciler.cluster.kinds import NAMESPACE
@@ -30,17 +30,17 @@ async def announced_namespace(made: Cluster) -> str:
     """
     for raw in yaml.safe_load_all(FILE.read_text(encoding="utf-8")):
         try:
-            await made.client.create({POLICY.kind: POLICY, BINDING.kind: BINDING}[raw["kind"]], labelled(raw))
+            await made.create(raw)
         except Conflict:  # it is deployed here
             continue
         except Gone:
             return ""
     try:
-        await made.client.create(NAMESPACE, labelled(_namespace()))
+        await made.create(_namespace())
     except Conflict as exc:
         raise Wrong(f"the namespace {SPACE} is there already: delete it, if it is not in use") from exc
-    waits = asyncio.get_running_loop().time() + PATIENCE
-    while asyncio.get_running_loop().time() < waits:
+    until = asyncio.get_running_loop().time() + PATIENCE
+    while asyncio.get_running_loop().time() < until:
         tried = await made.try_out(
             in_namespace(claim("tried", [mig.partition("partition", "1g.5gb")]), SPACE)
         )
