@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: run test test-cluster cluster soak lint docs tables lock clean
+.PHONY: run test test-cluster cluster soak lint docs house tables lock clean
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed; call make PYTHON=python3.12")'
@@ -48,6 +48,9 @@ lint: $(STAMP)  ## what CI checks besides the tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+house: $(STAMP)  ## how large the code is, for each room
+	$(BIN)/python -m tests.tools.house
 
 docs: $(STAMP)  ## the pages and pictures that are made from the code
 	$(BIN)/python -m reconciler.operations.metrics.document > docs/metrics.md
