@@ -29,9 +29,14 @@ class Failed(Exception):
     """The process ended without an outcome; it has said why on standard error."""
 
 
-def run_in_child(name: str, size: Size, progress: Progress, *, root: Path = ROOT) -> tuple[Outcome, float]:
-    """One repeat of the code at `root`: what came out, and the peak memory in MiB. Raises Failed."""
-    command = [sys.executable, "-m", "perf.child", name, json.dumps(dict(size))]
+def run_in_child(
+    name: str, size: Size, progress: Progress, *, root: Path = ROOT, python: str = sys.executable
+) -> tuple[Outcome, float]:
+    """One repeat of the code at `root`, run by `python`: what came out, and the peak memory in MiB.
+
+    Raises Failed.
+    """
+    command = [python, "-m", "perf.child", name, json.dumps(dict(size))]
     last: dict[str, Any] = {}
     environment = {**os.environ, "PYTHONPATH": str(root)}
     with subprocess.Popen(command, cwd=root, env=environment, stdout=subprocess.PIPE, text=True) as process:

@@ -6,12 +6,15 @@ of two medians.
 
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
+from shutil import rmtree
 from tempfile import TemporaryDirectory
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from pydantic import computed_field
@@ -25,7 +28,17 @@ MEMORY = "peak memory"
 TRIFLE = 1.01
 """A ratio nearer to 1 is no difference, however often it is measured"""
 Side = Literal["base", "head"]
-Measure = Callable[[Path, str, Size, Progress], Sequence[Figure]]
+LOCK = "requirements.lock"
+
+
+class Checkout(NamedTuple):
+    """One of the two commits: its files, and the interpreter whose packages are those of its lock."""
+
+    root: Path
+    python: str
+
+
+Measure = Callable[[Checkout, str, Size, Progress], Sequence[Figure]]
 
 
 class Ratio(Kept):
@@ -81,14 +94,14 @@ class Versus(Kept):
     compared: tuple[Compared, ...]
 
 
-def measure(root: Path, name: str, size: Size, progress: Progress) -> Sequence[Figure]:
-    """One run of the code at `root`, in a process of its own: its figures, and its peak memory."""
-    outcome, peak = run_in_child(name, size, progress, root=root)
+def measure(checkout: Checkout, name: str, size: Size, progress: Progress) -> Sequence[Figure]:
+    """One run of a commit, in a process of its own: its figures, and its peak memory."""
+    outcome, peak = run_in_child(name, size, progress, root=checkout.root, python=checkout.python)
     return [*outcome.figures, Figure(MEMORY, peak, "MiB")]
 
 
 def in_turns(
-    roots: Mapping[Side, Path],
+    checkouts: Mapping[Side, Checkout],
     workload: Workload,
     case: str,
     size: Size,
@@ -105,7 +118,7 @@ def in_turns(
     for number in range(rounds + 1):
         order: tuple[Side, Side] = ("base", "head") if number % 2 else ("head", "base")
         for side in order:
-            found = run(roots[side], workload.name, size, partial(told, number, side))
+            found = run(checkouts[side], workload.name, size, partial(told, number, side))
             if number:
                 values[side].append({figure.name: figure for figure in found})
     return Compared(workload=workload.name, case=case, size=dict(size), ratios=tuple(_ratios(values)))
@@ -136,15 +149,43 @@ def resolve(revision: str, repository: Path = ROOT) -> str:
     return done.stdout.strip()
 
 
+def environments() -> Path:
+    """The folder of the virtual environments, one for each lock, which later comparisons use again."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache, "dra-reconciler", "perf")
+
+
+def interpreter(root: Path, folder: Path) -> str:
+    """A Python with exactly the packages of the lock at `root`; this one if that commit has no lock.
+
+    The environment is made in `folder` once for each lock and version of Python, and completed by a rename:
+    one that was interrupted is not used. Raises CalledProcessError if the packages cannot be installed.
+    """
+    lock = root / LOCK
+    if not lock.exists():
+        return sys.executable
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    target = folder / f"{version}-{sha256(lock.read_bytes()).hexdigest()[:16]}"
+    if not target.exists():
+        unfinished = target.with_suffix(f".{os.getpid()}")
+        rmtree(unfinished, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "venv", str(unfinished)], check=True)
+        install = [str(unfinished / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+        install += ["--disable-pip-version-check", "--require-hashes", "-r", str(lock)]
+        subprocess.run(install, check=True)
+        unfinished.rename(target)
+    return str(target / "bin" / "python")
+
+
 @contextmanager
-def worktrees(base: str, head: str, repository: Path = ROOT) -> Iterator[Mapping[Side, Path]]:
-    """Both commits in a temporary folder, which is removed at the end."""
+def worktrees(base: str, head: str, repository: Path = ROOT) -> Iterator[Mapping[Side, Checkout]]:
+    """Both commits in a temporary folder, which is removed at the end, each with the packages of its lock."""
     with TemporaryDirectory(prefix="perf-versus-") as folder:
         roots: dict[Side, Path] = {"base": Path(folder, "base"), "head": Path(folder, "head")}
         try:
             for root, commit in zip(roots.values(), (base, head), strict=True):
                 _git(repository, "worktree", "add", "--quiet", "--detach", str(root), commit)
-            yield roots
+            yield {side: Checkout(root, interpreter(root, environments())) for side, root in roots.items()}
         finally:
             for root in roots.values():
                 if root.exists():

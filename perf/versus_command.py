@@ -38,8 +38,9 @@ def versus(
 ) -> None:
     """Run two commits in turns, by default all workloads, and print ratios with their spread.
 
-    Both run with this interpreter and its packages, from git worktrees in a temporary folder. Of each pair of
-    runs the ratio counts; above 1 the second commit is better. Sizes are those of the working tree.
+    Both run from git worktrees in a temporary folder, each with the packages of its own requirements.lock,
+    which are installed once in a cache folder. Of each pair of runs the ratio counts; above 1 the second
+    commit is better. Sizes are those of the working tree.
     """
     try:
         commits = resolve(base), resolve(head)
@@ -47,7 +48,7 @@ def versus(
         raise click.ClickException(str(exc)) from exc
     other = dict(parsed(size) for size in sizes)
     here, done = machine(), []
-    with progress_bar() as progress, worktrees(*commits) as roots, pinned(wanted=pin) as core:
+    with progress_bar() as progress, worktrees(*commits) as checkouts, pinned(wanted=pin) as core:
         task = progress.add_task("versus", total=1.0)
         for workload in (WORKLOADS[name] for name in names or WORKLOADS):
             for case, size in workload.cases.items():
@@ -60,7 +61,7 @@ def versus(
 
                 try:
                     done.append(
-                        in_turns(roots, workload, case, {**size, **known(other, size)}, rounds, told=told)
+                        in_turns(checkouts, workload, case, {**size, **known(other, size)}, rounds, told=told)
                     )
                 except Failed as exc:
                     raise click.ClickException(str(exc)) from exc

@@ -12,7 +12,18 @@ from rich.console import Console
 import perf.versus_command
 from perf.machine import Machine
 from perf.printing import versus_table
-from perf.versus import Compared, Ratio, Versus, in_turns, measure, resolve, worktrees
+from perf.versus import (
+    Checkout,
+    Compared,
+    Ratio,
+    Side,
+    Versus,
+    in_turns,
+    interpreter,
+    measure,
+    resolve,
+    worktrees,
+)
 from perf.versus_command import versus
 from perf.workload import Figure, Outcome, Workload
 
@@ -82,28 +93,44 @@ def test_a_difference_is_one_if_the_quartiles_agree(head: tuple[float, ...], ver
 def test_each_commit_runs_first_in_half_of_the_rounds_and_the_first_round_does_not_count():
     order: list[str] = []
 
-    def run(root, _name, _size, progress):
+    def run(checkout, _name, _size, progress):
         progress(1, 1)
-        order.append(str(root))
+        order.append(str(checkout.root))
         return [Figure("claims/s", float(len(order)), "/s", "more")]
 
-    done = in_turns(
-        {"base": Path("b"), "head": Path("h")}, WORKLOAD, "", {"nodes": 2}, 2, told=lambda *_: None, run=run
-    )
+    sides: dict[Side, Checkout] = {
+        "base": Checkout(Path("b"), sys.executable),
+        "head": Checkout(Path("h"), sys.executable),
+    }
+    done = in_turns(sides, WORKLOAD, "", {"nodes": 2}, 2, told=lambda *_: None, run=run)
     assert order == ["h", "b", "b", "h", "h", "b"]
     assert [(one.base, one.head) for one in done.ratios] == [((3.0, 6.0), (4.0, 5.0))]
 
 
 def test_two_commits_run_from_folders_that_are_gone_afterwards(repository: Path):
-    with worktrees("HEAD~1", "HEAD", repository) as roots:
-        done = in_turns(roots, WORKLOAD, "", {"nodes": 2}, 2, told=lambda *_: None)
-        folders = list(roots.values())
+    with worktrees("HEAD~1", "HEAD", repository) as checkouts:
+        done = in_turns(checkouts, WORKLOAD, "", {"nodes": 2}, 2, told=lambda *_: None)
+        folders = [checkout.root for checkout in checkouts.values()]
     assert [(one.name, one.gain) for one in done.ratios] == [
         ("claims/s", (2.0, 2.0, 2.0)),
         ("peak memory", (1.0, 1.0, 1.0)),
     ]
     assert not any(folder.exists() for folder in folders)
     assert len(git(repository, "worktree", "list").splitlines()) == 1
+
+
+def test_a_commit_runs_with_the_packages_of_its_own_lock(tmp_path: Path):
+    """A lock without packages is enough to see it, and needs no network."""
+    (tmp_path / "requirements.lock").write_text("# nothing\n")
+    python = interpreter(tmp_path, tmp_path / "environments")
+    found = subprocess.run([python, "-c", "import numpy"], capture_output=True, text=True, check=False)
+    assert "No module named 'numpy'" in found.stderr
+    assert interpreter(tmp_path, tmp_path / "environments") == python
+    assert len(list((tmp_path / "environments").iterdir())) == 1
+
+
+def test_a_commit_without_a_lock_runs_with_this_interpreter(tmp_path: Path):
+    assert interpreter(tmp_path, tmp_path / "environments") == sys.executable
 
 
 def test_the_command_prints_json_with_the_spread(repository: Path, monkeypatch: pytest.MonkeyPatch):
@@ -130,7 +157,9 @@ def test_a_tiny_workload_of_ours_runs_from_another_folder(tmp_path: Path):
     """The code is that of the folder, and not of the installed package."""
     for name in ("perf", "kernels", "reconciler"):
         (tmp_path / name).symlink_to(Path(perf.versus_command.__file__).parents[1] / name)
-    figures = measure(tmp_path, "whole-gpu", {"nodes": 4, "claims": 6}, lambda *_: None)
+    figures = measure(
+        Checkout(tmp_path, sys.executable), "whole-gpu", {"nodes": 4, "claims": 6}, lambda *_: None
+    )
     assert {"claims/s", "claim worst", "peak memory"} <= {figure.name for figure in figures}
 
 
