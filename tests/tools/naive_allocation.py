@@ -1,4 +1,4 @@
-"""The rules about the devices of one node, applied to JSON with plain loops. Slow on purpose (docs/rules).
+"""The rules about the devices of one node (docs/reference/rules) on JSON, with plain loops: slow on purpose.
 
 Shares nothing with the allocator except quantities, semantic versions and the evaluation of one CEL
 expression on one device.

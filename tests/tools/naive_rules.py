@@ -1,4 +1,4 @@
-"""Single rules of the allocator, written with plain values. Slow on purpose (docs/rules)."""
+"""Single rules of the allocator, written with plain values. Slow on purpose (docs/reference/rules)."""
 
 from collections.abc import Mapping
 from fractions import Fraction

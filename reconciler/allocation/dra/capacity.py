@@ -1,4 +1,4 @@
-"""How much of a device's capacities one allocation consumes. Source: docs/rules/capacity.md."""
+"""How much of a device's capacities one allocation consumes. Source: docs/reference/rules/capacity.md."""
 
 from collections.abc import Mapping
 

@@ -1,6 +1,6 @@
 """The requests of claims, checked and flattened: claims -> requests -> alternatives.
 
-Independent of devices. Source: docs/rules/requests.md, in the order of PREP-11.
+Independent of devices. Source: docs/reference/rules/requests.md, in the order of PREP-11.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

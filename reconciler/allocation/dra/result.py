@@ -1,4 +1,4 @@
-"""Turns chosen devices into the allocations of claims. Source: docs/rules/results.md."""
+"""Turns chosen devices into the allocations of claims. Source: docs/reference/rules/results.md."""
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain

@@ -1,6 +1,6 @@
 """Depth-first search for devices for all claims of a decision together. The first solution wins.
 
-Complete within its steps. Source: docs/rules/search.md. Requests are visited in order, devices by
+Complete within its steps. Source: docs/reference/rules/search.md. Requests are visited in order, devices by
 position or in the order of a policy; the devices of one request have rising places in that order (SRCH-1).
 The search skips branches that the bounds exclude, and devices equal to one that failed. Neither hides a
 solution or an error.

@@ -1,4 +1,4 @@
-"""ResourceClaim, ResourceClaimTemplate and DeviceClass, resource.k8s.io/v1. Source: docs/rules/claims.md."""
+"""ResourceClaim, ResourceClaimTemplate, DeviceClass (resource.k8s.io/v1): docs/reference/rules/claims.md."""
 
 from hashlib import sha256
 from typing import Any, ClassVar, Literal

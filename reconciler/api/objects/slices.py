@@ -1,4 +1,4 @@
-"""ResourceSlice, resource.k8s.io/v1. Source: docs/rules/slices.md."""
+"""ResourceSlice, resource.k8s.io/v1. Source: docs/reference/rules/slices.md."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self

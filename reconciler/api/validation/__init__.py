@@ -1,1 +1,1 @@
-"""The API's validation and defaults, by kind (docs/rules/slices.md, claims.md, status.md)."""
+"""The API's validation and defaults, by kind (docs/reference/rules/slices.md, claims.md, status.md)."""

@@ -1,6 +1,6 @@
 """Converts slices in the shape of the first revision of KEP-4815: flat devices, counters, no mixins.
 
-No API server ever served this shape. Source: docs/rules/composite-devices.md.
+No API server ever served this shape. Source: docs/reference/rules/composite-devices.md.
 """
 
 from collections.abc import Iterable

@@ -12,7 +12,7 @@ PAGES = sorted(
     [
         *ROOT.glob("*.md"),
         *DOCS.glob("*.md"),
-        *DOCS.glob("rules/*.md"),
+        *DOCS.glob("reference/rules/*.md"),
         *DOCS.glob("tutorial/*.md"),
         *ROOT.glob("deploy/**/*.md"),
         *ROOT.glob("perf/*.md"),

@@ -1,4 +1,4 @@
-"""Rules that comments and tests cite by number: each has a heading in docs/rules, with a source and tests."""
+"""Rules that comments and tests cite by number: each has a heading, a source and tests on its page."""
 
 import ast
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.tools.checkout import ROOT
 
-RULES = ROOT / "docs" / "rules"
+RULES = ROOT / "docs" / "reference" / "rules"
 INDEX = RULES / "README.md"
 PAGES = sorted(page for page in RULES.glob("*.md") if page != INDEX)
 
@@ -22,7 +22,7 @@ _EXAMPLE = re.compile(r"(?<![\w.-])T[1-9]\d?b?(?=[ ,:\"])")
 _EXAMPLE_ROW = re.compile(r"^\| (T\d+b?) \|", re.MULTILINE)
 _TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 _SECTION = re.compile(r"(?<!RFC \d{4}, )\bsections?\s+\d", re.IGNORECASE)
-_PAGE = re.compile(r"docs/rules/[\w-]+\.md")
+_PAGE = re.compile(r"docs/reference/rules/[\w-]+\.md")
 _ROW = re.compile(r"^\| \[[^]]+\]\(([\w-]+\.md)\) \| ([A-Z, ]+) \|", re.MULTILINE)
 
 
@@ -73,7 +73,7 @@ def test_every_number_that_is_cited_is_a_rule():
     cited = {**texts(), **pages(), INDEX: INDEX.read_text()}
     unknown = {(where(path), number) for path, text in cited.items() for number in numbers(text)}
     missing = sorted((path, number) for path, number in unknown if number not in known)
-    assert missing == [], "write the rule in docs/rules, or add what is no rule to NOT_RULES"
+    assert missing == [], "write the rule in docs/reference/rules, or add what is no rule to NOT_RULES"
 
 
 def test_every_rule_is_cited_and_written_once():

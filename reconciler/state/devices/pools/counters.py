@@ -1,6 +1,6 @@
 """Counter sets of one pool as rows of integers. The unit of a counter represents all its amounts exactly.
 
-Source: docs/rules/counters.md; POOL-11 for what makes a pool invalid.
+Source: docs/reference/rules/counters.md; POOL-11 for what makes a pool invalid.
 """
 
 from collections.abc import Hashable, Iterable, Mapping

@@ -1,4 +1,4 @@
-"""A pool: its ordered slices, and which devices a node can use. Source: docs/rules/pools.md."""
+"""A pool: its ordered slices, and which devices a node can use. Source: docs/reference/rules/pools.md."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from enum import Enum

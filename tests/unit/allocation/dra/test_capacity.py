@@ -1,4 +1,4 @@
-"""Capacity that shares consume (docs/rules/capacity.md), one case a rule."""
+"""Capacity that shares consume (docs/reference/rules/capacity.md), one case a rule."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Constraints and administrative access (docs/rules/constraints.md, admin-access.md), one case a rule."""
+"""Constraints and administrative access, one case a rule (docs/reference/rules/constraints.md)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Counters that the devices of a pool share (docs/rules/counters.md), one case a rule."""
+"""Counters that the devices of a pool share (docs/reference/rules/counters.md), one case a rule."""
 
 import pytest
 

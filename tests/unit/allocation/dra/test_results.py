@@ -1,4 +1,4 @@
-"""The allocation of a claim: results, configuration, node selector (docs/rules/results.md)."""
+"""The allocation of a claim: results, configuration, node selector (docs/reference/rules/results.md)."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Taints and tolerations (docs/rules/taints.md), one case a rule."""
+"""Taints and tolerations (docs/reference/rules/taints.md), one case a rule."""
 
 import pytest
 
