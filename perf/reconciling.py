@@ -9,9 +9,8 @@ from perf.deciding import Wrong
 from perf.fleets import mig
 from reconciler import app
 from reconciler.cluster.transport import Transport
-from reconciler.control.decisions.allocating import Allocated
-from reconciler.control.decisions.decision import Decision
-from reconciler.control.decisions.pausing import HeldBack
+from reconciler.control.decisions.allocating import Allocated, HeldBack
+from reconciler.control.decisions.declaration import Decision
 from reconciler.settings import Settings
 
 PATIENCE = 300.0

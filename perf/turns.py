@@ -28,18 +28,16 @@ from reconciler.cluster.writer import Writer
 from reconciler.control.claim_handler import ClaimGrant, ClaimHandler, ClaimQuestion, ClaimRefusal
 from reconciler.control.decider import Decider
 from reconciler.control.decisions.allocating import Allocated
-from reconciler.control.decisions.decision import Decision
-from reconciler.control.decisions.ids import Numbering
+from reconciler.control.decisions.declaration import Decision, Numbering, Reporter
 from reconciler.control.fence import Fence
 from reconciler.control.handler import Given, Later, Refused
 from reconciler.control.intake import Intake
 from reconciler.control.loop import Reconciler
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner
-from reconciler.control.queueing.pending import Pending
-from reconciler.control.queueing.units import Unit
-from reconciler.control.reporter import Reporter
 from reconciler.control.settler import Settler
+from reconciler.control.units import Unit
+from reconciler.control.waiting import Pending
 from reconciler.operations.logs.setup import LOGGER, configure
 from reconciler.operations.metrics.meters import Meters
 from reconciler.operations.metrics.tracing import NoTraces

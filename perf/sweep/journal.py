@@ -4,7 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 from reconciler.allocation.policies.selection import parse_policies
-from reconciler.control.demand.file import read_demand_file
+from reconciler.control.demand import read_demand_file
 from reconciler.errors import Malformed, Rejected
 from reconciler.operations.journal.replaying import Again, replay
 

@@ -26,14 +26,14 @@ from reconciler.allocation.dra import allocate
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import Semantics
-from reconciler.app.jobs import sparing_the_collector
+from reconciler.app.build import sparing_the_collector
 from reconciler.cluster.client import Client
 from reconciler.cluster.kinds import NODE, Resource
 from reconciler.cluster.transport import Request, Response, WatchRequest
 from reconciler.cluster.watch import follow
 from reconciler.control.build_ahead import build_ahead
 from reconciler.control.intake import Intake
-from reconciler.control.queueing.units import Unit
+from reconciler.control.units import Unit
 from reconciler.state.store import Store
 
 SLICE = Resource(

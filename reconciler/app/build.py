@@ -1,36 +1,166 @@
-"""Builds the parts of a run by their constructors, in the order in which they need each other."""
+"""Makes all parts of the process by their constructors."""
 
 import asyncio
+import gc
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from random import random
 
-from reconciler.aio.tasks import unless
+from msgspec import Struct
+
+from reconciler.aio.collector import COLLECTIONS
+from reconciler.aio.tasks import forever, unless
+from reconciler.api.migrate.map_file import read_map
+from reconciler.api.migrate.mapping import mapping
+from reconciler.api.versions.reading import read
 from reconciler.app.coexistence import shadow_of, switches
-from reconciler.app.control import Control, build_control, recording
-from reconciler.app.discovery import Found, discovered, log_lacks
+from reconciler.app.control import Control, build_control, keeper_of, learner_of, placing, recording
 from reconciler.app.evicting import check_rights, evicting
 from reconciler.app.foundation import Foundation, foundation
-from reconciler.app.from_settings import check, ownership, requests_nodes, rules
-from reconciler.app.held_room import keeper_of
-from reconciler.app.job import Job
-from reconciler.app.jobs import audit, sparing_the_collector, watches, watches_on_demand
+from reconciler.app.from_settings import (
+    Found,
+    Job,
+    check,
+    discovered,
+    log_lacks,
+    ownership,
+    requests_nodes,
+    rules,
+)
 from reconciler.app.kueue import kinds_for_check, kueue_jobs
-from reconciler.app.leadership import Alone, Candidate, recalls_for
+from reconciler.app.leadership import Alone, Candidate, Leadership, recalls_for
 from reconciler.app.observing import inboxes_of, listeners, observe
-from reconciler.app.parts import Parts
-from reconciler.app.placing import learner_of, placing
-from reconciler.app.templates import template_maker_of
+from reconciler.cluster.client import Client
+from reconciler.cluster.cursor import Decode
+from reconciler.cluster.echoes import Echoes
+from reconciler.cluster.kinds import ON_DEMAND, Resource, Served
 from reconciler.cluster.kueue import KueueKinds
 from reconciler.cluster.transport import Transport
-from reconciler.control.decisions.decision import Report
-from reconciler.control.decisions.ids import Numbering
+from reconciler.cluster.watch import Recall, Sink, follow
+from reconciler.control.audit import Auditor
+from reconciler.control.decisions.declaration import Numbering, Report, Reporter
+from reconciler.control.intake import Intake
+from reconciler.control.loop import Reconciler
 from reconciler.control.ownership import Ownership
-from reconciler.control.reporter import Reporter
+from reconciler.control.shadow import Shadow
+from reconciler.control.template_maker import TemplateMaker
+from reconciler.errors import Gone, ReconcilerError
+from reconciler.operations.journal.recording import Recorder
+from reconciler.operations.metrics.tracing import NoTraces
 from reconciler.operations.observer import OperationsObserver
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.telemetry.task_health import TaskHealth
 from reconciler.settings import Settings
 from reconciler.state.store import Store
+
+
+class Parts(Struct, frozen=True):
+    """Parts that were built and do not run yet. Nothing is added to them later."""
+
+    settings: Settings
+    stop: asyncio.Event
+    """Set to end the process"""
+    kinds: tuple[str, ...]
+    """The watched kinds"""
+    reconciler: Reconciler
+    shadow: Shadow | None
+    """Replaces the reconciler in shadow mode"""
+    leadership: Leadership
+    jobs: tuple[Job, ...]
+    """Run from the start until `stop` is set"""
+    task_health: TaskHealth
+    """Records every job that ends"""
+    recorder: Recorder | None
+    traces: NoTraces
+
+
+def template_maker_of(
+    settings: Settings, intake: Intake, sink: Sink, client: Client, leads: Callable[[], bool]
+) -> TemplateMaker | None:
+    """None if no templates are to be made. Raises Malformed for a file that is no resource map."""
+    if not settings.make_templates or settings.mode == "shadow":
+        return None
+    # What templates are named by does not depend on classes. A mistake in the file stops the start.
+    resources = mapping((), read_map(settings.resource_map), str(settings.resource_map or ""))
+    return TemplateMaker(intake, sink, client, resources=resources, leads=leads)
+
+
+FREEZE_SECONDS = 0.05
+"""How often a listing under way is looked at"""
+GROWN = 3
+"""Collections of the youngest generation after which its objects count as listed. A process whose listing
+fails again and again collects its garbage all the same"""
+
+
+def watches(
+    client: Client,
+    served: Served,
+    sink: Sink,
+    decoders: Mapping[str, Decode],
+    recalls: Mapping[str, Recall],
+    echoes: Echoes,
+) -> Iterator[Job]:
+    """A watch on each kind. `decoders` and `recalls` are by kind, for kinds that have one."""
+    for resource in served:
+        decode, recall = decoders.get(resource.kind, read), recalls.get(resource.kind)
+        yield Job(f"watch {resource.plural}", partial(_watch, client, resource, sink, decode, recall, echoes))
+
+
+def watches_on_demand(client: Client, intake: Intake, sink: Sink) -> Iterator[Job]:
+    """A watch on each kind that is listed when a pod needs it."""
+    for resource in ON_DEMAND.values():
+        name = f"watch {resource.full_name} on demand"
+        yield Job(name, partial(_watch_on_demand, client, resource, intake, sink))
+
+
+def audit(intake: Intake, report: Report, seconds: float) -> Job:
+    """Audit for devices and counters that are allocated twice, at most once in `seconds`."""
+    return Job("audit", Auditor(intake.changed, intake.store, report, seconds, intake.audit).run)
+
+
+def sparing_the_collector(intake: Intake) -> Job:
+    """Collect garbage rarely, and never traverse listed objects."""
+    return Job("spare the collector", partial(_spare_the_collector, intake))
+
+
+async def _watch(
+    client: Client, resource: Resource, sink: Sink, decode: Decode, recall: Recall | None, echoes: Echoes
+) -> None:
+    watch = follow(client, resource, sink=sink, random=random, decode=decode, recall=recall, echoes=echoes)
+    await forever(resource.plural, watch)
+
+
+async def _watch_on_demand(client: Client, resource: Resource, intake: Intake, sink: Sink) -> None:
+    await intake.wanted[resource.kind].wait()
+
+    def failed(exc: ReconcilerError) -> None:
+        if isinstance(exc, Gone):
+            intake.not_served(resource.kind)
+        else:
+            intake.cannot_list(resource.kind, str(exc))
+
+    watch = follow(client, resource, sink=sink, random=random, on_error=failed)
+    await forever(resource.plural, watch)
+
+
+async def _spare_the_collector(intake: Intake) -> None:
+    """Listed objects stay, as do the pools that are built of them; to traverse them at every collection would
+    block the loop for tens of milliseconds with ten thousand devices. That holds during a long listing, too.
+    Next to no garbage of ours is circular.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(*COLLECTIONS)
+    gc.freeze()  # modules and classes
+    try:
+        starting = True
+        while starting:
+            await asyncio.sleep(FREEZE_SECONDS)
+            starting = not intake.listed.is_set() or intake.store.unbuilt
+            if not starting or gc.get_count()[1] >= GROWN:
+                gc.freeze()  # without a collection, which would walk it once more
+        await asyncio.Event().wait()
+    finally:
+        gc.set_threshold(*before)
 
 
 async def build(

@@ -9,7 +9,7 @@ from reconciler.api.objects.core import ConfigMap
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.validating import validated
 from reconciler.app.foundation import Foundation
-from reconciler.app.job import Job
+from reconciler.app.from_settings import Job
 from reconciler.cluster.client import Client
 from reconciler.cluster.guard import GuardedTransport
 from reconciler.cluster.kinds import config_map
@@ -17,12 +17,12 @@ from reconciler.cluster.pause_reasons import PauseReasons
 from reconciler.cluster.transport import Transport
 from reconciler.cluster.watch import Sink, follow
 from reconciler.control.decider import Decider
-from reconciler.control.decisions.decision import Report
-from reconciler.control.demand.in_use import PoliciesInUse
+from reconciler.control.decisions.declaration import Report
+from reconciler.control.demand import PoliciesInUse
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
-from reconciler.control.queueing.pause import Pause, Switch
 from reconciler.control.shadow import Shadow
+from reconciler.control.waiting import Pause, Switch
 from reconciler.settings import Settings
 
 

@@ -1,22 +1,24 @@
 """The parts that decide and write: intake, queue, planner, handlers, loop and fence."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from random import random
 from typing import Any, NamedTuple
 
+import structlog
 from msgspec import Struct
 
 from reconciler.aio.queue import Queue
 from reconciler.allocation.koordinator.fleet import Fleet
 from reconciler.api.koordinator.reading import read_device
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import Semantics
 from reconciler.app.coexistence import guarded
-from reconciler.app.discovery import Found
 from reconciler.app.foundation import Connection, Foundation, now
-from reconciler.app.held_room import held_room_config_map, takeover_of
-from reconciler.app.placing import Placing
+from reconciler.app.from_settings import Found, Job, policies
+from reconciler.cluster.client import Client
 from reconciler.cluster.cursor import Decode
 from reconciler.cluster.echoes import Echoes
 from reconciler.cluster.pause_reasons import PauseReasons
@@ -24,14 +26,16 @@ from reconciler.cluster.podwriter import PodWriter
 from reconciler.cluster.watch import Sink
 from reconciler.cluster.withdrawals import Withdrawals
 from reconciler.cluster.writer import Writer
-from reconciler.control.claim_handler import ClaimHandler
-from reconciler.control.decider import Decider
+from reconciler.control.claim_handler import ClaimHandler, Journal
+from reconciler.control.decider import Decider, Refusal
+from reconciler.control.decisions.declaration import Reporter
+from reconciler.control.demand import DemandConfigMap, DemandLearner, PoliciesInUse
 from reconciler.control.failures import Failures
 from reconciler.control.fence import Fence
-from reconciler.control.gangs.handler import GangHandler
+from reconciler.control.gangs.handler import GangHandler, GangWriter
 from reconciler.control.gangs.planner import GangPlanner
-from reconciler.control.gangs.writing import GangWriter
 from reconciler.control.handler import Handler
+from reconciler.control.held_room import HeldRoomKeeper, HeldRoomTakeover
 from reconciler.control.intake import Intake
 from reconciler.control.kept_config_map import KeptConfigMap
 from reconciler.control.koordinator.handler import KoordinatorHandler
@@ -40,17 +44,132 @@ from reconciler.control.koordinator.state import KoordinatorState
 from reconciler.control.kueue.wake_ups import KueueWakeUps
 from reconciler.control.loop import Reconciler
 from reconciler.control.ownership import Ownership
-from reconciler.control.planner import Planner
-from reconciler.control.queueing.pending import Pending
-from reconciler.control.queueing.units import Unit
-from reconciler.control.reporter import Reporter
+from reconciler.control.planner import Decide, Planner
 from reconciler.control.settler import Settler
+from reconciler.control.units import Unit
+from reconciler.control.waiting import Pending
 from reconciler.operations.journal.entries import RECORDED_SETTINGS, Header
 from reconciler.operations.journal.recording import Recorder
+from reconciler.operations.page.sources import PlacementView
+from reconciler.operations.policy_comparison import PolicyComparison
+from reconciler.operations.telemetry.signals import Signals
 from reconciler.settings import Settings
 from reconciler.state.koordinator.rules import Rules
 from reconciler.state.koordinator.rules import Semantics as DeviceSemantics
 from reconciler.state.store import Store
+
+log = structlog.get_logger()
+
+
+class Placing(NamedTuple):
+    """The policies in use, and what compares them with others."""
+
+    in_use: PoliciesInUse
+    comparison: PolicyComparison | None
+
+    def journal(self, recorder: Recorder | None) -> Journal | None:
+        """Takes every answer: for the journal, and as a sample."""
+        comparison = self.comparison
+        if comparison is None:
+            return None if recorder is None else recorder.decided
+
+        def take(name: str, unit: Unit, asked: Decide, answer: Granted | Refusal) -> None:
+            if recorder is not None:
+                recorder.decided(name, unit, asked, answer)
+            comparison.offer(asked, answer)
+
+        return take
+
+    @property
+    def signals(self) -> list[Signals]:
+        """Metrics of the comparison, and a line on the status page."""
+        return [] if self.comparison is None else [self.comparison.signals()]
+
+    @property
+    def jobs(self) -> list[Job]:
+        """The task of the comparison."""
+        return [] if self.comparison is None else [Job("compare policies", self.comparison.run)]
+
+    def view(self) -> PlacementView | None:
+        """For the status page."""
+        return None if self.comparison is None else self.comparison.view()
+
+
+def placing(base: Foundation, store: Store, recorder: Recorder | None) -> Placing:
+    """The policies of the settings. The journal records them. Raises Malformed for a demand file."""
+    found, refused = policies(base.settings)
+    for problem in refused:
+        log.warning("shape of the demand refused", error=str(problem))
+    in_use = PoliciesInUse(found) if recorder is None else PoliciesInUse(found, recorder.use)
+    return Placing(in_use, comparison_of(base, in_use, store))
+
+
+def comparison_of(base: Foundation, in_use: PoliciesInUse, store: Store) -> PolicyComparison | None:
+    """The standing comparison; None if nobody can see it, or if there is nothing to compare."""
+    settings = base.settings
+    wanted = settings.policy_compare_seconds and base.port is not None and settings.mode != "shadow"
+    if not wanted or (in_use().first_fit and settings.demand is None):
+        return None
+    return PolicyComparison(store, in_use, seconds=settings.policy_compare_seconds, clock=base.clock)
+
+
+def learner_of(
+    settings: Settings,
+    intake: Intake,
+    sink: Sink,
+    placing: Placing,
+    client: Client,
+    leads: Callable[[], bool],
+) -> DemandLearner | None:
+    """What learns the demand; None if no policy uses one, or if it is given.
+
+    In shadow mode nothing is kept. `leads` says whether this process may write.
+    """
+    in_use, comparison = placing.in_use, placing.comparison
+    if settings.demand is not None or not in_use().uses_demand:
+        return None
+    keeper = None
+    if settings.demand_config_map is not None and settings.mode != "shadow":
+        namespace, _, name = settings.demand_config_map.partition("/")
+        keeper = DemandConfigMap(client, ObjectKey(namespace, name), writes=leads)
+    half_life = settings.demand_half_life_hours * 3600.0
+    return DemandLearner(
+        intake,
+        sink,
+        in_use,
+        keeper,
+        half_life=half_life,
+        now=now,
+        comparison=(lambda: "") if comparison is None else comparison.to_json,
+    )
+
+
+def held_room_config_map(settings: Settings, client: Client) -> KeptConfigMap | None:
+    """Where held room is written down."""
+    if settings.held_room_config_map is None or settings.mode == "shadow":
+        return None
+    if "evict" not in (settings.preemption, settings.rebalance) and not settings.kueue_check:
+        return None
+    namespace, _, name = settings.held_room_config_map.partition("/")
+    key = ObjectKey(namespace, name)
+
+    def tell(error: str, remedy: str) -> None:
+        log.warning("held room not written down", config_map=str(key), error=error, remedy=remedy)
+
+    return KeptConfigMap(client, key, on_problem=tell)
+
+
+def takeover_of(base: Foundation, intake: Intake, kept: KeptConfigMap) -> HeldRoomTakeover:
+    """What a new leader does before its first decision."""
+    settings = base.settings
+    # Room is held for longer than its usual time only while the next eviction has to wait, at most as long.
+    most = 2 * max(settings.nomination_seconds, settings.kueue_hold_seconds)
+    return HeldRoomTakeover(intake, kept, most_seconds=most, clock=base.clock, now=now)
+
+
+def keeper_of(intake: Intake, kept: KeptConfigMap, leads: Callable[[], bool]) -> HeldRoomKeeper:
+    """What writes the record. `leads` says whether this process may write."""
+    return HeldRoomKeeper(intake.store.nominations, intake.nominating, kept, writes=leads)
 
 
 class Control(Struct, frozen=True):

@@ -12,8 +12,7 @@ from msgspec import Struct
 from reconciler.aio.tasks import forever
 from reconciler.app.control import Control
 from reconciler.app.foundation import Foundation, now
-from reconciler.app.from_settings import goals
-from reconciler.app.job import Job
+from reconciler.app.from_settings import Job, goals
 from reconciler.app.making_room import RoomPlanner
 from reconciler.app.moving import MovePlanner
 from reconciler.cluster.client import Client
@@ -21,21 +20,21 @@ from reconciler.cluster.evictions import Evictions
 from reconciler.cluster.kinds import BUDGET
 from reconciler.cluster.rights import Right, missing
 from reconciler.cluster.watch import follow
-from reconciler.control.decisions.decision import Report
+from reconciler.control.decisions.declaration import Report
 from reconciler.control.evicting.budgets import KnownBudgets
 from reconciler.control.evicting.evictor import Evictor
 from reconciler.control.evicting.means import Means
 from reconciler.control.evicting.rates import Rates
 from reconciler.control.evicting.turns import Turns
-from reconciler.control.held_room.keeper import HeldRoomKeeper
+from reconciler.control.held_room import HeldRoomKeeper
 from reconciler.control.making_room.candidates import Candidates
 from reconciler.control.making_room.preemptor import Preemptor
 from reconciler.control.making_room.preemptor import Terms as RoomTerms
 from reconciler.control.ownership import Ownership
-from reconciler.control.queueing.pending import Pending
 from reconciler.control.rebalancing.advice import Advice
 from reconciler.control.rebalancing.allowed import Allowed
 from reconciler.control.rebalancing.rebalancer import Rebalancer, Terms
+from reconciler.control.waiting import Pending
 from reconciler.errors import Gone, Rejected, Relist, Retry
 from reconciler.operations.journal.recording import Recorder
 from reconciler.operations.telemetry.moves import moves_signals

@@ -1,7 +1,10 @@
-"""Derives ownership, rules, shard and Lease durations from the settings. Rejects invalid settings."""
+"""What settings and the discovery of the API say: which kinds to watch, which credentials to use."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, NamedTuple
 
+import structlog
+from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.allocation.policies.demand import NO_DEMAND, ReadDemand
@@ -9,7 +12,12 @@ from reconciler.allocation.policies.selection import Policies
 from reconciler.allocation.policies.weighing import Weighing
 from reconciler.analysis.defragment.target import Target, parse_goal
 from reconciler.api.objects.semantics import Semantics, with_gates
-from reconciler.control.demand.file import read_demand_file
+from reconciler.cluster.client import Client
+from reconciler.cluster.discovery import discover, discover_at_least_pods, unserved
+from reconciler.cluster.features import missing_gates
+from reconciler.cluster.kinds import Served
+from reconciler.cluster.koordinator import with_devices
+from reconciler.control.demand import read_demand_file
 from reconciler.control.ownership import Ownership
 from reconciler.errors import Malformed, Rejected
 from reconciler.ha.record import LONGEST, Terms
@@ -112,3 +120,58 @@ def terms_of(settings: Settings) -> Terms:
     if elects(settings) and terms.lease > LONGEST:  # other replicas would ignore a longer Lease
         raise Rejected(f"setting lease_seconds: must be {LONGEST:g} at most, got {terms.lease:g}")
     return terms
+
+
+log = structlog.get_logger()
+
+
+class Found(Struct, frozen=True):
+    """The kinds that the server serves, and the feature gates that it lacks."""
+
+    served: Served
+    off: frozenset[str]
+
+
+async def discovered(client: Client, settings: Settings) -> Found:
+    """Ask the server. Raises Rejected if it does not serve the kinds that the settings need."""
+    if not settings.koordinator:
+        served = await discover(client)
+    else:
+        served = await with_devices(client, await _beside_devices(client, settings))
+    return Found(served, await missing_gates(client, served))
+
+
+def log_lacks(found: Found) -> None:
+    """Log kinds and gates that the server lacks."""
+    missing = unserved(found.served)
+    if "ResourceClaim" not in found.served:
+        log.info("ResourceClaims are not served", not_served=missing, gates=sorted(found.off))
+    elif missing or found.off:
+        log.info("API server lacks kinds or feature gates", not_served=missing, gates=sorted(found.off))
+
+
+async def _beside_devices(client: Client, settings: Settings) -> Served:
+    """Claims are required only if the settings need them."""
+    if settings.mode != "shadow" and not (
+        settings.all_claims or settings.own_drivers or settings.own_classes
+    ):
+        return await discover_at_least_pods(client)
+    try:
+        return await discover(client)
+    except Rejected as exc:
+        remedy = (
+            "To give Koordinator's devices alone, drop --own-driver, --own-class, --all-claims, --mode shadow"
+        )
+        raise Rejected(f"{exc} {remedy}") from exc
+
+
+Work = Callable[[], Coroutine[Any, Any, object]]
+
+
+class Job(NamedTuple):
+    """The name of the task and its function, which runs until cancelled."""
+
+    name: str
+    run: Work
+    finish: Work | None = None
+    """Called after `run` has ended and the last write is done, at an ordinary stop. Must not take long"""

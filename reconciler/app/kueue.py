@@ -9,15 +9,15 @@ from reconciler.api.objects.validating import validated
 from reconciler.api.versions.reading import read
 from reconciler.app.control import Control
 from reconciler.app.foundation import Foundation, now
-from reconciler.app.job import Job
+from reconciler.app.from_settings import Job
 from reconciler.cluster.client import Client
 from reconciler.cluster.cursor import Decode
 from reconciler.cluster.kinds import Resource, Served
 from reconciler.cluster.kueue import KueueKinds, KueueWriter, kueue_kinds
 from reconciler.cluster.rights import Right, missing
 from reconciler.cluster.watch import Sink, follow
-from reconciler.control.decisions.decision import Report
-from reconciler.control.held_room.keeper import HeldRoomKeeper
+from reconciler.control.decisions.declaration import Report
+from reconciler.control.held_room import HeldRoomKeeper
 from reconciler.control.kueue.checker import AdmissionChecker, Terms
 from reconciler.control.ownership import Ownership
 from reconciler.errors import Rejected

@@ -12,8 +12,7 @@ from reconciler.analysis.making_room.world import World
 from reconciler.api.objects.pods import controller_of
 from reconciler.control.evicting.ours import allocated_by_us
 from reconciler.control.evicting.victims import Victim
-from reconciler.control.made_for import is_made_for
-from reconciler.control.ownership import Ownership
+from reconciler.control.ownership import Ownership, is_made_for
 from reconciler.control.rebalancing.advice import Advice, MovesQuestion, Relocation
 from reconciler.control.rebalancing.allowed import Allowed
 from reconciler.errors import Rejected

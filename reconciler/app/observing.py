@@ -5,20 +5,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from reconciler.app.control import Control
-from reconciler.app.discovery import Found
+from reconciler.app.control import Control, Placing
 from reconciler.app.evicting import Evicting
 from reconciler.app.foundation import Foundation, now
-from reconciler.app.from_settings import ownership
-from reconciler.app.job import Job
-from reconciler.app.leadership import Candidate, Leadership
-from reconciler.app.lease_signals import lease_signals
-from reconciler.app.placing import Placing
+from reconciler.app.from_settings import Found, Job, ownership
+from reconciler.app.leadership import Candidate, Leadership, lease_signals
 from reconciler.cluster.events import EventWriter
-from reconciler.control.decisions.decision import Report
+from reconciler.control.decisions.declaration import Report
 from reconciler.control.intake import Intake
-from reconciler.control.queueing.pending import Pending
 from reconciler.control.rebalancing.advice import Advice
+from reconciler.control.waiting import Pending
 from reconciler.operations.doctor_schedule import DoctorSchedule
 from reconciler.operations.events.events import Events
 from reconciler.operations.events.inbox import EventInbox

@@ -15,12 +15,12 @@ from reconciler.api.objects.provisioning import GROUP, VERSION, ProvisioningRequ
 from reconciler.api.objects.validating import validated
 from reconciler.app.control import Control
 from reconciler.app.foundation import Foundation
-from reconciler.app.job import Job
+from reconciler.app.from_settings import Job
 from reconciler.cluster.client import Client
 from reconciler.cluster.kinds import PROVISIONING_REQUEST
 from reconciler.cluster.rights import Right, missing
 from reconciler.cluster.watch import Sink, follow
-from reconciler.control.decisions.decision import Report
+from reconciler.control.decisions.declaration import Report
 from reconciler.control.ownership import Ownership
 from reconciler.control.provisioning.provisioner import Needed, NodesQuestion, Provisioner
 from reconciler.errors import Gone, Rejected

@@ -26,7 +26,7 @@ from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve, Ungat
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import MANAGED
 from reconciler.control.planner import Blocked, Decide, Nothing
-from reconciler.control.queueing.units import Kind, Unit, gang_unit
+from reconciler.control.units import Kind, Unit, gang_unit
 from reconciler.errors import Malformed, Rejected
 from reconciler.state.koordinator.rules import Rules
 from reconciler.state.nominations.nomination import NOBODY, Nomination, of_claim, own_of_all

@@ -21,7 +21,7 @@ from reconciler.cli.explain_devices import anywhere, decide_and_explain, settled
 from reconciler.cli.explain_situation import Situation
 from reconciler.control.intake import Intake
 from reconciler.control.koordinator.state import KoordinatorState
-from reconciler.control.queueing.units import Unit
+from reconciler.control.units import Unit
 from reconciler.errors import Malformed, Rejected
 from reconciler.state.koordinator.rules import Rules
 from reconciler.state.store import Store

@@ -15,7 +15,7 @@ from reconciler.cli.common.options import FOR_PEOPLE
 from reconciler.cli.common.output import echo_value, print_table, remark
 from reconciler.cli.common.table import Table
 from reconciler.cli.common.waiting import wait_for
-from reconciler.control.demand.config_map import COMPARED, DEMAND, Kept, read_kept
+from reconciler.control.demand import COMPARED, DEMAND, Kept, read_kept
 from reconciler.errors import Gone
 from reconciler.operations.page.sources import PolicyRow
 from reconciler.operations.policy_comparison import read_comparison

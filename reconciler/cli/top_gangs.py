@@ -25,8 +25,7 @@ from reconciler.cli.common.table import Table
 from reconciler.cli.common.waiting import wait_for
 from reconciler.cli.explain_cluster import gang_now
 from reconciler.cli.top_view import exit_if_invalid
-from reconciler.control.gangs.overview import GangLine, GangOverview
-from reconciler.control.gangs.planner import UngateAll
+from reconciler.control.gangs.planner import GangLine, GangOverview, UngateAll
 from reconciler.control.intake import Intake
 from reconciler.control.planner import Blocked
 

@@ -16,7 +16,7 @@ from reconciler.api.objects.plan import Granted
 from reconciler.control.decider import Decider, Refusal
 from reconciler.control.intake import Intake
 from reconciler.control.planner import Decide, Planner
-from reconciler.control.queueing.units import Unit
+from reconciler.control.units import Unit
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.devices.snapshot.validity import still_valid, wants_all
 

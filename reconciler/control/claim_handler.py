@@ -18,17 +18,16 @@ from reconciler.control.background_search import BackgroundSearch
 from reconciler.control.copies import Copies
 from reconciler.control.decider import Decider, Refusal
 from reconciler.control.decisions.allocating import Allocated, Freed, Ungated, Waits
-from reconciler.control.decisions.decision import Report
+from reconciler.control.decisions.declaration import Report
 from reconciler.control.handler import Act, Ask, Decided, Given, Handler, Idle, Later, Refused, Stuck
 from reconciler.control.intake import Intake
-from reconciler.control.made_for import is_made_for
 from reconciler.control.one_by_one import OneByOne
-from reconciler.control.ownership import classes_of
+from reconciler.control.ownership import classes_of, is_made_for
 from reconciler.control.planner import Blocked, Decide, Free, Nothing, Planner, Ungate
-from reconciler.control.queueing.units import Kind, Unit
-from reconciler.control.queueing.waiting import AWAITS_OTHERS, Wants
 from reconciler.control.releasing import Releasing
 from reconciler.control.settler import Settler
+from reconciler.control.units import Kind, Unit
+from reconciler.control.waiting import AWAITS_OTHERS, Wants
 
 Journal = Callable[[str, Unit, Decide, Granted | Refusal], None]
 """Records the name of a decision, the unit, the question and the answer"""

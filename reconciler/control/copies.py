@@ -11,7 +11,7 @@ from reconciler.allocation.alignment import preferences_of
 from reconciler.api.objects.plan import Granted
 from reconciler.control.decider import Decider
 from reconciler.control.planner import Blocked, Decide, Nothing, Planner, Ungate
-from reconciler.control.queueing.units import Unit
+from reconciler.control.units import Unit
 from reconciler.state.store import Store
 
 Copy = tuple[Unit, Decide, Granted]

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterator
 from typing import Any, NamedTuple
 
 from reconciler.control.handler import Decided, Handler
-from reconciler.control.queueing.units import Unit
+from reconciler.control.units import Unit
 
 FIRST, AGAIN, MOST, GROWTH = 64, 8, 256, 4
 """Units that are decided ahead at once: at first, after that was of no use, and at most. Whenever all of them

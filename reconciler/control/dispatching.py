@@ -1,7 +1,8 @@
-"""Queues the units that may get another answer after a change."""
+"""Puts the units that may have a new answer into the queue, after each change of the state."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import reduce
 
 import structlog
 
@@ -10,21 +11,102 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.control.audit.auditor import Audit
-from reconciler.control.audit.losing_claim import written_by_us
-from reconciler.control.decisions.decision import Report
-from reconciler.control.gangs.roster import GangRoster
+from reconciler.api.objects.plan import Plan
+from reconciler.control.audit import Audit, written_by_us
+from reconciler.control.decisions.declaration import Report
 from reconciler.control.kueue.roster import WorkloadRoster
 from reconciler.control.nominating import Nominating
 from reconciler.control.ownership import Ownership
-from reconciler.control.queueing.lookup import UnitLookup
-from reconciler.control.queueing.room_charges import Charges, hosted
-from reconciler.control.queueing.units import Kind, Roster, Unit, gang_unit
-from reconciler.control.queueing.waiting import Waiting
+from reconciler.control.units import GangRoster, Kind, Roster, Unit, UnitLookup, gang_unit
+from reconciler.control.waiting import Waiting
 from reconciler.state.delta import Delta
+from reconciler.state.nodes.charging import node_of
+from reconciler.state.nodes.demand import demand
 from reconciler.state.nodes.table import HERE, Hosted, Nodes
 from reconciler.state.store import Store
 from reconciler.state.volumes.objects import claims_named
+
+
+class Charges:
+    """Keeps the pods on nodes up to date, pod by pod and claim by claim."""
+
+    def __init__(self, store: Store, roster: Roster, nodes: Nodes) -> None:
+        self._store = store
+        self._roster = roster
+        self._nodes = nodes
+        self._counted: dict[ObjectKey, tuple[Pod, str]] = {}
+        """The pods as they were counted, and their nodes"""
+        self._assumed: dict[ObjectKey, str] = {}
+        """The decided nodes of pods, while not known to be written"""
+
+    def assume(self, key: ObjectKey, node: str) -> Hosted:
+        """Count a pod on its decided node, until the pod itself names the node."""
+        self._assumed[key] = node
+        return self.pod(key)
+
+    def forget(self, key: ObjectKey) -> Hosted:
+        """Drop the assumed node of a pod. Returns what that means for pods that wait."""
+        self._assumed.pop(key, None)
+        return self.pod(key)
+
+    def pod(self, key: ObjectKey) -> Hosted:
+        """Update a changed or deleted pod. Returns what that means for pods that wait."""
+        pod = self._store.pods.get(key)
+        node = node_of(pod, self._store) if pod is not None else ""
+        if pod is None or node or pod.finished:
+            self._assumed.pop(key, None)
+        else:
+            node = self._assumed.get(key, "")
+        if pod is None or not node:
+            self._counted.pop(key, None)
+            nominated = self._nodes.residents.nominate(key, pod)
+            return _roomier(self._nodes.host(key, None), nominated)
+        before, on = self._counted.get(key, (None, ""))
+        if before is pod and on == node:
+            return HERE  # most events of a claim come from our own writes
+        self._counted[key] = pod, node
+        nominated = self._nodes.residents.nominate(key, None)
+        return _roomier(self._nodes.host(key, pod, node, demand(pod)), nominated)
+
+    def claims(self, keys: Iterable[ObjectKey]) -> Hosted:
+        """Update the pods of allocated or freed claims. Returns what that means for pods that wait."""
+        pods = {pod for key in keys for pod in self._roster.users(key)}
+        if len(pods) == 1:
+            return self.pod(*pods)
+        if not pods:  # claims that are managed by themselves
+            return HERE
+        return hosted(self.pod(pod) for pod in sorted(pods))
+
+    def copies(self, decided: Sequence[tuple[Plan, Pod]]) -> Hosted:
+        """Update pods of one template whose only plan was just assumed, each with that plan, which is plain.
+
+        They live, and no other pod names the claim. They have neither ports, anti-affinity nor volumes, and
+        are nominated to no node.
+        """
+        copies, others, counted = [], [], self._counted
+        for plan, pod in decided:
+            key = pod.key
+            if key in counted or key in self._assumed:  # its node was decided before
+                others.append(plan.claim)
+                continue
+            counted[key] = one = (pod, plan.node)
+            copies.append(one)
+        found = self.claims(others)
+        if copies:
+            moved = self._nodes.host_copies(copies, demand(copies[0][0]))
+            found |= Hosted(roomier=False, counted=moved)
+        return found
+
+
+def _roomier(found: Hosted, nominated: bool) -> Hosted:
+    """A change that also makes room if a nomination changed."""
+    return found | Hosted(roomier=True, counted=False) if nominated else found
+
+
+def hosted(changes: Iterable[Hosted]) -> Hosted:
+    """All changes as one."""
+    return reduce(Hosted.__or__, list(changes), HERE)
+
 
 log = structlog.get_logger()
 

@@ -10,9 +10,9 @@ from reconciler.allocation.dra.claim_shapes import selectors_are_quick
 from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.control.decisions.allocating import Waits
-from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.declaration import Decision
 from reconciler.control.planner import Decide, Step
-from reconciler.control.queueing.units import Kind, Unit
+from reconciler.control.units import Kind, Unit
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.store import Store
 

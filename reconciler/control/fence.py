@@ -17,7 +17,7 @@ import structlog
 from reconciler.api.objects.claims import ALLOCATED_AT, FINALIZER, ResourceClaim
 from reconciler.api.objects.seats import SEAT
 from reconciler.cluster.writer import Writer
-from reconciler.control.audit.losing_claim import written_by_us
+from reconciler.control.audit import written_by_us
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.errors import Gone, Rejected, Retry

@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.decisions.allocating import Waits
-from reconciler.control.queueing.units import Unit
-from reconciler.control.queueing.waiting import Wants
+from reconciler.control.units import Unit
+from reconciler.control.waiting import Wants
 
 Q = TypeVar("Q")
 """Question: what a unit needs"""

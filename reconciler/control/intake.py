@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import Container, Iterable, Sequence
 
+import structlog
 from msgspec.structs import replace
 
 from reconciler.aio.queue import Queue
 from reconciler.allocation.placement import Placement
-from reconciler.api.objects.changes import Change, Changed, Listed, Notice, Replaced
+from reconciler.api.objects.changes import Change, Changed, Listed, Notice, Refused, Removed, Replaced
 from reconciler.api.objects.claims import FINALIZER, ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject, ObjectKey, is_same_version_aside
@@ -16,21 +17,53 @@ from reconciler.api.objects.pods import is_report
 from reconciler.api.objects.storage import STORAGE
 from reconciler.cluster.kinds import ON_DEMAND
 from reconciler.cluster.pause_reasons import PauseReasons
-from reconciler.control.audit.reclaimed import ReclaimedByScheduler
-from reconciler.control.decisions.decision import Report
+from reconciler.control.audit import ReclaimedByScheduler
+from reconciler.control.decisions.declaration import Report
 from reconciler.control.dispatching import Dispatcher
 from reconciler.control.early_names import EarlyNames
 from reconciler.control.ownership import Ownership
-from reconciler.control.queueing.pause import Pause
-from reconciler.control.queueing.units import Unit
-from reconciler.control.queueing.watch_lag import WatchLag
-from reconciler.control.refused_objects import RefusedObjects
+from reconciler.control.units import Unit
+from reconciler.control.waiting import Pause, WatchLag
 from reconciler.ha.shards.filtering import within
 from reconciler.state.delta import SUPPLY
 from reconciler.state.devices.pools.naming import Naming
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.pods.groups import PodGroups
 from reconciler.state.store import Store
+
+log = structlog.get_logger()
+
+
+class RefusedObjects:
+    """The objects that cannot be read, with the reasons that were logged."""
+
+    def __init__(self) -> None:
+        self._refused: dict[tuple[str, ObjectKey], str] = {}
+
+    def note(self, change: Change) -> None:
+        """Log an object that cannot be read once for each reason."""
+        match change:
+            case Refused():
+                self._refuse(change)
+            case Replaced(kind=kind, refused=refused):
+                still = {(kind, one.key) for one in refused}
+                self._refused = {at: why for at, why in self._refused.items() if at[0] != kind or at in still}
+                for one in refused:
+                    self._refuse(one)
+            case Changed(kind=kind, object=thing):
+                if not self._refused:
+                    return
+                self._refused.pop((kind, thing.key), None)
+            case Removed(kind=kind, key=key):
+                self._refused.pop((kind, key), None)
+
+    def _refuse(self, refused: Refused) -> None:
+        if self._refused.get((refused.kind, refused.key)) != refused.reason:
+            self._refused[refused.kind, refused.key] = refused.reason
+            log.warning(
+                "invalid object ignored", kind=refused.kind, name=str(refused.key), reason=refused.reason
+            )
+
 
 NOTHING_OWNED = Ownership()
 """For callers that take in changes and allocate nothing"""

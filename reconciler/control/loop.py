@@ -12,12 +12,12 @@ from reconciler.aio.queue import Closed
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.build_ahead import build_ahead
 from reconciler.control.decided_ahead import Ahead, DecidedAhead
+from reconciler.control.decisions.declaration import Reporter
 from reconciler.control.fence import Fence
 from reconciler.control.handler import Act, Ask, Decided, G, Handler, Idle, Later, Q, R, Refused, Stuck
 from reconciler.control.intake import Intake
-from reconciler.control.queueing.pending import Pending
-from reconciler.control.queueing.units import Kind, Unit
-from reconciler.control.reporter import Reporter
+from reconciler.control.units import Kind, Unit
+from reconciler.control.waiting import Pending
 from reconciler.errors import Conflict, Gone, Inconsistent, Paused, Rejected, Retry
 
 log = structlog.get_logger()

@@ -10,14 +10,9 @@ from collections.abc import Callable
 
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.pods import claims_of
-from reconciler.control.decisions.decision import Report
-from reconciler.control.decisions.nominations import (
-    Nominated,
-    NominationDropped,
-    NominationExpired,
-    NominationUsed,
-)
-from reconciler.control.gangs.roster import GangRoster
+from reconciler.control.decisions.declaration import Report
+from reconciler.control.decisions.every import Nominated, NominationDropped, NominationExpired, NominationUsed
+from reconciler.control.units import GangRoster
 from reconciler.state.delta import Delta
 from reconciler.state.devices.occupancy.ledger import Holder
 from reconciler.state.nodes.table import Nodes

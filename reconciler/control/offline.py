@@ -25,10 +25,10 @@ from reconciler.api.objects.pods import claims_of, is_live
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice, ResourceSliceSpec
 from reconciler.api.objects.taint_rules import DeviceTaintRule
+from reconciler.control.dispatching import Charges
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import DELETING, NOT_FOUND, NOT_MADE, Blocked, Decide, Planner
-from reconciler.control.queueing.room_charges import Charges
-from reconciler.control.queueing.units import Kind, Roster, Unit
+from reconciler.control.units import Kind, Roster, Unit
 from reconciler.errors import Rejected
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.koordinator.rules import Rules

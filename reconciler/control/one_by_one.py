@@ -11,8 +11,8 @@ from reconciler.api.objects.plan import Granted
 from reconciler.control.background_search import QUICK_STEPS
 from reconciler.control.decider import Decider
 from reconciler.control.planner import Decide, Nothing, Planner
-from reconciler.control.queueing.units import Kind, Unit
-from reconciler.control.queueing.waiting import Waiting
+from reconciler.control.units import Kind, Unit
+from reconciler.control.waiting import Waiting
 from reconciler.state.store import Store
 
 

@@ -19,10 +19,9 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.pods import claims_of, is_live
 from reconciler.api.objects.value import value
-from reconciler.control.audit.losing_claim import lost_device, written_by_us
-from reconciler.control.made_for import is_made_for_another
-from reconciler.control.ownership import Ownership
-from reconciler.control.queueing.units import Kind, Roster, Unit
+from reconciler.control.audit import lost_device, written_by_us
+from reconciler.control.ownership import Ownership, is_made_for_another
+from reconciler.control.units import Kind, Roster, Unit
 from reconciler.errors import Rejected
 from reconciler.ha.shards.membership import OURS, Membership, Side
 from reconciler.state.devices.snapshot.node_subset import NodeSubset

@@ -11,9 +11,9 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.pods import claims_of
-from reconciler.control.audit.losing_claim import written_by_us
+from reconciler.control.audit import written_by_us
 from reconciler.control.planner import Blocked, Free, Ungate
-from reconciler.control.queueing.units import Roster
+from reconciler.control.units import Roster
 from reconciler.errors import Rejected, Unlisted
 from reconciler.state.on_demand import NOT_LISTED
 from reconciler.state.store import Store

@@ -6,7 +6,7 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Plan
 from reconciler.cluster.writer import Writer
 from reconciler.control.decisions.allocating import Freed
-from reconciler.control.decisions.decision import Report
+from reconciler.control.decisions.declaration import Report
 from reconciler.control.intake import Intake
 from reconciler.errors import Conflict, Gone, Rejected, Retry, Undecided
 

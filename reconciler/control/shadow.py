@@ -25,13 +25,13 @@ from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.pods import claims_of, is_live
 from reconciler.cluster.watch import Sink
 from reconciler.control.decider import Decider, Refusal
-from reconciler.control.decisions.comparing import Compared, Outcome
-from reconciler.control.decisions.decision import Report
+from reconciler.control.decisions.allocating import Compared, Outcome
+from reconciler.control.decisions.declaration import Report
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import classes_of
 from reconciler.control.planner import Decide
-from reconciler.control.queueing.units import Kind, Unit
-from reconciler.control.queueing.waiting import Wants
+from reconciler.control.units import Kind, Unit
+from reconciler.control.waiting import Wants
 from reconciler.errors import Rejected
 from reconciler.state.nodes.charging import pinned_to
 

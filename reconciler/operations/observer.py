@@ -3,15 +3,15 @@
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 
-from reconciler.control.decisions.decision import Decision, Report
-from reconciler.control.queueing.units import Unit
+from reconciler.control.decisions.declaration import Decision, Report
+from reconciler.control.units import Unit
 from reconciler.operations.logs.decision_log import log_decision
 from reconciler.operations.metrics.meters import Meters
 from reconciler.operations.metrics.tracing import NoTraces
 
 
 class OperationsObserver:
-    """Implements `reconciler.control.reporter.Observer`."""
+    """Implements `reconciler.control.decisions.declaration.Observer`."""
 
     def __init__(self, meters: Meters, traces: NoTraces, listeners: Iterable[Report]) -> None:
         """The `listeners` get each decision in their order, after it was logged and counted."""

@@ -16,7 +16,7 @@ from reconciler.analysis.policies.comparing import Alternative, Choice, Sample, 
 from reconciler.analysis.policies.describing import shares
 from reconciler.api.objects.plan import Granted
 from reconciler.control.decider import Refusal
-from reconciler.control.demand.in_use import PoliciesInUse
+from reconciler.control.demand import PoliciesInUse
 from reconciler.control.planner import Decide
 from reconciler.operations.metrics import catalogue as of
 from reconciler.operations.metrics.scraping import Reading, single

@@ -28,7 +28,7 @@ from reconciler.cluster.http import connect
 from reconciler.cluster.kinds import NAMESPACE, Resource
 from reconciler.cluster.target import choose
 from reconciler.cluster.transport import Request, Transport
-from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.declaration import Decision
 from reconciler.embedded import run_controllers, serve
 from reconciler.embedded.access import Account
 from reconciler.embedded.access.guard import MASTERS

@@ -5,29 +5,45 @@ from typing import Any, NamedTuple
 from reconciler.api.objects.gangs import GangKey, GangSource
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.plan import Gate, RequestCount
-from reconciler.control.decisions.allocating import Allocated, DevicesGiven, Freed, Reclaimed, Ungated, Waits
-from reconciler.control.decisions.comparing import Compared, Outcome
-from reconciler.control.decisions.decision import Decision
-from reconciler.control.decisions.findings import (
+from reconciler.control.decisions.allocating import (
+    Allocated,
+    Compared,
+    DevicesGiven,
     ExclusionViolated,
+    Freed,
     GroupModeChanged,
+    HeldBack,
     HeldTwice,
     NoLongerOverCommitted,
+    Outcome,
     OverCommitted,
     Overdrawn,
+    Reclaimed,
     Uncharged,
+    Ungated,
+    Waits,
+    WritesPaused,
+    WritesResumed,
 )
-from reconciler.control.decisions.gangs import GangGivenBack, GangPlaced
-from reconciler.control.decisions.making_room import Evicted, RoomPlanAborted, RoomPlanned
-from reconciler.control.decisions.moving import MoveEvicted, MovesAborted, MovesPlanned, PodMoved
-from reconciler.control.decisions.nominations import (
+from reconciler.control.decisions.declaration import Decision
+from reconciler.control.decisions.every import (
+    Evicted,
+    GangGivenBack,
+    GangPlaced,
+    MoveEvicted,
+    MovesAborted,
+    MovesPlanned,
+    NodesNotRequested,
+    NodesRequested,
     Nominated,
     NominationDropped,
     NominationExpired,
     NominationUsed,
+    PodMoved,
+    RoomPlanAborted,
+    RoomPlanned,
+    WorkloadChecked,
 )
-from reconciler.control.decisions.pausing import HeldBack, WritesPaused, WritesResumed
-from reconciler.control.decisions.workloads import NodesNotRequested, NodesRequested, WorkloadChecked
 from reconciler.state.nominations.nomination import of_pod
 
 CLAIM, POD, DEVICE = ObjectKey("ns", "c"), ObjectKey("ns", "p"), DeviceID("d", "p", "x")

@@ -10,8 +10,7 @@ import pytest
 from reconciler.api.objects.core import WORKLOAD as MARK
 from reconciler.api.objects.kueue import CONTROLLER
 from reconciler.api.validation.served_kinds import ADMISSION_CHECK, RESOURCE_FLAVOR, WORKLOAD
-from reconciler.control.decisions.nominations import NominationDropped
-from reconciler.control.decisions.workloads import WorkloadChecked
+from reconciler.control.decisions.every import NominationDropped, WorkloadChecked
 from reconciler.control.kueue import checker
 from tests.tools.definitions import assert_valid
 from tests.tools.running_reconciler import Cluster, Running, reconciling

@@ -10,7 +10,7 @@ from reconciler import app
 from reconciler.api.validation.served_kinds import LEASE
 from reconciler.cluster.http import connect
 from reconciler.control.decisions.allocating import Allocated
-from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.declaration import Decision
 from reconciler.embedded import serve
 from reconciler.settings import Settings
 from tests.tools.faulty_transport import Faulty

@@ -10,7 +10,7 @@ from reconciler import app
 from reconciler.api.validation.served_kinds import CLAIM, EVENT_KIND, POD
 from reconciler.cluster.http import connect
 from reconciler.control.decisions.allocating import Waits
-from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.declaration import Decision
 from reconciler.embedded import ApiServer, serve
 from reconciler.embedded.controllers import run_controllers
 from reconciler.settings import Settings

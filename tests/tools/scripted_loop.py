@@ -11,17 +11,14 @@ from reconciler.aio.queue import Queue
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cluster.writer import Writer
 from reconciler.control.decisions.allocating import Waits
-from reconciler.control.decisions.decision import Decision
-from reconciler.control.decisions.ids import Numbering
+from reconciler.control.decisions.declaration import Decision, Numbering, Reporter
 from reconciler.control.fence import Fence
 from reconciler.control.handler import Act, Ask, Decided, Given, Handler, Idle, Later, Refused, Stuck
 from reconciler.control.intake import Intake
 from reconciler.control.loop import Reconciler
 from reconciler.control.ownership import Ownership
-from reconciler.control.queueing.pending import Pending
-from reconciler.control.queueing.units import Unit
-from reconciler.control.queueing.waiting import Wants
-from reconciler.control.reporter import Reporter
+from reconciler.control.units import Unit
+from reconciler.control.waiting import Pending, Wants
 from reconciler.state.store import Store
 from tests.tools.unit_pictures import key, put
 

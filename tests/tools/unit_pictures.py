@@ -9,11 +9,11 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
-from reconciler.control.decisions.decision import Decision, Report
+from reconciler.control.decisions.declaration import Decision, Report
 from reconciler.control.intake import NOTHING_OWNED, Intake
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner, Step
-from reconciler.control.queueing.units import Kind, Unit
+from reconciler.control.units import Kind, Unit
 from reconciler.state.store import Store
 
 _versions = count(1)

@@ -15,7 +15,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from reconciler import app
 from reconciler.cluster.client import Client
 from reconciler.cluster.http import connect
-from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.declaration import Decision
 from reconciler.embedded import serve
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.serving.server import access_for, serving

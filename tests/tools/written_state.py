@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from reconciler.api.validation.served_kinds import CLAIM, CONFIG_MAP, LEASE, POD
-from reconciler.control.demand import learner
+from reconciler.control import demand
 from tests.tools.checkout import ROOT
 from tests.tools.gangs import annotated
 from tests.tools.koordinator_builders import gpu
@@ -65,7 +65,7 @@ def fleet() -> list[Object]:
 
 async def record(folder: Path) -> list[Object]:
     """All objects at the end. The journal is written into the folder."""
-    learner.EVERY = 0.05
+    demand.EVERY = 0.05
     cluster = Cluster(fleet())
 
     async def until_learnt() -> None:

@@ -16,7 +16,7 @@ from reconciler.control.gangs.planner import GangPlanner
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner
-from reconciler.control.queueing.units import Unit
+from reconciler.control.units import Unit
 from reconciler.errors import Malformed
 from reconciler.state.store import Store
 

@@ -79,7 +79,7 @@ def split(
             rest.append(raw)
             continue
         # Late import: most commands need none of it.
-        from reconciler.control.held_room.record import read_held_room, still_held  # noqa: PLC0415
+        from reconciler.control.held_room import read_held_room, still_held  # noqa: PLC0415
 
         try:
             one = validated(ConfigMap, raw)
@@ -114,7 +114,7 @@ class FollowedRoom:
 
     async def hold(self, store: "Store") -> None:
         """Hold in a store what is held now. Notes say, each once, what cannot be read or must not be."""
-        from reconciler.control.held_room.record import still_held  # noqa: PLC0415
+        from reconciler.control.held_room import still_held  # noqa: PLC0415
 
         for name, before in list(self._held.items()):
             now: tuple[Nomination, ...] | None

@@ -82,7 +82,7 @@ def policy_options(func: F) -> F:
 
 def demand_in(path: Path) -> "Demand":
     """The demand in a file. Shapes that cannot be read are left out, with a warning on standard error."""
-    from reconciler.control.demand.file import read_demand_file  # noqa: PLC0415 - as below
+    from reconciler.control.demand import read_demand_file  # noqa: PLC0415 - as below
 
     try:
         found = read_demand_file(path)

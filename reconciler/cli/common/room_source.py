@@ -24,10 +24,9 @@ from reconciler.cli.common.exits import NoAnswer
 from reconciler.cli.common.fleet_source import read_valid
 from reconciler.cli.common.held_room import hold, split
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve
-from reconciler.control.gangs.roster import GangRoster
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Blocked, Decide, Planner
-from reconciler.control.queueing.units import Kind, Roster, Unit, gang_unit
+from reconciler.control.units import GangRoster, Kind, Roster, Unit, gang_unit
 from reconciler.state.koordinator.rules import Rules
 
 KINDS = ("Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaim", "Pod")

@@ -10,7 +10,7 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.control.decisions.allocating import Allocated, Waits
-from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.declaration import Decision
 from reconciler.embedded.controllers.pods import RUN_SECONDS
 
 KINDS = ("ResourceClaim", "Pod")

@@ -1,28 +1,41 @@
-"""Decisions about claims and pods: allocated, pending, freed, handed to kube-scheduler, taken back by it."""
+"""The decisions about claims: allocated, pending, freed, compared; and what audits find."""
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Annotated, ClassVar
 
-from reconciler.control.decisions.decision import Decision
-from reconciler.control.decisions.declaration import Counted, Level, Line, Logged
-from reconciler.control.decisions.fields import (
+from reconciler.api.objects.meta import DeviceID
+from reconciler.control.decisions.declaration import (
+    COARSE,
+    WAITS,
     ClaimKey,
     ClaimKeys,
+    Counted,
+    CounterSet,
     Counts,
+    Decision,
+    Device,
     Devices,
+    Level,
+    Line,
+    Logged,
+    MaybeClaimKey,
     MaybeGang,
     MaybePodKey,
     MaybePodKeys,
     Message,
+    MetricSpec,
     Node,
     NodeCount,
     PendingSeconds,
     PodKey,
+    PodKeys,
     Policy,
+    Pool,
     Seconds,
     Steps,
+    texts,
 )
-from reconciler.control.decisions.metric import COARSE, WAITS, MetricSpec
 
 ALLOCATION = MetricSpec(
     "allocation_duration_seconds",
@@ -145,3 +158,193 @@ class Reclaimed(Decision):
     """Known reasons against that node"""
     gang: MaybeGang = None
     """The gang of the pod, if it has one"""
+
+
+class Outcome(StrEnum):
+    """How our decision compares with that of another allocator."""
+
+    AGREES = "agrees"
+    OTHER_DEVICES = "other devices"
+    OTHER_NODE = "other node"
+    WE_REFUSE = "we refuse"
+    THEY_WAIT = "they wait"
+
+
+def _text_or_null(outcome: Outcome | None) -> str | None:
+    return None if outcome is None else str(outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared(Decision):
+    """Shadow mode: an allocation by another allocator, or a pending claim, compared with our decision."""
+
+    LINES: ClassVar = (
+        Line("shadow agrees", Level.INFO, "Shadow mode: our decision is the same."),
+        Line("shadow differs", Level.INFO, "Shadow mode: our decision is different."),
+    )
+
+    outcome: Annotated[Outcome, Logged(", ".join(Outcome), write=str)]
+    claims: ClaimKeys
+    """The allocated claim, or all pending claims of a pod"""
+    pod: MaybePodKey
+    node: Node = ""
+    devices: Devices = ()
+    their_node: Annotated[
+        str, Logged("the node of the other scheduler; empty if its devices allow several")
+    ] = ""
+    their_devices: Annotated[
+        tuple[DeviceID, ...], Logged("the devices that the other scheduler allocated", list, texts)
+    ] = ()
+    there: Annotated[
+        Outcome | None,
+        Logged(
+            "the outcome of our decision on their node, if our node is another one",
+            (str, type(None)),
+            _text_or_null,
+        ),
+    ] = None
+    message: Message = ""
+    """The reason of our refusal"""
+
+    @property
+    def line(self) -> Line:
+        """The line for the outcome."""
+        agrees, differs = self.LINES
+        return agrees if self.outcome is Outcome.AGREES else differs
+
+
+FINDINGS = MetricSpec(
+    "audit_findings_total",
+    "counter",
+    "Findings of the audit of allocated devices, each counted once.",
+    (("finding", "what was found"),),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTwice(Decision):
+    """Two claims hold a device that only one can hold.
+
+    Another writer took part: this process alone never does it.
+    """
+
+    LINES: ClassVar = (Line("device held twice", Level.WARNING),)
+    METRICS: ClassVar = (Counted(FINDINGS, ("held_twice",)),)
+
+    device: Device
+    claims: ClaimKeys
+
+
+@dataclass(frozen=True, slots=True)
+class Overdrawn(Decision):
+    """By their annotations, pods hold more of a device than it has.
+
+    Another writer took part: this process alone never does it.
+    """
+
+    LINES: ClassVar = (Line("device over-committed", Level.WARNING),)
+    METRICS: ClassVar = (Counted(FINDINGS, ("overdrawn",)),)
+
+    device: Device
+    """Type, node and minor"""
+    pods: PodKeys
+
+
+@dataclass(frozen=True, slots=True)
+class ExclusionViolated(Decision):
+    """Devices that exclude one another are allocated at the same time.
+
+    Also a `compatibleOnlyWith` expression that fails; then no claims are named.
+    """
+
+    LINES: ClassVar = (Line("exclusive devices held together", Level.WARNING),)
+    METRICS: ClassVar = (Counted(FINDINGS, ("at_odds",)),)
+
+    message: Message
+    claims: ClaimKeys = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupModeChanged(Decision):
+    """The compatibility groups of a driver with held devices are compared in another way from now on.
+
+    Its devices now say `compatibleOnlyWith`, or no longer do. Held devices stay held.
+    """
+
+    LINES: ClassVar = (Line("group mode changed", Level.WARNING),)
+
+    driver: Annotated[str, Logged("name of the driver")]
+    before: Annotated[str, Logged("the group mode until now")]
+    after: Annotated[str, Logged("the group mode from now on")]
+    held: Annotated[int, Logged("devices of the driver that are held", int)]
+
+
+@dataclass(frozen=True, slots=True)
+class OverCommitted(Decision):
+    """Devices consume more of a counter set than it publishes.
+
+    The slice was edited, or another writer took part.
+    """
+
+    LINES: ClassVar = (Line("counters over-committed", Level.WARNING),)
+    METRICS: ClassVar = (Counted(FINDINGS, ("over_committed",)),)
+
+    pool: Pool
+    counter_set: CounterSet
+    short: Annotated[tuple[tuple[str, str], ...], Logged("counter -> missing amount", dict, write=dict)]
+    claims: ClaimKeys
+
+
+@dataclass(frozen=True, slots=True)
+class NoLongerOverCommitted(Decision):
+    """A counter set is no longer over-committed, or is gone."""
+
+    LINES: ClassVar = (Line("counters no longer over-committed", Level.INFO),)
+
+    pool: Pool
+    counter_set: CounterSet
+
+
+@dataclass(frozen=True, slots=True)
+class Uncharged(Decision):
+    """An allocated device consumes counters that its pool no longer publishes; no claim is charged."""
+
+    LINES: ClassVar = (Line("counters of held device no longer published", Level.WARNING),)
+    METRICS: ClassVar = (Counted(FINDINGS, ("uncharged",)),)
+
+    device: Device
+    counter_set: CounterSet
+    counters: Annotated[tuple[str, ...], Logged("names of counters of the set", list, write=list)]
+    claims: ClaimKeys
+
+
+@dataclass(frozen=True, slots=True)
+class WritesPaused(Decision):
+    """Writes are paused. Reported again when the reason changes."""
+
+    LINES: ClassVar = (Line("writes paused", Level.WARNING),)
+
+    reason: Annotated[str, Logged("why writes are paused")]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack(Decision):
+    """The pause holds back a write of a claim, of a pod with its claims, or of a gang.
+
+    Reported once for each.
+    """
+
+    LINES: ClassVar = (Line("write skipped while paused", Level.INFO),)
+
+    claim: MaybeClaimKey
+    pod: MaybePodKey
+    gang: MaybeGang = None
+
+
+@dataclass(frozen=True, slots=True)
+class WritesResumed(Decision):
+    """Writes are enabled again."""
+
+    LINES: ClassVar = (Line("writes resumed", Level.INFO),)
+
+    held: Annotated[int, Logged("claims and pods whose writes were held back", int)]

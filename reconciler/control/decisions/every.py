@@ -1,28 +1,327 @@
-"""Every kind of decision."""
+"""The decisions about gangs, room, moves, nominations and workloads, and the list of all decisions."""
 
-from reconciler.control.decisions.allocating import Allocated, DevicesGiven, Freed, Reclaimed, Ungated, Waits
-from reconciler.control.decisions.comparing import Compared
-from reconciler.control.decisions.decision import Decision
-from reconciler.control.decisions.findings import (
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.control.decisions.allocating import (
+    Allocated,
+    Compared,
+    DevicesGiven,
     ExclusionViolated,
+    Freed,
     GroupModeChanged,
+    HeldBack,
     HeldTwice,
     NoLongerOverCommitted,
     OverCommitted,
     Overdrawn,
+    Reclaimed,
     Uncharged,
+    Ungated,
+    Waits,
+    WritesPaused,
+    WritesResumed,
 )
-from reconciler.control.decisions.gangs import GangGivenBack, GangPlaced
-from reconciler.control.decisions.making_room import Evicted, RoomPlanAborted, RoomPlanned
-from reconciler.control.decisions.moving import MoveEvicted, MovesAborted, MovesPlanned, PodMoved
-from reconciler.control.decisions.nominations import (
-    Nominated,
-    NominationDropped,
-    NominationExpired,
-    NominationUsed,
+from reconciler.control.decisions.declaration import (
+    ClaimKeys,
+    Counted,
+    CountedThing,
+    Decision,
+    Devices,
+    Gang,
+    Goal,
+    Level,
+    Line,
+    Logged,
+    Message,
+    MetricSpec,
+    Node,
+    Nominee,
+    PodKey,
+    PodKeys,
+    Policy,
+    Seconds,
+    Steps,
+    Uid,
+    texts,
 )
-from reconciler.control.decisions.pausing import HeldBack, WritesPaused, WritesResumed
-from reconciler.control.decisions.workloads import NodesNotRequested, NodesRequested, WorkloadChecked
+
+GANGS = MetricSpec(
+    "gangs_placed_total", "counter", "Gangs of which enough pods got nodes and devices together."
+)
+
+GANGS_GIVEN_BACK = MetricSpec(
+    "gangs_given_back_total",
+    "counter",
+    "Gangs that were only partly written, and gave everything back.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GangPlaced(Decision):
+    """Enough pods of a gang have nodes and devices together, and the API server has stored it.
+
+    Their gates are removed next.
+    """
+
+    LINES: ClassVar = (Line("gang placed", Level.INFO),)
+    METRICS: ClassVar = (Counted(GANGS),)
+
+    gang: Gang
+    size: Annotated[int, Logged("pods that must run together", int)]
+    pods: PodKeys
+    on: Annotated[tuple[str, ...], Logged("the node of each pod, in their order", list, write=list)]
+    left_out: Annotated[
+        tuple[ObjectKey, ...], Logged("pods that found no place, and are decided later", list, texts)
+    ]
+    domain: Annotated[
+        tuple[tuple[str, str], ...], Logged("topology key -> value that the pods share", dict, write=dict)
+    ]
+    seconds: Seconds
+    steps: Steps
+    policy: Policy = None
+
+
+@dataclass(frozen=True, slots=True)
+class GangGivenBack(Decision):
+    """A gang that was partly written gave that back, since the others found no place or fit elsewhere."""
+
+    LINES: ClassVar = (Line("gang given back", Level.INFO),)
+    METRICS: ClassVar = (Counted(GANGS_GIVEN_BACK),)
+
+    gang: Gang
+    claims: ClaimKeys
+    why: Annotated[str, Logged("why it was given back")]
+
+
+ROOM_PLANS = MetricSpec(
+    "room_plans_total",
+    "counter",
+    "New plans to evict pods so that a pending pod or gang fits, carried out or not.",
+)
+
+ROOM_PLANS_ABORTED = MetricSpec(
+    "room_plans_aborted_total",
+    "counter",
+    "Plans to evict pods that were aborted, mostly because something had changed.",
+)
+
+EVICTIONS = MetricSpec(
+    "evictions_total",
+    "counter",
+    "Pods that were evicted.",
+    (("purpose", "`preemption`: so that a pending pod or gang fits; `rebalancing`: to move the pod"),),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RoomPlanned(Decision):
+    """Room can be made for a pending pod or gang by evicting pods of lower priority."""
+
+    LINES: ClassVar = (Line("room can be made", Level.INFO),)
+    METRICS: ClassVar = (Counted(ROOM_PLANS),)
+
+    nominee: Nominee
+    victims: PodKeys
+    nodes: Annotated[tuple[str, ...], Logged("names of nodes where it fits then", list, texts)]
+    devices: Devices
+    acts: Annotated[bool, Logged("whether the pods are evicted", bool)]
+    why: Annotated[str, Logged("why they are not; empty if they are")]
+
+
+@dataclass(frozen=True, slots=True)
+class RoomPlanAborted(Decision):
+    """A plan to evict pods is not carried out any further."""
+
+    LINES: ClassVar = (Line("making room aborted", Level.WARNING),)
+    METRICS: ClassVar = (Counted(ROOM_PLANS_ABORTED),)
+
+    nominee: Nominee
+    why: Annotated[str, Logged("what changed, or what the server said")]
+
+
+@dataclass(frozen=True, slots=True)
+class Evicted(Decision):
+    """The API server granted the eviction of a pod, for a pod or gang of higher priority."""
+
+    LINES: ClassVar = (Line("pod evicted", Level.WARNING),)
+    METRICS: ClassVar = (Counted(EVICTIONS, ("preemption",)),)
+
+    pod: PodKey
+    uid: Uid
+    nominee: Nominee
+
+
+MOVE_PLANS = MetricSpec(
+    "move_plans_total", "counter", "New plans to move pods so that more fits, carried out or not."
+)
+
+MOVE_PLANS_ABORTED = MetricSpec(
+    "move_plans_aborted_total",
+    "counter",
+    "Plans to move pods that were aborted, mostly because something had changed.",
+)
+
+PODS_MOVED = MetricSpec(
+    "pods_moved_total", "counter", "Pods that were evicted and run again at the place that was held for them."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MovesPlanned(Decision):
+    """More of something fits if some pods move."""
+
+    LINES: ClassVar = (Line("moves can be made", Level.INFO),)
+    METRICS: ClassVar = (Counted(MOVE_PLANS),)
+
+    goal: Goal
+    counted: CountedThing
+    before: Annotated[int, Logged("how many fit now", int)]
+    after: Annotated[int, Logged("how many fit after the moves", int)]
+    pods: PodKeys
+    """In the order of the moves"""
+    nodes: Annotated[tuple[str, ...], Logged("names of the nodes to which they move", list, texts)]
+    acts: Annotated[bool, Logged("whether the pods are moved", bool)]
+    why: Annotated[str, Logged("why they are not; empty if they are")]
+
+
+@dataclass(frozen=True, slots=True)
+class MovesAborted(Decision):
+    """The rest of a plan to move pods is dropped."""
+
+    LINES: ClassVar = (Line("moves aborted", Level.WARNING),)
+    METRICS: ClassVar = (Counted(MOVE_PLANS_ABORTED),)
+
+    goal: Goal
+    pod: PodKey
+    """The pod whose move could not be finished, or not begun"""
+    uid: Uid
+    pods: PodKeys
+    """Those that stay"""
+    why: Annotated[str, Logged("what changed, or what the server said")]
+
+
+@dataclass(frozen=True, slots=True)
+class MoveEvicted(Decision):
+    """The API server granted the eviction of a pod that moves. Its new place is held."""
+
+    LINES: ClassVar = (Line("pod evicted to move it", Level.WARNING),)
+    METRICS: ClassVar = (Counted(EVICTIONS, ("rebalancing",)),)
+
+    pod: PodKey
+    uid: Uid
+    node: Node
+    to: Annotated[str, Logged("name of the node where its place is held")]
+    devices: Devices
+    counted: CountedThing
+    place: Annotated[str, Logged("the counter set, group or node that gains")]
+
+
+@dataclass(frozen=True, slots=True)
+class PodMoved(Decision):
+    """What replaces a pod that was moved runs at the place that was held for it."""
+
+    LINES: ClassVar = (Line("pod moved", Level.INFO),)
+    METRICS: ClassVar = (Counted(PODS_MOVED),)
+
+    pod: PodKey
+    replacement: Annotated[ObjectKey, Logged("NAMESPACE/NAME of the pod that replaces it", write=str)]
+    node: Node
+    devices: Devices
+
+
+NOMINATIONS = MetricSpec(
+    "nominations_total", "counter", "Nominations: room that was held for a claim, a pod or a gang."
+)
+
+NOMINATIONS_ENDED = MetricSpec(
+    "nominations_ended_total",
+    "counter",
+    "Nominations that ended.",
+    (("result", "`used`, `expired` or `dropped`"),),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Nominated(Decision):
+    """Room is held for a claim, a pod, a gang or a workload: nobody else gets it until the deadline."""
+
+    LINES: ClassVar = (Line("room held", Level.INFO),)
+    METRICS: ClassVar = (Counted(NOMINATIONS),)
+
+    nominee: Nominee
+    nodes: Annotated[tuple[str, ...], Logged("names of nodes", list, texts)]
+    devices: Devices
+    deadline: Annotated[str, Logged("time of day, RFC 3339")]
+    why: Annotated[str, Logged("why room is held")]
+
+
+@dataclass(frozen=True, slots=True)
+class NominationUsed(Decision):
+    """Room is not held any more: what it was held for has its place."""
+
+    LINES: ClassVar = (Line("held room used", Level.INFO),)
+    METRICS: ClassVar = (Counted(NOMINATIONS_ENDED, ("used",)),)
+
+    nominee: Nominee
+
+
+@dataclass(frozen=True, slots=True)
+class NominationExpired(Decision):
+    """Room is not held any more: it was not used before the deadline. Others may take it now."""
+
+    LINES: ClassVar = (Line("held room expired", Level.WARNING),)
+    METRICS: ClassVar = (Counted(NOMINATIONS_ENDED, ("expired",)),)
+
+    nominee: Nominee
+
+
+@dataclass(frozen=True, slots=True)
+class NominationDropped(Decision):
+    """Room is not held any more: it is not wanted, or the plan that made it was aborted."""
+
+    LINES: ClassVar = (Line("held room given up", Level.INFO),)
+    METRICS: ClassVar = (Counted(NOMINATIONS_ENDED, ("dropped",)),)
+
+    nominee: Nominee
+    why: Annotated[str, Logged("why it is not held")]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadChecked(Decision):
+    """The admission check answered Kueue for a Workload."""
+
+    LINES: ClassVar = (Line("workload checked", Level.INFO),)
+
+    workload: Annotated[ObjectKey, Logged("NAMESPACE/NAME of a Workload", write=str)]
+    state: Annotated[str, Logged("`Ready`, `Pending` or `Retry`")]
+    reason: Annotated[str, Logged("a word of docs/reasons.md; empty if it is ready")]
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class NodesRequested(Decision):
+    """A ProvisioningRequest was made for pods that no present node can serve."""
+
+    LINES: ClassVar = (Line("nodes requested", Level.INFO),)
+
+    request: Annotated[ObjectKey, Logged("NAMESPACE/NAME of a ProvisioningRequest", write=str)]
+    pod: PodKey
+    """The first of the pods"""
+    count: Annotated[int, Logged("pods that need new nodes", int)]
+    shapes: Annotated[tuple[str, ...], Logged("nodes of which an empty one would serve them", list, texts)]
+
+
+@dataclass(frozen=True, slots=True)
+class NodesNotRequested(Decision):
+    """A ProvisioningRequest of ours was removed."""
+
+    LINES: ClassVar = (Line("nodes not requested any more", Level.INFO),)
+
+    request: Annotated[ObjectKey, Logged("NAMESPACE/NAME of a ProvisioningRequest", write=str)]
+    why: Annotated[str, Logged("why it is not needed")]
+
 
 DECISIONS: tuple[type[Decision], ...] = (
     Allocated,

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import structlog
 
 from reconciler.cluster.evictions import Evictions
-from reconciler.control.decisions.decision import Decision, Report
+from reconciler.control.decisions.declaration import Decision, Report
 from reconciler.control.evicting.rates import Rates
 from reconciler.control.evicting.victims import Victim
-from reconciler.control.queueing.pause import Pause
+from reconciler.control.waiting import Pause
 from reconciler.errors import Gone, Paused, Protected, Retry, Undecided
 
 log = structlog.get_logger()

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from reconciler.control.decisions.decision import Report
+from reconciler.control.decisions.declaration import Report
 from reconciler.control.evicting.budgets import KnownBudgets
 from reconciler.control.evicting.evictor import Evictor
 from reconciler.control.evicting.turns import Turns

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.control.audit.losing_claim import written_by_us
+from reconciler.control.audit import written_by_us
 from reconciler.control.ownership import Ownership
 from reconciler.ha.shards.membership import Side
 from reconciler.state.store import Store

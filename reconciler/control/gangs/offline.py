@@ -11,9 +11,8 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import CoschedulingPodGroup, GangKey, PodGroup, gang_of
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve
-from reconciler.control.gangs.roster import GangRoster
 from reconciler.control.planner import Blocked, Planner
-from reconciler.control.queueing.units import Kind, Roster, Unit
+from reconciler.control.units import GangRoster, Kind, Roster, Unit
 from reconciler.state.loading import load
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.pods.groups import PodGroups

@@ -6,7 +6,7 @@ minimum has seats, gates are removed; until then all seats are given back if the
 Source: GANG-20 to GANG-22.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -14,15 +14,15 @@ from reconciler.allocation.gangs.question import GangQuestion, Member
 from reconciler.allocation.placement import place
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
-from reconciler.api.objects.gangs import GangKey, GangRules, GangSource, gang_of
+from reconciler.api.objects.gangs import GangKey, GangRules, GangSource, Tier, gang_of
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.node_selector import NodeSelector
 from reconciler.api.objects.pods import claims_of, is_live
 from reconciler.api.objects.seats import SEAT, seat_mark, seated_on
-from reconciler.control.audit.losing_claim import written_by_us
-from reconciler.control.gangs.roster import GangRoster
+from reconciler.control.audit import written_by_us
+from reconciler.control.intake import Intake
 from reconciler.control.planner import Blocked, Nothing, Planner
-from reconciler.control.queueing.units import Kind, Roster, Unit
+from reconciler.control.units import GangRoster, Kind, Roster, Unit
 from reconciler.errors import Rejected
 from reconciler.state.nodes.charging import node_of, pinned_to
 from reconciler.state.on_demand import NOT_LISTED, KindsOnDemand
@@ -307,3 +307,70 @@ def _tries_every_domain(gang: GangKey, rules: GangRules | NoRules) -> bool:
 def _is_seat(claim: ResourceClaim, gang: GangKey) -> bool:
     """Whether a claim holds devices that we allocated for a gang."""
     return claim.allocation is not None and seat_mark(claim, gang) is not None and written_by_us(claim)
+
+
+class GangLine(Struct, frozen=True):
+    """One gang."""
+
+    gang: GangKey
+    least: int | None
+    """Pods that must run together; None if the declaration cannot be used"""
+    gated: int
+    bound: int
+    """Pods that are bound to a node"""
+    released: int
+    """Pods without our gate that are not bound yet"""
+    nodes: int
+    """Nodes that its pods have, or will have"""
+    domain: tuple[tuple[str, str], ...]
+    """Node labels of its topology that these nodes share -> value"""
+
+    @property
+    def waits(self) -> bool:
+        """Whether pods of it are gated."""
+        return self.gated > 0
+
+
+class GangOverview:
+    """Reads the state. Changes nothing."""
+
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+
+    def keys(self) -> tuple[list[GangKey], list[GangKey]]:
+        """The gangs with gated pods, and the others; sorted. PodGroups that are no gang may be among them."""
+        known = self._intake.gangs.known
+        waiting = {gang for gang in known if self._intake.gangs.waits(gang)}
+        return sorted(waiting), sorted(known - waiting)
+
+    def line(self, gang: GangKey) -> GangLine | None:
+        """What is known about a gang; None if it is none, or has no live pod."""
+        intake = self._intake
+        pods = [intake.store.pods[key] for key in sorted(intake.gangs.members(gang))]
+        pods = [pod for pod in pods if is_live(pod)]
+        rules = rules_of(gang, pods, intake.groups, intake.nodes.on_demand) if pods else None
+        if rules is None:
+            return None
+        there = placed(pods, intake.store)
+        nodes = sorted(set(there.nodes))
+        tiers = rules.tiers if isinstance(rules, GangRules) else ()
+        bound, gated = sum(map(_is_bound, pods)), sum(pod.gated for pod in pods)
+        return GangLine(
+            gang,
+            rules.least if isinstance(rules, GangRules) else None,
+            gated,
+            bound,
+            len(pods) - gated - bound,
+            len(nodes),
+            tuple(self._shared(tiers, nodes)),
+        )
+
+    def _shared(self, tiers: tuple[Tier, ...], nodes: list[str]) -> Iterator[tuple[str, str]]:
+        for tier in tiers if nodes else ():
+            values = {self._intake.nodes.label(name, tier.key) for name in nodes}
+            if len(values) == 1 and (value := values.pop()) is not None:
+                yield tier.key, value
+
+
+def _is_bound(pod: Pod) -> bool:
+    return bool(pod.spec.node_name) and not pod.gated

@@ -18,7 +18,7 @@ from reconciler.control.gangs.planner import GangPlanner, Solve
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import NOT_OURS
-from reconciler.control.queueing.units import Unit, gang_unit
+from reconciler.control.units import Unit, gang_unit
 from reconciler.state.devices.snapshot.fork import Forked
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.nominations.nomination import Nominee, own_of_all

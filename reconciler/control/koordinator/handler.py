@@ -18,15 +18,15 @@ from reconciler.api.objects.meta import DeviceID
 from reconciler.api.objects.pods import is_live
 from reconciler.cluster.podwriter import PodWriter
 from reconciler.control.decisions.allocating import DevicesGiven, Ungated, Waits
-from reconciler.control.decisions.decision import Report
+from reconciler.control.decisions.declaration import Report
 from reconciler.control.handler import Ask, Decided, Given, Handler, Idle, Later, Refused, Stuck
 from reconciler.control.intake import Intake
 from reconciler.control.koordinator.intake import DeviceIntake
 from reconciler.control.koordinator.refusing import counts
 from reconciler.control.koordinator.state import Grant, KoordinatorState
 from reconciler.control.koordinator.writing import GrantWriter
-from reconciler.control.queueing.units import Kind, Unit
-from reconciler.control.queueing.waiting import Wants
+from reconciler.control.units import Kind, Unit
+from reconciler.control.waiting import Wants
 from reconciler.errors import Rejected
 from reconciler.state.koordinator.holder import Holder
 

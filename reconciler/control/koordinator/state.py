@@ -15,8 +15,8 @@ from reconciler.api.koordinator.names import ALLOCATED
 from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import DeviceID, ObjectKey
-from reconciler.control.decisions.decision import Report
-from reconciler.control.decisions.findings import Overdrawn
+from reconciler.control.decisions.allocating import Overdrawn
+from reconciler.control.decisions.declaration import Report
 from reconciler.errors import Malformed
 from reconciler.state.koordinator.holder import Holder, holder
 from reconciler.state.koordinator.overdrawn import overdrawn

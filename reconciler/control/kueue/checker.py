@@ -22,8 +22,8 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.validation.timestamps import timestamp
 from reconciler.cluster.client import Raw
 from reconciler.cluster.kueue import KueueWriter
-from reconciler.control.decisions.decision import Report
-from reconciler.control.decisions.workloads import WorkloadChecked
+from reconciler.control.decisions.declaration import Report
+from reconciler.control.decisions.every import WorkloadChecked
 from reconciler.control.failures import Failures
 from reconciler.control.intake import Intake
 from reconciler.control.kueue.asked import Known, pods_of, questions_of

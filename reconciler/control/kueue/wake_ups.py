@@ -7,8 +7,8 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.decisions.allocating import Waits
 from reconciler.control.handler import Ask, Decided, Given, Handler, Idle, Refused
 from reconciler.control.intake import Intake
-from reconciler.control.queueing.units import Kind, Unit
-from reconciler.control.queueing.waiting import Wants
+from reconciler.control.units import Kind, Unit
+from reconciler.control.waiting import Wants
 
 UNIT = Unit(Kind.WORKLOAD, ObjectKey("", "kueue"))
 ANY_ROOM = Wants(frozenset(), room=True, crowded=True, awaits_pods=True, awaits_binding=True)

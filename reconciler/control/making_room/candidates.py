@@ -9,8 +9,8 @@ from reconciler.api.objects.pods import claims_of
 from reconciler.control.gangs.planner import GangPlanner, Solve
 from reconciler.control.intake import Intake
 from reconciler.control.planner import Decide, Planner
-from reconciler.control.queueing.pending import Pending
-from reconciler.control.queueing.units import Kind, Unit
+from reconciler.control.units import Kind, Unit
+from reconciler.control.waiting import Pending
 from reconciler.state.nominations.nomination import Nominee, of_gang, of_pod
 
 

@@ -19,7 +19,7 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.pods import claims_of
 from reconciler.cluster.evictions import Evictions
-from reconciler.control.decisions.making_room import Evicted, RoomPlanAborted, RoomPlanned
+from reconciler.control.decisions.every import Evicted, RoomPlanAborted, RoomPlanned
 from reconciler.control.evicting.evictor import AGAIN, LONGEST_AGAIN
 from reconciler.control.evicting.ground import Ground, changed
 from reconciler.control.evicting.means import Means
@@ -28,7 +28,7 @@ from reconciler.control.evicting.victims import Victim, has_left, is_leaving, st
 from reconciler.control.making_room.candidates import Candidates
 from reconciler.control.making_room.plan import PlanRoom, RoomPlan, RoomQuestion
 from reconciler.control.making_room.standing import Standing
-from reconciler.control.queueing.units import Kind, Unit
+from reconciler.control.units import Kind, Unit
 from reconciler.errors import Inconsistent, ReconcilerError, Rejected
 from reconciler.state.devices.snapshot.fork import Forked
 from reconciler.state.nominations.nomination import Nomination, Nominee, own_of_all

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from reconciler.control.making_room.plan import RoomPlan
-from reconciler.control.queueing.units import Unit
+from reconciler.control.units import Unit
 
 MOST = 1000
 """Units whose plans are kept"""

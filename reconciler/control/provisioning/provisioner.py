@@ -16,8 +16,8 @@ from reconciler.api.objects.provisioning import ProvisioningRequest, pod_templat
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.cluster.client import Client
 from reconciler.cluster.kinds import POD, POD_TEMPLATE, PROVISIONING_REQUEST
-from reconciler.control.decisions.decision import Report
-from reconciler.control.decisions.workloads import NodesNotRequested, NodesRequested
+from reconciler.control.decisions.declaration import Report
+from reconciler.control.decisions.every import NodesNotRequested, NodesRequested
 from reconciler.control.failures import Failures
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership

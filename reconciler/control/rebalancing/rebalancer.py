@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from reconciler.aio.worker_thread import Closed, WorkerThread
 from reconciler.control.build_ahead import build_ahead
-from reconciler.control.decisions.moving import MoveEvicted, MovesAborted, MovesPlanned, PodMoved
+from reconciler.control.decisions.every import MoveEvicted, MovesAborted, MovesPlanned, PodMoved
 from reconciler.control.evicting.ground import Ground, changed
 from reconciler.control.evicting.means import Means
 from reconciler.control.evicting.turns import Purpose

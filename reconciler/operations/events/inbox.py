@@ -2,11 +2,16 @@
 
 import asyncio
 
-from reconciler.control.decisions.allocating import Allocated, DevicesGiven, Ungated, Waits
-from reconciler.control.decisions.decision import Decision
-from reconciler.control.decisions.findings import ExclusionViolated, HeldTwice
-from reconciler.control.decisions.making_room import Evicted
-from reconciler.control.decisions.moving import MoveEvicted, MovesAborted
+from reconciler.control.decisions.allocating import (
+    Allocated,
+    DevicesGiven,
+    ExclusionViolated,
+    HeldTwice,
+    Ungated,
+    Waits,
+)
+from reconciler.control.decisions.declaration import Decision
+from reconciler.control.decisions.every import Evicted, MoveEvicted, MovesAborted
 from reconciler.operations.events.lasting import LastingRefusals
 
 BACKLOG = 256

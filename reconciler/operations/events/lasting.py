@@ -7,8 +7,8 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from reconciler.control.decisions.allocating import Waits
-from reconciler.control.queueing.pending import Pending
-from reconciler.control.queueing.units import Kind, Unit
+from reconciler.control.units import Kind, Unit
+from reconciler.control.waiting import Pending
 
 RECHECK_SECONDS = 1.0
 """Minimum time until a unit is checked again whose claims are being written"""

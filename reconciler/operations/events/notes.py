@@ -6,9 +6,8 @@ from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.allocation.reasons.reasons import remedy
 from reconciler.api.objects.core import GATE
 from reconciler.api.objects.meta import DeviceID
-from reconciler.control.decisions.allocating import Waits
-from reconciler.control.decisions.findings import ExclusionViolated, HeldTwice
-from reconciler.control.decisions.moving import MoveEvicted
+from reconciler.control.decisions.allocating import ExclusionViolated, HeldTwice, Waits
+from reconciler.control.decisions.every import MoveEvicted
 from reconciler.state.nominations.nomination import Nominee
 
 MOST_NAMED = 8

@@ -10,13 +10,11 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.pods import claims_of
 from reconciler.cluster.kinds import Served
-from reconciler.control.decisions.allocating import Allocated, DevicesGiven, Ungated, Waits
-from reconciler.control.decisions.findings import HeldTwice
-from reconciler.control.decisions.making_room import Evicted
-from reconciler.control.decisions.moving import MoveEvicted, MovesAborted
+from reconciler.control.decisions.allocating import Allocated, DevicesGiven, HeldTwice, Ungated, Waits
+from reconciler.control.decisions.every import Evicted, MoveEvicted, MovesAborted
 from reconciler.control.explainer import Explainer, RefusalQueue
 from reconciler.control.planner import Step
-from reconciler.control.queueing.units import Unit
+from reconciler.control.units import Unit
 from reconciler.operations.events import notes
 from reconciler.operations.events.events import Events, Notice, Regarding
 from reconciler.operations.events.inbox import EventInbox, Finding, Outcome

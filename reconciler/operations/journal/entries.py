@@ -14,8 +14,7 @@ from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import MODELS
 from reconciler.control.decider import Refusal
-from reconciler.control.decisions.making_room import RoomPlanned
-from reconciler.control.decisions.moving import MovesPlanned
+from reconciler.control.decisions.every import MovesPlanned, RoomPlanned
 from reconciler.control.ownership import Ownership
 from reconciler.errors import Rejected
 from reconciler.ha.shards.shard import parse

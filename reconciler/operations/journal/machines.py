@@ -18,9 +18,9 @@ from reconciler.api.koordinator.names import ALLOCATED
 from reconciler.api.objects.changes import Change, Changed, Removed, Replaced
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.control.decisions.decision import Report
+from reconciler.control.decisions.declaration import Report
 from reconciler.control.koordinator.state import Grant, KoordinatorState
-from reconciler.control.queueing.units import Kind, Unit
+from reconciler.control.units import Kind, Unit
 from reconciler.errors import Malformed
 from reconciler.operations.journal.entries import Decided, Json, read_change, write_change
 from reconciler.state.koordinator.holder import Holder

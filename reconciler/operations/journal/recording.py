@@ -20,13 +20,12 @@ from reconciler.api.objects.meta import ApiObject, DeviceID
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control.decider import Refusal
-from reconciler.control.decisions.decision import Report
-from reconciler.control.decisions.making_room import RoomPlanned
-from reconciler.control.decisions.moving import MovesPlanned
+from reconciler.control.decisions.declaration import Report
+from reconciler.control.decisions.every import MovesPlanned, RoomPlanned
 from reconciler.control.gangs.planner import Solve
 from reconciler.control.koordinator.state import Grant
 from reconciler.control.planner import Decide
-from reconciler.control.queueing.units import Unit
+from reconciler.control.units import Unit
 from reconciler.operations.journal.entries import (
     BEGUN,
     Header,

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from reconciler.control.decisions.decision import Decision
-from reconciler.control.decisions.declaration import Level
+from reconciler.control.decisions.declaration import Decision, Level
 from reconciler.control.decisions.every import DECISIONS as KINDS
 
 DEBUG, INFO, WARNING, ERROR = Level

@@ -4,8 +4,7 @@ from typing import Any
 
 import structlog
 
-from reconciler.control.decisions.decision import Decision
-from reconciler.control.decisions.declaration import LoggedField
+from reconciler.control.decisions.declaration import Decision, LoggedField
 from reconciler.operations.logs.setup import LineLoggers
 
 log = structlog.get_logger(__name__)

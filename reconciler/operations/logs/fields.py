@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.declaration import Decision
 from reconciler.control.decisions.every import DECISIONS
 
 COMMON = ("timestamp", "level", "logger", "event")

@@ -7,9 +7,8 @@ a device: the number of series must not grow with the cluster.
 from collections.abc import Iterable
 
 from reconciler.analysis.capacity.profiles import MAX_PROFILES
-from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.declaration import COARSE, FINE, Decision, MetricSpec
 from reconciler.control.decisions.every import DECISIONS
-from reconciler.control.decisions.metric import COARSE, FINE, MetricSpec
 
 MAX_DRIVERS = 64
 """Drivers with their own series, those with most devices. All others are summed up as `_other`."""

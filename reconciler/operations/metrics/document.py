@@ -3,8 +3,8 @@
 import sys
 from collections.abc import Iterator
 
+from reconciler.control.decisions.declaration import MetricSpec
 from reconciler.control.decisions.every import DECISIONS
-from reconciler.control.decisions.metric import MetricSpec
 from reconciler.operations.metrics.catalogue import CATALOGUE
 
 _HEAD = """\

@@ -15,10 +15,8 @@ from prometheus_client import (
 )
 
 from reconciler.api.objects.plan import Reason
-from reconciler.control.decisions.decision import Decision
-from reconciler.control.decisions.declaration import Counted
+from reconciler.control.decisions.declaration import Counted, Decision, MetricSpec
 from reconciler.control.decisions.every import DECISIONS
-from reconciler.control.decisions.metric import MetricSpec
 from reconciler.operations.metrics import catalogue as of
 
 _Count = Callable[[Decision], None]
@@ -57,7 +55,7 @@ class Meters:
         self._refused: dict[str, Counter] = {}
 
     def answered(self, reason: str, seconds: float, decision_id: str) -> None:
-        """Count the answer of a search; see `reconciler.control.reporter.Observer`."""
+        """Count the answer of a search; see `reconciler.control.decisions.declaration.Observer`."""
         result = "granted"
         if reason:
             result = "gave_up" if reason == Reason.GAVE_UP else "refused"

@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from reconciler.control.decisions.metric import MetricSpec
+from reconciler.control.decisions.declaration import MetricSpec
 from reconciler.operations.metrics import catalogue as of
 from reconciler.operations.metrics.capacity import Capacity
 from reconciler.operations.metrics.meters import Meters

@@ -12,15 +12,15 @@ from reconciler.analysis.explain.koordinator_pods import explain_pod
 from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.control.decisions.allocating import Waits
-from reconciler.control.decisions.decision import Decision
-from reconciler.control.gangs.overview import GangOverview
+from reconciler.control.decisions.declaration import Decision
+from reconciler.control.gangs.planner import GangOverview
 from reconciler.control.intake import Intake
 from reconciler.control.koordinator.state import KoordinatorState
 from reconciler.control.loop import Reconciler
 from reconciler.control.planner import Decide, Step
-from reconciler.control.queueing.pending import Pending
-from reconciler.control.queueing.units import Kind, Unit, gang_unit
 from reconciler.control.rebalancing.advice import Advice
+from reconciler.control.units import Kind, Unit, gang_unit
+from reconciler.control.waiting import Pending
 from reconciler.operations.metrics.capacity import Capacity
 from reconciler.operations.page.sources import Fact, GangEntry, PendingUnit, PlacementView, Question, Sources
 from reconciler.state.store import Store

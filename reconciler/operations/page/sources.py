@@ -10,7 +10,7 @@ from reconciler.allocation.koordinator.fleet import Fleet
 from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import DeviceID, ObjectKey
-from reconciler.control.gangs.overview import GangLine
+from reconciler.control.gangs.planner import GangLine
 from reconciler.control.rebalancing.advice import Advice
 from reconciler.operations.metrics.capacity import Capacity
 from reconciler.state.devices.snapshot.snapshot import Snapshot

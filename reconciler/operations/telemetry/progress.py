@@ -7,7 +7,7 @@ from reconciler.aio.heartbeat import Heartbeat
 from reconciler.control.failures import Failures
 from reconciler.control.intake import Intake
 from reconciler.control.loop import Reconciler
-from reconciler.control.queueing.pending import Pending
+from reconciler.control.waiting import Pending
 from reconciler.operations.metrics import catalogue as of
 from reconciler.operations.metrics.metered import Metered
 from reconciler.operations.metrics.scraping import by, single

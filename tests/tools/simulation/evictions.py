@@ -11,13 +11,14 @@ from reconciler.api.objects.gangs import GANG, SIZE
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.validation.served_kinds import BUDGET, CLAIM, POD
 from reconciler.control.decisions.allocating import Allocated
-from reconciler.control.decisions.decision import Decision
-from reconciler.control.decisions.moving import MovesAborted, PodMoved
-from reconciler.control.decisions.nominations import (
+from reconciler.control.decisions.declaration import Decision
+from reconciler.control.decisions.every import (
+    MovesAborted,
     Nominated,
     NominationDropped,
     NominationExpired,
     NominationUsed,
+    PodMoved,
 )
 from reconciler.embedded import ApiServer
 from reconciler.state.nominations.nomination import Nominee, NomineeKind

@@ -14,29 +14,28 @@ from reconciler.app import making_room
 from reconciler.cluster import answers, client, cursor, writer
 from reconciler.cluster.watch import Recall
 from reconciler.cluster.writer import Writer
-from reconciler.control import fence
-from reconciler.control.audit import losing_claim
-from reconciler.control.audit.reclaimed import ReclaimedByScheduler
+from reconciler.control import audit, fence
+from reconciler.control.audit import ReclaimedByScheduler
 from reconciler.control.decided_ahead import DecidedAhead
 from reconciler.control.dispatching import Dispatcher
 from reconciler.control.early_names import EarlyNames
 from reconciler.control.evicting import ground
 from reconciler.control.fence import Fence
 from reconciler.control.gangs import planner as gang_planner
+from reconciler.control.gangs.handler import GangWriter
 from reconciler.control.gangs.planner import GangPlanner, Seats
-from reconciler.control.gangs.writing import GangWriter
-from reconciler.control.held_room.takeover import HeldRoomTakeover
+from reconciler.control.held_room import HeldRoomTakeover
 from reconciler.control.intake import Intake
 from reconciler.control.loop import Reconciler
 from reconciler.control.making_room.candidates import Candidates
 from reconciler.control.making_room.plan import RoomPlan
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner
-from reconciler.control.queueing.units import Kind
-from reconciler.control.queueing.waiting import Waiting
 from reconciler.control.rebalancing.allowed import Allowed
 from reconciler.control.rebalancing.rebalancer import Rebalancer
 from reconciler.control.settler import Settler
+from reconciler.control.units import Kind
+from reconciler.control.waiting import Waiting
 from reconciler.embedded.server import evicting as server_evicting
 from reconciler.errors import Retry, Undecided
 from reconciler.ha.elector import Elector
@@ -305,7 +304,7 @@ def _ours_by_announcement(claim: Any) -> bool:
 ANNOUNCING: dict[str, Mutant] = {
     "announced claims are not fenced off": _swap(fence, "_is_marked", _marked_by_us),
     "announcements count without the finalizer": _swap(writer, "is_announced", _without_its_finalizer),
-    "all allocations of announced claims are ours": _swap(losing_claim, "is_ours", _ours_by_announcement),
+    "all allocations of announced claims are ours": _swap(audit, "is_ours", _ours_by_announcement),
 }
 """The same, of what keeps claims safe that are announced as they are created"""
 

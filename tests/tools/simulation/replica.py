@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, cast
 
 from reconciler import app
-from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.declaration import Decision
 from reconciler.errors import Inconsistent, ReconcilerError
 from reconciler.settings import Settings
 from tests.tools.simulation.clock import OURS, Clock

@@ -11,8 +11,8 @@ from random import Random
 from reconciler.api.validation.served_kinds import CLAIM, DEVICE_CLASS, NODE, POD, SLICE
 from reconciler.cluster.http import connect
 from reconciler.cluster.transport import Response, Transport
-from reconciler.control.decisions.decision import Decision
-from reconciler.control.decisions.findings import HeldTwice
+from reconciler.control.decisions.allocating import HeldTwice
+from reconciler.control.decisions.declaration import Decision
 from reconciler.embedded import run_controllers, serve
 from tests.tools.announcing import announce
 from tests.tools.simulation import fleet

@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from reconciler.app.build import build
-from reconciler.app.parts import Parts
+from reconciler.app.build import Parts, build
 from reconciler.cluster.http import connect
-from reconciler.control.decisions.decision import Decision
-from reconciler.control.decisions.pausing import WritesPaused
+from reconciler.control.decisions.allocating import WritesPaused
+from reconciler.control.decisions.declaration import Decision
 from reconciler.embedded import serve
 from reconciler.operations.serving.access import Local
 from reconciler.operations.serving.port import StatusPort

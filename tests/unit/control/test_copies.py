@@ -13,7 +13,7 @@ from reconciler.control.decider import Decider
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Decide, Planner
-from reconciler.control.queueing.units import Unit
+from reconciler.control.units import Unit
 from reconciler.state.pods.ports import Port
 from reconciler.state.pods.terms import PodSet, Scope
 from tests.tools.examples import FACTOR

@@ -9,9 +9,9 @@ from reconciler.aio.queue import Queue
 from reconciler.api.objects.changes import Changed, Refused, Removed, Replaced
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
-from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.declaration import Decision
 from reconciler.control.intake import Intake
-from reconciler.control.queueing.waiting import Wants
+from reconciler.control.waiting import Wants
 from reconciler.state.devices.pools import naming
 from reconciler.state.store import Store
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod

@@ -6,7 +6,7 @@ from collections import deque
 import pytest
 from structlog.testing import capture_logs
 
-from reconciler.control.decisions.pausing import HeldBack, WritesPaused, WritesResumed
+from reconciler.control.decisions.allocating import HeldBack, WritesPaused, WritesResumed
 from reconciler.control.handler import Ask, Idle
 from reconciler.errors import Conflict, Gone, Inconsistent, Paused, Rejected, Retry, Undecided
 from tests.tools.scripted_loop import BASE, Scripted, Stage

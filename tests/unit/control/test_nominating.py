@@ -5,17 +5,12 @@ from typing import Any
 from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference
 from reconciler.api.objects.plan import Granted
 from reconciler.control.decider import Decider
-from reconciler.control.decisions.decision import Decision
-from reconciler.control.decisions.nominations import (
-    Nominated,
-    NominationDropped,
-    NominationExpired,
-    NominationUsed,
-)
+from reconciler.control.decisions.declaration import Decision
+from reconciler.control.decisions.every import Nominated, NominationDropped, NominationExpired, NominationUsed
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Decide
-from reconciler.control.queueing.waiting import Wants
+from reconciler.control.waiting import Wants
 from reconciler.state.nominations.nomination import (
     NOBODY,
     HeldPlace,

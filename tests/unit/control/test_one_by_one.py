@@ -17,7 +17,7 @@ from reconciler.control.decider import Decider, Refusal
 from reconciler.control.loop import MOST_ONE_BY_ONE
 from reconciler.control.one_by_one import OneByOne
 from reconciler.control.planner import Decide
-from reconciler.control.queueing.units import Unit
+from reconciler.control.units import Unit
 from reconciler.operations.journal.entries import Header
 from reconciler.operations.journal.recording import Recorder
 from reconciler.operations.journal.replaying import replay

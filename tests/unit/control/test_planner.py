@@ -8,7 +8,7 @@ from reconciler.api.objects.changes import Refused
 from reconciler.api.objects.claims import FINALIZER, Allocation
 from reconciler.api.objects.plan import Plan
 from reconciler.control.planner import Blocked, Decide, Free, Nothing, Ungate
-from reconciler.control.queueing.units import Unit
+from reconciler.control.units import Unit
 from tests.tools.small_fleet import DRIVER, claim, held, node, pod
 from tests.tools.unit_pictures import claim_unit, intake, key, pod_unit, put, remove, step
 

@@ -9,7 +9,7 @@ from reconciler.api.objects.claims import Allocation, ResourceClaim
 from reconciler.api.objects.meta import DeviceID
 from reconciler.api.objects.plan import Plan
 from reconciler.cluster.writer import Writer
-from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.declaration import Decision
 from reconciler.control.intake import Intake
 from reconciler.control.settler import Settler
 from reconciler.errors import Conflict, Gone, Rejected, Retry, Undecided

@@ -10,7 +10,7 @@ from reconciler.allocation.policies.names import POLICIES
 from reconciler.allocation.policies.selection import Policies, parse_policies
 from reconciler.api.objects.plan import Granted
 from reconciler.control.decider import Refusal
-from reconciler.control.demand.in_use import PoliciesInUse
+from reconciler.control.demand import PoliciesInUse
 from reconciler.control.planner import Decide
 from reconciler.operations.policy_comparison import PolicyComparison
 from tests.tools.builders import store

@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from reconciler.api.objects.core import GATE
-from reconciler.control.decisions.allocating import Allocated, Ungated
-from reconciler.control.decisions.comparing import Compared
+from reconciler.control.decisions.allocating import Allocated, Compared, Ungated
 from tests.tools.any_cluster import Lent, lent_or_embedded
 
 pytestmark = pytest.mark.loopback

@@ -11,8 +11,17 @@ from reconciler.api.objects.claims import ALLOCATED_AT, FINALIZER
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.validation.served_kinds import SLICE
 from reconciler.cluster.transport import Response
-from reconciler.control.decisions.allocating import Allocated, Freed, Reclaimed, Ungated, Waits
-from reconciler.control.decisions.findings import HeldTwice, NoLongerOverCommitted, OverCommitted, Uncharged
+from reconciler.control.decisions.allocating import (
+    Allocated,
+    Freed,
+    HeldTwice,
+    NoLongerOverCommitted,
+    OverCommitted,
+    Reclaimed,
+    Uncharged,
+    Ungated,
+    Waits,
+)
 from tests.tools.announcing import announced
 from tests.tools.faulty_transport import Faulty, Held, Send, after, answer
 from tests.tools.patience import PATIENCE

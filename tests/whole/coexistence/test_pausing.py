@@ -6,8 +6,7 @@ import pytest
 
 from reconciler.api.validation.served_kinds import CONFIG_MAP
 from reconciler.cluster.transport import Lines, Query, Request, Response, WatchRequest
-from reconciler.control.decisions.allocating import Allocated, Ungated
-from reconciler.control.decisions.pausing import HeldBack, WritesPaused, WritesResumed
+from reconciler.control.decisions.allocating import Allocated, HeldBack, Ungated, WritesPaused, WritesResumed
 from reconciler.errors import Rejected
 from reconciler.settings import load
 from tests.tools.faulty_transport import Held

@@ -12,13 +12,12 @@ from reconciler.api.validation.kinds import ServedKind
 from reconciler.api.validation.served_kinds import CLAIM, DEVICE_CLASS, NODE, SLICE
 from reconciler.api.versions.reading import read
 from reconciler.control.decider import Decider
-from reconciler.control.decisions.comparing import Compared, Outcome
-from reconciler.control.decisions.decision import Decision
-from reconciler.control.decisions.pausing import WritesPaused
+from reconciler.control.decisions.allocating import Compared, Outcome, WritesPaused
+from reconciler.control.decisions.declaration import Decision
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
-from reconciler.control.queueing.units import Unit
 from reconciler.control.shadow import Shadow
+from reconciler.control.units import Unit
 from reconciler.state.store import Store
 from tests.tools.patience import PATIENCE
 from tests.tools.running_reconciler import Cluster, reconciling

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from reconciler.api.objects.plan import Reason
-from reconciler.control.decisions.metric import PREFIX
+from reconciler.control.decisions.declaration import PREFIX
 from reconciler.operations.metrics.catalogue import CATALOGUE
 from reconciler.settings import Settings
 from tests.tools import monitoring_kinds

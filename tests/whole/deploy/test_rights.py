@@ -17,11 +17,9 @@ from reconciler.api.validation.served_kinds import CONFIG_MAP, DEVICE_CLASS, POD
 from reconciler.cluster.client import Client
 from reconciler.cluster.http import connect
 from reconciler.cluster.transport import Response, Transport
-from reconciler.control.decisions.allocating import Allocated, Freed, Ungated
-from reconciler.control.decisions.comparing import Compared
-from reconciler.control.decisions.making_room import Evicted, RoomPlanned
-from reconciler.control.decisions.pausing import WritesPaused
-from reconciler.control.demand import learner
+from reconciler.control import demand
+from reconciler.control.decisions.allocating import Allocated, Compared, Freed, Ungated, WritesPaused
+from reconciler.control.decisions.every import Evicted, RoomPlanned
 from reconciler.control.rebalancing import rebalancer
 from reconciler.control.rebalancing.advice import Advice
 from reconciler.control.rebalancing.standing import StandingAdvice
@@ -167,7 +165,7 @@ async def test_the_deployed_rights_are_enough_for_everything_and_for_nothing_els
     advised: asyncio.Event,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(learner, "EVERY", 0.1)  # it has nothing to write until it leads
+    monkeypatch.setattr(demand, "EVERY", 0.1)  # it has nothing to write until it leads
     found, api = cluster()
     found.load(device_class(), node("a"), devices("a", "d0", "d1"), switch(pause="true"))
     found.load(claim("alone", 1), claim("shared", 1), pod("p", "shared", **APART, **mounting("data")))

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.objects.meta import DeviceID, ObjectKey
-from reconciler.control.decisions.allocating import Allocated
-from reconciler.control.decisions.findings import HeldTwice
+from reconciler.control.decisions.allocating import Allocated, HeldTwice
 from tests.tools.running_reconciler import Cluster, reconciling
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node
 

@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.api.validation.served_kinds import POD
 from reconciler.control import background_search
-from reconciler.control.decisions.findings import HeldTwice
+from reconciler.control.decisions.allocating import HeldTwice
 from tests.tools.faulty_transport import Faulty, answer, lost_answer, lost_request
 from tests.tools.running_reconciler import Cluster, Running, reconciling
 from tests.tools.small_fleet import claim, device_class, devices, node, pod, template

@@ -7,7 +7,7 @@ import pytest
 from reconciler.api.objects.seats import SEAT
 from reconciler.api.validation.served_kinds import POD, POD_GROUP
 from reconciler.control.decisions.allocating import Ungated, Waits
-from reconciler.control.decisions.gangs import GangGivenBack, GangPlaced
+from reconciler.control.decisions.every import GangGivenBack, GangPlaced
 from reconciler.control.gangs import search
 from tests.tools.faulty_transport import Held, answer
 from tests.tools.gangs import annotated, coscheduling_group, grouped, labelled, pod_group

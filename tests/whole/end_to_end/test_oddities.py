@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.versions.extension_shape import ANNOTATION
-from reconciler.control.decisions.allocating import Allocated, Waits
-from reconciler.control.decisions.findings import ExclusionViolated, HeldTwice
+from reconciler.control.decisions.allocating import Allocated, ExclusionViolated, HeldTwice, Waits
 from tests.tools.replicas import replicas
 from tests.tools.running_reconciler import Cluster, reconciling
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod

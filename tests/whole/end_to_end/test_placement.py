@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from reconciler.api.validation.served_kinds import CONFIG_MAP
+from reconciler.control import demand
 from reconciler.control.decisions.allocating import Allocated
-from reconciler.control.demand import learner
 from reconciler.operations.policy_comparison import read_comparison
 from tests.tools.patience import PATIENCE
 from tests.tools.policy_scenarios import GPUS
@@ -37,7 +37,7 @@ async def kept(cluster: Cluster, key: str) -> str:
 
 
 async def test_the_demand_is_kept_and_policies_are_compared(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(learner, "EVERY", 0.05)
+    monkeypatch.setattr(demand, "EVERY", 0.05)
     cluster = Cluster([*GPUS])
     metadata = {"name": "demand", "namespace": "default"}
     cluster.load({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})

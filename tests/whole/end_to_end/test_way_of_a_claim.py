@@ -9,7 +9,7 @@ UP = {
     ("reconciler.cluster.echoes", "reconciler.control.intake"),
     ("reconciler.cluster.client", "reconciler.operations.metrics.metered"),
     ("reconciler.state.caches", "reconciler.allocation.dra.copies"),
-    ("reconciler.control.reporter", "reconciler.operations.observer"),
+    ("reconciler.control.decisions.declaration", "reconciler.operations.observer"),
 }
 """Calls from a room to a higher one"""
 

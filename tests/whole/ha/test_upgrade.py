@@ -13,8 +13,8 @@ from semver import Version
 from reconciler.api.validation.kinds import ServedKind
 from reconciler.api.validation.served_kinds import CLAIM, CONFIG_MAP, LEASE, POD
 from reconciler.cli import main
+from reconciler.control import demand
 from reconciler.control.decisions.allocating import DevicesGiven, Ungated, Waits
-from reconciler.control.demand import learner
 from tests.tools.checkout import ROOT
 from tests.tools.koordinator_cluster import wants
 from tests.tools.patience import PATIENCE
@@ -88,7 +88,7 @@ async def learnt(cluster: Cluster, shape: str) -> dict[str, int]:
 async def test_what_is_held_stays_held_and_nothing_is_given_twice(
     path: Path, later: bool, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(learner, "EVERY", 0.05)
+    monkeypatch.setattr(demand, "EVERY", 0.05)
     cluster = on_server(read(path), later=later)
     before = {one["metadata"]["name"]: without_version(one) for one in cluster.claims()}
     had = held(cluster)

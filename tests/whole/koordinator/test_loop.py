@@ -9,9 +9,7 @@ from reconciler.api.koordinator import names
 from reconciler.api.objects.core import GATE
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.app.from_settings import ownership, shard_of
-from reconciler.control.decisions.allocating import DevicesGiven, Ungated, Waits
-from reconciler.control.decisions.findings import Overdrawn
-from reconciler.control.decisions.pausing import HeldBack
+from reconciler.control.decisions.allocating import DevicesGiven, HeldBack, Overdrawn, Ungated, Waits
 from reconciler.errors import Rejected
 from reconciler.settings import Settings
 from tests.tools.koordinator_builders import gpu, nic

@@ -13,7 +13,7 @@ from reconciler.allocation.koordinator.demand import Demand, read_demand
 from reconciler.allocation.koordinator.failure import Failure
 from reconciler.api.koordinator import names
 from reconciler.api.objects.core import Pod
-from reconciler.control.decisions.findings import Overdrawn
+from reconciler.control.decisions.allocating import Overdrawn
 from reconciler.state.koordinator.holder import holder
 from reconciler.state.koordinator.holdings import Holdings
 from reconciler.state.koordinator.machine import machine_of

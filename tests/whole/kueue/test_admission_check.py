@@ -5,8 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from reconciler.api.validation.served_kinds import NAMESPACE, WORKLOAD
-from reconciler.control.decisions.nominations import Nominated
-from reconciler.control.decisions.workloads import WorkloadChecked
+from reconciler.control.decisions.every import Nominated, WorkloadChecked
 from reconciler.control.kueue import checker, search
 from tests.tools.kueue_queue import answers, check, checked, checking, flavor, fleet, workload
 from tests.tools.running_reconciler import Cluster

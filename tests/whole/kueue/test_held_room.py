@@ -5,7 +5,7 @@ import pytest
 from reconciler.api.objects.core import WORKLOAD as MARK
 from reconciler.api.validation.served_kinds import POD
 from reconciler.control.decisions.allocating import Ungated, Waits
-from reconciler.control.decisions.nominations import Nominated, NominationDropped, NominationExpired
+from reconciler.control.decisions.every import Nominated, NominationDropped, NominationExpired
 from tests.tools.kueue_queue import (
     admitted,
     answers,

@@ -13,7 +13,7 @@ from reconciler.app.kueue import kinds_for_check
 from reconciler.cluster.client import Client
 from reconciler.cluster.transport import Lines, Request, Response, WatchRequest
 from reconciler.control.decisions.allocating import Ungated
-from reconciler.control.decisions.workloads import WorkloadChecked
+from reconciler.control.decisions.every import WorkloadChecked
 from reconciler.errors import Rejected
 from reconciler.settings import Settings
 from tests.tools.checkout import DOCS

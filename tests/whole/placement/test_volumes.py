@@ -9,7 +9,7 @@ from reconciler.api.validation.served_kinds import POD, VOLUME_ATTACHMENT, VOLUM
 from reconciler.cluster.kinds import STORAGE
 from reconciler.cluster.transport import Response
 from reconciler.control.decisions.allocating import Allocated, Ungated, Waits
-from reconciler.control.decisions.gangs import GangPlaced
+from reconciler.control.decisions.every import GangPlaced
 from reconciler.state.on_demand import NOT_LISTED
 from tests.tools.faulty_transport import Faulty, Send
 from tests.tools.front_ends import served

@@ -8,8 +8,7 @@ import pytest
 
 from reconciler.api.validation.served_kinds import POD
 from reconciler.control.decisions.allocating import Waits
-from reconciler.control.decisions.making_room import Evicted
-from reconciler.control.decisions.nominations import Nominated, NominationUsed
+from reconciler.control.decisions.every import Evicted, Nominated, NominationUsed
 from reconciler.control.making_room import preemptor
 from reconciler.embedded.controllers import run_controllers
 from tests.tools.preempting import (

@@ -17,8 +17,13 @@ from reconciler.api.validation.served_kinds import BUDGET, POD
 from reconciler.app import evicting as evicting_parts
 from reconciler.app.making_room import RoomPlanner
 from reconciler.control.decisions.allocating import Waits
-from reconciler.control.decisions.making_room import Evicted, RoomPlanAborted, RoomPlanned
-from reconciler.control.decisions.nominations import Nominated, NominationUsed
+from reconciler.control.decisions.every import (
+    Evicted,
+    Nominated,
+    NominationUsed,
+    RoomPlanAborted,
+    RoomPlanned,
+)
 from reconciler.control.evicting.budgets import KnownBudgets
 from reconciler.control.making_room import preemptor
 from reconciler.control.making_room.plan import RoomPlan, RoomQuestion

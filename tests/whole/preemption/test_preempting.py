@@ -5,9 +5,14 @@ from typing import Any
 import pytest
 
 from reconciler.control.decisions.allocating import Waits
-from reconciler.control.decisions.gangs import GangPlaced
-from reconciler.control.decisions.making_room import Evicted, RoomPlanAborted, RoomPlanned
-from reconciler.control.decisions.nominations import Nominated, NominationUsed
+from reconciler.control.decisions.every import (
+    Evicted,
+    GangPlaced,
+    Nominated,
+    NominationUsed,
+    RoomPlanAborted,
+    RoomPlanned,
+)
 from tests.tools.gangs import annotated
 from tests.tools.preempting import evicting, fleet, important, placed_before, small
 from tests.tools.running_reconciler import Cluster

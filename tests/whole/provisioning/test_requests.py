@@ -12,7 +12,7 @@ from reconciler.api.objects.core import GATE
 from reconciler.api.objects.provisioning import OURS
 from reconciler.api.validation.served_kinds import POD, POD_TEMPLATE, PROVISIONING_REQUEST
 from reconciler.control.decisions.allocating import Ungated, Waits
-from reconciler.control.decisions.workloads import NodesNotRequested, NodesRequested
+from reconciler.control.decisions.every import NodesNotRequested, NodesRequested
 from reconciler.control.provisioning import groups, provisioner
 from tests.tools.definitions import assert_valid
 from tests.tools.running_reconciler import Cluster, Running, reconciling

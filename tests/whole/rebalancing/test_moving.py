@@ -13,8 +13,14 @@ import pytest
 from reconciler.api.objects.core import GATE
 from reconciler.api.validation.served_kinds import CLAIM, NODE, POD
 from reconciler.app import evicting as evicting_parts
-from reconciler.control.decisions.moving import MoveEvicted, MovesAborted, MovesPlanned, PodMoved
-from reconciler.control.decisions.nominations import Nominated, NominationUsed
+from reconciler.control.decisions.every import (
+    MoveEvicted,
+    MovesAborted,
+    MovesPlanned,
+    Nominated,
+    NominationUsed,
+    PodMoved,
+)
 from reconciler.control.rebalancing import rebalancer
 from reconciler.control.rebalancing.allowed import MOVABLE
 from reconciler.control.rebalancing.rebalancer import Rebalancer

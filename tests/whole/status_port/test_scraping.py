@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from reconciler.control.decisions.allocating import Allocated, Freed, Ungated, Waits
-from reconciler.control.decisions.metric import PREFIX
+from reconciler.control.decisions.declaration import PREFIX
 from reconciler.operations.metrics.capacity import Capacity
 from reconciler.operations.metrics.catalogue import CATALOGUE
 from reconciler.operations.metrics.meters import Meters

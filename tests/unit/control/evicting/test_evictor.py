@@ -5,12 +5,12 @@ import pytest
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.evictions import Evictions
 from reconciler.cluster.pause_reasons import PauseReasons
-from reconciler.control.decisions.decision import Decision
-from reconciler.control.decisions.making_room import Evicted
+from reconciler.control.decisions.declaration import Decision
+from reconciler.control.decisions.every import Evicted
 from reconciler.control.evicting.evictor import AGAIN, LONGEST_AGAIN, PAUSED, Evictor
 from reconciler.control.evicting.rates import Rates
 from reconciler.control.evicting.victims import Victim
-from reconciler.control.queueing.pause import Pause
+from reconciler.control.waiting import Pause
 from reconciler.errors import Conflict, Gone, Protected, ReconcilerError, Rejected, Retry, Undecided
 from reconciler.state.nominations.nomination import of_pod
 

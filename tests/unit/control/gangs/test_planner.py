@@ -12,7 +12,7 @@ from reconciler.control.gangs.planner import GangPlanner, GangStep, GiveBack, So
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Blocked, Nothing, Planner
-from reconciler.control.queueing.units import Kind, Unit, gang_unit
+from reconciler.control.units import Kind, Unit, gang_unit
 from reconciler.ha.shards.shard import parse
 from reconciler.state.on_demand import NOT_LISTED
 from tests.tools.gangs import annotated, coscheduling_group, grouped, labelled, pod_group

@@ -14,7 +14,7 @@ from reconciler.control.gangs.search import GangSearch
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner
-from reconciler.control.queueing.units import gang_unit
+from reconciler.control.units import gang_unit
 from tests.tools.gangs import annotated
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, held, node, pod
 from tests.tools.unit_pictures import intake, key, put, remove

@@ -4,7 +4,7 @@ from reconciler.aio.queue import Queue
 from reconciler.api.objects.gangs import GangKey, GangSource
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control.intake import Intake
-from reconciler.control.queueing.units import Unit, gang_unit
+from reconciler.control.units import Unit, gang_unit
 from reconciler.state.store import Store
 from tests.tools.gangs import annotated, grouped, pod_group
 from tests.tools.small_fleet import claim

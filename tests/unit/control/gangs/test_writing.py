@@ -11,8 +11,8 @@ from reconciler.api.objects.gangs import GangKey, GangSource
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.seats import SEAT, SeatMark
 from reconciler.cluster.podwriter import PodWriter
+from reconciler.control.gangs.handler import GangWriter
 from reconciler.control.gangs.planner import Place, UngateAll
-from reconciler.control.gangs.writing import GangWriter
 from reconciler.errors import Undecided
 from tests.tools.gangs import annotated
 from tests.tools.scripted_loop import NoWriter

@@ -11,7 +11,7 @@ from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.core import GATE, Pod
 from reconciler.cluster.podwriter import PodWriter
 from reconciler.control.decisions.allocating import DevicesGiven, Ungated
-from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.declaration import Decision
 from reconciler.control.handler import Ask, Decided, Given, Idle
 from reconciler.control.koordinator.handler import KoordinatorHandler
 from reconciler.control.koordinator.intake import DeviceIntake

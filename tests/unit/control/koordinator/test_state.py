@@ -8,7 +8,7 @@ from reconciler.api.koordinator import names
 from reconciler.api.objects.changes import Changed, Refused, Removed, Replaced
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.control.decisions.decision import Decision
+from reconciler.control.decisions.declaration import Decision
 from reconciler.control.koordinator.state import Grant, KoordinatorState
 from reconciler.state.koordinator.holder import Holder
 from reconciler.state.koordinator.rules import Rules

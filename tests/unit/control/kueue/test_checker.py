@@ -10,9 +10,8 @@ from reconciler.api.objects.kueue import CONTROLLER, AdmissionCheck, ResourceFla
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.validating import validated
 from reconciler.cluster.kueue import KueueWriter
-from reconciler.control.decisions.decision import Decision
-from reconciler.control.decisions.nominations import Nominated, NominationDropped
-from reconciler.control.decisions.workloads import WorkloadChecked
+from reconciler.control.decisions.declaration import Decision
+from reconciler.control.decisions.every import Nominated, NominationDropped, WorkloadChecked
 from reconciler.control.failures import Failures
 from reconciler.control.kueue.checker import SOONER, AdmissionChecker, Terms
 from reconciler.control.kueue.search import QUICK_PODS

@@ -14,7 +14,7 @@ from reconciler.control.evicting.turns import Purpose, Turns
 from reconciler.control.making_room.candidates import Candidates
 from reconciler.control.making_room.plan import RoomPlan
 from reconciler.control.making_room.preemptor import PAUSE, Preemptor, Terms
-from reconciler.control.queueing.units import Unit
+from reconciler.control.units import Unit
 from reconciler.state.nominations.nomination import HeldPlace
 from tests.tools.unit_pictures import intake, pod_unit
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from reconciler.control.decisions.allocating import Waits
-from reconciler.control.queueing.pending import Pending
-from reconciler.control.queueing.units import Kind, Unit
+from reconciler.control.units import Kind, Unit
+from reconciler.control.waiting import Pending
 from reconciler.operations.events.lasting import LastingRefusals
 from tests.tools.unit_pictures import key
 

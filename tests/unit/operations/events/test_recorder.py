@@ -12,14 +12,19 @@ from reconciler.api.objects.claims import Allocation
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.plan import Plan
 from reconciler.cluster.kinds import POD, Resource, Served
-from reconciler.control.decisions.allocating import Allocated, DevicesGiven, Ungated, Waits
-from reconciler.control.decisions.decision import Decision
-from reconciler.control.decisions.findings import ExclusionViolated, HeldTwice
-from reconciler.control.decisions.making_room import Evicted
-from reconciler.control.decisions.moving import MoveEvicted, MovesAborted
+from reconciler.control.decisions.allocating import (
+    Allocated,
+    DevicesGiven,
+    ExclusionViolated,
+    HeldTwice,
+    Ungated,
+    Waits,
+)
+from reconciler.control.decisions.declaration import Decision
+from reconciler.control.decisions.every import Evicted, MoveEvicted, MovesAborted
 from reconciler.control.planner import Nothing
-from reconciler.control.queueing.pending import Pending
-from reconciler.control.queueing.units import Kind, Unit
+from reconciler.control.units import Kind, Unit
+from reconciler.control.waiting import Pending
 from reconciler.operations.events.events import Events
 from reconciler.operations.events.inbox import BACKLOG, EventInbox
 from reconciler.operations.events.lasting import LastingRefusals

@@ -12,7 +12,7 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
-from reconciler.control.queueing.units import Unit
+from reconciler.control.units import Unit
 from reconciler.operations.events.events import Notice
 from reconciler.operations.events.unmanaged import UnmanagedClaims
 from reconciler.state.store import Store

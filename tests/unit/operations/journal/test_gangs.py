@@ -16,7 +16,7 @@ from reconciler.allocation.policies.selection import PLAIN
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.gangs import GangRules
 from reconciler.control.decisions.allocating import Waits
-from reconciler.control.decisions.gangs import GangPlaced
+from reconciler.control.decisions.every import GangPlaced
 from reconciler.control.gangs.planner import Seats, Solve
 from reconciler.operations.journal.files import entries, paths
 from reconciler.operations.journal.gangs import decided_again, read_gang, write_gang

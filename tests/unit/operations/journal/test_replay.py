@@ -22,7 +22,7 @@ from reconciler.control.decider import Decider
 from reconciler.control.decisions.allocating import Allocated, Ungated, Waits
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Decide
-from reconciler.control.queueing.units import Kind, Unit
+from reconciler.control.units import Kind, Unit
 from reconciler.errors import Rejected
 from reconciler.ha.shards.shard import parse
 from reconciler.operations.journal.entries import Header, read_change, read_header, write_change

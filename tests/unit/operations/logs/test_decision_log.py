@@ -12,11 +12,17 @@ import structlog
 from structlog.testing import capture_logs
 
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.control.decisions.decision import Decision
-from reconciler.control.decisions.declaration import Counted, Level, Line, Logged
+from reconciler.control.decisions.declaration import (
+    ClaimKey,
+    Counted,
+    Decision,
+    Level,
+    Line,
+    Logged,
+    MetricSpec,
+    Seconds,
+)
 from reconciler.control.decisions.every import DECISIONS
-from reconciler.control.decisions.fields import ClaimKey, Seconds
-from reconciler.control.decisions.metric import MetricSpec
 from reconciler.operations.logs.catalogue import EVENTS, Event, events_of
 from reconciler.operations.logs.decision_log import log_decision
 from reconciler.operations.logs.fields import FIELDS, described

@@ -2,8 +2,8 @@
 
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.decisions.allocating import Freed, Waits
-from reconciler.control.queueing.pending import Pending
-from reconciler.control.queueing.units import Kind, Unit
+from reconciler.control.units import Kind, Unit
+from reconciler.control.waiting import Pending
 from reconciler.operations.page.page_sources import SPARE, RefusalMessages
 
 

@@ -1,1 +1,0 @@
-"""Checks of allocations made by any allocator: double allocation, exclusion, reclaimed claims."""

@@ -1,0 +1,163 @@
+"""A record of held room in a ConfigMap, which commands read and the next leader takes over."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+
+import structlog
+from msgspec.structs import replace
+
+from reconciler.control.intake import Intake
+from reconciler.control.kept_config_map import KeptConfigMap
+from reconciler.control.nominating import Nominating
+from reconciler.errors import Malformed, Retry
+from reconciler.state.nominations.nomination import Nomination
+from reconciler.state.nominations.record import Record, read_record, text_of
+from reconciler.state.nominations.table import Nominations
+
+HELD_ROOM = "heldRoom"
+"""The key in its data: the nominations as JSON"""
+
+
+def read_held_room(data: Mapping[str, str], source: str) -> Record:
+    """The nominations in the data of the ConfigMap `source`. Raises Malformed as `read_record` does."""
+    return read_record(data[HELD_ROOM], f"{source} {HELD_ROOM}") if HELD_ROOM in data else Record()
+
+
+def still_held(nominations: Iterable[Nomination], now: datetime) -> Iterator[tuple[Nomination, float]]:
+    """Those whose deadline has not passed by the time of day, each with the seconds that are left."""
+    for one in nominations:
+        try:
+            deadline = datetime.fromisoformat(one.deadline)
+        except ValueError:
+            continue  # nobody could say when it ends
+        aware = deadline if deadline.tzinfo is not None else deadline.replace(tzinfo=UTC)
+        if (seconds := (aware - now).total_seconds()) > 0:
+            yield one, seconds
+
+
+PAUSE = 0.1
+"""Seconds between two writes, at least: room for many Workloads may be held at once"""
+RETRY = 5.0
+"""Seconds after which a write that failed is tried again"""
+PATIENCE = 5.0
+"""Seconds for which others wait until something is written, at most"""
+
+
+class HeldRoomKeeper:
+    """The record follows the state. It is empty once nothing is held."""
+
+    def __init__(
+        self,
+        nominations: Nominations,
+        nominating: Nominating,
+        kept: KeptConfigMap,
+        *,
+        writes: Callable[[], bool],
+    ) -> None:
+        """`writes` says whether this process may write now: only the leader may."""
+        self._nominations = nominations
+        self._news = nominating.news
+        self._kept = kept
+        self._writes = writes
+        self._written = nominations.serial
+        """The changes that the record has"""
+        self._failures = 0
+        self._tried = asyncio.Event()
+        """Set at the end of a write, and replaced"""
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while True:
+            self._news.clear()
+            if self._behind and self._writes():
+                await self._write()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RETRY if self._behind else None):
+                    await self._news.wait()
+            await asyncio.sleep(PAUSE)
+
+    async def written(self) -> None:
+        """Wait until what is held now is written. A failed write is not waited for, nor a long one.
+
+        After that a next leader holds the room, too.
+        """
+        failures = self._failures
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE):
+                while self._behind and self._failures == failures:
+                    await self._tried.wait()
+
+    @property
+    def _behind(self) -> bool:
+        return self._nominations.serial != self._written
+
+    async def _write(self) -> None:
+        serial = self._nominations.serial
+        if await self._kept.write({HELD_ROOM: text_of(self._nominations)}):
+            self._written = serial
+        else:
+            self._failures += 1
+        self._tried.set()
+        self._tried = asyncio.Event()
+
+
+log = structlog.get_logger()
+
+TAKEOVER_PATIENCE, TAKEOVER_PAUSE = 5.0, 0.5
+"""Seconds for which the record is tried to read, and between two tries"""
+
+
+class HeldRoomTakeover:
+    """Reads the record once for each time when this process begins to lead."""
+
+    def __init__(
+        self,
+        intake: Intake,
+        kept: KeptConfigMap,
+        *,
+        most_seconds: float,
+        clock: Callable[[], float],
+        now: Callable[[], datetime],
+    ) -> None:
+        """Nothing is held for more than `most_seconds`, whatever the record says. `clock` is that of the
+        loop; `now` the time of day.
+        """
+        self._intake, self._kept = intake, kept
+        self._most_seconds, self._clock, self._now = most_seconds, clock, now
+
+    async def take_over(self) -> None:
+        """Hold what the record says, and nothing that an earlier term of this process has left."""
+        nominations = await self._read()
+        if nominations is None:
+            return
+        nominating, now = self._intake.nominating, self._clock()
+        held = {
+            one.nominee: replace(one, until=now + min(seconds, self._most_seconds))
+            for one, seconds in still_held(nominations, self._now())
+        }
+        for one in self._intake.store.nominations:
+            if one.nominee not in held:
+                nominating.drop(one.nominee, "the leader in between did not hold it")
+        taken = [one for one in held.values() if nominating.restore(one, "the previous leader held it")]
+        if taken:
+            log.info("held room taken over", nominees=[str(one.nominee) for one in taken])
+
+    async def _read(self) -> tuple[Nomination, ...] | None:
+        try:
+            async with asyncio.timeout(TAKEOVER_PATIENCE):
+                while True:
+                    try:
+                        data = await self._kept.read()
+                        break
+                    except Retry as exc:
+                        await asyncio.sleep(max(TAKEOVER_PAUSE, exc.after))
+            found = None if data is None else read_held_room(data, f"ConfigMap {self._kept.key}")
+        except (TimeoutError, Malformed) as exc:
+            why = "no answer of the server" if isinstance(exc, TimeoutError) else str(exc)
+            log.warning("held room not taken over", config_map=str(self._kept.key), error=why)
+            return None
+        for problem in () if found is None else found.refused:
+            log.warning("held room not taken over", config_map=str(self._kept.key), error=str(problem))
+        return None if found is None else found.nominations

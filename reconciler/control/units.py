@@ -1,0 +1,186 @@
+"""Units of work: pods, claims and gangs, and which unit decides about which claim."""
+
+from collections.abc import Iterable, Iterator, Set
+from enum import StrEnum
+from typing import NamedTuple
+
+from reconciler.allocation.placement import Place, place
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.gangs import GangKey, GangSource, gang_of
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.pods import claims_of, is_live
+from reconciler.state.store import Store
+
+
+class Kind(StrEnum):
+    """The kind of object that a unit is named after."""
+
+    CLAIM = "claim"
+    POD = "pod"
+    GANG = "gang"
+    """Gated pods of which enough run together, or none"""
+    WORKLOAD = "workload"
+    """What Kueue admits; one unit stands for all that wait for room"""
+
+
+class Unit(NamedTuple):
+    """The key of a reconcile."""
+
+    kind: Kind
+    key: ObjectKey
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.key}"
+
+    @property
+    def gang(self) -> GangKey:
+        """The gang of a unit of that kind."""
+        source, _, name = self.key.name.partition("/")
+        return GangKey(self.key.namespace, GangSource(source), name)
+
+
+def gang_unit(gang: GangKey) -> Unit:
+    """The unit of a gang. Gangs of different sources with one name are different units."""
+    return Unit(Kind.GANG, ObjectKey(gang.namespace, f"{gang.source}/{gang.name}"))
+
+
+class Roster:
+    """Which live pods name which claim, updated pod by pod."""
+
+    def __init__(self) -> None:
+        self._claims: dict[ObjectKey, tuple[ObjectKey, ...]] = {}
+        self._pods: dict[ObjectKey, set[ObjectKey]] = {}
+
+    def users(self, claim: ObjectKey) -> Set[ObjectKey]:
+        """The live pods that name a claim."""
+        return self._pods.get(claim, frozenset())
+
+    def units(self, claim: ObjectKey) -> Iterator[Unit]:
+        """Every unit that decides about a claim: itself, and its pods."""
+        yield Unit(Kind.CLAIM, claim)
+        for pod in self.users(claim):
+            yield Unit(Kind.POD, pod)
+
+    def note(self, key: ObjectKey, pod: Pod | None) -> Iterable[ObjectKey]:
+        """Update a pod. Returns the claims that it no longer names."""
+        before = self._claims.pop(key, ())
+        now = claims_of(pod) if pod is not None and is_live(pod) else ()
+        for claim in before:
+            if claim not in now:
+                self._pods[claim].discard(key)
+                if not self._pods[claim]:
+                    del self._pods[claim]
+        for claim in now:
+            self._pods.setdefault(claim, set()).add(key)
+        if now:
+            self._claims[key] = now
+        return [claim for claim in before if claim not in now]
+
+
+class GangRoster:
+    """The members of gangs. Whether a PodGroup exists, and is a gang, is known elsewhere."""
+
+    def __init__(self) -> None:
+        self._gang: dict[ObjectKey, GangKey] = {}
+        self._members: dict[GangKey, set[ObjectKey]] = {}
+        self._gated: dict[GangKey, set[ObjectKey]] = {}
+        self.changes = 0
+        """Changes of pods of gangs so far"""
+
+    @property
+    def known(self) -> Set[GangKey]:
+        """All gangs that some pod names."""
+        return self._members.keys()
+
+    def members(self, gang: GangKey) -> Set[ObjectKey]:
+        """All existing pods of a gang, gated or not."""
+        return self._members.get(gang, frozenset())
+
+    def waits(self, gang: GangKey) -> bool:
+        """Whether a gang has gated members."""
+        return gang in self._gated
+
+    def of(self, pods: Iterable[ObjectKey]) -> set[GangKey]:
+        """The gangs with gated members that have one of these pods."""
+        return {gang for pod in pods if (gang := self._gang.get(pod)) is not None and gang in self._gated}
+
+    def note(self, key: ObjectKey, pod: Pod | None) -> set[GangKey]:
+        """Update a pod. Returns the gangs that have another answer now, perhaps."""
+        before = self._gang.pop(key, None)
+        concerned = self.of_one(before)
+        if before is not None:
+            _discard(self._members, before, key)
+            _discard(self._gated, before, key)
+        gang = gang_of(pod) if pod is not None else None
+        if before is not None or gang is not None:
+            self.changes += 1
+        if pod is not None and gang is not None:
+            self._gang[key] = gang
+            self._members.setdefault(gang, set()).add(key)
+            if pod.gated:
+                self._gated.setdefault(gang, set()).add(key)
+        return concerned | self.of_one(gang)
+
+    def of_one(self, gang: GangKey | None) -> set[GangKey]:
+        """A gang, if it has gated members."""
+        return {gang} if gang is not None and gang in self._gated else set()
+
+
+def _discard(sets: dict[GangKey, set[ObjectKey]], gang: GangKey, key: ObjectKey) -> None:
+    found = sets.get(gang)
+    if found is not None:
+        found.discard(key)
+        if not found:
+            del sets[gang]
+
+
+_GONE: Place = (0, "", "", "", "")
+"""The place of a deleted unit: first, since its last reconcile is short and only cleans up."""
+
+
+class UnitLookup:
+    """Reads the state. Changes nothing."""
+
+    def __init__(self, store: Store, roster: Roster, gangs: GangRoster) -> None:
+        self._store = store
+        self._roster = roster
+        self._gangs = gangs
+
+    def place(self, unit: Unit) -> Place:
+        """The place of a unit in the queue."""
+        if unit.kind is Kind.GANG:
+            return min(map(place, self.gated(unit.gang)), default=_GONE)
+        things = self._store.pods if unit.kind is Kind.POD else self._store.claims
+        thing = things.get(unit.key)
+        return place(thing) if thing is not None else _GONE
+
+    def claims(self, unit: Unit) -> tuple[ObjectKey, ...]:
+        """The claims that a unit decides about, as far as known."""
+        if unit.kind is Kind.CLAIM:
+            return (unit.key,)
+        if unit.kind is Kind.GANG:
+            return tuple(dict.fromkeys(key for pod in self.gated(unit.gang) for key in claims_of(pod)))
+        pod = self._store.pods.get(unit.key)
+        return claims_of(pod) if pod is not None else ()
+
+    def gated(self, gang: GangKey) -> list[Pod]:
+        """The gated pods of a gang."""
+        # A listing may have dropped several of them, of which the roster learns one by one.
+        pods = (self._store.pods.get(key) for key in self._gangs.members(gang))
+        return [pod for pod in pods if pod is not None and pod.gated]
+
+    def decides(self, unit: Unit, key: ObjectKey) -> bool:
+        """Whether a unit still decides about a claim."""
+        if unit.kind is Kind.GANG:
+            return any(gang_unit(gang) == unit for gang in self._gangs.of(self._roster.users(key)))
+        return unit.key == key if unit.kind is Kind.CLAIM else unit.key in self._roster.users(key)
+
+    def sharing(self, unit: Unit, before: Iterable[ObjectKey]) -> list[Unit]:
+        """The other units that decide about one of its claims.
+
+        `before` are the claims that it had when its reconcile began: its pod may be gone.
+        """
+        keys = {*before, *self.claims(unit)}
+        found = {other for key in keys for other in self._roster.units(key)}
+        found |= {gang_unit(gang) for key in keys for gang in self._gangs.of(self._roster.users(key))}
+        return sorted(found - {unit})

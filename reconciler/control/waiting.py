@@ -1,0 +1,321 @@
+"""What is pending and why, which changes wake it, and pauses of all writes."""
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Protocol
+
+from msgspec import Struct
+
+from reconciler.allocation.koordinator.demand import Demand
+from reconciler.api.objects.changes import Changed, Notice, Refused, Removed, Replaced
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.core import ConfigMap
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.cluster.pause_reasons import PauseReasons
+from reconciler.control.decisions.allocating import HeldBack, WritesPaused, WritesResumed
+from reconciler.control.decisions.declaration import Report
+from reconciler.control.units import Kind, Unit
+from reconciler.state.delta import Delta
+
+
+class Pending:
+    """The reason of every pending unit, and the number of pending claims for each reason.
+
+    A claim that several pods wait for counts once, under the earliest reason.
+    """
+
+    def __init__(self) -> None:
+        self._units: dict[Unit, tuple[str, tuple[ObjectKey, ...]]] = {}
+        self._reasons: dict[ObjectKey, dict[Unit, str]] = {}
+        self._counts: Counter[str] = Counter()
+        self._spells: dict[Unit, int] = {}
+        self._spells_begun = 0
+        self.changes = 0
+        """Number of changes so far"""
+
+    def __len__(self) -> int:
+        return len(self._units)
+
+    def __iter__(self) -> Iterator[tuple[Unit, str, tuple[ObjectKey, ...]]]:
+        """Unit, reason and claims of all pending units, the oldest reason first."""
+        return ((unit, reason, claims) for unit, (reason, claims) in self._units.items())
+
+    def reason(self, unit: Unit) -> str:
+        """Why a unit is pending; empty if it is not."""
+        return self._units[unit][0] if unit in self._units else ""
+
+    def spell(self, unit: Unit) -> int:
+        """The number of the time span in which a unit is pending without interruption. 0 if it is not."""
+        return self._spells.get(unit, 0)
+
+    def note(self, unit: Unit, reason: str, claims: Iterable[ObjectKey]) -> bool:
+        """Make a unit pending for a reason. Returns whether the reason is new."""
+        claims = tuple(claims)
+        if self._units.get(unit) == (reason, claims):
+            return False
+        other = self.reason(unit) != reason
+        if unit not in self._spells:
+            self._spells_begun += 1
+            self._spells[unit] = self._spells_begun
+        self._remove(unit)
+        self.changes += 1
+        self._units[unit] = (reason, claims)
+        for claim in claims:
+            reasons = self._reasons.setdefault(claim, {})
+            if not reasons:
+                self._counts[reason] += 1
+            reasons[unit] = reason
+        return other
+
+    def drop(self, unit: Unit) -> None:
+        """The unit is no longer pending."""
+        if self._spells.pop(unit, None) is None:  # as for nearly every unit whose turn ends
+            return
+        self._remove(unit)
+
+    def _remove(self, unit: Unit) -> None:
+        self.changes += unit in self._units
+        _, claims = self._units.pop(unit, ("", ()))
+        for claim in set(claims):
+            reasons = self._reasons[claim]
+            self._counts[next(iter(reasons.values()))] -= 1
+            del reasons[unit]
+            if reasons:
+                self._counts[next(iter(reasons.values()))] += 1
+            else:
+                del self._reasons[claim]
+
+    def by_reason(self) -> dict[str, int]:
+        """Pending claims by reason. Past reasons stay, with 0: a metric series should not vanish."""
+        return dict(self._counts)
+
+
+class Wants(Struct, frozen=True):
+    """Which changes wake a unit."""
+
+    classes: frozenset[str]
+    """Device classes that its claims name"""
+    room: bool
+    """Whether a freed device may be enough. False if an object must be fixed first."""
+    crowded: bool = False
+    """Whether pods that leave may be enough, by the CPU, memory and so on that they free"""
+    awaits_pods: bool = False
+    """Whether pods that arrive may be enough, by affinity or spread"""
+    awaits_binding: bool = False
+    """Whether it is enough that kube-scheduler binds pods"""
+    demand: Demand | None = None
+    """What a pod requests of Koordinator's devices"""
+
+
+AWAITS_OTHERS = Wants(frozenset(), room=False, crowded=True, awaits_pods=True, awaits_binding=True)
+"""Of a unit with its devices, whose pods wait for other pods"""
+
+
+class Waiting:
+    """The waiting units. Wakes rather too many: an extra reconcile costs less than a missed one."""
+
+    def __init__(self) -> None:
+        self._wants: dict[Unit, Wants] = {}
+        self._alike: dict[Hashable, dict[Unit, Demand]] = {}
+        """Units that request Koordinator's devices, by the shape of their demand"""
+
+    def add(self, unit: Unit, wants: Wants) -> None:
+        """Let a unit wait."""
+        self.drop(unit)
+        self._wants[unit] = wants
+        if wants.demand is not None:
+            self._alike.setdefault(wants.demand.shape, {})[unit] = wants.demand
+
+    def has(self, unit: Unit) -> bool:
+        """Whether a unit waits."""
+        return unit in self._wants
+
+    def drop(self, unit: Unit) -> None:
+        """The unit no longer waits."""
+        wants = self._wants.pop(unit, None)
+        if wants is None or wants.demand is None:
+            return
+        alike = self._alike[wants.demand.shape]
+        del alike[unit]
+        if not alike:
+            del self._alike[wants.demand.shape]
+
+    def woken_by(self, delta: Delta) -> Iterable[Unit]:
+        """The units to reconcile again. They keep waiting until dropped."""
+        if delta.supply:
+            return list(self._wants)
+        if not delta.freed and not delta.classes:
+            return ()
+        return [unit for unit, wants in self._wants.items() if _concerns(delta, wants)]
+
+    def crowded(self) -> Iterable[Unit]:
+        """The units to reconcile again when a node has more room. They keep waiting."""
+        return [unit for unit, wants in self._wants.items() if wants.crowded]
+
+    def awaiting_pods(self) -> Iterable[Unit]:
+        """The units to reconcile again when pods arrive that affinity or spread counts. They keep waiting."""
+        return [unit for unit, wants in self._wants.items() if wants.awaits_pods]
+
+    def awaiting_binding(self) -> Iterable[Unit]:
+        """The units to reconcile again when a pod is bound to its decided node, or gone."""
+        return [unit for unit, wants in self._wants.items() if wants.awaits_binding]
+
+    def served_by(self, may_serve: Callable[[Demand], bool]) -> list[Unit]:
+        """The units that machines may serve now, with one check for each shape of demand."""
+        return [
+            unit for alike in self._alike.values() if may_serve(next(iter(alike.values()))) for unit in alike
+        ]
+
+
+def _concerns(delta: Delta, wants: Wants) -> bool:
+    return (wants.room and bool(delta.freed)) or not delta.classes.isdisjoint(wants.classes)
+
+
+WATCH_PATIENCE = 1.0
+"""Seconds for which gates are kept because the watch of claims is behind"""
+
+
+class Put(Protocol):
+    """Queues a unit, to be taken after so many seconds."""
+
+    def __call__(self, unit: Unit, *, after: float = 0.0) -> None:
+        """See above."""
+
+
+class WatchLag:
+    """How far the watch of claims is behind, and which units wait for it."""
+
+    def __init__(self, put: Put) -> None:
+        self._put = put
+        self._shown = 0
+        """The newest version that the watch of claims has shown"""
+        self._unshown: dict[Unit, tuple[int, float]] = {}
+        """Units that wait until it shows a version, and until when"""
+
+    def shown(self, version: str) -> None:
+        """The watch of claims has shown a version, perhaps in an event that says nothing new."""
+        if version.isdecimal() and int(version) > self._shown:
+            self._shown = int(version)
+            for unit in [unit for unit, (until, _) in self._unshown.items() if until <= self._shown]:
+                del self._unshown[unit]
+                self._put(unit)
+
+    def awaits(self, unit: Unit, claims: Iterable[ResourceClaim], now: float) -> bool:
+        """Whether a unit waits until the watch shows these versions of claims, so that kube-scheduler may
+        know them (SCHED-11).
+
+        It is requeued then, at the latest after `WATCH_PATIENCE`; `now` is by the clock of the loop.
+        """
+        versions = (claim.metadata.resource_version for claim in claims)
+        newest = max((int(version) for version in versions if version.isdecimal()), default=0)
+        if newest <= self._shown:
+            return False
+        version, until = self._unshown.get(unit, (0, 0.0))
+        if version != newest:
+            until = now + WATCH_PATIENCE
+            self._unshown[unit] = newest, until
+        if until <= now:
+            del self._unshown[unit]
+            return False
+        self._put(unit, after=until - now)
+        return True
+
+
+KEY = "pause"
+"""In the data of the ConfigMap."""
+_NOT_PAUSED = ("", "false")
+MOST_SHOWN = 80
+"""Characters of its value that are reported."""
+
+
+class Pause:
+    """Reports that writes are paused or enabled, and keeps the units that a pause holds back."""
+
+    def __init__(self, reasons: PauseReasons, report: Report, put: Callable[[Unit], None]) -> None:
+        """`put` requeues a unit."""
+        self._reasons = reasons
+        self._report = report
+        self._put = put
+        self._held: set[Unit] = set()
+        self._sharing: set[Unit] = set()
+        """Units that left a claim to one that is held"""
+
+    @property
+    def paused(self) -> bool:
+        return bool(self._reasons)
+
+    @property
+    def why(self) -> str:
+        """The reasons, for people; empty while writes are enabled."""
+        return str(self._reasons)
+
+    @property
+    def held(self) -> int:
+        """Units that need a write, and are requeued when writes resume."""
+        return len(self._held)
+
+    def set(self, source: str, reason: str) -> None:
+        """Set the reason of one source; empty to resume. Writes are paused while any source has a reason."""
+        before = self.why
+        self._reasons.set(source, reason)
+        if self.paused and self.why != before:
+            self._report(WritesPaused(self.why))
+        elif before and not self.paused:
+            held, self._held = sorted(self._held), set()
+            self._report(WritesResumed(len(held)))
+            sharing, self._sharing = sorted(self._sharing.difference(held)), set()
+            for unit in (*held, *sharing):
+                self._put(unit)
+
+    def check(self) -> None:
+        """Raise Paused unless writes are enabled."""
+        self._reasons.check()
+
+    def hold(self, unit: Unit, sharing: Iterable[Unit] = ()) -> None:
+        """Hold back a unit that needs a write. The units that share a claim with it are requeued with it."""
+        if not self._reasons:  # resumed while its request was on its way to the guard
+            for one in (unit, *sharing):
+                self._put(one)
+            return
+        self._sharing.update(sharing)
+        if unit not in self._held:
+            self._held.add(unit)
+            self._report(
+                HeldBack(
+                    unit.key if unit.kind is Kind.CLAIM else None,
+                    unit.key if unit.kind is Kind.POD else None,
+                    unit.gang if unit.kind is Kind.GANG else None,
+                )
+            )
+
+
+class Switch:
+    """Follows the ConfigMap that pauses writes. Writes are paused until it is read once."""
+
+    def __init__(self, key: ObjectKey, pause: Pause) -> None:
+        self._key = key
+        self._pause = pause
+        self._set(f"ConfigMap {key} is not read yet")
+
+    def take(self, change: Notice) -> None:
+        """The sink of the watch on that ConfigMap."""
+        match change:
+            case Changed(object=ConfigMap() as found) if found.key == self._key:
+                self._read(found)
+            case Replaced(objects=objects, refused=refused):
+                there = [thing for thing in objects if thing.key == self._key]
+                if there and isinstance(there[0], ConfigMap):
+                    self._read(there[0])
+                else:
+                    self._set(f"ConfigMap {self._key} cannot be read" if refused else "")
+            case Removed(key=key) if key == self._key:
+                self._set("")
+            case Refused(key=key) if key == self._key:
+                self._set(f"ConfigMap {key} cannot be read")
+
+    def _read(self, found: ConfigMap) -> None:
+        value = found.data.get(KEY, "").strip().lower()
+        self._set("" if value in _NOT_PAUSED else f"ConfigMap {self._key} says {KEY}: {value[:MOST_SHOWN]}")
+
+    def _set(self, reason: str) -> None:
+        self._pause.set("configmap", reason)

@@ -1,0 +1,58 @@
+"""Who waits for Koordinator's devices: asked again by the shape of what they ask for, one look for each."""
+
+from reconciler.allocation.koordinator.demand import Demand, read_demand
+from reconciler.api.objects.core import Pod
+from reconciler.control.units import Unit
+from reconciler.control.waiting import Waiting, Wants
+from reconciler.state.koordinator.rules import Rules
+from tests.tools.koordinator_cluster import wants
+from tests.tools.unit_pictures import claim_unit, pod_unit
+
+
+def demand(name: str, gpus: int) -> Demand:
+    found = read_demand(Pod.model_validate(wants(name, {"nvidia.com/gpu": gpus})), Rules())
+    assert isinstance(found, Demand)
+    return found
+
+
+class Fleet:
+    """May serve demands for so many GPUs, and counts how often it is asked."""
+
+    def __init__(self, gpus: int) -> None:
+        self.gpus = gpus
+        self.looks = 0
+
+    def may_serve(self, asked: Demand) -> bool:
+        self.looks += 1
+        return asked.shape == demand("other", self.gpus).shape
+
+
+def waiting(**gpus: int) -> Waiting:
+    found = Waiting()
+    found.add(claim_unit("c"), Wants(frozenset({"gpu"}), room=True))
+    for name, count in gpus.items():
+        found.add(pod_unit(name), Wants(frozenset(), room=False, demand=demand(name, count)))
+    return found
+
+
+def woken(found: Waiting, gpus: int) -> tuple[set[Unit], int]:
+    fleet = Fleet(gpus)
+    return set(found.served_by(fleet.may_serve)), fleet.looks
+
+
+def test_pods_that_ask_for_the_same_are_woken_by_one_look():
+    assert woken(waiting(a=1, b=1, c=2), 1) == ({pod_unit("a"), pod_unit("b")}, 2)
+
+
+def test_a_pod_that_asks_for_something_else_now_is_woken_for_that():
+    found = waiting(a=1)
+    found.add(pod_unit("a"), Wants(frozenset(), room=False, demand=demand("a", 2)))
+    assert woken(found, 1) == (set(), 1)
+    assert woken(found, 2) == ({pod_unit("a")}, 1)
+
+
+def test_who_waits_no_more_is_not_looked_at():
+    found = waiting(a=1)
+    found.drop(pod_unit("a"))
+    found.drop(pod_unit("a"))
+    assert woken(found, 1) == (set(), 0)
