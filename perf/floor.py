@@ -18,8 +18,7 @@ from reconciler.api.objects.claims import AllocatedDevice, Allocation, DeviceAll
 from reconciler.api.objects.plan import Plan
 from reconciler.api.versions.reading import read
 from reconciler.cluster.echoes import Echoes
-from reconciler.cluster.withdrawals import Withdrawals
-from reconciler.cluster.writer import Writer
+from reconciler.cluster.writer import Withdrawals, Writer
 
 SETTLES = 1.5
 """Seconds for the server to get done with what came before: its garbage is collected for a second after a

@@ -8,7 +8,7 @@ from time import thread_time
 import numpy as np
 
 from perf.workload import Figure
-from reconciler.aio.heartbeat import Heartbeat
+from reconciler.aio.tasks import Heartbeat
 
 EVERY = 0.005
 """Seconds between two looks. Whoever wants to run at some moment waits as long as the look next to it."""

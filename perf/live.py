@@ -19,11 +19,10 @@ from perf.deciding import Wrong
 from perf.fleets.objects import Json
 from perf.machine import ROOT
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.cluster.answers import refusal
 from reconciler.cluster.client import Client
 from reconciler.cluster.discovery import CLAIM, discover
 from reconciler.cluster.kinds import NAMESPACE, NODE, POD, TEMPLATE, Resource, Served
-from reconciler.cluster.transport import Request, Transport
+from reconciler.cluster.transport import Request, Transport, refusal
 from reconciler.errors import Gone
 
 KUBECONFIG = "PERF_KUBECONFIG"

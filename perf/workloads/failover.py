@@ -20,8 +20,8 @@ from perf.workload import Figure, Outcome, Progress, Size, Workload
 from perf.workloads.live import labelled_claim
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.http import connect
-from reconciler.ha.leases import KIND
-from reconciler.ha.shards.shard import LEASE
+from reconciler.ha.campaign import LEASE_KIND
+from reconciler.ha.shard import LEASE
 
 NAMESPACE = "default"
 STEPS = 3
@@ -109,7 +109,7 @@ def _of(number: int) -> Callable[[Json], bool]:
 
 async def _age(made: Cluster) -> float:
     """Seconds since the Lease was renewed."""
-    lease = await made.client.get(KIND, ObjectKey(NAMESPACE, LEASE))
+    lease = await made.client.get(LEASE_KIND, ObjectKey(NAMESPACE, LEASE))
     return (datetime.now(UTC) - datetime.fromisoformat(lease["spec"]["renewTime"])).total_seconds()
 
 

@@ -11,10 +11,8 @@ from reconciler.api.objects.validating import validated
 from reconciler.app.foundation import Foundation
 from reconciler.app.from_settings import Job
 from reconciler.cluster.client import Client
-from reconciler.cluster.guard import GuardedTransport
 from reconciler.cluster.kinds import config_map
-from reconciler.cluster.pause_reasons import PauseReasons
-from reconciler.cluster.transport import Transport
+from reconciler.cluster.transport import GuardedTransport, PauseReasons, Transport
 from reconciler.cluster.watch import Sink, follow
 from reconciler.control.decider import Decider
 from reconciler.control.decisions.declaration import Report

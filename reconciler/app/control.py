@@ -21,11 +21,10 @@ from reconciler.app.from_settings import Found, Job, policies
 from reconciler.cluster.client import Client
 from reconciler.cluster.cursor import Decode
 from reconciler.cluster.echoes import Echoes
-from reconciler.cluster.pause_reasons import PauseReasons
-from reconciler.cluster.podwriter import PodWriter
+from reconciler.cluster.pod_writer import PodWriter
+from reconciler.cluster.transport import PauseReasons
 from reconciler.cluster.watch import Sink
-from reconciler.cluster.withdrawals import Withdrawals
-from reconciler.cluster.writer import Writer
+from reconciler.cluster.writer import Withdrawals, Writer
 from reconciler.control.claim_handler import ClaimHandler, Journal
 from reconciler.control.decider import Decider, Refusal
 from reconciler.control.decisions.declaration import Reporter

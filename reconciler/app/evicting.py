@@ -16,9 +16,9 @@ from reconciler.app.from_settings import Job, goals
 from reconciler.app.making_room import RoomPlanner
 from reconciler.app.moving import MovePlanner
 from reconciler.cluster.client import Client
-from reconciler.cluster.evictions import Evictions
+from reconciler.cluster.discovery import Right, missing_rights
 from reconciler.cluster.kinds import BUDGET
-from reconciler.cluster.rights import Right, missing
+from reconciler.cluster.pod_writer import Evictions
 from reconciler.cluster.watch import follow
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.evicting.budgets import KnownBudgets
@@ -69,7 +69,7 @@ async def check_rights(settings: Settings, client: Client) -> None:
         ("preemption", settings.preemption, room),
         ("rebalance", settings.rebalance, moves),
     ):
-        if lacking := await missing(client, needed):
+        if lacking := await missing_rights(client, needed):
             raise Rejected(
                 f"setting {name}: {value} needs rights that this account does not have: "
                 f"{', '.join(map(str, lacking))}. Add deploy/components/rebalance, or set the value {name} "
@@ -204,7 +204,7 @@ async def _denied(client: Client) -> str:
     """
     while True:
         try:
-            lacking = await missing(client, TO_PLAN)
+            lacking = await missing_rights(client, TO_PLAN)
         except Retry as exc:
             await asyncio.sleep(max(exc.after, ASK_AGAIN))
         except (Rejected, Gone, Relist) as exc:

@@ -12,9 +12,8 @@ from msgspec import Struct
 
 from reconciler.app.leadership import LeaderRole, leader_role
 from reconciler.cluster.client import Client
-from reconciler.cluster.guard import GuardedTransport, never
 from reconciler.cluster.kinds import Resource
-from reconciler.cluster.transport import Transport
+from reconciler.cluster.transport import GuardedTransport, Transport, never
 from reconciler.operations.metrics.metered import Metered
 from reconciler.operations.metrics.tracing import NoTraces, tracing
 from reconciler.operations.serving.port import StatusPort

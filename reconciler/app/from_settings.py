@@ -13,15 +13,14 @@ from reconciler.allocation.policies.weighing import Weighing
 from reconciler.analysis.defragment.target import Target, parse_goal
 from reconciler.api.objects.semantics import Semantics, with_gates
 from reconciler.cluster.client import Client
-from reconciler.cluster.discovery import discover, discover_at_least_pods, unserved
-from reconciler.cluster.features import missing_gates
+from reconciler.cluster.discovery import discover, discover_at_least_pods, missing_gates, unserved
 from reconciler.cluster.kinds import Served
 from reconciler.cluster.koordinator import with_devices
 from reconciler.control.demand import read_demand_file
 from reconciler.control.ownership import Ownership
 from reconciler.errors import Malformed, Rejected
-from reconciler.ha.record import LONGEST, Terms
-from reconciler.ha.shards.shard import Shard, parse
+from reconciler.ha.lease_record import LONGEST, Terms
+from reconciler.ha.shard import Shard, parse_shard
 from reconciler.settings import Settings
 
 
@@ -90,7 +89,7 @@ def elects(settings: Settings) -> bool:
 
 def shard_of(settings: Settings) -> Shard:
     """The shard of this process. Raises Rejected if other settings exclude it."""
-    shard = parse(settings.shard)
+    shard = parse_shard(settings.shard)
     if shard.whole:
         return shard
     if not elects(settings):

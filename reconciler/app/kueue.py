@@ -12,9 +12,9 @@ from reconciler.app.foundation import Foundation, now
 from reconciler.app.from_settings import Job
 from reconciler.cluster.client import Client
 from reconciler.cluster.cursor import Decode
+from reconciler.cluster.discovery import Right, missing_rights
 from reconciler.cluster.kinds import Resource, Served
 from reconciler.cluster.kueue import KueueKinds, KueueWriter, kueue_kinds
-from reconciler.cluster.rights import Right, missing
 from reconciler.cluster.watch import Sink, follow
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.held_room import HeldRoomKeeper
@@ -44,7 +44,7 @@ async def kinds_for_check(settings: Settings, client: Client) -> KueueKinds | No
     if settings.shard:
         raise Rejected("setting kueue_check: a shard knows a part of the fleet only; unset it, or shard")
     found = await kueue_kinds(client, settings.kueue_check)
-    lacking = await missing(client, RIGHTS)
+    lacking = await missing_rights(client, RIGHTS)
     if lacking:
         raise Rejected(
             f"setting kueue_check needs rights that this account does not have: "

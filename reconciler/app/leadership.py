@@ -18,10 +18,9 @@ from reconciler.cluster.watch import Recall
 from reconciler.control.fence import Fence
 from reconciler.control.intake import Intake
 from reconciler.errors import ReconcilerError
-from reconciler.ha.campaign import Campaign
+from reconciler.ha.campaign import Campaign, Leases
 from reconciler.ha.elector import Elector
 from reconciler.ha.fenced_transport import FencedTransport
-from reconciler.ha.leases import Leases
 from reconciler.operations.metrics import catalogue as of
 from reconciler.operations.metrics.scraping import by, single
 from reconciler.operations.page.sources import Fact

@@ -10,7 +10,7 @@ from reconciler.app.evicting import Evicting
 from reconciler.app.foundation import Foundation, now
 from reconciler.app.from_settings import Found, Job, ownership
 from reconciler.app.leadership import Candidate, Leadership, lease_signals
-from reconciler.cluster.events import EventWriter
+from reconciler.cluster.pod_writer import EventWriter
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.intake import Intake
 from reconciler.control.rebalancing.advice import Advice

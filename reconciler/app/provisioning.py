@@ -17,8 +17,8 @@ from reconciler.app.control import Control
 from reconciler.app.foundation import Foundation
 from reconciler.app.from_settings import Job
 from reconciler.cluster.client import Client
+from reconciler.cluster.discovery import Right, missing_rights
 from reconciler.cluster.kinds import PROVISIONING_REQUEST
-from reconciler.cluster.rights import Right, missing
 from reconciler.cluster.watch import Sink, follow
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.ownership import Ownership
@@ -42,7 +42,7 @@ async def check_provisioning(client: Client) -> None:
             f"setting provisioning_requests: the server does not serve {GROUP}/{VERSION}: install the "
             "resource definition of ProvisioningRequests, or unset it"
         )
-    lacking = await missing(client, RIGHTS)
+    lacking = await missing_rights(client, RIGHTS)
     if lacking:
         raise Rejected(
             "setting provisioning_requests needs rights that this account does not have: "

@@ -15,7 +15,8 @@ from reconciler.api.manifests.documents import Refusal, documents
 from reconciler.cli.common.exits import exit_on_errors
 from reconciler.cli.common.server_input import read_for_server
 from reconciler.embedded import ApiServer, run_controllers, serve
-from reconciler.embedded.access import Guard, Roles, read_tokens
+from reconciler.embedded.accounts import Roles, read_tokens
+from reconciler.embedded.guard import Guard
 from reconciler.operations.logs.setup import configure, lines_in_order
 
 

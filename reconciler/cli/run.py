@@ -16,7 +16,7 @@ from reconciler.aio.tasks import Stopped, unless
 from reconciler.cli.common.exits import exit_on_errors
 from reconciler.cluster.client import Client
 from reconciler.cluster.http import connect
-from reconciler.cluster.target import choose, without_password
+from reconciler.cluster.target import choose_target, without_password
 from reconciler.operations.logs.setup import configure, lines_in_order
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.serving.server import access_for, serving
@@ -52,7 +52,7 @@ async def _run(settings: Settings, raws: Sequence[dict[str, Any]]) -> None:
         if settings.embedded:
             settings = await _with_server(settings, raws, stack)
         options = {"server": settings.server, "kubeconfig": settings.kubeconfig, "context": settings.context}
-        target = choose(**options)
+        target = choose_target(**options)
         log.info("cluster", server=without_password(target.server), context=target.context)
         connection = connect(**options, insecure=settings.insecure_skip_tls_verify)
         try:

@@ -8,10 +8,9 @@ from typing import Any, Literal
 from pydantic_core import to_json
 
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.cluster.answers import READS, refusal
 from reconciler.cluster.decoding import Listing, cut_listing, decode
 from reconciler.cluster.kinds import PAGE, Resource
-from reconciler.cluster.transport import Lines, Query, Request, Transport, WatchRequest
+from reconciler.cluster.transport import READS, Lines, Query, Request, Transport, WatchRequest, refusal
 from reconciler.errors import Retry, Undecided
 
 Raw = dict[str, Any]

@@ -11,8 +11,7 @@ from reconciler.cluster.client_library import (
     KubeConfigLoader,
     load_incluster_config,
 )
-from reconciler.cluster.kubeconfig import Kubeconfig
-from reconciler.cluster.target import Target, without_password
+from reconciler.cluster.target import Kubeconfig, Target, without_password
 from reconciler.errors import Rejected, Retry
 
 log = structlog.get_logger()

@@ -1,13 +1,16 @@
-"""Decodes JSON of a server, also of objects with very deeply nested opaque parameters.
-
-Listings and events are first cut into objects, which takes a twentieth of the time of decoding.
+"""Cuts what a server sends: streams into lines, pages and events into objects; decodes JSON, also if it
+nests deeply.
 """
 
 import re
+from collections.abc import AsyncGenerator, AsyncIterable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
+import structlog
 from pydantic_core import from_json
+
+from reconciler.errors import Retry
 
 DEEPEST = 200
 """Nesting levels that are decoded. A server accepts thousands in the opaque parameters of a claim."""
@@ -115,3 +118,53 @@ def _cut(text: bytes, mark: bytes) -> bytes:
                 kept = match.end()
             depth -= 1
     return b"".join(pieces) + text[kept:]
+
+
+log = structlog.get_logger()
+
+
+class LineSplitter:
+    """Takes one chunk after another, and keeps the beginning of a line that is not complete yet."""
+
+    def __init__(self, limit: int) -> None:
+        """A line has at most `limit` bytes."""
+        self._limit = limit
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def lines(self, chunk: bytes) -> Iterator[bytes]:
+        """The lines that this chunk completes, without line ends and without blank lines.
+
+        Take all before the next chunk. Raises Retry for a line that is too long, after those before it.
+        """
+        *whole, rest = chunk.split(b"\n")
+        for end in whole:
+            line = end
+            if self._pieces:
+                line = b"".join((*self._pieces, end))
+                self._pieces, self._size = [], 0
+            if len(line) > self._limit:
+                raise Retry(f"a line of {len(line)} bytes; at most {self._limit} are read")
+            if line and not line.isspace():
+                yield line
+        if rest:
+            self._pieces.append(rest)
+            self._size += len(rest)
+            if self._size > self._limit:
+                raise Retry(f"a line of more than {self._limit} bytes")
+
+    def end(self) -> None:
+        """The stream ended. What follows the last line end was cut and is dropped, never parsed: it might
+        read as something else than was meant.
+        """
+        if self._size:
+            log.debug("watch stream ended within a line", dropped=self._size)
+
+
+async def complete_lines(chunks: AsyncIterable[bytes], *, limit: int) -> AsyncGenerator[bytes, None]:
+    """The complete lines of a stream, of at most `limit` bytes each; see `LineSplitter`."""
+    splitter = LineSplitter(limit)
+    async for chunk in chunks:
+        for line in splitter.lines(chunk):
+            yield line
+    splitter.end()

@@ -1,7 +1,26 @@
-"""Finds the versions of resource.k8s.io that a server serves. The newest readable one is used."""
+"""What a server serves, which features it lacks, and what this account may do there.
 
-from collections.abc import Collection
+A server drops fields from our writes whose feature gate is off (ST-10). It does not show its gates to
+ordinary clients, so they are derived from its release and its kinds. `--feature-gates` overrides gates
+that differ from their default. What an account may do is asked by SelfSubjectAccessReview.
+"""
 
+import re
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from reconciler.api.objects.semantics import (
+    ADMIN_ACCESS,
+    BINDING_CONDITIONS,
+    CONSUMABLE_CAPACITY,
+    DEVICE_STATUS,
+    FRACTIONAL_RANGE,
+    LIST_ATTRIBUTES,
+    PARTITIONABLE_DEVICES,
+    PRIORITIZED_LIST,
+    TAINT_RULES,
+    TAINTS,
+)
 from reconciler.cluster.client import Client
 from reconciler.cluster.kinds import NODE, PAGE, POD, Resource, Served
 from reconciler.errors import Gone, Rejected
@@ -100,3 +119,72 @@ async def _offered(client: Client, version: str) -> dict[str, Resource]:
         for entry in listing["resources"]
         if "/" not in entry["name"] and "watch" in entry["verbs"]
     }
+
+
+EMBEDDED = "dra-reconciler"
+"""Part of the version of our embedded server, which has every feature."""
+
+_ON_SINCE = {
+    DEVICE_STATUS: 33,
+    ADMIN_ACCESS: 34,
+    PRIORITIZED_LIST: 34,
+    BINDING_CONDITIONS: 36,
+    CONSUMABLE_CAPACITY: 36,
+    PARTITIONABLE_DEVICES: 36,
+    TAINTS: 36,
+    FRACTIONAL_RANGE: 37,
+}
+"""Gate -> minor release of Kubernetes 1 in which it is on by default.
+
+Without DRADeviceCompatibilityGroups: groups are not written, and are read from an annotation if the server
+drops the field.
+"""
+
+
+async def missing_gates(client: Client, served: Served) -> frozenset[str]:
+    """Gates that are off on the server, as far as known. Raises Retry while it is unreachable."""
+    version = await client.fetch("/version")
+    if EMBEDDED in str(version.get("gitVersion", "")):
+        return frozenset()
+    off = {LIST_ATTRIBUTES}
+    minor = re.match(r"[0-9]+", str(version.get("minor", "")))  # some vendors write 34+
+    if minor is not None:
+        off |= {gate for gate, since in _ON_SINCE.items() if int(minor[0]) < since}
+    if "DeviceTaintRule" not in served:
+        off.add(TAINT_RULES)
+    return frozenset(off)
+
+
+REVIEW = Resource(
+    "SelfSubjectAccessReview",
+    "authorization.k8s.io",
+    "v1",
+    "selfsubjectaccessreviews",
+    namespaced=False,
+)
+
+
+class Right(NamedTuple):
+    """One verb on one resource, in all namespaces."""
+
+    verb: str
+    resource: str
+    """With its subresource: `pods/eviction`"""
+    group: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource}{f'.{self.group}' if self.group else ''}"
+
+
+async def missing_rights(client: Client, rights: Iterable[Right]) -> list[Right]:
+    """Those that this account does not have. Raises the errors of `Client`."""
+    return [right for right in rights if not await _has(client, right)]
+
+
+async def _has(client: Client, right: Right) -> bool:
+    resource, _, part = right.resource.partition("/")
+    attributes = {"verb": right.verb, "group": right.group, "resource": resource, "subresource": part}
+    review = {"kind": REVIEW.kind, "apiVersion": REVIEW.api_version, "metadata": {}}
+    answer = await client.create(REVIEW, {**review, "spec": {"resourceAttributes": attributes}})
+    status = answer.get("status")
+    return isinstance(status, dict) and status.get("allowed") is True

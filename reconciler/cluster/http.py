@@ -18,14 +18,13 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 from multidict import CIMultiDict
 
-from reconciler.cluster.answers import READS, refusal
 from reconciler.cluster.client_library import ApiClient, Configuration
 from reconciler.cluster.credentials import configuration_for
+from reconciler.cluster.decoding import complete_lines
 from reconciler.cluster.endpoint import LATE, Endpoint, NeverSent, no_connection
-from reconciler.cluster.lines import complete_lines
-from reconciler.cluster.target import Target, choose
+from reconciler.cluster.target import Target, choose_target
 from reconciler.cluster.tls_errors import certificate_refused, explained
-from reconciler.cluster.transport import Query, Request, Response, WatchRequest
+from reconciler.cluster.transport import READS, Query, Request, Response, WatchRequest, refusal
 from reconciler.cluster.watch_wire import WatchWire
 from reconciler.cluster.wires import Wires
 from reconciler.errors import Rejected, Retry, Undecided
@@ -60,7 +59,7 @@ async def connect(
     the service account. Raises Rejected when none of them says how to reach a server, and where a
     kubeconfig would have any certificate believed but `insecure` does not say so too.
     """
-    target = choose(server=server, kubeconfig=kubeconfig, context=context)
+    target = choose_target(server=server, kubeconfig=kubeconfig, context=context)
     configuration = await configuration_for(target, insecure=insecure)
     async with ApiClient(configuration) as api:
         transport = HttpTransport(api, target)

@@ -7,8 +7,7 @@ from contextlib import aclosing
 import structlog
 from msgspec import Struct, field
 
-from reconciler.aio.breaks import Breaks
-from reconciler.aio.tasks import Stopped, unless
+from reconciler.aio.tasks import Breaks, Stopped, unless
 from reconciler.api.objects.changes import Changed, Listed, Notice, Refused, Removed, Replaced
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.versions.reading import read

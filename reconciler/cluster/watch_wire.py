@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import AsyncIterator
 
 from reconciler.cluster.connection import Broken, Connection
+from reconciler.cluster.decoding import LineSplitter
 from reconciler.cluster.headers import Headers
-from reconciler.cluster.lines import LineSplitter
 from reconciler.cluster.transport import Response
 from reconciler.errors import ReconcilerError, Rejected, Retry
 

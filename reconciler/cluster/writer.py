@@ -1,13 +1,18 @@
 """Writes decisions: allocations, their withdrawal, and the removal of scheduling gates. Source: CO-13.
 
-Every write names the resourceVersion that it was decided from, so it applies to that version or not at all.
-Nothing is retried here: after a Conflict the caller reads and decides again.
+Every write names the resourceVersion that it was decided from, so it applies to that version or not at
+all. Nothing is retried here: after a Conflict the caller reads and decides again. Fields that a server
+drops because their feature gate is off (ST-10) show only in the response to a write, and are recorded
+here.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from itertools import zip_longest
 from typing import Any
+
+import structlog
 
 from reconciler.api.objects.claims import (
     ALLOCATED_AT,
@@ -22,16 +27,78 @@ from reconciler.api.objects.marking import is_announced, mark, signed
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.seats import FENCED, SEAT
+from reconciler.api.objects.semantics import ADMIN_ACCESS, BINDING_CONDITIONS, CONSUMABLE_CAPACITY, TAINTS
 from reconciler.api.versions.claim_text import read_claim
 from reconciler.api.versions.reading import read
 from reconciler.cluster.client import JSON, Client, Raw
 from reconciler.cluster.decoding import decode
 from reconciler.cluster.discovery import CLAIM
-from reconciler.cluster.dropped import Dropped
 from reconciler.cluster.echoes import Echoes, version_of
 from reconciler.cluster.kinds import Resource, Served
-from reconciler.cluster.withdrawals import Withdrawals
 from reconciler.errors import Conflict, Gone, Inconsistent, Malformed, Undecided
+
+
+class Withdrawals:
+    """The uids of those claims. The writer adds them; the intake checks them."""
+
+    def __init__(self) -> None:
+        self._uids: set[str] = set()
+
+    def __contains__(self, uid: object) -> bool:
+        return uid in self._uids
+
+    @contextmanager
+    def of(self, uid: str) -> Iterator[None]:
+        """Surrounds the withdrawal of a claim."""
+        self._uids.add(uid)
+        try:
+            yield
+        finally:
+            self._uids.discard(uid)
+
+
+log = structlog.get_logger()
+
+_GATES = {
+    "adminAccess": ADMIN_ACCESS,
+    "bindingConditions": BINDING_CONDITIONS,
+    "bindingFailureConditions": BINDING_CONDITIONS,
+    "consumedCapacity": CONSUMABLE_CAPACITY,
+    "shareID": CONSUMABLE_CAPACITY,
+    "tolerations": TAINTS,
+}
+"""Field of a device in an allocation -> the gate that a server needs to keep it"""
+
+
+class Dropped:
+    """Records fields that the server changed in a write. Logs each field once."""
+
+    def __init__(self) -> None:
+        self.fields: dict[str, str] = {}
+        """Field -> the gate that is probably off; empty if none explains it"""
+
+    def compare(self, plan: Plan, written: ResourceClaim) -> None:
+        """Compare a plan with the response to its write."""
+        results = written.allocation.devices.results if written.allocation else ()
+        if results == plan.allocation.devices.results:
+            return
+        sent = [device.to_json() for device in plan.allocation.devices.results]
+        stored = [device.to_json() for device in results]
+        nothing: Raw = {}
+        found = dict.fromkeys(
+            f"status.allocation.devices.results[].{name}"
+            for before, after in zip_longest(sent, stored, fillvalue=nothing)
+            for name in _differing(before, after)
+        )
+        for field in found:
+            if field not in self.fields:
+                self.fields[field] = gate = _GATES.get(field.rpartition(".")[2], "")
+                log.warning("API server dropped a field", field=field, gate=gate, claim=str(written.key))
+
+
+def _differing(before: Raw, after: Raw) -> Iterator[str]:
+    return (name for name in {**before, **after} if before.get(name) != after.get(name))
+
 
 _UNMARKED: Mapping[str, str | None] = {ALLOCATED_AT: None, TIERS: None}
 """Annotations of a claim without an allocation of ours"""

@@ -21,7 +21,7 @@ from reconciler.control.audit import written_by_us
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.errors import Gone, Rejected, Retry
-from reconciler.ha.shards.membership import Side
+from reconciler.ha.shard import Side
 
 log = structlog.get_logger()
 

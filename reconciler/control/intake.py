@@ -16,7 +16,7 @@ from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.pods import is_report
 from reconciler.api.objects.storage import STORAGE
 from reconciler.cluster.kinds import ON_DEMAND
-from reconciler.cluster.pause_reasons import PauseReasons
+from reconciler.cluster.transport import PauseReasons
 from reconciler.control.audit import ReclaimedByScheduler
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.dispatching import Dispatcher
@@ -24,7 +24,7 @@ from reconciler.control.early_names import EarlyNames
 from reconciler.control.ownership import Ownership
 from reconciler.control.units import Unit
 from reconciler.control.waiting import Pause, WatchLag
-from reconciler.ha.shards.filtering import within
+from reconciler.ha.shard import within_shard
 from reconciler.state.delta import SUPPLY
 from reconciler.state.devices.pools.naming import Naming
 from reconciler.state.nodes.table import Nodes
@@ -130,7 +130,7 @@ class Intake:
             return
         if self._take_report(change):
             return
-        change = self.early.within(self._naming.within(within(change, self._ours.shard)))
+        change = self.early.within(self._naming.within(within_shard(change, self._ours.shard)))
         self._refused.note(change)
         if change.kind in STORAGE:
             self._take_storage(change)

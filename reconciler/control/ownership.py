@@ -10,8 +10,7 @@ from reconciler.api.objects.claims import Allocation, DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GangSource, gang_of
 from reconciler.api.objects.requests import ALL, CelSelector, DeviceSelector, DeviceSubRequest
-from reconciler.ha.shards.membership import OURS, Membership, membership
-from reconciler.ha.shards.shard import WHOLE, Shard
+from reconciler.ha.shard import OURS, WHOLE, Membership, Shard, membership
 
 Request = TypeVar("Request", bound=DeviceSubRequest)
 

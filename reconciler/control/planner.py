@@ -23,7 +23,7 @@ from reconciler.control.audit import lost_device, written_by_us
 from reconciler.control.ownership import Ownership, is_made_for_another
 from reconciler.control.units import Kind, Roster, Unit
 from reconciler.errors import Rejected
-from reconciler.ha.shards.membership import OURS, Membership, Side
+from reconciler.ha.shard import OURS, Membership, Side
 from reconciler.state.devices.snapshot.node_subset import NodeSubset
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.nominations.nomination import NOBODY, HeldPlace, Nominee, of_claim, own_of_all

@@ -11,7 +11,7 @@ from reconciler.api.objects.changes import Changed, Notice, Refused, Removed, Re
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import ConfigMap
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.cluster.pause_reasons import PauseReasons
+from reconciler.cluster.transport import PauseReasons
 from reconciler.control.decisions.allocating import HeldBack, WritesPaused, WritesResumed
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.units import Kind, Unit

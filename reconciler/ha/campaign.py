@@ -1,17 +1,140 @@
-"""Runs a candidate: reads Leases, bids, renews, and starts and ends leadership."""
+"""Runs a candidate: reads Leases, bids, renews, and starts and ends leadership; says what it waits for.
+
+Every change of a Lease is a PATCH that names the version it was decided from: applied twice, the second
+one gets a conflict.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from math import ceil
+from typing import Any
 
 import structlog
 
-from reconciler.errors import Conflict, Gone, ReconcilerError, Retry
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.cluster.client import Client, Raw
+from reconciler.cluster.kinds import Resource
+from reconciler.errors import Conflict, Gone, ReconcilerError, Retry, Undecided
 from reconciler.ha.elector import Bid, Elector
-from reconciler.ha.lease_reading import shown
-from reconciler.ha.leases import Leases
-from reconciler.ha.record import Record
-from reconciler.ha.wait_log import WaitLog
+from reconciler.ha.lease_record import SHARD, WAIT, WRITE, Record, Terms, is_ours, read_record, shown
+
+
+class WaitLog:
+    """Looks at a candidate after each of its steps."""
+
+    def __init__(self, elector: Elector, now: Callable[[], datetime]) -> None:
+        """`now` returns the time of day with its zone."""
+        self._elector = elector
+        self._now = now
+        self._logged: tuple[str, float] | None = None
+
+    def note(self, at: float) -> None:
+        """Log a new wait. `at` is the present time by the clock of the candidate."""
+        elector = self._elector
+        lease, left = elector.shard.lease, elector.clear_at - at
+        if not elector.holds(at):
+            holder = elector.holder
+            if holder and self._is_new((holder, 0.0)):
+                log.info(
+                    "standby, another process holds the lease",
+                    lease=lease,
+                    holder=shown(holder),
+                    wait_seconds=round(elector.expires_in(at), 1),
+                )
+        elif left > 0 and elector.alone and self._is_new(("", elector.clear_at)):
+            log.info(
+                "waiting before allocation starts",
+                lease=lease,
+                why=elector.clear_of,
+                wait_seconds=round(left, 1),
+                until=_shown(self._now() + timedelta(seconds=left)),
+            )
+
+    def _is_new(self, wait: tuple[str, float]) -> bool:
+        before, self._logged = self._logged, wait
+        return wait != before
+
+
+def _shown(time: datetime) -> str:
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+LEASE_KIND = Resource("Lease", "coordination.k8s.io", "v1", "leases", namespaced=True)
+NUMBER = "dra-reconciler.io/renewal"
+"""Annotation: changes with each write. A write without a change makes no version, so others would not see it:
+the time of day may be the same."""
+
+
+class Leases:
+    """Reads and writes for one candidate. Raises the errors of `Client`. A cancelled write may be applied."""
+
+    def __init__(self, client: Client, namespace: str, *, now: Callable[[], datetime]) -> None:
+        """`now` returns the time of day with its zone, which is written only for people."""
+        self._client = client
+        self._namespace = namespace
+        self._now = now
+        self._written = 0
+
+    async def all(self, terms: Terms) -> list[Record]:
+        """All our Leases as the server has them now. Missing values are taken from `terms`."""
+        found = await self._client.fetch(LEASE_KIND.within(self._namespace))
+        try:
+            return [read_record(raw, terms) for raw in found["items"] if is_ours(raw)]
+        except (KeyError, TypeError) as exc:
+            raise Retry(
+                f"Leases in namespace {self._namespace}: the response is not a list of Leases"
+            ) from exc
+
+    async def bid(self, elector: Elector, bid: Bid) -> str:
+        """Become or stay the holder. Returns the new version. Raises Conflict or Gone."""
+        stamp = _stamp(self._now())
+        spec = {
+            "holderIdentity": elector.identity,
+            "leaseDurationSeconds": ceil(elector.terms.lease),
+            "renewTime": stamp,
+            "leaseTransitions": bid.transitions,
+        }
+        if elector.holder != elector.identity:
+            spec["acquireTime"] = stamp
+        return await self._write(elector, bid, spec)
+
+    async def give_up(self, elector: Elector, bid: Bid) -> None:
+        """Release the Lease for others, at once or after `bid.wait`."""
+        spec = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _stamp(self._now())}
+        await self._write(elector, bid, spec)
+
+    async def _write(self, elector: Elector, bid: Bid, spec: dict[str, Any]) -> str:
+        key = ObjectKey(self._namespace, elector.shard.lease)
+        self._written += 1
+        notes = {
+            SHARD: str(elector.shard),
+            WRITE: f"{elector.terms.write:g}",
+            WAIT: f"{bid.wait:.3f}",
+            NUMBER: str(self._written),
+        }
+        metadata: Raw = {"annotations": notes}
+        if bid.version is None:
+            metadata |= {"name": key.name, "namespace": key.namespace}
+            body = {
+                "apiVersion": LEASE_KIND.api_version,
+                "kind": LEASE_KIND.kind,
+                "metadata": metadata,
+                "spec": spec,
+            }
+            written = await self._client.create(LEASE_KIND, body)
+        else:
+            metadata["resourceVersion"] = bid.version
+            written = await self._client.patch(LEASE_KIND, key, {"metadata": metadata, "spec": spec})
+        try:
+            return str(written["metadata"]["resourceVersion"])
+        except (KeyError, TypeError) as exc:
+            raise Undecided(f"Lease {key}: the response to a write is not a Lease") from exc
+
+
+def _stamp(now: datetime) -> str:
+    return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
 
 log = structlog.get_logger()
 

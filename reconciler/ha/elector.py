@@ -19,9 +19,8 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from reconciler.ha.lease_reading import shown
-from reconciler.ha.record import Record, Terms
-from reconciler.ha.shards.shard import Shard
+from reconciler.ha.lease_record import Record, Terms, shown
+from reconciler.ha.shard import Shard
 
 DIGITS = 20
 """Maximum digits of a numeric version: 64 bits have no more"""

@@ -3,9 +3,16 @@
 from asyncio import CancelledError
 from collections.abc import Callable
 
-from reconciler.cluster.answers import READS
-from reconciler.cluster.guard import LEASES, QUESTIONS
-from reconciler.cluster.transport import Lines, Request, Response, Transport, WatchRequest
+from reconciler.cluster.transport import (
+    LEASES,
+    QUESTIONS,
+    READS,
+    Lines,
+    Request,
+    Response,
+    Transport,
+    WatchRequest,
+)
 from reconciler.errors import Retry, Undecided
 from reconciler.ha.elector import Elector
 

@@ -7,7 +7,7 @@ from reconciler.api.objects.marking import ANNOUNCED
 from reconciler.api.validation.kinds import Object
 from reconciler.api.validation.served_kinds import CLAIM
 from reconciler.embedded import ApiServer
-from reconciler.embedded.server.routing import Target
+from reconciler.embedded.routing import Target
 from tests.tools.admission_policies import Policy, Review
 from tests.tools.deployed_rights import documents
 

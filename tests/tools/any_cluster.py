@@ -20,18 +20,17 @@ import pytest
 
 from reconciler import app
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.cluster.answers import refusal
 from reconciler.cluster.client import Client
 from reconciler.cluster.decoding import decode
 from reconciler.cluster.discovery import discover
 from reconciler.cluster.http import connect
 from reconciler.cluster.kinds import NAMESPACE, Resource
-from reconciler.cluster.target import choose
-from reconciler.cluster.transport import Request, Transport
+from reconciler.cluster.target import choose_target
+from reconciler.cluster.transport import Request, Transport, refusal
 from reconciler.control.decisions.declaration import Decision
 from reconciler.embedded import run_controllers, serve
-from reconciler.embedded.access import Account
-from reconciler.embedded.access.guard import MASTERS
+from reconciler.embedded.accounts import Account
+from reconciler.embedded.guard import MASTERS
 from reconciler.errors import Conflict, Gone
 from reconciler.settings import Settings
 from tests.tools.patience import PATIENCE
@@ -159,7 +158,7 @@ class Lent:
     @asynccontextmanager
     async def acting_as(self, account: Account) -> AsyncIterator[Transport]:
         """A transport whose requests are judged as another account's: what a kubeconfig's `as` is for."""
-        target = choose(
+        target = choose_target(
             server=None, kubeconfig=self._connection["kubeconfig"], context=self._connection["context"]
         )
         assert target.kubeconfig is not None

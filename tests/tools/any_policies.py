@@ -13,11 +13,11 @@ import pytest
 
 from reconciler.api.validation.kinds import ServedKind
 from reconciler.cluster.client import Client
+from reconciler.cluster.discovery import REVIEW
 from reconciler.cluster.kinds import NAMESPACE, Resource
-from reconciler.cluster.rights import REVIEW
 from reconciler.cluster.transport import Transport
 from reconciler.control.template_maker import LABEL
-from reconciler.embedded.access.accounts import service_account
+from reconciler.embedded.accounts import service_account
 from reconciler.errors import Gone, Rejected
 from tests.tools import chart
 from tests.tools.any_cluster import Lent, Object, dry_run

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from reconciler.cluster.transport import Lines, Query, Request, Response, Transport, WatchRequest
-from reconciler.embedded.access.roles import AccessRequest
+from reconciler.embedded.accounts import AccessRequest
 from reconciler.settings import Settings
 
 _RESOURCE = re.compile(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from reconciler.embedded import ApiServer
-from reconciler.embedded.server.messages import Request, Response, Stream
+from reconciler.embedded.routing import Request, Response, Stream
 
 
 class Overheard(ApiServer):

@@ -6,9 +6,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from reconciler.embedded.access import Account, Roles
-from reconciler.embedded.access.accounts import service_account
-from reconciler.embedded.access.roles import AccessRequest
+from reconciler.embedded.accounts import AccessRequest, Account, Roles, service_account
 from reconciler.settings import Settings
 from tests.tools.checkout import ROOT
 

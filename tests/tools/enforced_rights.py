@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 from reconciler.embedded import Request, Response
-from reconciler.embedded.access.accounts import service_account
-from reconciler.embedded.server.messages import Stream
+from reconciler.embedded.accounts import service_account
+from reconciler.embedded.routing import Stream
 from tests.tools import deployed_rights
 from tests.tools.policed_server import KINDS, Policed
 from tests.tools.running_reconciler import Cluster

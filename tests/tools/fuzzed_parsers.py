@@ -20,7 +20,7 @@ from reconciler.cluster.cursor import Cursor, listed
 from reconciler.cluster.decoding import cut_listing
 from reconciler.cluster.kinds import Resource
 from reconciler.errors import Malformed, Rejected, Relist, Retry
-from reconciler.ha.shards.shard import parse as parse_shard
+from reconciler.ha.shard import parse_shard
 
 
 class Parser(NamedTuple):

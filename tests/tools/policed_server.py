@@ -13,9 +13,9 @@ from reconciler.api.validation.kinds import GroupVersion, Object, ServedKind
 from reconciler.api.validation.served_kinds import CORE, NAMESPACE
 from reconciler.api.validation.status import Refusal
 from reconciler.embedded import ApiServer, Request, Response
-from reconciler.embedded.access import Account, Guard, Roles
-from reconciler.embedded.server.messages import Stream
-from reconciler.embedded.server.routing import Target
+from reconciler.embedded.accounts import Account, Roles
+from reconciler.embedded.guard import Guard
+from reconciler.embedded.routing import Stream, Target
 from reconciler.errors import Malformed
 from tests.tools.admission_policies import Policy, Review
 

@@ -15,8 +15,8 @@ from msgspec.structs import astuple
 
 from reconciler import app
 from reconciler.cluster.transport import Transport
-from reconciler.embedded.access import Account, Guard
-from reconciler.embedded.access.roles import AccessRequest
+from reconciler.embedded.accounts import AccessRequest, Account
+from reconciler.embedded.guard import Guard
 from reconciler.settings import Settings
 from tests.tools import deployed_rights
 from tests.tools.asked_rights import Noting, as_deployed

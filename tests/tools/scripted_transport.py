@@ -7,9 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.cluster.answers import refusal
-from reconciler.cluster.lines import complete_lines
-from reconciler.cluster.transport import Request, Response, WatchRequest
+from reconciler.cluster.decoding import complete_lines
+from reconciler.cluster.transport import Request, Response, WatchRequest, refusal
 from reconciler.errors import ReconcilerError, Retry
 
 

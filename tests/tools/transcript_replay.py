@@ -15,7 +15,8 @@ from typing import Any
 import aiohttp
 
 from reconciler.embedded import ApiServer
-from reconciler.embedded.access import Guard, Roles
+from reconciler.embedded.accounts import Roles
+from reconciler.embedded.guard import Guard
 from tests.tools.patience import PATIENCE
 
 ORDER = ("claim-lifecycle", "list-and-watch", "patch", "slices", "lease-and-events", "discovery-and-errors")

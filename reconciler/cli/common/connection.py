@@ -42,6 +42,6 @@ class Connection(NamedTuple):
     def target(self) -> "Target":
         """The cluster that the options choose. Raises Rejected if there is none."""
         # Late import: commands that read manifests need no kubeconfig.
-        from reconciler.cluster.target import choose  # noqa: PLC0415
+        from reconciler.cluster.target import choose_target  # noqa: PLC0415
 
-        return choose(server=self.server, kubeconfig=self.kubeconfig, context=self.context)
+        return choose_target(server=self.server, kubeconfig=self.kubeconfig, context=self.context)

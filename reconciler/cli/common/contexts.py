@@ -109,13 +109,15 @@ async def _ask_each(
 
 def _known(connection: Connection, contexts: Sequence[str]) -> Sequence[str]:
     """The contexts, or all of the kubeconfig. Contexts that it lacks are left to the connection."""
-    from reconciler.cluster.kubeconfig import merge, places  # noqa: PLC0415 - only for `all`
+    from reconciler.cluster.target import kubeconfig_places, merge_kubeconfigs  # noqa: PLC0415 - only for `all`
 
     if tuple(contexts) != (ALL,):
         return contexts
     with errors_as(Failure):
-        found = merge(places(connection.kubeconfig))
+        found = merge_kubeconfigs(kubeconfig_places(connection.kubeconfig))
     names = [one["name"] for one in found.value["contexts"]]
     if not names:
-        raise Failure(f"no kubeconfig with a context at {', '.join(places(connection.kubeconfig))}")
+        raise Failure(
+            f"no kubeconfig with a context at {', '.join(kubeconfig_places(connection.kubeconfig))}"
+        )
     return names

@@ -11,7 +11,7 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.control.decisions.allocating import Allocated, Waits
 from reconciler.control.decisions.declaration import Decision
-from reconciler.embedded.controllers.pods import RUN_SECONDS
+from reconciler.embedded.pod_controllers import RUN_SECONDS
 
 KINDS = ("ResourceClaim", "Pod")
 """The kinds to watch for `on_change`"""

@@ -69,7 +69,7 @@ def written(bundle: Bundle, report: "DeviceReport") -> list[dict[str, Any]]:
 
 def _written(raw: Mapping[str, Any], given: "Given") -> dict[str, Any]:
     # Late import: the server imports HTTP, which is slow.
-    from reconciler.embedded.server.patches import apply_json_patch  # noqa: PLC0415
+    from reconciler.embedded.patches import apply_json_patch  # noqa: PLC0415
 
     pod = apply_json_patch(dict(raw), steps(given.pod, given.node, given.text))
     assert isinstance(pod, dict)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import structlog
 
-from reconciler.cluster.evictions import Evictions
+from reconciler.cluster.pod_writer import Evictions
 from reconciler.control.decisions.declaration import Decision, Report
 from reconciler.control.evicting.rates import Rates
 from reconciler.control.evicting.victims import Victim

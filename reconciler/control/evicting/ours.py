@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.audit import written_by_us
 from reconciler.control.ownership import Ownership
-from reconciler.ha.shards.membership import Side
+from reconciler.ha.shard import Side
 from reconciler.state.store import Store
 
 

@@ -16,7 +16,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan, Reason
 from reconciler.api.objects.pods import claims_of
 from reconciler.api.objects.seats import SEAT, SeatMark
-from reconciler.cluster.podwriter import PodWriter
+from reconciler.cluster.pod_writer import PodWriter
 from reconciler.cluster.writer import Writer
 from reconciler.control.decisions.allocating import Allocated, Freed, Ungated, Waits
 from reconciler.control.decisions.declaration import Report

@@ -16,7 +16,7 @@ from reconciler.api.koordinator.names import ALLOCATED
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import DeviceID
 from reconciler.api.objects.pods import is_live
-from reconciler.cluster.podwriter import PodWriter
+from reconciler.cluster.pod_writer import PodWriter
 from reconciler.control.decisions.allocating import DevicesGiven, Ungated, Waits
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.handler import Ask, Decided, Given, Handler, Idle, Later, Refused, Stuck

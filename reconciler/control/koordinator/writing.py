@@ -8,7 +8,7 @@ from reconciler.api.koordinator.names import ALLOCATED
 from reconciler.api.koordinator.patch import steps
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.cluster.podwriter import PodWriter
+from reconciler.cluster.pod_writer import PodWriter
 from reconciler.control.koordinator.intake import DeviceIntake
 from reconciler.control.koordinator.state import Grant
 from reconciler.errors import Conflict, Gone, Rejected, Retry, Undecided

@@ -18,7 +18,7 @@ from reconciler.aio.worker_thread import Closed, WorkerThread
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.pods import claims_of
-from reconciler.cluster.evictions import Evictions
+from reconciler.cluster.pod_writer import Evictions
 from reconciler.control.decisions.every import Evicted, RoomPlanAborted, RoomPlanned
 from reconciler.control.evicting.evictor import AGAIN, LONGEST_AGAIN
 from reconciler.control.evicting.ground import Ground, changed

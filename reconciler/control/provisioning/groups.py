@@ -13,7 +13,7 @@ from reconciler.api.objects.model import text_of
 from reconciler.api.objects.pods import claims_of, controller_of, is_live
 from reconciler.api.objects.provisioning import MOST_SETS
 from reconciler.control.ownership import Ownership
-from reconciler.ha.shards.membership import Side
+from reconciler.ha.shard import Side
 from reconciler.state.store import Store
 
 _NAME = 44

@@ -17,7 +17,7 @@ from reconciler.control.decider import Refusal
 from reconciler.control.decisions.every import MovesPlanned, RoomPlanned
 from reconciler.control.ownership import Ownership
 from reconciler.errors import Rejected
-from reconciler.ha.shards.shard import parse
+from reconciler.ha.shard import parse_shard
 from reconciler.state.devices.occupancy.retained_draws import Drawn
 from reconciler.state.nominations.nomination import HeldPlace, Nomination, Nominee
 from reconciler.state.nominations.record import as_json, nominee_as_json, nominee_of, place_as_json, place_of
@@ -128,7 +128,7 @@ def read_header(raw: Mapping[str, Any]) -> Header:
         drivers=frozenset(raw["drivers"]),
         classes=frozenset(raw["classes"]),
         alone=raw["alone"],
-        shard=parse(raw.get("shard", "")),
+        shard=parse_shard(raw.get("shard", "")),
     )
     run, settings = raw.get("run", ""), raw.get("settings", {})
     return Header(raw["program"], rules, ours, raw["steps"], run, settings)

@@ -9,7 +9,7 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
-from reconciler.ha.shards.membership import Side
+from reconciler.ha.shard import Side
 from reconciler.operations.metrics import catalogue as of
 from reconciler.operations.metrics.scraping import Reading, Values, by
 

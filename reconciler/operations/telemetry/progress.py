@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from reconciler.aio.heartbeat import Heartbeat
+from reconciler.aio.tasks import Heartbeat
 from reconciler.control.failures import Failures
 from reconciler.control.intake import Intake
 from reconciler.control.loop import Reconciler

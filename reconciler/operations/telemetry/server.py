@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 from reconciler.api.objects.semantics import GATES
 from reconciler.cluster.discovery import unserved
-from reconciler.cluster.dropped import Dropped
 from reconciler.cluster.kinds import Served
+from reconciler.cluster.writer import Dropped
 from reconciler.operations.metrics import catalogue as of
 from reconciler.operations.metrics.scraping import by, single
 from reconciler.operations.serving.statusz import Row

@@ -6,7 +6,7 @@ from datetime import datetime
 from importlib.metadata import version
 from platform import python_version
 
-from reconciler.aio.heartbeat import Heartbeat
+from reconciler.aio.tasks import Heartbeat
 from reconciler.operations.metrics import catalogue as of
 from reconciler.operations.metrics.meters import Meters
 from reconciler.operations.metrics.scraping import Readings, by, metrics_routes, single

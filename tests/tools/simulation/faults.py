@@ -12,8 +12,7 @@ from enum import Enum, StrEnum
 from random import Random
 from typing import NoReturn
 
-from reconciler.cluster.answers import READS, refusal
-from reconciler.cluster.transport import Request, Response, Transport, WatchRequest
+from reconciler.cluster.transport import READS, Request, Response, Transport, WatchRequest, refusal
 from reconciler.errors import Retry, Undecided
 
 

@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 
-from reconciler.cluster.answers import refusal
-from reconciler.cluster.transport import Request, Response, WatchRequest
+from reconciler.cluster.transport import Request, Response, WatchRequest, refusal
 from reconciler.embedded import ApiServer, Stream
 from reconciler.embedded import Request as Received
 from reconciler.errors import Retry

@@ -11,7 +11,7 @@ from reconciler.api.objects.claims import ALLOCATED_AT, FINALIZER
 from reconciler.api.objects.gang_patches import release
 from reconciler.api.objects.marking import ANNOUNCED, is_announced, is_ours
 from reconciler.app import making_room
-from reconciler.cluster import answers, client, cursor, writer
+from reconciler.cluster import client, cursor, transport, writer
 from reconciler.cluster.watch import Recall
 from reconciler.cluster.writer import Writer
 from reconciler.control import audit, fence
@@ -36,7 +36,7 @@ from reconciler.control.rebalancing.rebalancer import Rebalancer
 from reconciler.control.settler import Settler
 from reconciler.control.units import Kind
 from reconciler.control.waiting import Waiting
-from reconciler.embedded.server import evicting as server_evicting
+from reconciler.embedded import writing as server_evicting
 from reconciler.errors import Retry, Undecided
 from reconciler.ha.elector import Elector
 from reconciler.state import store
@@ -124,7 +124,7 @@ def _forgets_in_silence(self: Any, plan: Any) -> None:
     self.store.forget(plan)
 
 
-_refusal = answers.refusal
+_refusal = transport.refusal
 
 
 def _not_applied(method: str, path: str, response: Any) -> Any:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from reconciler.aio.breaks import LONGEST, MOST, Breaks
+from reconciler.aio.tasks import LONGEST, MOST, Breaks
 from tests.tools.virtual_time import VirtualLoop
 
 

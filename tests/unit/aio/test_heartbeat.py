@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from reconciler.aio.heartbeat import Heartbeat
+from reconciler.aio.tasks import Heartbeat
 from tests.tools.virtual_time import VirtualLoop
 
 

@@ -15,7 +15,7 @@ from reconciler.control.intake import Intake
 from reconciler.control.making_room.plan import RoomPlan, RoomQuestion
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Decide
-from reconciler.ha.shards.shard import Shard
+from reconciler.ha.shard import Shard
 from reconciler.state.devices.snapshot.fork import Forked
 from reconciler.state.nominations.nomination import of_pod, own_of
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from reconciler.analysis.doctor.rules import RULES
 from reconciler.cli import main
 from reconciler.embedded import ApiServer, Request, Response, serve
-from reconciler.embedded.server.messages import Stream
+from reconciler.embedded.routing import Stream
 from tests.tools.checkout import DOCS
 from tests.tools.doctor_koordinator_cases import DOMAIN, partitioned
 from tests.tools.doctor_manifests import GPU, ONE, Object, claim, device_class, part, yaml_of

@@ -10,7 +10,7 @@ from reconciler.api.objects.core import GATE
 from reconciler.api.validation.served_kinds import POD
 from reconciler.cli import main
 from reconciler.embedded import ApiServer, Request, Response, serve
-from reconciler.embedded.server.messages import Stream
+from reconciler.embedded.routing import Stream
 from tests.tools.output_schemas import fitting
 from tests.tools.running_reconciler import Cluster
 from tests.tools.small_fleet import node, pod

@@ -26,8 +26,7 @@ from reconciler.cluster.echoes import Echoes
 from reconciler.cluster.http import connect
 from reconciler.cluster.kinds import Served
 from reconciler.cluster.watch import Pace, follow
-from reconciler.cluster.withdrawals import Withdrawals
-from reconciler.cluster.writer import Writer
+from reconciler.cluster.writer import Withdrawals, Writer
 from reconciler.embedded import ApiServer, serve
 from reconciler.errors import Conflict, Gone, Rejected
 from tests.tools.patience import PATIENCE

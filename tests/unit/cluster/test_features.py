@@ -11,7 +11,7 @@ from reconciler.api.objects.semantics import (
     TAINT_RULES,
 )
 from reconciler.cluster.client import Client
-from reconciler.cluster.features import missing_gates
+from reconciler.cluster.discovery import missing_gates
 from reconciler.cluster.kinds import NODE, Resource, Served
 from tests.tools.scripted_transport import Scripted, ok
 

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.cluster.impersonation import headers
-from reconciler.cluster.target import choose
+from reconciler.cluster.target import choose_target, impersonation_headers
 from reconciler.errors import Rejected
 
 
@@ -19,7 +18,7 @@ def test_each_field_becomes_the_headers_that_the_server_knows():
         "as-groups": ["a", "b"],
         "as-user-extra": {"example.com/Scope": ["x", "y"]},
     }
-    assert headers("u", values) == [
+    assert impersonation_headers("u", values) == [
         ("Impersonate-User", "alice"),
         ("Impersonate-Uid", "7"),
         ("Impersonate-Group", "a"),
@@ -27,7 +26,11 @@ def test_each_field_becomes_the_headers_that_the_server_knows():
         ("Impersonate-Extra-example.com%2FScope", "x"),
         ("Impersonate-Extra-example.com%2FScope", "y"),
     ]
-    assert headers("u", {"token": "t"}) == headers("u", {"as": "", "as-groups": None}) == []
+    assert (
+        impersonation_headers("u", {"token": "t"})
+        == impersonation_headers("u", {"as": "", "as-groups": None})
+        == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -45,7 +48,7 @@ def test_each_field_becomes_the_headers_that_the_server_knows():
 )
 def test_what_cannot_be_sent_is_refused_and_nothing_runs_with_other_rights(values: dict[str, Any], said: str):
     with pytest.raises(Rejected, match=said) as refused:
-        headers("admin", values)
+        impersonation_headers("admin", values)
     assert str(refused.value).startswith("cannot reach a cluster: user admin of the kubeconfig: as")
 
 
@@ -58,6 +61,6 @@ def test_a_context_says_as_whom_it_acts(tmp_path: Path):
     }
     path = tmp_path / "config"
     path.write_text(yaml.safe_dump(config))
-    target = choose(server=None, kubeconfig=str(path), context=None)
+    target = choose_target(server=None, kubeconfig=str(path), context=None)
     assert target.impersonation() == [("Impersonate-User", "alice")]
     assert str(target) == "https://host (context x, as alice)"

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from reconciler.cluster import target as targets
-from reconciler.cluster.target import Target, choose, without_password
+from reconciler.cluster.target import Target, choose_target, without_password
 from reconciler.errors import Rejected
 
 
@@ -30,7 +30,7 @@ def complete(path: Path, name: str, server: str, **context: str) -> str:
 
 
 def chosen(**options: str) -> Target:
-    return choose(**{"server": None, "kubeconfig": None, "context": None, **options})
+    return choose_target(**{"server": None, "kubeconfig": None, "context": None, **options})
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from reconciler.cluster.lines import complete_lines
+from reconciler.cluster.decoding import complete_lines
 from reconciler.errors import Retry
 
 TEXT = '{"name":"gerät"}\n\n{"b":2}\r\n{"cut'.encode()

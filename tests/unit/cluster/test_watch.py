@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.aio.breaks import MOST
+from reconciler.aio.tasks import MOST
 from reconciler.api.objects.changes import Changed, Listed, Notice, Refused, Removed, Replaced
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.client import Client

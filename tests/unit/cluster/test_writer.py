@@ -27,8 +27,7 @@ from reconciler.api.versions.reading import read
 from reconciler.cluster.client import Client
 from reconciler.cluster.echoes import Echoes
 from reconciler.cluster.kinds import POD, Served
-from reconciler.cluster.withdrawals import Withdrawals
-from reconciler.cluster.writer import Writer
+from reconciler.cluster.writer import Withdrawals, Writer
 from reconciler.errors import Conflict, Gone, Inconsistent, Rejected, Retry, Undecided
 from tests.tools.cluster_objects import CLAIMS, claim
 from tests.tools.scripted_transport import Scripted, Sent, ok, status

@@ -7,17 +7,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reconciler.api.validation.served_kinds import LEASE
-from reconciler.ha.shards.shard import WHOLE, parse
+from reconciler.ha.shard import WHOLE, parse_shard
 from tests.tools.candidates import NAMESPACE, Candidate, Device, Server, candidate
 from tests.tools.examples import examples
 from tests.tools.simulation.clock import SimulationLoop
 
 SHARDS = (
     WHOLE,
-    parse("driver=a"),
-    parse("driver=b"),
-    parse("driver=a,pool-prefix=x"),
-    parse("pool-prefix=xy"),
+    parse_shard("driver=a"),
+    parse_shard("driver=b"),
+    parse_shard("driver=a,pool-prefix=x"),
+    parse_shard("pool-prefix=xy"),
 )
 SETTLED = 150.0
 """Seconds of calm after which somebody leads: two old leases and their writes waited out, and chance"""

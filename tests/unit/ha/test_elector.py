@@ -4,8 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.ha.elector import Elector
-from reconciler.ha.record import Record, Terms
-from reconciler.ha.shards.shard import WHOLE
+from reconciler.ha.lease_record import Record, Terms
+from reconciler.ha.shard import WHOLE
 
 TERMS = Terms()
 THEIRS = Record(WHOLE.lease, "5", "them", WHOLE, TERMS.lease, TERMS.write, uid="one")

@@ -6,8 +6,8 @@ from reconciler.cluster.transport import Request
 from reconciler.errors import Retry
 from reconciler.ha.elector import Bid, Elector
 from reconciler.ha.fenced_transport import FencedTransport
-from reconciler.ha.record import Record, Terms
-from reconciler.ha.shards.shard import WHOLE
+from reconciler.ha.lease_record import Record, Terms
+from reconciler.ha.shard import WHOLE
 from tests.tools.scripted_transport import Scripted, ok
 
 TERMS = Terms(lease=15.0, renew=10.0, retry=2.0, write=4.0)

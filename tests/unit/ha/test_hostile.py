@@ -15,12 +15,19 @@ from reconciler.cluster.client import Client
 from reconciler.cluster.transport import Lines, Request, Response, WatchRequest
 from reconciler.embedded import ApiServer
 from reconciler.errors import Rejected
-from reconciler.ha.campaign import Campaign
+from reconciler.ha.campaign import Campaign, Leases
 from reconciler.ha.elector import Elector
-from reconciler.ha.lease_reading import MOST_TRANSITIONS, MOST_WAIT, SHARD, WAIT, WRITE, record
-from reconciler.ha.leases import Leases
-from reconciler.ha.record import LONGEST, Terms
-from reconciler.ha.shards.shard import LEASE, WHOLE
+from reconciler.ha.lease_record import (
+    LONGEST,
+    MOST_TRANSITIONS,
+    MOST_WAIT,
+    SHARD,
+    WAIT,
+    WRITE,
+    Terms,
+    read_record,
+)
+from reconciler.ha.shard import LEASE, WHOLE
 from reconciler.settings import Settings
 from tests.tools.examples import examples
 from tests.tools.simulation.clock import SimulationLoop
@@ -78,13 +85,13 @@ leases = st.fixed_dictionaries({
     {"metadata": {"annotations": {SHARD: "pool-prefix=" * 9999}}, "spec": {"leaseDurationSeconds": 10**9999}}
 )
 def test_whatever_a_lease_says_its_times_are_bounded(raw: Any):
-    found = record(raw, TERMS)
+    found = read_record(raw, TERMS)
     assert 0 < found.lease <= LONGEST
     assert 0 < found.write <= LONGEST
     assert 0 <= found.wait <= MOST_WAIT
     assert found.quiet <= MOST_WAIT
     assert 0 <= found.transitions <= MOST_TRANSITIONS
-    assert found == record(raw, TERMS)  # so that one that stays as it is runs out
+    assert found == read_record(raw, TERMS)  # so that one that stays as it is runs out
     assert all(len(doubt) < 500 for doubt in found.doubts)
 
 

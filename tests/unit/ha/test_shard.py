@@ -10,8 +10,7 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import PoolID
 from reconciler.api.versions.reading import read
 from reconciler.errors import Rejected
-from reconciler.ha.shards.membership import POOLS, Side, membership
-from reconciler.ha.shards.shard import WHOLE, Shard, parse
+from reconciler.ha.shard import POOLS, WHOLE, Shard, Side, membership, parse_shard
 
 DRIVERS, POOL_NAMES = "abc", ("r1-n1", "r1-n2", "r2-n1", "r", "s")
 CLASSES = {
@@ -62,7 +61,7 @@ def asking(
 
 
 def side(claim: ResourceClaim, text: str) -> Side:
-    return membership(claim, parse(text), READ).side
+    return membership(claim, parse_shard(text), READ).side
 
 
 shards = st.builds(
@@ -80,11 +79,11 @@ claims = st.builds(
 
 @given(shards)
 def test_a_shard_is_read_as_it_was_written(shard: Shard):
-    again = parse(str(shard))
+    again = parse_shard(str(shard))
     pools = [PoolID(driver, pool) for driver in DRIVERS for pool in POOL_NAMES]
     assert [again.owns(pool) for pool in pools] == [shard.owns(pool) for pool in pools]
-    assert parse(str(again)) == again
-    assert parse(",".join(reversed(str(again).split(",")))).lease == again.lease
+    assert parse_shard(str(again)) == again
+    assert parse_shard(",".join(reversed(str(again).split(",")))).lease == again.lease
 
 
 @given(shards, shards)
@@ -162,4 +161,4 @@ def test_what_a_claim_holds_decides_to_whom_it_belongs():
 @pytest.mark.parametrize("text", ["a", "driver=", "drivers=a", "driver=a;pool=b", "=a"])
 def test_what_is_no_shard_is_refused(text: str):
     with pytest.raises(Rejected, match="neither driver=NAME nor pool-prefix=TEXT"):
-        parse(text)
+        parse_shard(text)

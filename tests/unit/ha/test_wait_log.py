@@ -9,11 +9,10 @@ from structlog.testing import capture_logs
 from reconciler.api.validation.served_kinds import LEASE
 from reconciler.cluster.client import Client
 from reconciler.embedded import ApiServer
-from reconciler.ha.campaign import Campaign
+from reconciler.ha.campaign import Campaign, Leases
 from reconciler.ha.elector import Elector
-from reconciler.ha.leases import Leases
-from reconciler.ha.record import Terms
-from reconciler.ha.shards.shard import WHOLE
+from reconciler.ha.lease_record import Terms
+from reconciler.ha.shard import WHOLE
 from tests.tools.simulation.clock import SimulationLoop
 from tests.tools.simulation.memory import InMemory
 

@@ -5,9 +5,7 @@ from pathlib import Path
 import kubernetes_validate
 import pytest
 
-from reconciler.embedded.access import Roles
-from reconciler.embedded.access.accounts import service_account
-from reconciler.embedded.access.roles import AccessRequest
+from reconciler.embedded.accounts import AccessRequest, Roles, service_account
 from tests.tools import monitoring_kinds
 from tests.tools.deployed_rights import COMPONENTS, DEPLOY, NAMESPACE, Granted, bound, granted
 from tests.tools.kustomize import VERSIONS, built, built_with, of_kind

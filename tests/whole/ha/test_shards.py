@@ -8,8 +8,7 @@ import pytest
 
 from reconciler.api.validation.served_kinds import DEVICE_CLASS
 from reconciler.control.decisions.allocating import Allocated, Freed, Waits
-from reconciler.ha.shards.membership import POOLS
-from reconciler.ha.shards.shard import parse
+from reconciler.ha.shard import POOLS, parse_shard
 from tests.tools.replicas import Replica, Replicas, replicas
 from tests.tools.small_fleet import claim, device_class, devices, node, pod
 
@@ -94,13 +93,13 @@ async def test_who_overlaps_with_a_live_shard_does_nothing_until_that_ends(earli
     """In whichever order they start."""
     async with replicas(*fleet()) as found:
         one = found.start(shard=earlier)
-        await found.until_held(parse(earlier).lease)
+        await found.until_held(parse_shard(earlier).lease)
         other = found.start(shard=later)
         found.cluster.load(claim("first"))
         await found.cluster.until(lambda: found.cluster.devices("first"))
         await one.until(lambda: one.allocated() == ["first"])
         await found.stop(one)
-        await found.until_held(parse(later).lease)
+        await found.until_held(parse_shard(later).lease)
         found.cluster.load(claim("second"))
         await found.cluster.until(lambda: found.cluster.devices("second"))
         await other.until(lambda: other.allocated() == ["second"])

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from reconciler.api.validation.kinds import ServedKind
 from reconciler.api.validation.served_kinds import CLAIM, SLICE
 from reconciler.control.decisions.allocating import Allocated
-from reconciler.embedded.server.store import key_of
+from reconciler.embedded.store import key_of
 from tests.tools.hostile_objects import CLAIMS, SLICES, Object
 from tests.tools.running_reconciler import Cluster, reconciling
 from tests.tools.small_fleet import claim, device_class, devices, node

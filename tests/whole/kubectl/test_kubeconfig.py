@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.cluster.kubeconfig import merge, places
-from reconciler.cluster.target import choose
+from reconciler.cluster.target import choose_target, kubeconfig_places, merge_kubeconfigs
 from reconciler.errors import Rejected
 from tests.tools.patience import PATIENCE
 
@@ -99,7 +98,7 @@ def test_several_files_are_merged_as_kubectl_merges_them(tmp_path, monkeypatch, 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KUBECONFIG", os.pathsep.join(["", *files, files[0], ""]))
     theirs = json.loads(kubectl("view", "--raw", "--flatten", "-o", "json").stdout)
-    ours = merge(places(None))
+    ours = merge_kubeconfigs(kubeconfig_places(None))
     for section in ("clusters", "contexts", "users"):
         mine = {name: with_data(v) for name, v in by_name(section, ours.value[section]).items()}
         assert mine == {name: decoded(v) for name, v in by_name(section, theirs[section]).items()}
@@ -115,9 +114,9 @@ def _same_choice(current: str) -> None:
     theirs = json.loads(minified.stdout)
     if not theirs["clusters"] or not theirs["users"]:
         with pytest.raises(Rejected, match="is missing"):
-            choose(server=None, kubeconfig=None, context=None)
+            choose_target(server=None, kubeconfig=None, context=None)
         return
-    target = choose(server=None, kubeconfig=None, context=None)
+    target = choose_target(server=None, kubeconfig=None, context=None)
     assert (target.context, target.server) == (current, theirs["clusters"][0]["cluster"]["server"])
     assert target.namespace == theirs["contexts"][0]["context"].get("namespace", "default")
 
@@ -132,14 +131,14 @@ def test_what_kubectl_rejects_is_rejected_and_named(tmp_path, monkeypatch, bad):
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/bad{os.pathsep}{tmp_path}/good")
     assert kubectl("view").returncode != 0
     with pytest.raises(Rejected, match=f"{tmp_path}/bad"):
-        merge(places(None))
+        merge_kubeconfigs(kubeconfig_places(None))
 
 
 def test_a_folder_is_no_kubeconfig(tmp_path, monkeypatch):
     monkeypatch.setenv("KUBECONFIG", str(tmp_path))
     assert kubectl("view").returncode != 0
     with pytest.raises(Rejected, match=str(tmp_path)):
-        merge(places(None))
+        merge_kubeconfigs(kubeconfig_places(None))
 
 
 def test_an_option_names_one_file(tmp_path, monkeypatch):
@@ -149,4 +148,4 @@ def test_an_option_names_one_file(tmp_path, monkeypatch):
     both = f"{tmp_path}/a{os.pathsep}{tmp_path}/a"
     assert kubectl("current-context", "--kubeconfig", both).returncode != 0
     with pytest.raises(Rejected, match="there is no kubeconfig at"):
-        choose(server=None, kubeconfig=both, context=None)
+        choose_target(server=None, kubeconfig=both, context=None)

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from reconciler.embedded import ApiServer, serve
-from reconciler.embedded.access import Guard, Roles
-from reconciler.embedded.access.accounts import account, service_account
+from reconciler.embedded.accounts import Roles, account, service_account
+from reconciler.embedded.guard import Guard
 from reconciler.operations import doctor_schedule
 from reconciler.settings import Settings
 from tests.tools.checkout import ROOT

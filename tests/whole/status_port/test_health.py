@@ -7,7 +7,7 @@ import pytest
 from aiohttp import web
 
 from reconciler.control.decisions.allocating import Allocated
-from reconciler.ha.shards.shard import LEASE
+from reconciler.ha.shard import LEASE
 from reconciler.operations.metrics.catalogue import CATALOGUE
 from reconciler.operations.serving.health import Progress
 from reconciler.operations.serving.port import Route

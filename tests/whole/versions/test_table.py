@@ -41,8 +41,7 @@ from reconciler.api.objects.taint_rules import DeviceTaintRuleSpec
 from reconciler.api.validation.conversion import _INLINE as EMBEDDED_INLINE
 from reconciler.api.versions.v1beta1 import INLINE
 from reconciler.cluster.client import Client
-from reconciler.cluster.discovery import discover
-from reconciler.cluster.features import missing_gates
+from reconciler.cluster.discovery import discover, missing_gates
 from reconciler.cluster.http import connect
 from reconciler.cluster.kinds import Served
 from reconciler.embedded import serve

@@ -3,8 +3,8 @@
 import pytest
 
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.cluster.evictions import Evictions
-from reconciler.cluster.pause_reasons import PauseReasons
+from reconciler.cluster.pod_writer import Evictions
+from reconciler.cluster.transport import PauseReasons
 from reconciler.control.decisions.declaration import Decision
 from reconciler.control.decisions.every import Evicted
 from reconciler.control.evicting.evictor import AGAIN, LONGEST_AGAIN, PAUSED, Evictor

@@ -13,7 +13,7 @@ from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Blocked, Nothing, Planner
 from reconciler.control.units import Kind, Unit, gang_unit
-from reconciler.ha.shards.shard import parse
+from reconciler.ha.shard import parse_shard
 from reconciler.state.on_demand import NOT_LISTED
 from tests.tools.gangs import annotated, coscheduling_group, grouped, labelled, pod_group
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, held, node
@@ -230,5 +230,5 @@ async def test_claims_of_several_shards_are_refused():
     other = device_class("other", "other.example.com")
     theirs = claim("b", device_class="other")
     pods = [annotated("p0", "a", size=2), annotated("p1", "b", size=2)]
-    step = next_of(other, claim("a"), theirs, *pods, shard=parse(f"driver={DRIVER}"))
+    step = next_of(other, claim("a"), theirs, *pods, shard=parse_shard(f"driver={DRIVER}"))
     assert reason(step) == "NeedsSeveralShards"

@@ -10,7 +10,7 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GangKey, GangSource
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.seats import SEAT, SeatMark
-from reconciler.cluster.podwriter import PodWriter
+from reconciler.cluster.pod_writer import PodWriter
 from reconciler.control.gangs.handler import GangWriter
 from reconciler.control.gangs.planner import Place, UngateAll
 from reconciler.errors import Undecided

@@ -9,7 +9,7 @@ from reconciler.allocation.koordinator.fleet import Fleet
 from reconciler.api.koordinator import names
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.core import GATE, Pod
-from reconciler.cluster.podwriter import PodWriter
+from reconciler.cluster.pod_writer import PodWriter
 from reconciler.control.decisions.allocating import DevicesGiven, Ungated
 from reconciler.control.decisions.declaration import Decision
 from reconciler.control.handler import Ask, Decided, Given, Idle

@@ -4,7 +4,7 @@ import pytest
 
 from reconciler.control.ownership import Ownership
 from reconciler.control.provisioning.groups import groups_of
-from reconciler.ha.shards.shard import Shard
+from reconciler.ha.shard import Shard
 from tests.tools.small_fleet import DRIVER, claim, device_class, pod
 from tests.tools.unit_pictures import intake
 

@@ -24,7 +24,7 @@ from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Decide
 from reconciler.control.units import Kind, Unit
 from reconciler.errors import Rejected
-from reconciler.ha.shards.shard import parse
+from reconciler.ha.shard import parse_shard
 from reconciler.operations.journal.entries import Header, read_change, read_header, write_change
 from reconciler.operations.journal.files import entries, paths
 from reconciler.operations.journal.recording import Recorder
@@ -221,7 +221,7 @@ def test_a_decision_from_a_picture_of_the_file_before_is_made_again_and_one_of_a
 
 
 def test_the_header_tells_the_shard_and_the_mode_and_is_the_same_when_read(tmp_path: Path):
-    ours = replace(OURS, shard=parse("driver=gpu,pool-prefix=a"))
+    ours = replace(OURS, shard=parse_shard("driver=gpu,pool-prefix=a"))
     header = Header("test", Semantics(), ours, 7, settings={"mode": "shadow"})
     recorder = Recorder(tmp_path, header)
     recorder.store.apply(Changed("DeviceClass", typed(device_class())))

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from reconciler.control.ownership import Ownership
-from reconciler.ha.shards.shard import parse
+from reconciler.ha.shard import parse_shard
 from reconciler.operations.metrics.objects import AT_ONCE, ObjectCounts
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
 from tests.tools.unit_pictures import intake, put
@@ -48,8 +48,8 @@ async def test_claims_of_another_shard_are_counted_there():
     """So the sum over all shards is the number of claims."""
     objects = [device_class(), device_class("nic", "nic.example.com")]
     objects += [claim("a"), claim("b", device_class="nic"), allocated("c"), allocated("d", "nic.example.com")]
-    first = await counted(*objects, shard=parse(f"driver={DRIVER}"))
-    other = await counted(*objects, shard=parse("driver=nic.example.com"))
+    first = await counted(*objects, shard=parse_shard(f"driver={DRIVER}"))
+    other = await counted(*objects, shard=parse_shard("driver=nic.example.com"))
     assert first.claims == other.claims == {"allocated": 1, "unallocated": 1}
 
 

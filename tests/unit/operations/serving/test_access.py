@@ -18,7 +18,8 @@ from reconciler.cluster.client import Client
 from reconciler.cluster.http import connect
 from reconciler.cluster.transport import Lines, Request, Response, WatchRequest
 from reconciler.embedded import ApiServer, serve
-from reconciler.embedded.access import Guard, Roles, read_tokens
+from reconciler.embedded.accounts import Roles, read_tokens
+from reconciler.embedded.guard import Guard
 from reconciler.errors import Rejected, Retry
 from reconciler.operations.serving.access import Token, is_loopback
 from reconciler.operations.serving.certificates import Certificate

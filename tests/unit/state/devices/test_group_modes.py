@@ -13,8 +13,7 @@ from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.semantics import Semantics, with_group_modes
 from reconciler.api.versions.extension_shape import ANNOTATION
 from reconciler.api.versions.reading import read
-from reconciler.ha.shards.filtering import within
-from reconciler.ha.shards.shard import parse
+from reconciler.ha.shard import parse_shard, within_shard
 from reconciler.operations.journal.entries import read_change, write_change
 from reconciler.state.devices.exclusion.group_modes import group_modes, held_of
 from reconciler.state.store import Store
@@ -124,7 +123,7 @@ def test_a_pool_that_was_built_ahead_is_built_again_for_another_mode():
     assert picture(store.snapshot()) == picture(store_after(put(PLAIN)).snapshot())
 
 
-SHARD = parse("driver=d,pool-prefix=a")
+SHARD = parse_shard("driver=d,pool-prefix=a")
 
 
 def listing(*slices: Object) -> Replaced:
@@ -144,7 +143,7 @@ def listing(*slices: Object) -> Replaced:
 )
 def test_a_shard_compares_groups_as_the_whole_fleet_does(changes: Sequence[Change], expected: str):
     """The slice with the expression belongs to another shard."""
-    seen = [within(change, SHARD) for change in changes]
+    seen = [within_shard(change, SHARD) for change in changes]
     store = store_after(*seen)
     assert [source.key.name for source in store.slices] == ["s-a"]
     assert mode(store) == expected == mode(store_after(*changes))

@@ -1,0 +1,239 @@
+"""Authenticate and authorize requests: find the account of the token, or whom it impersonates; check its
+roles.
+
+Source of impersonation: Kubernetes' filter for the headers `Impersonate-User` and `Impersonate-Group`.
+Of the verbs that can grant it, only `impersonate` is known here.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from reconciler.api.validation.encoding import same
+from reconciler.api.validation.fields import Cause
+from reconciler.api.validation.kinds import Object
+from reconciler.api.validation.served_kinds import CLAIM
+from reconciler.api.validation.status import Refusal, bad_request, invalid
+from reconciler.embedded.accounts import (
+    ANONYMOUS,
+    AUTHENTICATED,
+    AccessRequest,
+    Account,
+    Roles,
+    account,
+    service_account_parts,
+)
+from reconciler.embedded.routing import Request, Target
+
+AS_USER = "Impersonate-User"
+AS_GROUP = "Impersonate-Group"
+_IMPERSONATE = "impersonate"
+_UNSERVED = ("impersonate-uid", "impersonate-extra-")
+
+
+class Impersonation(Struct, frozen=True):
+    """Whom a sender wants to be."""
+
+    account: Account
+    needed: tuple[AccessRequest, ...]
+    """What the sender must be allowed: to impersonate the user, and each group that it names"""
+
+
+def read_impersonation(request: Request) -> Impersonation | None:
+    """The impersonation that a request asks for; None if it asks for none.
+
+    Raises a 400 for groups without a user, and for a uid and extra fields, which accounts do not have here.
+    """
+    for name in request.headers:
+        if name.lower().startswith(_UNSERVED):
+            raise bad_request(f"the header {name} is not served: accounts have a name and groups only")
+    name, groups = request.headers.get(AS_USER, ""), tuple(request.groups)
+    if name:
+        return Impersonation(_impersonated(name, groups), (_for_user(name), *map(_for_group, groups)))
+    if groups:
+        raise bad_request(f"the request has {AS_GROUP} and no {AS_USER}: name the user to impersonate, too")
+    return None
+
+
+def _impersonated(name: str, groups: Sequence[str]) -> Account:
+    """Without groups, a service account is in those of service accounts."""
+    if not groups:
+        return ANONYMOUS if name == ANONYMOUS.name else account(name)
+    if {AUTHENTICATED, *ANONYMOUS.groups} & {*groups}:
+        return Account(name, frozenset(groups))
+    added = ANONYMOUS.groups if name == ANONYMOUS.name else {AUTHENTICATED}
+    return Account(name, frozenset({*groups, *added}))
+
+
+def _for_user(name: str) -> AccessRequest:
+    parts = service_account_parts(name)
+    if parts is None:
+        return AccessRequest(_IMPERSONATE, "", "users", name=name)
+    return AccessRequest(_IMPERSONATE, "", "serviceaccounts", *parts)
+
+
+def _for_group(name: str) -> AccessRequest:
+    return AccessRequest(_IMPERSONATE, "", "groups", name=name)
+
+
+MASTERS = "system:masters"
+"""The group that is allowed everything"""
+
+_NAMED = re.compile(r"metadata\.name==?(?P<name>[^,]+)")
+_FOR_ALL = ("/healthz", "/livez", "/readyz", "/version")
+_DISCOVERY = ("/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*")
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_BOUND = ("allocation", "reservedFor")
+"""Fields of a claim's status that require `resourceclaims/binding`. Source: ST-8"""
+
+
+class Guard:
+    """Enforces tokens and roles."""
+
+    def __init__(self, tokens: Mapping[str, Account], roles: Roles) -> None:
+        self._tokens = dict(tokens)
+        self.roles = roles
+
+    def account(self, request: Request) -> Account:
+        """The account that a request is judged by: its sender, or the account that the sender impersonates.
+
+        Raises a 401 for an unknown token, a 403 if the sender may not impersonate that account.
+        """
+        sender, wanted = self._sender(request), read_impersonation(request)
+        if wanted is None:
+            return sender
+        for access in wanted.needed:
+            if not self.allows(sender, access):
+                raise _forbidden(sender, access, access.name)
+        return wanted.account
+
+    def _sender(self, request: Request) -> Account:
+        given = request.headers.get("Authorization", "")
+        if not given:
+            return ANONYMOUS
+        scheme, _, token = given.partition(" ")
+        found = self.account_of(token.strip()) if scheme.lower() == "bearer" else None
+        if found is None:
+            raise Refusal(401, "Unauthorized", "Unauthorized")
+        return found
+
+    def account_of(self, token: str) -> Account | None:
+        """The account of a token."""
+        return self._tokens.get(token)
+
+    def allows(self, account: Account, access: AccessRequest) -> bool:
+        """Whether an account may make a request that it sent."""
+        return self.would_allow(account, access)
+
+    def would_allow(self, account: Account, access: AccessRequest) -> bool:
+        """Whether the account is allowed the access."""
+        return (
+            MASTERS in account.groups
+            or (access.path in _FOR_ALL and access.verb == "get")
+            or (_is_discovery(access) and AUTHENTICATED in account.groups)
+            or self.roles.allows(account, access)
+        )
+
+    def rules(self, account: Account, namespace: str) -> list[Object]:
+        """What the account may do in a namespace, as in a SelfSubjectRulesReview."""
+        if MASTERS in account.groups:
+            return self.everything()
+        paths = [*_FOR_ALL, *(_DISCOVERY if AUTHENTICATED in account.groups else ())]
+        public = {"verbs": ["get"], "nonResourceURLs": paths}
+        return [public, *self.roles.rules(account, namespace)]
+
+    @staticmethod
+    def everything() -> list[Object]:
+        """The rules of an account that is allowed everything."""
+        return [
+            {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
+            {"verbs": ["*"], "nonResourceURLs": ["*"]},
+        ]
+
+    def check_path(self, account: Account, request: Request) -> None:
+        """Check a path that names no resource. Raises a 403."""
+        access = AccessRequest(
+            _VERBS.get(request.method, request.method.lower()), path=request.path.rstrip("/")
+        )
+        if not self.allows(account, access):
+            message = f'forbidden: User "{account.name}" cannot {access.verb} path "{request.path}"'
+            raise Refusal(403, "Forbidden", message, details={})
+
+    def check(self, account: Account, request: Request, target: Target) -> None:
+        """Check an operation on a resource. Raises a 403."""
+        resource = target.kind.plural + (f"/{target.subresource}" if target.subresource else "")
+        verb = _verb(request, target)
+        access = AccessRequest(verb, target.served.group, resource, target.namespace, _name(request, target))
+        if not self.allows(account, access):
+            raise _forbidden(account, access, target.name)
+
+    def protect_allocation(
+        self, account: Account, request: Request, target: Target, change: Callable[[Object], Any]
+    ) -> Callable[[Object], Any]:
+        """`change`, refused with a 422 if it changes an allocation without permission (ST-8)."""
+        verb = _verb(request, target)
+        access = AccessRequest(verb, CLAIM.group, "resourceclaims/binding")
+        if target.kind is not CLAIM or target.subresource != "status" or self.allows(account, access):
+            return change
+
+        def guarded(shown: Object) -> Any:
+            new = change(shown)
+            old, wanted = shown.get("status", {}), new.get("status", {}) if isinstance(new, dict) else {}
+            causes = [
+                Cause(
+                    "FieldValueForbidden",
+                    f"Forbidden: changing status.{key} requires the verb {verb} on resourceclaims/binding",
+                    f"status.{key}",
+                )
+                for key in _BOUND
+                if not same(old.get(key), wanted.get(key))
+            ]
+            if causes:
+                raise invalid(CLAIM.kind, CLAIM.group, target.name, causes)
+            return new
+
+        return guarded
+
+
+def _forbidden(account: Account, access: AccessRequest, name: str) -> Refusal:
+    """A 403 about an access to a resource; `name` is that of the object, if the request has one."""
+    plural = access.resource.partition("/")[0]
+    qualified = f"{plural}.{access.group}".rstrip(".")
+    subject = f'{qualified} "{name}"' if name else qualified
+    where = f'in the namespace "{access.namespace}"' if access.namespace else "at the cluster scope"
+    message = (
+        f'{subject} is forbidden: User "{account.name}" cannot {access.verb} resource "{access.resource}" '
+        f'in API group "{access.group}" {where}'
+    )
+    details = {
+        **({"name": name} if name else {}),
+        **({"group": access.group} if access.group else {}),
+        "kind": plural,
+    }
+    return Refusal(403, "Forbidden", message, details=details)
+
+
+def _verb(request: Request, target: Target) -> str:
+    if request.method == "GET":
+        if request.query.get("watch", "").lower() in ("1", "true"):
+            return "watch"
+        return "get" if target.name else "list"
+    if request.method == "DELETE" and not target.name:
+        return "deletecollection"
+    return _VERBS.get(request.method, request.method.lower())
+
+
+def _name(request: Request, target: Target) -> str:
+    """The name of the object: from the path, or from a field selector for one name."""
+    if target.name:
+        return target.name
+    wanted = request.query.get("fieldSelector", "").split(",")
+    found = [_NAMED.fullmatch(part.strip()) for part in wanted]
+    return next((match["name"] for match in found if match), "")
+
+
+def _is_discovery(access: AccessRequest) -> bool:
+    top = access.path.strip("/").split("/")[0]
+    return access.verb == "get" and top in ("api", "apis", "openapi")

@@ -1,0 +1,286 @@
+"""Controllers that run pods and report nodes as ready: in place of scheduler and kubelets.
+
+A pod that is ungated gets its claims reserved, is bound to a node of their allocations (NM-2), starts
+and ends.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+
+from reconciler.api.validation.allocations import MAX_RESERVED
+from reconciler.api.validation.kinds import Object
+from reconciler.api.validation.served_kinds import CLAIM, NODE, POD
+from reconciler.api.validation.timestamps import parse_timestamp, timestamp
+from reconciler.embedded.api import ApiServer
+from reconciler.embedded.claim_controllers import (
+    GROUP,
+    claim_names,
+    group_name,
+    group_of,
+    is_deleting,
+    is_finished,
+    is_of_group,
+    owner_group,
+    owner_pod,
+    reserved_for,
+    status,
+)
+from reconciler.embedded.store import Change
+
+
+def matches(selector: Object | None, node: Object) -> bool:
+    """Whether all requirements of any term match. No selector matches every node."""
+    if selector is None:
+        return True
+    return any(_term(term, node) for term in selector.get("nodeSelectorTerms", ()))
+
+
+def has_labels(wanted: Mapping[str, str], node: Object) -> bool:
+    """Whether the node has all these labels."""
+    return wanted.items() <= _labels(node).items()
+
+
+def _term(term: Object, node: Object) -> bool:
+    expressions, fields = term.get("matchExpressions", ()), term.get("matchFields", ())
+    if not expressions and not fields:
+        return False
+    names = {"metadata.name": node["metadata"]["name"]}
+    return all(_holds(item, _labels(node)) for item in expressions) and all(
+        _holds(item, names) for item in fields
+    )
+
+
+def _labels(node: Object) -> dict[str, str]:
+    return node["metadata"].get("labels", {})
+
+
+def _holds(requirement: Object, values: Mapping[str, str]) -> bool:
+    found, wanted = values.get(requirement["key"]), requirement.get("values", ())
+    match requirement["operator"]:
+        case "In":
+            return found in wanted
+        case "NotIn":
+            return found not in wanted
+        case "Exists":
+            return found is not None
+        case "DoesNotExist":
+            return found is None
+        case "Gt":
+            return found is not None and found.isdecimal() and int(found) > int(wanted[0])
+        case "Lt":
+            return found is not None and found.isdecimal() and int(found) < int(wanted[0])
+    return False
+
+
+RUN_SECONDS = "dra-reconciler.io/run-seconds"
+"""Annotation: how long the pod runs before it succeeds. Without it a pod runs until it is deleted."""
+
+
+class PodController:
+    """Replaces scheduler and kubelet for pods with claims that another process allocates."""
+
+    subject = POD
+    sources = (POD, CLAIM, NODE)
+
+    def __init__(self, api: ApiServer) -> None:
+        self._api = api
+        self._waiting: dict[str, set[str]] = {}
+        self._without_node: set[str] = set()
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    def stop(self) -> None:
+        """Cancel the timers that end pods."""
+        for timer in self._timers.values():
+            timer.cancel()
+
+    def keys(self, change: Change) -> Iterable[str]:
+        """The pod itself, or the pods that wait for a claim or a node."""
+        if change.record.kind is POD:
+            return [change.record.key]
+        if change.record.kind is CLAIM:
+            return self._waiting.pop(change.record.key, ())
+        pods, self._without_node = self._without_node, set()
+        return pods
+
+    def reconcile(self, key: str) -> None:
+        """Move a pod to its next phase."""
+        record = self._api.store[POD].get(key)
+        if record is None or is_deleting(record.object) or is_finished(record.object):
+            return
+        pod = record.object
+        if status(pod).get("phase") == "Running":
+            self._end_later(pod)
+        elif not pod["spec"].get("schedulingGates"):
+            self._start(pod, key)
+
+    def _start(self, pod: Object, key: str) -> None:
+        claims = self._claims(pod, key)
+        if claims is None:
+            return
+        node = pod["spec"].get("nodeName") or self._node(pod, claims)
+        if not node:
+            self._without_node.add(key)
+            return
+        shared = self._group_claims(pod)
+        for claim in claims:
+            self._reserve(claim, shared.get(claim["metadata"]["name"], pod))
+        namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+        if not pod["spec"].get("nodeName"):
+            self._api.bind(namespace, name, node)
+        self._write_status(pod, phase="Running", ready=True)
+
+    def _claims(self, pod: Object, key: str) -> list[Object] | None:
+        """The pod's claims if all are usable; else None, and the pod is queued for the missing claim."""
+        found = []
+        for name in claim_names(pod).values():
+            if name is None:
+                continue
+            claim_key = f"{pod['metadata']['namespace']}/{name}"
+            record = self._api.store[CLAIM].get(claim_key) if name else None
+            if record is None or not _usable(record.object, pod):
+                self._waiting.setdefault(claim_key, set()).add(key)
+                return None
+            found.append(record.object)
+        return found
+
+    def _group_claims(self, pod: Object) -> dict[str, Object]:
+        """Name of a claim -> the PodGroup that it is reserved for in place of the pod."""
+        group, names = group_of(self._api, pod), claim_names(pod)
+        entries = pod["spec"].get("resourceClaims", ())
+        return {
+            str(names[entry["name"]]): group
+            for entry in entries
+            if group is not None and is_of_group(entry, group)
+        }
+
+    def _node(self, pod: Object, claims: list[Object]) -> str:
+        """The first node by name that matches every allocation and the pod."""
+        selectors = [status(claim)["allocation"].get("nodeSelector") for claim in claims]
+        for record in self._api.store[NODE].scan(""):
+            node = record.object
+            if (
+                not node.get("spec", {}).get("unschedulable")
+                and has_labels(pod["spec"].get("nodeSelector", {}), node)
+                and matches(_required(pod), node)
+                and all(matches(selector, node) for selector in selectors)
+            ):
+                return node["metadata"]["name"]
+        return ""
+
+    def _reserve(self, claim: Object, user: Object) -> None:
+        """Reserve a claim for a pod or a PodGroup."""
+        metadata = user["metadata"]
+        if _is_reserved(claim, user):
+            return
+        of = {"apiGroup": GROUP, "resource": "podgroups"} if "containers" not in user["spec"] else {}
+        entry = {"resource": "pods", **of, "name": metadata["name"], "uid": metadata["uid"]}
+
+        def reserved(shown: Object) -> Object:
+            consumers = [*reserved_for(shown), entry]
+            return {**shown, "status": {**status(shown), "reservedFor": consumers}}
+
+        self._api.update(
+            CLAIM, metadata["namespace"], claim["metadata"]["name"], reserved, subresource="status"
+        )
+
+    def _write_status(self, pod: Object, *, phase: str, ready: bool) -> None:
+        moment = timestamp(self._api.now())
+        condition = {"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": moment}
+        containers = [
+            {"name": container["name"], "image": container["image"], "ready": ready, "restartCount": 0}
+            for container in pod["spec"]["containers"]
+        ]
+
+        def written(shown: Object) -> Object:
+            before = status(shown)
+            kept = [entry for entry in before.get("conditions", ()) if entry.get("type") != "Ready"]
+            now = {"phase": phase, "conditions": [*kept, condition], "containerStatuses": containers}
+            return {**shown, "status": {"startTime": moment, **before, **now}}
+
+        metadata = pod["metadata"]
+        self._api.update(POD, metadata["namespace"], metadata["name"], written, subresource="status")
+
+    def _end_later(self, pod: Object) -> None:
+        seconds = pod["metadata"].get("annotations", {}).get(RUN_SECONDS, "")
+        uid = pod["metadata"]["uid"]
+        if not seconds.isdecimal() or uid in self._timers:
+            return
+        started = parse_timestamp(status(pod).get("startTime") or pod["metadata"]["creationTimestamp"])
+        left = (started + timedelta(seconds=int(seconds)) - self._api.now()).total_seconds()
+        key = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+        loop = asyncio.get_running_loop()
+        self._timers[uid] = loop.call_later(max(left, 0.0), self._end, key, uid)
+
+    def _end(self, key: str, uid: str) -> None:
+        del self._timers[uid]
+        record = self._api.store[POD].get(key)
+        if record is not None and record.object["metadata"]["uid"] == uid and not is_finished(record.object):
+            self._write_status(record.object, phase="Succeeded", ready=False)
+
+
+def _is_reserved(claim: Object, user: Object) -> bool:
+    return any(entry.get("uid") == user["metadata"]["uid"] for entry in reserved_for(claim))
+
+
+def _required(pod: Object) -> Object | None:
+    """The required node affinity of a pod."""
+    affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+    return affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+
+
+def _usable(claim: Object, pod: Object) -> bool:
+    """Whether a claim is allocated, has room for one more consumer, and is not generated for another pod."""
+    allocation = status(claim).get("allocation")
+    # Like the real scheduler, do not reserve a claim without a timestamp (SCHED-10).
+    if not allocation or "allocationTimestamp" not in allocation:
+        return False
+    owner = owner_pod(claim)
+    if owner is not None and owner["uid"] != pod["metadata"]["uid"]:
+        return False
+    group = owner_group(claim)
+    if group is not None and group["name"] != group_name(pod):
+        return False
+    if _is_reserved(claim, pod):
+        return True
+    return not is_deleting(claim) and len(reserved_for(claim)) < MAX_RESERVED
+
+
+class NodeController:
+    """Adds the condition Ready to nodes that report none. A reported condition is left alone."""
+
+    subject = NODE
+    sources = (NODE,)
+
+    def __init__(self, api: ApiServer) -> None:
+        self._api = api
+
+    def keys(self, change: Change) -> Iterable[str]:
+        """The node itself."""
+        return [change.record.key]
+
+    def reconcile(self, key: str) -> None:
+        """Add the condition if it is missing."""
+        record = self._api.store[NODE].get(key)
+        if record is None or _reports(record.object):
+            return
+        moment = timestamp(self._api.now())
+        ready = {
+            "type": "Ready",
+            "status": "True",
+            "reason": "NoKubelet",
+            "message": "the embedded API server has no kubelets; it reports its nodes as ready",
+            "lastHeartbeatTime": moment,
+            "lastTransitionTime": moment,
+        }
+
+        def reported(shown: Object) -> Object:
+            before = status(shown).get("conditions") or []
+            return {**shown, "status": {**status(shown), "conditions": [*before, ready]}}
+
+        self._api.update(NODE, "", key, reported, subresource="status")
+
+
+def _reports(node: Object) -> bool:
+    conditions = status(node).get("conditions") or ()
+    return any(condition and condition.get("type") == "Ready" for condition in conditions)

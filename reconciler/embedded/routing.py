@@ -1,0 +1,122 @@
+"""Requests and responses without sockets, and which kind and object a path names."""
+
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+
+from msgspec import Struct, field
+
+from reconciler.api.validation.kinds import GroupVersion, ServedKind
+from reconciler.api.validation.status import no_such_resource
+
+
+class NoSuchPath(Exception):
+    """The path is not below a served group and version."""
+
+
+class Target(Struct, frozen=True):
+    """A collection, an object of it, or a subresource of that object."""
+
+    kind: ServedKind
+    served: GroupVersion
+    namespace: str = ""
+    """Empty for cluster-scoped kinds and for collections across all namespaces."""
+    name: str = ""
+    subresource: str = ""
+
+    @property
+    def key(self) -> str:
+        """The key of the object in its store."""
+        return f"{self.namespace}/{self.name}" if self.kind.namespaced else self.name
+
+    @property
+    def prefix(self) -> str:
+        """The common prefix of the collection's keys."""
+        return f"{self.namespace}/" if self.namespace else ""
+
+
+class Routes:
+    """The served kinds by group, version and plural name."""
+
+    def __init__(
+        self,
+        kinds: Iterable[ServedKind],
+        serves: Callable[[ServedKind, GroupVersion], bool] = lambda _kind, _version: True,
+    ) -> None:
+        self._serves = serves
+        self._by_version: dict[GroupVersion, dict[str, ServedKind]] = {}
+        for kind in kinds:
+            self.add(kind)
+
+    def add(self, kind: ServedKind) -> None:
+        """Serve one more kind."""
+        for served in kind.served:
+            if self._serves(kind, served):
+                self._by_version.setdefault(served, {})[kind.plural] = kind
+
+    def versions(self) -> list[GroupVersion]:
+        """Every served group and version, in order of registration."""
+        return list(self._by_version)
+
+    def kinds(self, served: GroupVersion) -> list[ServedKind]:
+        """The kinds of one version, sorted by plural name. Empty if it is not served."""
+        found = self._by_version.get(served, {})
+        return [found[plural] for plural in sorted(found)]
+
+    def kind_of(self, api_version: str, kind: str) -> tuple[ServedKind, GroupVersion] | None:
+        """The kind of an object by its apiVersion and kind, if served."""
+        group, _, version = api_version.rpartition("/")
+        served = GroupVersion(group, version)
+        found = self._by_version.get(served, {})
+        return next(((candidate, served) for candidate in found.values() if candidate.kind == kind), None)
+
+    def resolve(self, path: str) -> Target:
+        """The target of a path. Raises NoSuchPath, or a 404 below a served version."""
+        parts = path.strip("/").split("/")
+        if parts[0] == "api" and len(parts) > 2:
+            served, rest = GroupVersion("", parts[1]), parts[2:]
+        elif parts[0] == "apis" and len(parts) > 3:
+            served, rest = GroupVersion(parts[1], parts[2]), parts[3:]
+        else:
+            raise NoSuchPath
+        kinds = self._by_version.get(served)
+        if kinds is None:
+            raise NoSuchPath
+        namespace = ""
+        # /namespaces/x/status is a subresource of the namespace; /namespaces/x/pods is a collection in it.
+        if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in ("status", "finalize"):
+            namespace, rest = rest[1], rest[2:]
+        kind = kinds.get(rest[0])
+        if kind is None or len(rest) > 3 or "" in rest or (namespace and not kind.namespaced):
+            raise no_such_resource()
+        name, subresource = [*rest[1:], "", ""][:2]
+        if kind.namespaced and name and not namespace:
+            raise no_such_resource()
+        return Target(kind, served, namespace, name, subresource)
+
+
+class Request(Struct, frozen=True):
+    """One HTTP request. Header names have their usual case: Accept, Content-Type."""
+
+    method: str
+    path: str
+    """Percent-decoded, without the query."""
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    groups: Sequence[str] = ()
+    """The values of `Impersonate-Group`, the only header that clients repeat."""
+
+
+class Response(Struct, frozen=True):
+    """A complete response."""
+
+    status: int
+    body: bytes
+    content_type: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Stream(Struct, frozen=True):
+    """A watch: chunks of complete lines, one event per line, until the server ends it. Status 200."""
+
+    chunks: AsyncGenerator[bytes, None]
+    content_type: str = "application/json"

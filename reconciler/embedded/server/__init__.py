@@ -1,1 +1,0 @@
-"""The logic of the embedded API server, and its socket."""

@@ -1,0 +1,281 @@
+"""Create, update, delete and evict: preconditions, defaults, validation, then one change in the store."""
+
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from random import Random
+from typing import Any
+
+from reconciler.api.objects.label_selector import LabelSelector
+from reconciler.api.validation import writes
+from reconciler.api.validation.encoding import same
+from reconciler.api.validation.fields import Cause, Field
+from reconciler.api.validation.kinds import Object, Review
+from reconciler.api.validation.served_kinds import BUDGET, NAMESPACE, NODE
+from reconciler.api.validation.status import (
+    Refusal,
+    already_exists,
+    bad_request,
+    conflict,
+    invalid,
+    not_found,
+)
+from reconciler.api.validation.timestamps import timestamp
+from reconciler.embedded.reading import get_object
+from reconciler.embedded.routing import Target
+from reconciler.embedded.store import Record, Store
+
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+"""No vowels, so that suffixes are never words."""
+_SUFFIX = 5
+_MAX_BASE = 63 - _SUFFIX
+
+
+def new_uid(random: Random) -> str:
+    """A random UUID."""
+    return str(uuid.UUID(int=random.getrandbits(128), version=4))
+
+
+def generated_name(base: str, random: Random) -> str:
+    """`base` with a random suffix, short enough for a DNS label."""
+    return base[:_MAX_BASE] + "".join(random.choices(_LETTERS, k=_SUFFIX))
+
+
+def contents(store: Store, name: str) -> list[Record]:
+    """All objects in a namespace."""
+    return [
+        record for kind_store in store if kind_store.kind.namespaced for record in kind_store.scan(f"{name}/")
+    ]
+
+
+def remove_if_empty(store: Store, name: str) -> Record | None:
+    """Remove a namespace if it is terminating and empty. Returns its last content, or None."""
+    record = store[NAMESPACE].get(name)
+    if record is None or "deletionTimestamp" not in record.object["metadata"] or contents(store, name):
+        return None
+    return store.remove(record)
+
+
+Admission = Callable[[Target, Object | None, Object | None], None]
+"""Gets the new object, None at a delete, and the old one, None at a create. Completes what is created, or
+raises a Refusal."""
+
+
+def _admit(_target: Target, _new: Object | None, _old: Object | None) -> None:
+    """No admission."""
+
+
+class Writer:
+    """Applies writes to a store. Every method is atomic."""
+
+    def __init__(self, store: Store, *, now: Callable[[], datetime], random: Random) -> None:
+        self._store = store
+        self.now = now
+        self._random = random
+        self.admit: Admission = _admit
+        """Sees what is written after its defaults are set and before it is validated, and what is deleted"""
+
+    def create(self, target: Target, body: Any, *, dry_run: bool = False) -> Record:
+        """Create an object with its own name, the target's name, or a generated name."""
+        new = writes.decode_object(target.kind, target.served, body)
+        metadata = new["metadata"]
+        writes.set_name_and_namespace(target.kind, target.namespace, target.name, metadata)
+        if not metadata.get("name") and metadata.get("generateName"):
+            metadata["name"] = generated_name(metadata["generateName"], self._random)
+        name = metadata.get("name", "")
+        key = f"{target.namespace}/{name}" if target.kind.namespaced else name
+        if target.kind.namespaced:
+            self._require_namespace(target.namespace)
+        uid, created = new_uid(self._random), timestamp(self.now())
+        # Nodes register their status at creation.
+        writes.set_server_fields(target.kind, new, uid=uid, created=created, keeps_status=target.kind is NODE)
+        target.kind.on_create(new)
+        target.kind.defaults(new, self.now())
+        self.admit(target, new, None)
+        self._validate(target, new, None)
+        if self._store[target.kind].get(key) is not None:
+            raise already_exists(target.kind.plural, target.served.group, name)
+        if dry_run:
+            return Record(target.kind, key, new, 0)
+        return self._store.put(target.kind, key, new)
+
+    def update(self, target: Target, change: Callable[[Object], Any], *, dry_run: bool = False) -> Record:
+        """Replace an object by the result of `change`, which gets the object in the target's version."""
+        record = get_object(self._store, target)
+        shown = {
+            "kind": target.kind.kind,
+            "apiVersion": str(target.served),
+            **target.kind.downgrade(record.object, target.served),
+        }
+        new = writes.decode_object(target.kind, target.served, change(shown))
+        self._check_preconditions(target, new["metadata"], record)
+        new = writes.merge_writable(target.kind, target.subresource, record.object, new)
+        target.kind.defaults(new, self.now())
+        # After the defaults: omitting a field that is filled in again is not a change.
+        if target.kind.counts_generations and not same(record.object.get("spec"), new.get("spec")):
+            new["metadata"]["generation"] = record.object["metadata"].get("generation", 0) + 1
+        self.admit(target, new, record.object)
+        self._validate(target, new, record.object)
+        old_version = record.object["metadata"]["resourceVersion"]
+        if same(new, {**record.object, "metadata": writes.without_version(record.object["metadata"])}):
+            return record
+        if dry_run:
+            new["metadata"]["resourceVersion"] = old_version
+            return Record(target.kind, record.key, new, record.version)
+        # A namespace is kept by its contents, not by metadata.finalizers.
+        held = new["metadata"].get("finalizers") or target.kind is NAMESPACE
+        if "deletionTimestamp" in new["metadata"] and not held:
+            new["metadata"]["resourceVersion"] = old_version
+            # The watch event has the last stored content; only this response has the finalizers removed.
+            self._remove(record)
+            return Record(target.kind, record.key, new, record.version)
+        return self._store.put(target.kind, record.key, new)
+
+    def delete(self, target: Target, options: Mapping[str, Any], *, dry_run: bool = False) -> Record:
+        """Remove an object; if it has finalizers, set its deletionTimestamp."""
+        record = get_object(self._store, target)
+        self._check_options(target, options, record)
+        self.admit(target, None, record.object)
+        metadata = record.object["metadata"]
+        if dry_run:
+            return record
+        if target.kind is NAMESPACE:
+            return self._delete_namespace(record)
+        if not metadata.get("finalizers"):
+            return self._remove(record)
+        if "deletionTimestamp" in metadata:
+            return record
+        marked = {
+            **writes.without_version(metadata),
+            "deletionTimestamp": timestamp(self.now()),
+            "deletionGracePeriodSeconds": 0,
+        }
+        if target.kind.counts_generations:
+            marked["generation"] = metadata.get("generation", 0) + 1
+        return self._store.put(target.kind, record.key, {**record.object, "metadata": marked})
+
+    def _delete_namespace(self, record: Record) -> Record:
+        """Mark a namespace as terminating, delete its contents, and remove it once it is empty."""
+        name, metadata = record.key, record.object["metadata"]
+        if "deletionTimestamp" not in metadata:
+            marked = {**writes.without_version(metadata), "deletionTimestamp": timestamp(self.now())}
+            terminating = {**record.object, "metadata": marked, "status": {"phase": "Terminating"}}
+            record = self._store.put(NAMESPACE, name, terminating)
+        for held in contents(self._store, name):
+            self.delete(Target(held.kind, held.kind.stored, name, held.object["metadata"]["name"]), {})
+        remove_if_empty(self._store, name)
+        return record
+
+    def _remove(self, record: Record) -> Record:
+        last = self._store.remove(record)
+        if record.kind.namespaced:
+            remove_if_empty(self._store, record.object["metadata"]["namespace"])
+        return last
+
+    def _require_namespace(self, name: str) -> None:
+        namespace = self._store[NAMESPACE].get(name)
+        if namespace is None:
+            raise not_found("namespaces", "", name)
+        if "deletionTimestamp" in namespace.object["metadata"]:
+            cause = {"reason": "NamespaceTerminating", "message": f"namespace {name} is being terminated"}
+            raise Refusal(
+                403,
+                "Forbidden",
+                f"unable to create new content in namespace {name} because it is being terminated",
+                details={"causes": [{**cause, "field": "metadata.namespace"}]},
+            )
+
+    def _check_preconditions(self, target: Target, metadata: Object, record: Record) -> None:
+        current = record.object["metadata"]
+        if metadata.get("name", target.name) != target.name:
+            raise bad_request("the name of the object does not match the name on the URL")
+        if target.kind.namespaced and metadata.get("namespace", target.namespace) != target.namespace:
+            raise bad_request("the namespace of the object does not match the namespace on the URL")
+        version = metadata.get("resourceVersion", "")
+        if not version and not target.kind.unconditional:
+            cause = Cause(
+                "FieldValueInvalid",
+                "Invalid value: 0: must be specified for an update",
+                "metadata.resourceVersion",
+            )
+            raise invalid(target.kind.kind, target.kind.group, target.name, [cause])
+        if metadata.get("uid", current["uid"]) != current["uid"]:
+            why = f"the precondition names uid {metadata['uid']}, the object has {current['uid']}"
+            raise conflict(target.kind.plural, target.served.group, target.name, why)
+        if version not in ("", "0", current["resourceVersion"]):
+            raise conflict(target.kind.plural, target.served.group, target.name)
+
+    def _validate(self, target: Target, new: Object, old: Object | None) -> None:
+        namespace = self._store[NAMESPACE].get(target.namespace)
+        labels = namespace.object["metadata"].get("labels", {}) if namespace else {}
+        writes.validate(target.kind, Review(new, old, target.served, target.subresource, labels))
+
+    def _check_options(self, target: Target, options: Mapping[str, Any], record: Record) -> None:
+        preconditions = Field(options)["preconditions"]
+        current = record.object["metadata"]
+        for key in ("uid", "resourceVersion"):
+            wanted = preconditions[key].text()
+            if wanted and wanted != current[key]:
+                why = f"the precondition names {key} {wanted}, the object has {current[key]}"
+                raise conflict(target.kind.plural, target.served.group, target.name, why)
+
+
+_ENDED = ("Succeeded", "Failed", "Pending")
+"""Phases in which a pod counts for no budget"""
+
+
+def evict(store: Store, writer: Writer, target: Target, body: Any, *, dry_run: bool) -> None:
+    """Delete a pod, and count it for its budget. Raises a 429 if its budget allows no disruption.
+
+    A pod that several budgets cover cannot be evicted, as upstream.
+    """
+    eviction = Field(body)
+    if eviction["metadata"]["name"].text() not in ("", target.name):
+        raise bad_request("the name of the eviction does not match the name on the URL")
+    pod = get_object(store, target).object
+    options: Mapping[str, Any] = eviction["deleteOptions"].object()
+    if pod.get("status", {}).get("phase", "Pending") not in _ENDED:
+        covering = [one for one in store[BUDGET].scan(target.prefix) if _covers(one.object, pod)]
+        if len(covering) > 1:
+            raise Refusal(
+                500,
+                "InternalError",
+                "This pod has more than one PodDisruptionBudget, which is not supported.",
+            )
+        for budget in covering:
+            _count(writer, target, budget, dry_run=dry_run)
+    writer.delete(target, options, dry_run=dry_run)
+
+
+def _covers(budget: Object, pod: Object) -> bool:
+    selector = budget.get("spec", {}).get("selector")
+    if selector is None:
+        return False
+    return LabelSelector.model_validate(selector).parsed().matches(pod["metadata"].get("labels") or {})
+
+
+def _count(writer: Writer, target: Target, budget: Record, *, dry_run: bool) -> None:
+    name = budget.object["metadata"]["name"]
+    status = budget.object.get("status", {})
+    allowed = status.get("disruptionsAllowed", 0)
+    if allowed < 1:
+        why = f"The disruption budget {name} allows no disruption now"
+        cause = {"reason": "DisruptionBudget", "message": why}
+        raise Refusal(
+            429,
+            "TooManyRequests",
+            "Cannot evict pod as it would violate the pod's disruption budget.",
+            details={"causes": [cause]},
+        )
+    counted = Target(BUDGET, BUDGET.stored, target.namespace, name, "status")
+    writer.update(counted, _with_one_less(target.name, writer.now), dry_run=dry_run)
+
+
+def _with_one_less(pod: str, now: Callable[[], datetime]) -> Callable[[Object], Object]:
+    def change(shown: Object) -> Object:
+        status = shown.get("status", {})
+        disrupted = {**status.get("disruptedPods", {}), pod: timestamp(now())}
+        less = {"disruptionsAllowed": status.get("disruptionsAllowed", 0) - 1, "disruptedPods": disrupted}
+        return {**shown, "status": {**status, **less}}
+
+    return change

@@ -1,0 +1,90 @@
+"""The schemas are those that Kubernetes publishes: fields, required fields, and how lists are merged."""
+
+from pathlib import Path
+
+import kubernetes_validate
+import msgspec
+import pytest
+
+from reconciler.api.validation.served_kinds import BUILTIN
+from reconciler.embedded.schemas import definitions
+
+FOLDER = Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema" / "v1.36.0-local"
+NEWER = {
+    "DeviceCounterConsumption": {"compatibilityGroups"},
+    "DeviceRequestAllocationResult": {"skipNodeOperations"},
+    "ResourceSliceSpec": {"skipNodeOperations"},
+}
+"""Fields of Kubernetes 1.37"""
+OTHER_MERGES = {
+    # retainKeys drops other sources from an entry; claims and volumes of a pod cannot change.
+    ("PodSpec", "resourceClaims"), ("PodSpec", "volumes"), ("PodStatus", "resourceClaimStatuses"),
+    ("PodGroupSpec", "resourceClaims"), ("PodGroupStatus", "resourceClaimStatuses"),
+    # Published: replaced as a whole.
+    ("PodDisruptionBudgetSpec", "selector"),
+    # Written by kubelets only.
+    ("ContainerStatus", "allocatedResourcesStatus"), ("ContainerStatus", "volumeMounts"),
+}  # fmt: skip
+CUSTOM = ("scheduling.koordinator.sh", "scheduling.x-k8s.io", "kueue.x-k8s.io", "autoscaling.x-k8s.io")
+"""Groups of custom resources, which Kubernetes does not publish"""
+MARKS = ("x-kubernetes-patch-strategy", "x-kubernetes-patch-merge-key")
+
+
+@pytest.fixture(scope="module")
+def published():
+    """(group or "", version, type) -> its schema; the group only where types of two groups share a name."""
+    if not FOLDER.exists():
+        pytest.skip("kubernetes-validate does not carry the schemas of 1.36")
+    return msgspec.json.decode((FOLDER / "_definitions.json").read_bytes())["$defs"]
+
+
+@pytest.fixture(scope="module")
+def ours():
+    served = tuple((version, kind) for kind in BUILTIN for version in kind.served)
+    found = definitions(served)
+    return {name: schema for name, schema in found.items() if not name.endswith(CUSTOM)}
+
+
+def original(published, name, schema):
+    """The published type of a name such as v1.Pod or core.v1.Event. Some names stand for several types."""
+    *group, version, kind = name.split(".")
+    named = [
+        found
+        for full, found in published.items()
+        if full.endswith(f".{version}.{kind}") and (not group or f".{group[0]}." in full)
+    ]
+    known = set(schema["properties"]) - NEWER.get(kind, set())
+    (found,) = {
+        msgspec.json.encode(one): one for one in named if set(one.get("properties", ())) == known
+    }.values()
+    return kind, found
+
+
+def test_every_type_has_the_published_fields_and_merges(ours, published):
+    differing = set()
+    for name, schema in ours.items():
+        kind, found = original(published, name, schema)
+        assert set(found.get("required", ())) == set(schema.get("required", ())), name
+        for field, there in found.get("properties", {}).items():
+            here = schema["properties"][field]
+            if [here.get(mark) for mark in MARKS] != [there.get(mark) for mark in MARKS]:
+                differing.add((kind, field))
+            # Published: also null, beside the type. Types without fields, such as times, are inlined here.
+            if "type" in there:
+                assert here["type"] in there["type"], f"{name}.{field}"
+    assert differing == OTHER_MERGES
+
+
+def test_newer_fields_are_added_to_every_version(ours):
+    for kind, fields in NEWER.items():
+        for version in ("v1", "v1beta2", "v1beta1"):
+            found = ours[f"{version}.{kind}"]["properties"]
+            assert all(found[field] == {"type": "array", "items": {"type": "string"}} for field in fields)
+
+
+def test_descriptions_are_whole_sentences_without_marks(ours):
+    text = ours["v1.ExactDeviceRequest"]["properties"]["adminAccess"]["description"]
+    assert text.startswith("AdminAccess indicates that")
+    assert text.endswith("otherwise it is enabled.")
+    assert "noqa" not in str(ours)
+    assert ours["v1.Pod"]["description"].startswith("Containers that run together")
