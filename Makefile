@@ -55,7 +55,7 @@ house: $(STAMP)  ## how large the code is, for each room
 docs: $(STAMP)  ## the pages and pictures that are made from the code
 	$(BIN)/python -m reconciler.operations.metrics.document > docs/metrics.md
 	$(BIN)/python -m reconciler.operations.logs.document > docs/logs.md
-	$(BIN)/python -m reconciler.analysis.explain.page > docs/reasons.md
+	$(BIN)/python -m reconciler.analysis.explain.report > docs/reasons.md
 	$(BIN)/python -m reconciler.cli.settings_page > docs/settings.md
 	$(BIN)/python -m reconciler.cli.commands_page > docs/commands.md
 	$(BIN)/python -m docs.pictures

@@ -2,7 +2,7 @@
 
 from docs.pictures.moment import question
 from docs.pictures.svg import BLUE, GREY, RED, Drawing
-from reconciler.analysis.explain import explain
+from reconciler.analysis.explain.explain import explain
 
 _CLAIM = "inference/vision"
 _LEFT, _WIDTH, _ROW = 330, 420, 26

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from docs.pictures.moment import granted, question
 from docs.pictures.svg import BLUE, GREEN, GREY, Drawing
 from reconciler.allocation.reasons.kinds import Kind
-from reconciler.analysis.explain import explain
+from reconciler.analysis.explain.explain import explain
 
 _CLAIM = "inference/mig-mix"
 _DEVICE = (Kind.CLASS, Kind.SELECTOR, Kind.TAINTS, Kind.HELD, Kind.COUNTERS, Kind.NODES)

@@ -5,15 +5,14 @@ from time import process_time
 from perf.fleets import mig
 from perf.workload import Figure, Outcome, Progress, Size, Workload
 from perf.workloads.defragment import churned
-from reconciler.analysis.defragment.target import parse_goal
-from reconciler.analysis.making_room.world import world_of
+from reconciler.analysis.relocation.goals import parse_goal
+from reconciler.analysis.relocation.world import world_of
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from reconciler.app.moving import MovePlanner
 from reconciler.control.ownership import Ownership
-from reconciler.control.rebalancing.advice import MovesQuestion
-from reconciler.control.rebalancing.calm import Calm
-from reconciler.control.rebalancing.rebalancer import LOOK, SHARE
+from reconciler.control.relocation.moves import Calm, MovesQuestion
+from reconciler.control.relocation.rebalancer import LOOK, SHARE
 from reconciler.state.devices.snapshot.fork import Forked
 
 LOOKS = 10_000

@@ -10,11 +10,12 @@ from perf.fleets import mig
 from perf.workload import Figure, Outcome, Progress, Size, Workload
 from perf.workloads.mig import drawn_profiles, partition_claim
 from perf.workloads.room import running
-from reconciler.analysis.capacity import Solver, fleet_layout
-from reconciler.analysis.defragment.goals import profile_goal
-from reconciler.analysis.defragment.movers import movers_of
-from reconciler.analysis.defragment.planner import Plan, Planner
-from reconciler.analysis.making_room.world import World, world_of
+from reconciler.analysis.capacity.layout import fleet_layout
+from reconciler.analysis.capacity.solver import Solver
+from reconciler.analysis.relocation.goals import profile_goal
+from reconciler.analysis.relocation.movers import movers_of
+from reconciler.analysis.relocation.moves_planner import Plan, Planner
+from reconciler.analysis.relocation.world import World, world_of
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.plan import Granted

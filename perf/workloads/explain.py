@@ -7,8 +7,7 @@ from perf.fleets import mig
 from perf.fleets.objects import Json, claim
 from perf.workload import Figure, Outcome, Progress, Size, Workload, latencies
 from perf.workloads.mig import drawn_profiles, partition_claim
-from reconciler.analysis.explain import explain
-from reconciler.analysis.explain.briefly import STEPS
+from reconciler.analysis.explain.explain import FEW_STEPS, explain
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Unsatisfied
 from reconciler.control.decisions.allocating import Waits
@@ -38,7 +37,7 @@ def refusals(size: Size, progress: Progress) -> Outcome:
             heard.append(process_time() - began)
             world = decider.store.snapshot()
             began = process_time()
-            told = explain([wanted], world, steps=STEPS, effort=10 * STEPS)
+            told = explain([wanted], world, steps=FEW_STEPS, effort=10 * FEW_STEPS)
             whole.append(process_time() - began)
             if told.allocatable or not told.nearest:
                 raise Wrong(f"{name} must be explained")

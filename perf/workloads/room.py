@@ -13,10 +13,9 @@ from perf.workload import Figure, Outcome, Progress, Size, Workload
 from perf.workloads.mig import drawn_profiles
 from reconciler.allocation.dra import allocate
 from reconciler.allocation.gangs.question import GangQuestion, Member
-from reconciler.analysis.making_room.advice import Advice
-from reconciler.analysis.making_room.planner import make_room
-from reconciler.analysis.making_room.wanted import Wanted, WantedGang, WantedPod
-from reconciler.analysis.making_room.world import World, world_of
+from reconciler.analysis.relocation.make_room import Advice, make_room
+from reconciler.analysis.relocation.wanted import Wanted, WantedGang, WantedPod
+from reconciler.analysis.relocation.world import World, world_of
 from reconciler.api.objects.claims import ConsumerReference, ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GangKey, GangSource

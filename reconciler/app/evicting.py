@@ -21,19 +21,13 @@ from reconciler.cluster.kinds import BUDGET
 from reconciler.cluster.pod_writer import Evictions
 from reconciler.cluster.watch import follow
 from reconciler.control.decisions.declaration import Report
-from reconciler.control.evicting.budgets import KnownBudgets
-from reconciler.control.evicting.evictor import Evictor
-from reconciler.control.evicting.means import Means
-from reconciler.control.evicting.rates import Rates
-from reconciler.control.evicting.turns import Turns
 from reconciler.control.held_room import HeldRoomKeeper
-from reconciler.control.making_room.candidates import Candidates
-from reconciler.control.making_room.preemptor import Preemptor
-from reconciler.control.making_room.preemptor import Terms as RoomTerms
 from reconciler.control.ownership import Ownership
-from reconciler.control.rebalancing.advice import Advice
-from reconciler.control.rebalancing.allowed import Allowed
-from reconciler.control.rebalancing.rebalancer import Rebalancer, Terms
+from reconciler.control.relocation.candidates import Candidates
+from reconciler.control.relocation.evictor import Evictor, KnownBudgets, Means, Rates, Turns
+from reconciler.control.relocation.moves import Allowed, MovesAdvice
+from reconciler.control.relocation.preemptor import Preemptor, RoomTerms
+from reconciler.control.relocation.rebalancer import MovesTerms, Rebalancer
 from reconciler.control.waiting import Pending
 from reconciler.errors import Gone, Rejected, Relist, Retry
 from reconciler.operations.journal.recording import Recorder
@@ -82,7 +76,7 @@ class Evicting(NamedTuple):
 
     jobs: list[Job]
     signals: list[Signals]
-    moves: Callable[[], Sequence[Advice]] = tuple
+    moves: Callable[[], Sequence[MovesAdvice]] = tuple
     """The standing advice which pods to move"""
 
 
@@ -174,7 +168,7 @@ def _rebalancer(shared: _Shared) -> Rebalancer:
         shared.means,
         planner.plan,
         planner.problem,
-        Terms(
+        MovesTerms(
             acts,
             settings.eviction_dry_run,
             settings.rebalance_calm_seconds,

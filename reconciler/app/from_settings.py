@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from reconciler.allocation.policies.demand import NO_DEMAND, ReadDemand
 from reconciler.allocation.policies.selection import Policies
 from reconciler.allocation.policies.weighing import Weighing
-from reconciler.analysis.defragment.target import Target, parse_goal
+from reconciler.analysis.relocation.goals import Target, parse_goal
 from reconciler.api.objects.semantics import Semantics, with_gates
 from reconciler.cluster.client import Client
 from reconciler.cluster.discovery import discover, discover_at_least_pods, missing_gates, unserved

@@ -4,18 +4,16 @@ from dataclasses import replace
 
 from reconciler.aio.worker_thread import ShouldContinue
 from reconciler.allocation.gangs.question import Member
-from reconciler.analysis.making_room.advice import Advice
-from reconciler.analysis.making_room.planner import make_room
-from reconciler.analysis.making_room.units import Occupant, Occupants
-from reconciler.analysis.making_room.wanted import Place, Wanted, WantedGang, WantedPod
-from reconciler.analysis.making_room.world import World
+from reconciler.analysis.relocation.make_room import Advice, make_room
+from reconciler.analysis.relocation.occupants import Occupant, Occupants
+from reconciler.analysis.relocation.wanted import Place, Wanted, WantedGang, WantedPod
+from reconciler.analysis.relocation.world import World
 from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.control.evicting.ours import allocated_by_us
-from reconciler.control.evicting.victims import Victim
-from reconciler.control.making_room.plan import RoomPlan, RoomQuestion
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Decide
+from reconciler.control.relocation.candidates import RoomPlan, RoomQuestion
+from reconciler.control.relocation.evictor import Victim, allocated_by_us
 from reconciler.state.nodes.demand import demand
 from reconciler.state.nominations.nomination import HeldPlace, devices_of
 

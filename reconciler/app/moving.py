@@ -3,18 +3,17 @@
 from collections.abc import Sequence
 
 from reconciler.aio.worker_thread import ShouldContinue
-from reconciler.analysis.capacity import FleetLayout, fleet_layout
-from reconciler.analysis.defragment import Answer, Limit, Move, Step, Target, defragment, for_each_kind
-from reconciler.analysis.defragment.movers import MayMove, anyone
-from reconciler.analysis.defragment.verifying import problem
-from reconciler.analysis.making_room.units import Occupant
-from reconciler.analysis.making_room.world import World
+from reconciler.analysis.capacity.layout import FleetLayout, fleet_layout
+from reconciler.analysis.relocation.defragment import Answer, GainStep, PodMove, defragment, problem
+from reconciler.analysis.relocation.goals import Target, for_each_kind
+from reconciler.analysis.relocation.movers import MayMove, anyone
+from reconciler.analysis.relocation.moves_planner import Limit
+from reconciler.analysis.relocation.occupants import Occupant
+from reconciler.analysis.relocation.world import World
 from reconciler.api.objects.pods import controller_of
-from reconciler.control.evicting.ours import allocated_by_us
-from reconciler.control.evicting.victims import Victim
 from reconciler.control.ownership import Ownership, is_made_for
-from reconciler.control.rebalancing.advice import Advice, MovesQuestion, Relocation
-from reconciler.control.rebalancing.allowed import Allowed
+from reconciler.control.relocation.evictor import Victim, allocated_by_us
+from reconciler.control.relocation.moves import Allowed, MovesAdvice, MovesQuestion, Relocation
 from reconciler.errors import Rejected
 from reconciler.state.nodes.demand import demand
 from reconciler.state.nominations.nomination import HeldPlace
@@ -43,7 +42,7 @@ class MovePlanner:
         self._most_moves = most_moves
         self._moves_per_gain = moves_per_gain
 
-    def plan(self, question: MovesQuestion, wanted: ShouldContinue) -> tuple[Advice, ...]:
+    def plan(self, question: MovesQuestion, wanted: ShouldContinue) -> tuple[MovesAdvice, ...]:
         """Advice for each goal, in any thread. None for one without a name if nodes have one device each."""
         world, may_move = self._asked(question)
         found, layout = [], _layout_of(world)
@@ -52,12 +51,12 @@ class MovePlanner:
             try:
                 answer = defragment(target, world, layout=layout, may_move=may_move, limit=limit)
             except Rejected as exc:
-                found.append(Advice(str(target), why=str(exc)))
+                found.append(MovesAdvice(str(target), why=str(exc)))
             else:
                 found.append(self._read(target, answer, world))
         return tuple(found)
 
-    def problem(self, question: MovesQuestion, advice: Advice, _wanted: ShouldContinue, /) -> str:
+    def problem(self, question: MovesQuestion, advice: MovesAdvice, _wanted: ShouldContinue, /) -> str:
         """Why what is left of some advice cannot be carried out any more, in any thread."""
         world, may_move = self._asked(question)
         layout = _layout_of(world)
@@ -105,14 +104,14 @@ class MovePlanner:
 
         return may_move
 
-    def _read(self, target: Target, answer: Answer, world: World) -> Advice:
+    def _read(self, target: Target, answer: Answer, world: World) -> MovesAdvice:
         steps = self._worthwhile(answer.steps)
         after = answer.before + sum(step.gain for step in steps)
         why = ""
         if not steps and answer.wanted:
             why = "no moves within the limits help" if answer.steps else "no moves were found"
             why += "; the search gave up before it tried everything" if answer.gave_up else ""
-        return Advice(
+        return MovesAdvice(
             str(target),
             answer.title,
             answer.before,
@@ -122,7 +121,7 @@ class MovePlanner:
             why,
         )
 
-    def _worthwhile(self, steps: Sequence[Step]) -> tuple[Step, ...]:
+    def _worthwhile(self, steps: Sequence[GainStep]) -> tuple[GainStep, ...]:
         """The first steps within the limits: those after them depend on all before."""
         found, moves = [], 0
         for step in steps:
@@ -138,7 +137,7 @@ def _layout_of(world: World) -> FleetLayout:
     return fleet_layout(snapshot.fleet, snapshot.rules)
 
 
-def _relocation(move: Move, gains: str, world: World) -> Relocation:
+def _relocation(move: PodMove, gains: str, world: World) -> Relocation:
     store = world.store
     pod = store.pods[move.pod]
     frees = tuple((key, store.claims[key].metadata.uid) for key in move.claims)
@@ -153,8 +152,8 @@ def _relocation(move: Move, gains: str, world: World) -> Relocation:
     )
 
 
-def _move(one: Relocation) -> Move:
-    return Move(
+def _move(one: Relocation) -> PodMove:
+    return PodMove(
         one.victim.key,
         one.controller,
         tuple(key for key, _ in one.victim.frees),

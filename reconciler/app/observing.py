@@ -13,7 +13,7 @@ from reconciler.app.leadership import Candidate, Leadership, lease_signals
 from reconciler.cluster.pod_writer import EventWriter
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.intake import Intake
-from reconciler.control.rebalancing.advice import Advice
+from reconciler.control.relocation.moves import MovesAdvice
 from reconciler.control.waiting import Pending
 from reconciler.operations.doctor_schedule import DoctorSchedule
 from reconciler.operations.events.events import Events
@@ -177,7 +177,7 @@ def _page(
     capacity: Capacity,
     signals: Iterable[Signals],
     placing: Placing,
-    moves: Callable[[], Sequence[Advice]],
+    moves: Callable[[], Sequence[MovesAdvice]],
 ) -> Signals:
     """The page with the facts of all parts and, if enabled, the endpoints for questions."""
     intake = core.intake

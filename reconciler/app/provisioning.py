@@ -8,8 +8,10 @@ from random import random
 
 from reconciler.aio.tasks import forever
 from reconciler.aio.worker_thread import ShouldContinue
-from reconciler.analysis.making_room.world import World
-from reconciler.analysis.sizing import Item, distinct_shapes, size
+from reconciler.analysis.relocation.world import World
+from reconciler.analysis.sizing.demand import Item
+from reconciler.analysis.sizing.patterns import distinct_shapes
+from reconciler.analysis.sizing.sizing import size
 from reconciler.analysis.whatif.scenario import Unit
 from reconciler.api.objects.provisioning import GROUP, VERSION, ProvisioningRequest
 from reconciler.api.objects.validating import validated

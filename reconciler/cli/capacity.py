@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import click
 
-from reconciler.analysis.sizing.report import as_json
+from reconciler.analysis.sizing.answer import as_json
 from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.manifests.claims import Claims
 from reconciler.api.manifests.inferred_nodes import InferredNodes, infer_nodes

@@ -7,9 +7,11 @@ from typing import NamedTuple
 import click
 from msgspec.structs import replace
 
-from reconciler.analysis.making_room.world import world_of
-from reconciler.analysis.sizing import Item, Shape, Sizing, distinct_shapes, items_of, shape_of, size
-from reconciler.analysis.sizing.reading import items_in, pending_units
+from reconciler.analysis.relocation.world import world_of
+from reconciler.analysis.sizing.answer import Sizing
+from reconciler.analysis.sizing.demand import Item, items_in, items_of, pending_units
+from reconciler.analysis.sizing.patterns import Shape, distinct_shapes, shape_of
+from reconciler.analysis.sizing.sizing import size
 from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.manifests.inferred_nodes import InferredNodes, infer_nodes
 from reconciler.api.objects.claims import DeviceClass

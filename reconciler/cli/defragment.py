@@ -4,12 +4,12 @@ import sys
 
 import click
 
-from reconciler.analysis.capacity import fleet_layout
-from reconciler.analysis.defragment import Answer, Target, for_each_kind
-from reconciler.analysis.defragment import defragment as answer_of
-from reconciler.analysis.defragment.report import as_json, evictions
-from reconciler.analysis.defragment.target import parse_percent
-from reconciler.analysis.making_room.world import World
+from reconciler.analysis.capacity.layout import fleet_layout
+from reconciler.analysis.relocation.defragment import Answer
+from reconciler.analysis.relocation.defragment import defragment as answer_of
+from reconciler.analysis.relocation.goals import Target, for_each_kind, parse_percent
+from reconciler.analysis.relocation.report import defragmentation_as_json, evictions
+from reconciler.analysis.relocation.world import World
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.commands.defragment import DEFAULT_PERCENT
 from reconciler.cli.common.cluster_listing import list_objects
@@ -53,7 +53,7 @@ def defragment(
         for line in evictions(answer):
             click.echo(line)
     else:
-        echo_value(as_json(answer), output)
+        echo_value(defragmentation_as_json(answer), output)
     sys.exit(Exit.OK if answer.reached else Exit.FAILED)
 
 

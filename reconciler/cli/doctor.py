@@ -7,10 +7,9 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from reconciler.analysis.doctor.checks import examine, worst_first
+from reconciler.analysis.doctor.checks import as_json, as_sarif, examine, worst_first
 from reconciler.analysis.doctor.findings import Finding, Severity
 from reconciler.analysis.doctor.input import read_input
-from reconciler.analysis.doctor.report import as_json, as_sarif
 from reconciler.api.manifests.documents import Document, Refusal, of_texts
 from reconciler.api.manifests.lines import lines_of
 from reconciler.api.manifests.origin import Origin

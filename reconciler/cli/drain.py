@@ -4,17 +4,17 @@ import sys
 
 import click
 
-from reconciler.analysis.making_room.drain import drain
-from reconciler.analysis.making_room.draining import (
+from reconciler.analysis.relocation.drain import (
     Drained,
+    drain,
     of_driver_version,
     of_pool,
     of_taint,
     without_devices,
     without_nodes,
 )
-from reconciler.analysis.making_room.report import drain_as_json
-from reconciler.analysis.making_room.world import World
+from reconciler.analysis.relocation.report import drain_as_json
+from reconciler.analysis.relocation.world import World
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.common.cluster_listing import list_objects
 from reconciler.cli.common.connection import Connection

@@ -7,7 +7,7 @@ import click
 
 from reconciler.allocation.policies.selection import Policies
 from reconciler.allocation.reasons.explanation import Explanation
-from reconciler.analysis.explain import explain as explain_claims
+from reconciler.analysis.explain.explain import explain as explain_claims
 from reconciler.analysis.explain.report import as_json
 from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.objects.core import Pod

@@ -5,8 +5,8 @@ import sys
 import click
 
 from reconciler.analysis.fitting.fitting import fit
+from reconciler.analysis.fitting.question import as_json
 from reconciler.analysis.fitting.reading import question_in
-from reconciler.analysis.fitting.report import as_json
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.cli.common.cluster_listing import list_objects

@@ -5,8 +5,8 @@ import sys
 import click
 from msgspec.structs import replace
 
-from reconciler.analysis.making_room.planner import make_room
-from reconciler.analysis.making_room.report import as_json
+from reconciler.analysis.relocation.make_room import make_room
+from reconciler.analysis.relocation.report import advice_as_json
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.common.cluster_listing import list_objects
@@ -67,7 +67,7 @@ def command(
     if output == "table":
         print_advice(advice, sys.stdout)
     else:
-        echo_value(as_json(advice), output)
+        echo_value(advice_as_json(advice), output)
     sys.exit(Exit.OK if advice.fits else Exit.FAILED)
 
 

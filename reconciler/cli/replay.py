@@ -11,7 +11,7 @@ from msgspec import to_builtins
 
 from reconciler.allocation.policies.selection import parse_policies
 from reconciler.allocation.reasons.explanation import Explanation
-from reconciler.analysis.explain import explain
+from reconciler.analysis.explain.explain import explain
 from reconciler.analysis.explain.report import as_json
 from reconciler.cli.common.console import Console
 from reconciler.cli.common.exits import Exit

@@ -6,7 +6,10 @@ from typing import Any
 
 import click
 
-from reconciler.analysis.capacity import By, FleetLayout, Line, Solver, fleet_layout, lines, measure
+from reconciler.analysis.capacity.layout import FleetLayout, fleet_layout
+from reconciler.analysis.capacity.lines import By, Line, lines
+from reconciler.analysis.capacity.measure import measure
+from reconciler.analysis.capacity.solver import Solver
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from reconciler.cli.common.clock import Clock

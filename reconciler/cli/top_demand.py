@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from reconciler.analysis.policies.describing import shares
+from reconciler.analysis.policy_comparison import shares
 from reconciler.api.objects.core import ConfigMap
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.validating import validated

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from msgspec import Struct
 
-from reconciler.analysis.capacity import By
+from reconciler.analysis.capacity.lines import By
 from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.objects.similar_names import instead
 from reconciler.cli.common.clock import Clock

@@ -8,9 +8,9 @@ import click
 from msgspec.structs import replace
 
 from reconciler.allocation.policies.selection import Policies
-from reconciler.analysis.whatif import Answer, Baseline, Gang, Scenario, Unit, answer
+from reconciler.analysis.whatif.answering import answer
 from reconciler.analysis.whatif.reading import groups_of, units_in
-from reconciler.analysis.whatif.report import as_json
+from reconciler.analysis.whatif.scenario import Answer, Baseline, Gang, Scenario, Unit, as_json
 from reconciler.api.koordinator.device import Device
 from reconciler.api.manifests.bundle import Bundle, storage_of
 from reconciler.api.manifests.inferred_nodes import InferredNodes, infer_nodes

@@ -12,8 +12,7 @@ from reconciler.aio.worker_thread import Closed, ShouldContinue, WorkerThread
 from reconciler.allocation.dra.budget import Unfinished, WhileWanted
 from reconciler.allocation.policies.names import FIRST_FIT, POLICIES
 from reconciler.allocation.policies.selection import Policies
-from reconciler.analysis.policies.comparing import Alternative, Choice, Sample, compare
-from reconciler.analysis.policies.describing import shares
+from reconciler.analysis.policy_comparison import Alternative, Choice, Sample, compare, shares
 from reconciler.api.objects.plan import Granted
 from reconciler.control.decider import Refusal
 from reconciler.control.demand import PoliciesInUse

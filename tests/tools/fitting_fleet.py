@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import Any
 
-from reconciler.analysis.fitting.answer import Fit
 from reconciler.analysis.fitting.fitting import fit
+from reconciler.analysis.fitting.question import Fit
 from reconciler.analysis.fitting.reading import question_in
-from reconciler.analysis.making_room.world import world_of
+from reconciler.analysis.relocation.world import world_of
 from reconciler.api.manifests.bundle import bundle
 from reconciler.api.manifests.documents import Document
 from reconciler.api.manifests.origin import Origin

@@ -7,11 +7,9 @@ from random import Random
 
 from reconciler.allocation.alignment import decide
 from reconciler.allocation.placement import Placement
-from reconciler.analysis.fitting.answer import SetFit
-from reconciler.analysis.fitting.pods import claims_of, pod_of
-from reconciler.analysis.fitting.question import FitQuestion, PodSet
+from reconciler.analysis.fitting.question import FitQuestion, PodSet, SetFit, own_claims_of, pod_of
 from reconciler.analysis.fitting.reading import question_in
-from reconciler.analysis.making_room.world import world_of
+from reconciler.analysis.relocation.world import world_of
 from reconciler.api.manifests.bundle import bundle
 from reconciler.api.manifests.documents import Document
 from reconciler.api.manifests.origin import Origin
@@ -177,7 +175,7 @@ def one_by_one(asked: PodSet, trial: Trial, among: dict[str, str]) -> int:
     mark, placed = trial.mark(), 0
     placement = Placement(trial.nodes, supposed=False)
     for number in range(asked.count):
-        pod, claims = pod_of(asked, number), claims_of(asked, number)
+        pod, claims = pod_of(asked, number), own_claims_of(asked, number)
         pod = pod.model_copy(update={"spec": pod.spec.model_copy(update={"node_selector": among})})
         snapshot = trial.snapshot
         nodes = placement.for_pod(pod, (), snapshot).nodes
@@ -201,7 +199,7 @@ def hold_seats(asked: PodSet, found: SetFit, trial: Trial) -> None:
     """Place the seats of an answer in a trial."""
     for number, seat in enumerate(found.seats):
         given = iter(seat.devices)
-        for one in claims_of(asked, number):
+        for one in own_claims_of(asked, number):
             results = [
                 {"request": request.name, **next(given)._asdict()}
                 for request in one.spec.devices.requests

@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.api.objects.claims import ALLOCATED_AT
 from reconciler.control.decisions.allocating import Ungated
-from reconciler.control.making_room import preemptor
+from reconciler.control.relocation import preemptor
 from tests.tools.running_reconciler import Cluster, Running, reconciling
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
 from tests.tools.watched_reconciler import Watched

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from reconciler.analysis.making_room.units import Occupants
-from reconciler.analysis.making_room.world import world_of
+from reconciler.analysis.relocation.occupants import Occupants
+from reconciler.analysis.relocation.world import world_of
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from reconciler.analysis.making_room.advice import Advice
+from reconciler.analysis.relocation.make_room import Advice
 from tests.tools.small_fleet import DRIVER, Object, claim, held, pod
 
 

@@ -14,12 +14,10 @@ import click
 
 from reconciler.allocation.gangs.question import Member
 from reconciler.analysis.attempt import NoFit
-from reconciler.analysis.making_room.advice import Advice
-from reconciler.analysis.making_room.leaving import leave
-from reconciler.analysis.making_room.moves import move_all, settle
-from reconciler.analysis.making_room.planner import GAVE_UP, make_room
-from reconciler.analysis.making_room.units import Occupants
-from reconciler.analysis.making_room.wanted import Place, Wanted, WantedGang, WantedPod
+from reconciler.analysis.relocation.leaving import leave, move_all, settle
+from reconciler.analysis.relocation.make_room import GAVE_UP, Advice, make_room
+from reconciler.analysis.relocation.occupants import Occupants
+from reconciler.analysis.relocation.wanted import Place, Wanted, WantedGang, WantedPod
 from reconciler.api.objects.budgets import PodDisruptionBudget
 from reconciler.api.objects.claims import AllocatedDevice, ResourceClaim, ResourceClaimStatus
 from reconciler.api.objects.core import Pod

@@ -8,8 +8,8 @@ from typing import Any
 
 from reconciler.allocation.gangs.question import GangQuestion, Member
 from reconciler.analysis.attempt import NoFit, Sharing
-from reconciler.analysis.making_room.wanted import Wanted, WantedGang, WantedPod
-from reconciler.analysis.making_room.world import World, world_of
+from reconciler.analysis.relocation.wanted import Wanted, WantedGang, WantedPod
+from reconciler.analysis.relocation.world import World, world_of
 from reconciler.api.objects.claims import ConsumerReference, ResourceClaim, ResourceClaimStatus
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GANG, SIZE, GangKey, GangSource

@@ -15,7 +15,7 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.plan import Granted, Plan
-from reconciler.control.rebalancing.advice import Advice
+from reconciler.control.relocation.moves import MovesAdvice
 from reconciler.operations.metrics.capacity import Capacity
 from reconciler.operations.page.late_routes import late_page_routes
 from reconciler.operations.page.sources import Fact, GangEntry, PendingUnit, PlacementView, Sources
@@ -43,7 +43,7 @@ class Still:
     plans: dict[ObjectKey, Plan] = field(default_factory=dict)
     fleet: Fleet | None = None
     placement: PlacementView | None = None
-    moves: tuple[Advice, ...] = ()
+    moves: tuple[MovesAdvice, ...] = ()
     gangs: dict[GangKey, GangEntry] = field(default_factory=dict)
 
     def allocate(self, *raws: Object) -> list[tuple[DeviceID, ...]]:

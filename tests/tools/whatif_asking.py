@@ -1,7 +1,8 @@
 """Asks what would be in a small world, given as JSON."""
 
-from reconciler.analysis.whatif import Answer, Baseline, Scenario, answer
+from reconciler.analysis.whatif.answering import answer
 from reconciler.analysis.whatif.reading import groups_of, units_in
+from reconciler.analysis.whatif.scenario import Answer, Baseline, Scenario
 from reconciler.api.manifests.bundle import bundle
 from reconciler.api.manifests.documents import Document
 from reconciler.api.manifests.origin import Origin

@@ -8,8 +8,7 @@ from msgspec import Struct
 from kernels.distinct import distinct
 from kernels.packing import unique_rows
 from kernels.types import Amounts, Codes, Mask, Rows
-from reconciler.analysis.capacity.families import family_draw, family_sums
-from reconciler.analysis.capacity.profiles import Profiles, profiles
+from reconciler.analysis.capacity.profiles import Profiles, family_draw, family_sums, profiles
 from reconciler.api.objects.semantics import TAINTS, Semantics
 from reconciler.state.devices.pools.counters import Scale
 from reconciler.state.devices.pools.fleet import Fleet

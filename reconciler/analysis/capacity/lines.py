@@ -7,8 +7,8 @@ from msgspec import Struct
 
 from kernels.distinct import distinct
 from kernels.types import Rows
-from reconciler.analysis.capacity.families import families, family_sums
 from reconciler.analysis.capacity.measure import Measurement
+from reconciler.analysis.capacity.profiles import families, family_sums
 
 By = Literal["driver", "pool", "node"]
 

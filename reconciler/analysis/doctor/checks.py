@@ -1,58 +1,123 @@
-"""Runs all checks and sorts their findings."""
+"""All checks of doctor, in order, and what they found as JSON and as SARIF with stable field names."""
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import PurePath
+from typing import Any, Final
+from urllib.parse import quote
 
 from reconciler.analysis.doctor import (
     claims,
-    counters,
     exclusion,
-    first_revision,
+    findings,
     koordinator,
     koordinator_pods,
     limits,
+    manifests,
     nodes,
-    order,
-    pools,
-    rules,
-    selectors,
-    shape,
-    slips,
-    unknown,
+    slices,
 )
-from reconciler.analysis.doctor.findings import Finding, Severity
+from reconciler.analysis.doctor.findings import RULES, Finding, Severity
 from reconciler.analysis.doctor.input import DoctorInput
 
+_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+
+
+def counts(findings: Sequence[Finding]) -> dict[str, int]:
+    """How many findings there are of each severity."""
+    found = Counter(one.severity for one in findings)
+    return {severity.value: found[severity] for severity in Severity}
+
+
+def as_json(findings: Sequence[Finding]) -> dict[str, Any]:
+    """The findings as plain values."""
+    return {"summary": counts(findings), "findings": [_finding(one) for one in findings]}
+
+
+def _finding(one: Finding) -> dict[str, Any]:
+    return {
+        "severity": one.severity.value,
+        "check": one.check,
+        "object": one.object,
+        "field": one.field or None,
+        "what": one.what,
+        "remedy": one.remedy,
+        "file": one.origin.file,
+        "line": one.origin.line,
+        "item": one.origin.item or None,
+    }
+
+
+def as_sarif(findings: Sequence[Finding], version: str) -> dict[str, Any]:
+    """One SARIF run."""
+    rules = [
+        {
+            "id": rule.id,
+            "shortDescription": {"text": rule.summary},
+            "help": {"text": rule.remedy},
+            "defaultConfiguration": {"level": _LEVELS[rule.severity]},
+        }
+        for rule in RULES
+    ]
+    driver = {"name": "dra-reconciler doctor", "version": version, "rules": rules}
+    places = {rule.id: at for at, rule in enumerate(RULES)}
+    results = [_result(one, places[one.check]) for one in findings]
+    return {
+        "$schema": _SCHEMA,
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "results": results}],
+    }
+
+
+def _result(one: Finding, rule: int) -> dict[str, Any]:
+    where = {"artifactLocation": {"uri": _uri(one.origin.file)}, "region": {"startLine": one.origin.line}}
+    logical = f"{one.object} {one.field}".strip()
+    return {
+        "ruleId": one.check,
+        "ruleIndex": rule,
+        "level": _LEVELS[one.severity],
+        "message": {"text": f"{logical}: {one.what}. {one.remedy}"},
+        "locations": [
+            {"physicalLocation": where, "logicalLocations": [{"fullyQualifiedName": logical}]},
+        ],
+    }
+
+
+def _uri(file: str) -> str:
+    return PurePath(file).as_uri() if PurePath(file).is_absolute() else quote(file)
+
+
 CHECKS: Final[tuple[Callable[[DoctorInput], Iterator[Finding]], ...]] = (
-    shape.unreadable,
-    shape.put_right,
-    shape.old_version,
-    shape.duplicate_object,
-    unknown.unknown_fields,
-    slips.unrendered,
-    slips.claim_sources,
+    manifests.unreadable,
+    manifests.put_right,
+    manifests.old_version,
+    manifests.duplicate_object,
+    manifests.unknown_fields,
+    manifests.unrendered,
+    manifests.claim_sources,
     koordinator.shape,
     koordinator.partitions,
     koordinator.values,
     koordinator_pods.requests,
     koordinator_pods.units,
     limits.api_rules,
-    first_revision.limits,
-    pools.incomplete,
-    pools.obsolete,
-    pools.disagreeing,
-    pools.duplicate_devices,
-    counters.duplicate_sets,
-    counters.dangling,
-    counters.never_fits,
-    counters.unused,
-    counters.overcommitted,
-    order.larger_first,
-    selectors.missing_class,
-    selectors.refused,
-    selectors.raising,
-    selectors.matching_nothing,
-    selectors.foreign_domain,
+    limits.limits,
+    slices.incomplete,
+    slices.obsolete,
+    slices.disagreeing,
+    slices.duplicate_devices,
+    slices.duplicate_sets,
+    slices.dangling,
+    slices.never_fits,
+    slices.unused,
+    slices.overcommitted,
+    slices.larger_first,
+    claims.missing_class,
+    claims.refused,
+    claims.raising,
+    claims.matching_nothing,
+    claims.foreign_domain,
     nodes.no_selection,
     nodes.bad_selector,
     nodes.several_terms,
@@ -80,10 +145,10 @@ def examine(data: DoctorInput) -> list[Finding]:
     reported = {
         (one.origin, one.field)
         for one in found
-        if one.check != rules.API_RULES.id and one.field and one.severity is Severity.ERROR
+        if one.check != findings.API_RULES.id and one.field and one.severity is Severity.ERROR
     }
     kept = [
-        one for one in found if one.check != rules.API_RULES.id or (one.origin, one.field) not in reported
+        one for one in found if one.check != findings.API_RULES.id or (one.origin, one.field) not in reported
     ]
     return worst_first(kept)
 

@@ -1,15 +1,178 @@
-"""Checks the devices that claims hold. Source: AS-1, AS-6 and GRP-6."""
+"""Checks of what claims request and hold: classes, selectors, allocations."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from reconciler.analysis.doctor import rules
-from reconciler.analysis.doctor.findings import Finding, suggestion
+import numpy as np
+from msgspec import Struct
+
+from kernels.types import Mask
+from reconciler.analysis.doctor import findings
+from reconciler.analysis.doctor.findings import Finding, shortened, suggestion
 from reconciler.analysis.doctor.input import DoctorInput
-from reconciler.analysis.doctor.pools import is_complete, newest
+from reconciler.analysis.doctor.slices import is_complete, newest
 from reconciler.api.manifests.bundle import Entry
-from reconciler.api.objects.claims import AllocatedDevice, ResourceClaim
+from reconciler.api.objects.claims import AllocatedDevice, DeviceClass, ResourceClaim, ResourceClaimTemplate
 from reconciler.api.objects.meta import DeviceID, PoolID
+from reconciler.api.objects.requests import DeviceRequest, DeviceSelector, DeviceSubRequest
+from reconciler.cel.inlining import inline
+from reconciler.cel.program import CelRefused, Selector, compile_selector
+from reconciler.cel.reading import read
+from reconciler.cel.reads import Part, reads
 from reconciler.state.devices.exclusion.modes import modes
+
+
+class Selection(Struct, frozen=True):
+    """The selectors of a class, or of one alternative of a request."""
+
+    entry: Entry
+    path: str
+    """Path of the parent of `selectors`"""
+    selectors: Sequence[DeviceSelector]
+    class_name: str | None
+    """None for a class"""
+
+
+def selections(data: DoctorInput) -> Iterator[Selection]:
+    """All selections of classes, claims and templates."""
+    for entry, of_class in data.of(DeviceClass):
+        yield Selection(entry, "spec", of_class.spec.selectors, None)
+    for entry, claim in data.of(ResourceClaim):
+        yield from _requests(entry, "spec", claim.spec.devices.requests)
+    for entry, template in data.of(ResourceClaimTemplate):
+        yield from _requests(entry, "spec.spec", template.spec.spec.devices.requests)
+
+
+def _requests(entry: Entry, path: str, requests: Sequence[DeviceRequest]) -> Iterator[Selection]:
+    for number, request in enumerate(requests):
+        where = f"{path}.devices.requests[{number}]"
+        if request.exactly is not None:
+            yield _selection(entry, f"{where}.exactly", request.exactly)
+        for at, alternative in enumerate(request.first_available):
+            yield _selection(entry, f"{where}.firstAvailable[{at}]", alternative)
+
+
+def _selection(entry: Entry, path: str, request: DeviceSubRequest) -> Selection:
+    return Selection(entry, path, request.selectors, request.device_class_name)
+
+
+def missing_class(data: DoctorInput) -> Iterator[Finding]:
+    """References to classes that do not exist."""
+    classes = data.snapshot.classes
+    for one in selections(data):
+        if one.class_name and one.class_name not in classes:
+            what = f"DeviceClass {one.class_name} is not in the input"
+            hint = suggestion(one.class_name, classes)
+            yield findings.MISSING_CLASS.finding(one.entry, f"{one.path}.deviceClassName", what + hint)
+
+
+def refused(data: DoctorInput) -> Iterator[Finding]:
+    """Expressions that do not compile."""
+    for one in selections(data):
+        for path, expression in _expressions(one):
+            try:
+                compile_selector(expression)
+            except CelRefused as exc:
+                yield findings.SELECTOR_REFUSED.finding(one.entry, path, str(exc))
+
+
+def raising(data: DoctorInput) -> Iterator[Finding]:
+    """Expressions that fail on a device that all expressions before them select."""
+    fleet = data.snapshot.fleet
+    for one in selections(data):
+        alive = _of_class(data, one)
+        for path, expression in _expressions(one):
+            selector = _compiled(expression)
+            if alive is None or selector is None:
+                break
+            masks = selector.masks(fleet.cel)
+            failing = np.flatnonzero(alive & masks.error).tolist()
+            if failing:
+                names = shortened(str(fleet.id_of(row)) for row in failing)
+                why = selector.explain(fleet.cel, failing[0])
+                yield findings.SELECTOR_RAISES.finding(one.entry, path, f"fails on {names}: {why}")
+            alive = alive & masks.true
+
+
+def matching_nothing(data: DoctorInput) -> Iterator[Finding]:
+    """Classes that select no device; requests that select no device of their class."""
+    if not data.snapshot.fleet.size:
+        return
+    for one in selections(data):
+        of_class = _of_class(data, one)
+        alive = _alive(data, one.selectors, of_class) if of_class is not None else None
+        # A class that selects no device is reported once, at the class.
+        if of_class is None or alive is None or not of_class.any() or alive.any():
+            continue
+        of = (
+            f" of class {one.class_name}"
+            if one.class_name and one.class_name in data.snapshot.classes
+            else ""
+        )
+        what = f"0 of {int(of_class.sum())} devices{of} match"
+        yield findings.MATCHES_NOTHING.finding(one.entry, f"{one.path}.selectors", what)
+
+
+def foreign_domain(data: DoctorInput) -> Iterator[Finding]:
+    """Domains in expressions that no device has."""
+    fleet = data.snapshot.fleet
+    known = {Part.ATTRIBUTES: fleet.cel.attributes, Part.CAPACITY: fleet.cel.capacity}
+    drivers = {pool.id.driver for pool in fleet.pools}
+    if not drivers:
+        return
+    for one in selections(data):
+        for path, expression in _expressions(one):
+            if _compiled(expression) is None:
+                continue
+            for which, domain in _domains(expression):
+                domains = {of_device for of_device, _ in known[which]} | drivers
+                if domain not in domains:
+                    hint = suggestion(domain, domains) or f"; the devices have {shortened(sorted(domains))}"
+                    what = f"no device has {which} in domain {domain}{hint}"
+                    yield findings.FOREIGN_DOMAIN.finding(one.entry, path, what)
+
+
+def _domains(expression: str) -> list[tuple[Part, str]]:
+    """Domains that an expression reads. A domain that it also tests for is optional, so it is omitted."""
+    found = reads(inline(read(expression)))
+    tested = {(one.part, one.domain) for one in found if one.name is None}
+    return sorted(
+        {
+            (one.part, one.domain)
+            for one in found
+            if one.domain is not None and (one.part, one.domain) not in tested
+        }
+    )
+
+
+def _expressions(one: Selection) -> Iterator[tuple[str, str]]:
+    for number, selector in enumerate(one.selectors):
+        if selector.cel is not None:
+            yield f"{one.path}.selectors[{number}].cel.expression", selector.cel.expression
+
+
+def _compiled(expression: str) -> Selector | None:
+    try:
+        return compile_selector(expression)
+    except CelRefused:
+        return None
+
+
+def _of_class(data: DoctorInput, one: Selection) -> Mask | None:
+    """(D,) devices of the class of a request; all without that class, None if it does not compile."""
+    everything = np.ones(data.snapshot.fleet.size, dtype=np.bool_)
+    known = data.snapshot.classes.get(one.class_name) if one.class_name else None
+    return everything if known is None else _alive(data, known.spec.selectors, everything)
+
+
+def _alive(data: DoctorInput, selectors: Sequence[DeviceSelector], alive: Mask) -> Mask | None:
+    """(D,) the devices of `alive` that all selectors match. None if a selector does not compile."""
+    for selector in selectors:
+        compiled = _compiled(selector.cel.expression) if selector.cel is not None else None
+        if compiled is None:
+            return None
+        alive = alive & compiled.masks(data.snapshot.fleet.cel).true
+    return alive
+
 
 Held = tuple[Entry, ResourceClaim, str, AllocatedDevice]
 
@@ -30,7 +193,7 @@ def doubly_held(data: DoctorInput) -> Iterator[Finding]:
         other, earlier = first.setdefault(result.id, (claim, result))
         if earlier is not result and not (result.share_id and earlier.share_id):
             what = f"{result.id} is also allocated to claim {other.key}"
-            yield rules.DOUBLE_ALLOCATION.finding(entry, path, what)
+            yield findings.DOUBLE_ALLOCATION.finding(entry, path, what)
 
 
 def unknown_devices(data: DoctorInput) -> Iterator[Finding]:
@@ -44,7 +207,7 @@ def unknown_devices(data: DoctorInput) -> Iterator[Finding]:
         names = published.get(PoolID(result.driver, result.pool))
         if names is not None and result.device not in names:
             what = f"{result.id} is not published{suggestion(result.device, names)}"
-            yield rules.UNKNOWN_DEVICE.finding(entry, f"{path}.device", what)
+            yield findings.UNKNOWN_DEVICE.finding(entry, f"{path}.device", what)
 
 
 def at_odds(data: DoctorInput) -> Iterator[Finding]:
@@ -53,4 +216,4 @@ def at_odds(data: DoctorInput) -> Iterator[Finding]:
         for text in mode.conflicts:
             row = data.snapshot.fleet.rows_of(mode.held[0].device)[0]
             entry, path, _ = data.device(row)
-            yield rules.HELD_AT_ODDS.finding(entry, path, f"{mode.pool} {mode.scope}: {text}")
+            yield findings.HELD_AT_ODDS.finding(entry, path, f"{mode.pool} {mode.scope}: {text}")

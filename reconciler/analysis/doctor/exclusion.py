@@ -7,10 +7,10 @@ from msgspec import Struct
 
 from kernels.distinct import distinct
 from kernels.types import Mask, Rows
-from reconciler.analysis.doctor import rules
+from reconciler.analysis.doctor import findings
 from reconciler.analysis.doctor.findings import Finding, shortened, suggestion
 from reconciler.analysis.doctor.input import DoctorInput
-from reconciler.analysis.doctor.pools import generations
+from reconciler.analysis.doctor.slices import generations
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.versions.extension_shape import ANNOTATION, COMPATIBLE_ONLY_WITH, FIELD
 from reconciler.api.versions.extensions import conflicts
@@ -70,7 +70,7 @@ def asymmetric(data: DoctorInput) -> Iterator[Finding]:
             others = [str(fleet.id_of(row).device) for row in pairs.rows[allowing[:, at]].tolist()]
             entry, path, device = data.device(int(pairs.rows[at]))
             what = f"{device.name} forbids {shortened(others)}, but not the other way round"
-            yield rules.ASYMMETRIC.finding(entry, f"{path}.{EXPRESSION}", what)
+            yield findings.ASYMMETRIC.finding(entry, f"{path}.{EXPRESSION}", what)
 
 
 def failing(data: DoctorInput) -> Iterator[Finding]:
@@ -78,7 +78,7 @@ def failing(data: DoctorInput) -> Iterator[Finding]:
     fleet = data.snapshot.fleet
     for problem in fleet.exclusion.problems if fleet.exclusion else ():
         entry, path, device = data.device(fleet.rows_of(problem.device)[0])
-        yield rules.EXPRESSION_FAILS.finding(
+        yield findings.EXPRESSION_FAILS.finding(
             entry, f"{path}.{EXPRESSION}", f"{device.name}: {problem.message}"
         )
 
@@ -95,7 +95,7 @@ def excluding_itself(data: DoctorInput) -> Iterator[Finding]:
             reported.add(row)
             entry, path, device = data.device(row)
             what = f"the expression of {device.name} is false for {device.name} itself"
-            yield rules.EXCLUDES_ITSELF.finding(entry, f"{path}.{EXPRESSION}", what)
+            yield findings.EXCLUDES_ITSELF.finding(entry, f"{path}.{EXPRESSION}", what)
 
 
 def lonely_groups(data: DoctorInput) -> Iterator[Finding]:
@@ -116,7 +116,7 @@ def lonely_groups(data: DoctorInput) -> Iterator[Finding]:
                         continue
                     number, path, device_name = places[0]
                     hint = suggestion(group, of_set.keys() - {group})
-                    rule = rules.MISSPELLED_GROUP if hint else rules.LONELY_GROUP
+                    rule = findings.MISSPELLED_GROUP if hint else findings.LONELY_GROUP
                     what = f"only {device_name} declares group {group} in set {counter_set}{hint}"
                     yield rule.finding(peers[number][0], path, what)
 
@@ -135,7 +135,7 @@ def never_together(data: DoctorInput) -> Iterator[Finding]:
             shown = shortened(f"{names[i]} and {names[j]}" for i, j in found.tolist())
             entry, path, _ = data.device(int(pairs.rows[found[0][0]]))
             counter_set = fleet.set_columns[pairs.scope].id.name
-            yield rules.NEVER_TOGETHER.finding(entry, path, f"in set {counter_set}: {shown}")
+            yield findings.NEVER_TOGETHER.finding(entry, path, f"in set {counter_set}: {shown}")
 
 
 def not_compared(data: DoctorInput) -> Iterator[Finding]:
@@ -145,14 +145,14 @@ def not_compared(data: DoctorInput) -> Iterator[Finding]:
         entry, path, device = data.device(found.row)
         others = shortened(fleet.id_of(row).device for row in found.others.tolist())
         what = f"the expression of {device.name} is not true for {others}, of other counter sets"
-        yield rules.NOT_COMPARED.finding(entry, f"{path}.{EXPRESSION}", what)
+        yield findings.NOT_COMPARED.finding(entry, f"{path}.{EXPRESSION}", what)
 
 
 def extension_conflicts(data: DoctorInput) -> Iterator[Finding]:
     """Parts of an annotation without effect."""
     for entry, _ in data.of(ResourceSlice):
         for text in conflicts(entry.raw):
-            yield rules.EXTENSION_CONFLICT.finding(entry, FIELD, text)
+            yield findings.EXTENSION_CONFLICT.finding(entry, FIELD, text)
 
 
 def dropped(data: DoctorInput) -> Iterator[Finding]:
@@ -164,5 +164,5 @@ def dropped(data: DoctorInput) -> Iterator[Finding]:
             if device.compatible_only_with is not None:
                 field = f"spec.devices[{index}].{COMPATIBLE_ONLY_WITH}"
                 what = f"the expression of {device.name} is not in the annotation"
-                yield rules.DROPPED.finding(entry, field, what)
+                yield findings.DROPPED.finding(entry, field, what)
                 break

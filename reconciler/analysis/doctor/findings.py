@@ -1,7 +1,8 @@
-"""Findings, and the rules that they violate."""
+"""What a check finds: a rule, a place and what to do; and all rules, with their stable identifiers."""
 
 from collections.abc import Iterable
 from enum import Enum
+from typing import Final
 
 from msgspec import Struct
 
@@ -61,3 +62,219 @@ def shortened(names: Iterable[str], limit: int = 3) -> str:
     found = list(names)
     more = f" and {len(found) - limit} more" if len(found) > limit else ""
     return ", ".join(found[:limit]) + more
+
+
+_E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
+
+UNREADABLE: Final = Rule(
+    "unreadable", _E, "A document or an object cannot be read.",
+    "Fix the syntax, or the named field; the API server would also reject or drop it.",
+)  # fmt: skip
+PUT_RIGHT: Final = Rule(
+    "put-right", _W, "A field has a shape that is fixed here, but that an API server rejects.",
+    "Write it as the API defines it; `dra-reconciler convert` converts whole files.",
+)  # fmt: skip
+OLD_VERSION: Final = Rule(
+    "old-version", _I, "An object has an API version before v1.",
+    "Use resource.k8s.io/v1; `dra-reconciler convert` writes it.",
+)  # fmt: skip
+DUPLICATE_OBJECT: Final = Rule(
+    "duplicate-object", _E, "Two objects of one kind have the same name: only the first is used.",
+    "Rename or remove one of them; a cluster that gets both keeps the last.",
+)  # fmt: skip
+API_RULES: Final = Rule(
+    "api-rules", _E, "An object violates a rule or limit of the API.",
+    "Fix the field; an API server rejects the object.",
+)  # fmt: skip
+FIRST_REVISION: Final = Rule(
+    "first-revision-limits", _W, "A slice in the shape of KEP-4815's first revision exceeds its limits.",
+    "Use smaller slices or fewer entries; `dra-reconciler convert` writes the current API.",
+)  # fmt: skip
+UNKNOWN_FIELD: Final = Rule(
+    "unknown-field", _W, "A field is not in the API; servers drop it.",
+    "Fix its name or its place, or remove it.",
+)  # fmt: skip
+UNRENDERED: Final = Rule(
+    "unrendered-template", _E, "A value contains a template action that is not rendered.",
+    "Render the template first, and check its output.",
+)  # fmt: skip
+CLAIM_SOURCE: Final = Rule(
+    "claim-source", _E, "An entry of a pod's resourceClaims has `source`, which servers drop.",
+    "Move the fields below `source` up to the entry.",
+)  # fmt: skip
+KOORDINATOR: Final = Rule(
+    "koordinator-shape", _E, "A Device of Koordinator has no spec, or an annotation is invalid.",
+    "Write the spec; write the annotation as JSON of the documented shape, with names in double quotes.",
+)  # fmt: skip
+KOORDINATOR_VALUE: Final = Rule(
+    "koordinator-value", _W, "A name or value in Koordinator's labels or annotations is unknown and ignored.",
+    "Fix its spelling, with capital letters as Koordinator documents them.",
+)  # fmt: skip
+PARTITION_TABLE: Final = Rule(
+    "partition-table", _W, "A partition table is empty, or part of it has no effect.",
+    "List each partition under the number of its GPUs, with an integer as allocationScore.",
+)  # fmt: skip
+PARTITION_UNKNOWN_GPU: Final = Rule(
+    "partition-unknown-gpu", _E, "A partition names a GPU that the Device lacks, so it is never allocated.",
+    "Fix the minor, or add the GPU to spec.devices.",
+)  # fmt: skip
+KOORDINATOR_REQUEST: Final = Rule(
+    "koordinator-request", _E, "A pod requests Koordinator's devices in amounts that are refused for good.",
+    "Request one of the documented sets of resources; above 100 percent, a multiple of 100.",
+)  # fmt: skip
+KOORDINATOR_UNITS: Final = Rule(
+    "koordinator-units", _W, "A pod requests Koordinator's devices in an unusual amount.",
+    "Check the unit: percent of one GPU for koordinator.sh, whole GPUs for nvidia.com, bytes for gpu-memory.",
+)  # fmt: skip
+
+POOL_INCOMPLETE: Final = Rule(
+    "pool-incomplete", _E, "The newest generation of a pool does not have resourceSliceCount slices.",
+    "Publish the missing slices, or fix resourceSliceCount; until then no device of the pool is allocated.",
+)  # fmt: skip
+POOL_OBSOLETE: Final = Rule(
+    "pool-obsolete", _W, "A slice has an older generation than its pool.",
+    "Delete the slice, or update its generation; its devices are not allocated.",
+)  # fmt: skip
+POOL_DISAGREES: Final = Rule(
+    "pool-disagrees", _E, "Slices of one pool and generation have different resourceSliceCount.",
+    "Set the same count in every slice of a generation.",
+)  # fmt: skip
+DUPLICATE_DEVICE: Final = Rule(
+    "duplicate-device", _E, "A pool has two devices with the same name.",
+    "Rename one of them; until then no device of the pool is allocated.",
+)  # fmt: skip
+DEVICE_ON_TWO_NODES: Final = Rule(
+    "device-on-two-nodes", _E, "Devices of two nodes have the same driver, pool and name.",
+    "Use a separate pool for each node, for example with the name of the node.",
+)  # fmt: skip
+
+DUPLICATE_COUNTER_SET: Final = Rule(
+    "duplicate-counter-set", _E, "A pool has two counter sets with the same name.",
+    "Merge them or rename one; until then no device of the pool is allocated.",
+)  # fmt: skip
+DANGLING_COUNTER_SET: Final = Rule(
+    "dangling-counter-set", _E, "A device draws from a counter set that its pool does not have.",
+    "Fix the name, or publish the set in a slice of the same pool and generation.",
+)  # fmt: skip
+DANGLING_COUNTER: Final = Rule(
+    "dangling-counter", _E, "A device draws a counter that the counter set does not have.",
+    "Fix the name, or add the counter to the set.",
+)  # fmt: skip
+DEVICE_NEVER_FITS: Final = Rule(
+    "device-never-fits", _E, "A device draws more than its counter set holds, so it is never allocated.",
+    "Lower what the device draws, or raise the counter.",
+)  # fmt: skip
+UNUSED_COUNTER: Final = Rule(
+    "unused-counter", _W, "No device of the pool draws from a counter.",
+    "Remove the counter, or let devices draw from it.",
+)  # fmt: skip
+COUNTERS_OVERCOMMITTED: Final = Rule(
+    "counters-overcommitted", _E, "Allocated devices draw more than their counter set holds.",
+    "Delete one of the named claims; until then no other device of the set is allocated.",
+)  # fmt: skip
+LARGER_FIRST: Final = Rule(
+    "larger-first", _I, "A device is listed before smaller ones, so claims that match both get it first.",
+    "List smaller devices first, as `convert --order-by-size` does. Ignore this if all claims select a size.",
+)  # fmt: skip
+
+SELECTOR_REFUSED: Final = Rule(
+    "selector-refused", _E, "An expression does not compile.",
+    "Fix the expression; an API server rejects the object.",
+)  # fmt: skip
+SELECTOR_RAISES: Final = Rule(
+    "selector-raises", _E, "An expression fails on some devices, so the whole allocation fails.",
+    "Guard it: put `device.driver == ... &&` or `\"name\" in device.attributes[...] &&` before it.",
+)  # fmt: skip
+MATCHES_NOTHING: Final = Rule(
+    "matches-nothing", _W, "A class or a request selects none of the devices.",
+    "Compare the expressions with the attributes that the slices publish.",
+)  # fmt: skip
+FOREIGN_DOMAIN: Final = Rule(
+    "foreign-domain", _W, "An expression reads a domain that no device has.",
+    "A name without a domain is in the domain of its driver; use the driver's name as the domain.",
+)  # fmt: skip
+MISSING_CLASS: Final = Rule(
+    "missing-class", _W, "A request names a class that is not in the input.",
+    "Create the DeviceClass, or fix deviceClassName. Ignore this if the cluster has the class.",
+)  # fmt: skip
+
+NO_NODE_SELECTION: Final = Rule(
+    "no-node-selection", _E, "A slice, or a device that needs one, has no node selection.",
+    "Set exactly one of nodeName, nodeSelector, allNodes, or on a slice perDeviceNodeSelection.",
+)  # fmt: skip
+BAD_NODE_SELECTOR: Final = Rule(
+    "bad-node-selector", _E, "A node selector is invalid.",
+    "Fix the requirement; valid operators are In, NotIn, Exists, DoesNotExist, Gt and Lt.",
+)  # fmt: skip
+SEVERAL_TERMS: Final = Rule(
+    "several-terms", _E, "A node selector of a slice or device has several terms.",
+    "Use one term: a claim cannot carry more, so its allocation fails; or publish one device for each term.",
+)  # fmt: skip
+MATCHES_NO_NODE: Final = Rule(
+    "matches-no-node", _W, "The node name or selector of a slice or device matches no Node of the input.",
+    "Fix the node name or selector, or label the nodes.",
+)  # fmt: skip
+
+DOUBLE_ALLOCATION: Final = Rule(
+    "double-allocation", _E, "Two claims hold a device that cannot be shared.",
+    "Delete one of the claims, and the pods that use it.",
+)  # fmt: skip
+UNKNOWN_DEVICE: Final = Rule(
+    "unknown-device", _W, "A claim holds a device that its pool does not publish.",
+    "Publish the device again, or delete the claim.",
+)  # fmt: skip
+HELD_AT_ODDS: Final = Rule(
+    "held-at-odds", _E, "Allocated devices exclude each other.",
+    "Delete one of the named claims.",
+)  # fmt: skip
+
+ASYMMETRIC: Final = Rule(
+    "asymmetric-exclusion", _W, "A device allows another that forbids it.",
+    "Make both expressions agree; until then the two are never allocated together.",
+)  # fmt: skip
+EXPRESSION_FAILS: Final = Rule(
+    "expression-fails", _E, "A compatibleOnlyWith expression does not compile, or fails on a device.",
+    "Guard attributes that not all devices have; a pair that fails counts as incompatible.",
+)  # fmt: skip
+EXCLUDES_ITSELF: Final = Rule(
+    "excludes-itself", _I, "A compatibleOnlyWith expression is false for its own device.",
+    "Ignore this if two such devices must not be allocated together; otherwise include its own kind.",
+)  # fmt: skip
+LONELY_GROUP: Final = Rule(
+    "lonely-group", _I, "No other device of the counter set declares a compatibility group.",
+    "Ignore this if the device must be allocated alone; otherwise declare the group in other devices.",
+)  # fmt: skip
+MISSPELLED_GROUP: Final = Rule(
+    "misspelled-group", _W, "The name of a compatibility group is similar to the group of another device.",
+    "Fix the name, so that the devices share the group.",
+)  # fmt: skip
+NEVER_TOGETHER: Final = Rule(
+    "never-together", _I, "Devices exclude each other, although the counters allow both.",
+    "Ignore this if the hardware cannot do both; otherwise fix groups and expressions.",
+)  # fmt: skip
+NOT_COMPARED: Final = Rule(
+    "not-compared", _I, "A compatibleOnlyWith expression is not true for a device of another counter set.",
+    "Ignore this if each counter set is a physical device; otherwise set --exclusion-scope DRIVER=pool.",
+)  # fmt: skip
+DROPPED: Final = Rule(
+    "dropped-expression", _W, "A compatibleOnlyWith field is not in the annotation, so servers drop it.",
+    "Also publish it in the annotation dra-reconciler.io/device-extensions.",
+)  # fmt: skip
+EXTENSION_CONFLICT: Final = Rule(
+    "extension-conflict", _W, "Part of the annotation dra-reconciler.io/device-extensions has no effect.",
+    "Set each field in one place only, or equal in both; the device's field overrides the annotation.",
+)  # fmt: skip
+
+RULES: Final = (
+    UNREADABLE, PUT_RIGHT, OLD_VERSION, DUPLICATE_OBJECT, API_RULES, FIRST_REVISION, UNKNOWN_FIELD,
+    UNRENDERED, CLAIM_SOURCE, KOORDINATOR, KOORDINATOR_VALUE, PARTITION_TABLE, PARTITION_UNKNOWN_GPU,
+    KOORDINATOR_REQUEST, KOORDINATOR_UNITS,
+    POOL_INCOMPLETE, POOL_OBSOLETE, POOL_DISAGREES, DUPLICATE_DEVICE, DEVICE_ON_TWO_NODES,
+    DUPLICATE_COUNTER_SET, DANGLING_COUNTER_SET, DANGLING_COUNTER, DEVICE_NEVER_FITS, UNUSED_COUNTER,
+    COUNTERS_OVERCOMMITTED, LARGER_FIRST,
+    SELECTOR_REFUSED, SELECTOR_RAISES, MATCHES_NOTHING, FOREIGN_DOMAIN, MISSING_CLASS,
+    NO_NODE_SELECTION, BAD_NODE_SELECTOR, SEVERAL_TERMS, MATCHES_NO_NODE,
+    DOUBLE_ALLOCATION, UNKNOWN_DEVICE, HELD_AT_ODDS,
+    ASYMMETRIC, EXPRESSION_FAILS, EXCLUDES_ITSELF, LONELY_GROUP, MISSPELLED_GROUP, NEVER_TOGETHER,
+    NOT_COMPARED, EXTENSION_CONFLICT, DROPPED,
+)  # fmt: skip

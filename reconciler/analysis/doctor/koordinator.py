@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from reconciler.analysis.doctor import rules
+from reconciler.analysis.doctor import findings
 from reconciler.analysis.doctor.findings import Finding, shortened, suggestion
 from reconciler.analysis.doctor.input import DoctorInput
-from reconciler.analysis.doctor.unknown import unknown_in
+from reconciler.analysis.doctor.manifests import unknown_in
 from reconciler.api.koordinator import annotations as notes
 from reconciler.api.koordinator.device import Device
 from reconciler.api.koordinator.json_annotations import read
@@ -86,7 +86,7 @@ def shape(data: DoctorInput) -> Iterator[Finding]:
     for one in data.documents:
         raw = one.document.raw
         if is_device(raw) and not mapping(raw.get("spec")):
-            yield rules.KOORDINATOR.finding_at(one.document.origin, subject_of(raw), "spec", "is missing")
+            yield findings.KOORDINATOR.finding_at(one.document.origin, subject_of(raw), "spec", "is missing")
     for holder in holders(data):
         for name in holder.annotations:
             try:
@@ -94,7 +94,7 @@ def shape(data: DoctorInput) -> Iterator[Finding]:
             except Malformed as exc:
                 field = f"{holder.path}.annotations[{name}]"
                 what = exc.reason if exc.field == name else f"{exc.field}: {exc.reason}"
-                yield rules.KOORDINATOR.finding_at(holder.origin, holder.subject, field, what)
+                yield findings.KOORDINATOR.finding_at(holder.origin, holder.subject, field, what)
 
 
 def partitions(data: DoctorInput) -> Iterator[Finding]:
@@ -110,9 +110,9 @@ def partitions(data: DoctorInput) -> Iterator[Finding]:
             continue
         gpus = {info.minor for info in device.spec.devices if info.type == GPU}
         for what in _unknown_gpus(table, gpus) if device.spec.devices else ():
-            yield rules.PARTITION_UNKNOWN_GPU.finding(entry, field, what)
+            yield findings.PARTITION_UNKNOWN_GPU.finding(entry, field, what)
         for what in (*_idle_parts(table), *_refused_by_the_release(subject, text)):
-            yield rules.PARTITION_TABLE.finding(entry, field, what)
+            yield findings.PARTITION_TABLE.finding(entry, field, what)
 
 
 def _unknown_gpus(table: Mapping[int, tuple[Partition, ...]], gpus: set[int]) -> Iterator[str]:
@@ -155,14 +155,14 @@ def values(data: DoctorInput) -> Iterator[Finding]:
                 continue
             for what in _UNKNOWN_IN[name](mapping(raw)):
                 field = f"{holder.path}.annotations[{name}]"
-                yield rules.KOORDINATOR_VALUE.finding_at(holder.origin, holder.subject, field, what)
+                yield findings.KOORDINATOR_VALUE.finding_at(holder.origin, holder.subject, field, what)
 
 
 def _policy(entry: Entry) -> Iterator[Finding]:
     given = entry.object.metadata.labels.get(PARTITION_POLICY)
     if given is not None:
         for what in _unlisted("the policy", given, (notes.HONOR, notes.PREFER)):
-            yield rules.KOORDINATOR_VALUE.finding(entry, f"metadata.labels[{PARTITION_POLICY}]", what)
+            yield findings.KOORDINATOR_VALUE.finding(entry, f"metadata.labels[{PARTITION_POLICY}]", what)
 
 
 def _unknown_in_table(raw: Raw) -> Iterator[str]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from reconciler.allocation.koordinator.requests import WHOLE, by_type, refusal
-from reconciler.analysis.doctor import rules
+from reconciler.analysis.doctor import findings
 from reconciler.analysis.doctor.findings import Finding
 from reconciler.analysis.doctor.input import DoctorInput
 from reconciler.analysis.doctor.koordinator import metadata_of
@@ -46,7 +46,7 @@ def requests(data: DoctorInput) -> Iterator[Finding]:
         try:
             wanted = by_type(requested(one.pod))
         except Malformed as exc:
-            yield rules.KOORDINATOR_REQUEST.finding_at(
+            yield findings.KOORDINATOR_REQUEST.finding_at(
                 one.origin, one.subject, f"{one.path}.containers", f"{exc.field}: {exc.reason}"
             )
             continue
@@ -54,7 +54,7 @@ def requests(data: DoctorInput) -> Iterator[Finding]:
             if failure := refusal(of_type):
                 amounts = ", ".join(f"{name}: {amount}" for name, amount in sorted(of_type.items()))
                 what = f"{failure.message}; the pod requests {amounts}"
-                yield rules.KOORDINATOR_REQUEST.finding_at(
+                yield findings.KOORDINATOR_REQUEST.finding_at(
                     one.origin, one.subject, _place(one, of_type), what
                 )
 
@@ -69,7 +69,7 @@ def units(data: DoctorInput) -> Iterator[Finding]:
         for name, amount in sorted(wanted.items()):
             if what := _doubt(name, amount):
                 field = _place(one, {name: amount})
-                yield rules.KOORDINATOR_UNITS.finding_at(one.origin, one.subject, field, what)
+                yield findings.KOORDINATOR_UNITS.finding_at(one.origin, one.subject, field, what)
 
 
 def _doubt(name: str, amount: int) -> str:

@@ -1,10 +1,10 @@
-"""Checks rules and limits of the API: validates each object as an API server does."""
+"""Checks against the limits of the API: its validation, and those of the first revision of a proposal."""
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from reconciler.analysis.doctor import rules
+from reconciler.analysis.doctor import findings
 from reconciler.analysis.doctor.findings import Finding
 from reconciler.analysis.doctor.input import DoctorInput
 from reconciler.api.koordinator.reading import GROUP as KOORDINATOR
@@ -17,8 +17,9 @@ from reconciler.api.validation.kinds import GroupVersion, Object, Review, Served
 from reconciler.api.validation.served_kinds import BUILTIN, NAMESPACE, START_NAMESPACES
 from reconciler.api.validation.status import Refusal, not_found, too_large
 from reconciler.api.validation.timestamps import timestamp
-from reconciler.api.versions.reading import GROUP
-from reconciler.api.versions.shapes import mapping
+from reconciler.api.versions.composite import is_first_revision
+from reconciler.api.versions.reading import GROUP, is_ours
+from reconciler.api.versions.shapes import Raw, mapping, mappings
 
 _SERVED = {
     (str(version), kind.kind): (kind, version)
@@ -33,7 +34,7 @@ _SUFFIX = "xxxxx"
 _MOMENT = datetime(2000, 1, 1, tzinfo=UTC)
 """Any time: no rule depends on it"""
 
-Raw = Mapping[str, Any]
+RawObject = Mapping[str, Any]
 Labels = Mapping[str, str]
 Problem = tuple[str, str]
 """Field and what is wrong with it"""
@@ -44,7 +45,9 @@ def api_rules(data: DoctorInput) -> Iterator[Finding]:
     namespaces = _namespaces(data)
     for one in data.documents:
         for field, what in dict.fromkeys(_of(one.document.raw, one.entry, namespaces) if one.entry else ()):
-            yield rules.API_RULES.finding_at(one.document.origin, subject_of(one.document.raw), field, what)
+            yield findings.API_RULES.finding_at(
+                one.document.origin, subject_of(one.document.raw), field, what
+            )
 
 
 def _namespaces(data: DoctorInput) -> dict[str, Labels]:
@@ -69,7 +72,7 @@ def _is_accepted(namespace: str, labels: Labels) -> bool:
     return _against(_Write(NAMESPACE, NAMESPACE.stored, "", {}, described).created)[0] == 200
 
 
-def _of(raw: Raw, entry: Entry, namespaces: Mapping[str, Labels]) -> Iterator[Problem]:
+def _of(raw: RawObject, entry: Entry, namespaces: Mapping[str, Labels]) -> Iterator[Problem]:
     write = _Write.of(raw, namespaces)
     if write is None:
         return
@@ -91,10 +94,10 @@ class _Write(NamedTuple):
     namespace: str
     labels: Labels | None
     """The labels of its namespace; None if the namespace does not exist"""
-    raw: Raw
+    raw: RawObject
 
     @classmethod
-    def of(cls, raw: Raw, namespaces: Mapping[str, Labels]) -> "_Write | None":
+    def of(cls, raw: RawObject, namespaces: Mapping[str, Labels]) -> "_Write | None":
         """None for an object whose version is not served."""
         found = _SERVED.get((str(raw.get("apiVersion")), str(raw.get("kind"))))
         if found is None:
@@ -154,11 +157,57 @@ def _problems(refusal: Refusal) -> list[Problem]:
     return [("", refusal.message)]
 
 
-def _namespace(raw: Raw) -> str:
+def _namespace(raw: RawObject) -> str:
     return _named(raw, "namespace") or "default"
 
 
-def _named(raw: Raw, key: str) -> str:
+def _named(raw: RawObject, key: str) -> str:
     metadata = raw.get("metadata")
     given = metadata.get(key) if isinstance(metadata, Mapping) else None
     return given if isinstance(given, str) else ""
+
+
+MAX_ENTRIES = 127
+"""Mixins and devices of a slice: fewer than 128"""
+MAX_PROPERTIES = 32
+"""Attributes and capacities of a mixin or device"""
+
+
+def limits(data: DoctorInput) -> Iterator[Finding]:
+    """Slices that the text does not allow. They are read here all the same."""
+    for one in data.documents:
+        raw, spec = one.document.raw, mapping(one.document.raw.get("spec"))
+        if raw.get("kind") == "ResourceSlice" and is_ours(raw) and is_first_revision(spec):
+            for field, what in _exceeded(spec):
+                yield findings.FIRST_REVISION.finding_at(one.document.origin, subject_of(raw), field, what)
+
+
+def _exceeded(spec: Raw) -> Iterator[Problem]:
+    mixins, devices = mappings(spec.get("deviceMixins")), mappings(spec.get("devices"))
+    if len(mixins) + len(devices) > MAX_ENTRIES:
+        what = f"{len(mixins)} mixins and {len(devices)} devices; at most {MAX_ENTRIES} together are allowed"
+        yield "spec.devices", what
+    bodies: dict[str, Raw] = {}
+    for number, mixin in enumerate(mixins):
+        body = bodies[str(mixin.get("name"))] = mapping(mixin.get("composite"))
+        yield from _too_many(f"spec.deviceMixins[{number}].composite", _names(body), "")
+    for number, device in enumerate(devices):
+        kind = "composite" if "composite" in device else "basic"
+        body, where = mapping(device.get(kind)), f"spec.devices[{number}].{kind}"
+        sources = body.get("consumesCapacityFrom")
+        if isinstance(sources, list) and len(sources) > 1:
+            yield f"{where}.consumesCapacityFrom", f"has {len(sources)} entries; 1 is allowed"
+        included = (bodies.get(str(one.get("name")), {}) for one in mappings(body.get("includes")))
+        yield from _too_many(where, _names(body).union(*map(_names, included)), " with its mixins")
+
+
+def _names(body: Raw) -> set[tuple[str, str]]:
+    return {(field, name) for field in ("attributes", "capacity") for name in mapping(body.get(field))}
+
+
+def _too_many(where: str, names: set[tuple[str, str]], extra: str) -> Iterator[Problem]:
+    if len(names) > MAX_PROPERTIES:
+        yield (
+            where,
+            f"has {len(names)} attributes and capacities{extra}; at most {MAX_PROPERTIES} are allowed",
+        )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from reconciler.analysis.doctor import rules
+from reconciler.analysis.doctor import findings
 from reconciler.analysis.doctor.findings import Finding
 from reconciler.analysis.doctor.input import DoctorInput
 from reconciler.api.manifests.bundle import Entry
@@ -24,11 +24,11 @@ def no_selection(data: DoctorInput) -> Iterator[Finding]:
         placed = spec.node_name or spec.all_nodes or spec.per_device_node_selection
         if not placed and spec.node_selector is None:
             hint = "" if spec.devices or not spec.shared_counters else "; slices of counters need one too"
-            yield rules.NO_NODE_SELECTION.finding(entry, "spec", f"has no node selection{hint}")
+            yield findings.NO_NODE_SELECTION.finding(entry, "spec", f"has no node selection{hint}")
         for index, device in enumerate(spec.devices if spec.per_device_node_selection else ()):
             if not (device.node_name or device.all_nodes) and device.node_selector is None:
                 what = f"device {device.name} has no node selection; perDeviceNodeSelection requires one"
-                yield rules.NO_NODE_SELECTION.finding(entry, f"spec.devices[{index}]", what)
+                yield findings.NO_NODE_SELECTION.finding(entry, f"spec.devices[{index}]", what)
 
 
 def bad_selector(data: DoctorInput) -> Iterator[Finding]:
@@ -53,7 +53,7 @@ def _unreadable(
         meant = _OPERATORS.get(one.operator.lower())
         wrong = meant != one.operator
         hint = f"; did you mean {meant}?" if wrong and meant else ""
-        yield rules.BAD_NODE_SELECTOR.finding(entry, f"{path}.operator" if wrong else path, f"{exc}{hint}")
+        yield findings.BAD_NODE_SELECTOR.finding(entry, f"{path}.operator" if wrong else path, f"{exc}{hint}")
 
 
 def several_terms(data: DoctorInput) -> Iterator[Finding]:
@@ -71,7 +71,7 @@ def several_terms(data: DoctorInput) -> Iterator[Finding]:
             count = len(selector.node_selector_terms) if selector is not None else 0
             if count > 1:
                 what = f"has {count} terms; a claim can carry 1"
-                yield rules.SEVERAL_TERMS.finding(entry, f"{path}.nodeSelector.nodeSelectorTerms", what)
+                yield findings.SEVERAL_TERMS.finding(entry, f"{path}.nodeSelector.nodeSelectorTerms", what)
 
 
 def matches_no_node(data: DoctorInput) -> Iterator[Finding]:
@@ -81,10 +81,10 @@ def matches_no_node(data: DoctorInput) -> Iterator[Finding]:
         return
     for entry, path, name, selector in _places(data):
         if name and name not in labels:
-            yield rules.MATCHES_NO_NODE.finding(entry, f"{path}nodeName", f"node {name} does not exist")
+            yield findings.MATCHES_NO_NODE.finding(entry, f"{path}nodeName", f"node {name} does not exist")
         elif selector is not None and not _matches_any(selector, labels):
             what = f"matches 0 of {len(labels)} nodes"
-            yield rules.MATCHES_NO_NODE.finding(entry, f"{path}nodeSelector", what)
+            yield findings.MATCHES_NO_NODE.finding(entry, f"{path}nodeSelector", what)
 
 
 def _matches_any(selector: NodeSelector, labels: dict[str, dict[str, str]]) -> bool:

@@ -1,6 +1,6 @@
 """Builds an explanation: the funnels, the near misses, and the answers of the allocator to smaller claims."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from msgspec.structs import replace
@@ -13,15 +13,19 @@ from reconciler.allocation.dra.request_options import ParsedClaims, read_claims
 from reconciler.allocation.reasons.explanation import Explanation, NearMiss, Request
 from reconciler.allocation.reasons.kinds import Kind
 from reconciler.allocation.reasons.reasons import remedy
-from reconciler.analysis.explain.alignment import JointRequirements, joint_near_misses, joint_requirements
-from reconciler.analysis.explain.constraints import ConstraintGate, constraint_gates
-from reconciler.analysis.explain.deciding_counters import deciding_counters
-from reconciler.analysis.explain.funnel import GateResult, apply_gates, funnel
-from reconciler.analysis.explain.joint_gates import MultiDeviceGates
-from reconciler.analysis.explain.minimal_sets import smallest_sets
+from reconciler.analysis.explain.funnel import GateResult, apply_gates, funnel, smallest_sets
+from reconciler.analysis.explain.gates import NodeReach
+from reconciler.analysis.explain.joint_gates import (
+    ConstraintGate,
+    JointRequirements,
+    MultiDeviceGates,
+    constraint_gates,
+    joint_near_misses,
+    joint_requirements,
+)
 from reconciler.analysis.explain.near_misses import near_misses
-from reconciler.analysis.explain.node_reach import NodeReach
 from reconciler.analysis.explain.relaxation import EFFORT, Relaxation, RequestName
+from reconciler.analysis.explain.shortage import deciding_counters
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from reconciler.errors import Malformed
@@ -176,3 +180,16 @@ def _with_joint_limit(
             have = relaxation.largest_count(conflict[0], miss.node)
             return replace(miss, together=f"{have} of {wanted} devices for request {name} fit together")
     return replace(miss, together="each request fits alone, but not all of them together")
+
+
+FEW_STEPS = 200
+"""Maximum devices tried in one search; all searches together try ten times as many. The event loop is blocked
+meanwhile."""
+
+
+def explain_briefly(
+    claims: Sequence[ResourceClaim], snapshot: Snapshot, nodes: Iterable[str] | None
+) -> Explanation:
+    """Like `explain`; `nodes` None means all nodes."""
+    allowed = None if nodes is None else frozenset(nodes)
+    return explain(claims, snapshot, nodes=allowed, steps=FEW_STEPS, effort=10 * FEW_STEPS)

@@ -1,20 +1,253 @@
-"""The gates on several devices at once, in order."""
+"""The gates on several devices at once, in order: enough on a node, constraints, alignments, partitions."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
 
-from kernels.types import Mask
-from reconciler.allocation.reasons.explanation import Step
+from kernels.distinct import distinct
+from kernels.types import Amounts, Mask, Rows
+from reconciler.allocation.alignment.deciding import PreferenceKey
+from reconciler.allocation.alignment.partitions import PartitionedRequest, partitioned_requests
+from reconciler.allocation.alignment.preferences import has_preferences
+from reconciler.allocation.dra.constraints import Constraint, compile_constraint
+from reconciler.allocation.dra.request_options import ParsedClaims, RequestOption
+from reconciler.allocation.reasons.explanation import NearMiss, Step
 from reconciler.allocation.reasons.kinds import Kind
-from reconciler.analysis.explain import partitions
-from reconciler.analysis.explain.alignment import JointRequirements
-from reconciler.analysis.explain.constraints import ConstraintGate
 from reconciler.analysis.explain.funnel import GateResult
-from reconciler.analysis.explain.groups import Masks
-from reconciler.analysis.explain.node_reach import NodeReach
+from reconciler.analysis.explain.gates import NodeReach
+from reconciler.analysis.explain.near_misses import MOST_NODES, describe_failure
+from reconciler.analysis.explain.relaxation import Relaxation
+from reconciler.analysis.explain.tiers import Masks, RequiredAlignment, required_alignments
+from reconciler.api.objects.plan import Reason
+from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot
+
+
+class ConstraintGate(Struct, frozen=True, eq=False):
+    """A constraint over the D devices of a fleet, and for `matchAttribute` the groups that can satisfy it."""
+
+    constraint: Constraint
+    groups: Mask | None
+    """(G,) groups of a (node, value) with enough devices for every request; None if not counted"""
+    group_of: np.ndarray
+    """(D,) the group of each device, -1 for none"""
+
+    def passes(self, mask: Mask) -> Mask:
+        """(D,) devices of `mask` that may be part of a solution."""
+        passed = mask & self.constraint.allowed(None)
+        if self.groups is None:
+            return passed
+        # Index -1 selects the appended False.
+        possible: Mask = passed & np.append(self.groups, np.False_)[self.group_of]
+        return possible
+
+
+def constraint_gates(
+    parsed: ParsedClaims, left: Mapping[int, Mask], snapshot: Snapshot, reach: NodeReach
+) -> dict[tuple[int, int], ConstraintGate]:
+    """(claim, number) -> constraint. `left`: id of an option -> devices that pass all other gates."""
+    found: dict[tuple[int, int], ConstraintGate] = {}
+    everything = np.arange(snapshot.fleet.size)
+    for at, claim in enumerate(parsed.claims):
+        for number, source in enumerate(claim.spec.devices.constraints):
+            constraint = compile_constraint(source, snapshot.fleet, everything, snapshot.rules)
+            slots = [
+                [option for option in slot.options if number in option.constraints]
+                for slot in parsed.slots
+                if slot.claim == at and all(number in option.constraints for option in slot.options)
+            ]
+            found[at, number] = _constraint_gate(constraint, slots, left, snapshot, reach)
+    return found
+
+
+def _constraint_gate(
+    constraint: Constraint,
+    slots: Sequence[Sequence[RequestOption]],
+    left: Mapping[int, Mask],
+    snapshot: Snapshot,
+    reach: NodeReach,
+) -> ConstraintGate:
+    """Groups are counted only if each device has one value and one node; otherwise more devices pass."""
+    codes, node = constraint.codes, snapshot.fleet.codes["node"]
+    values = int(codes.max(initial=-1)) + 1
+    pair = np.where((codes >= 0) & (node >= 0), node.astype(np.int64) * values + codes, -1)
+    used, group_of = np.unique(np.append(pair, -1), return_inverse=True)
+    group_of, size = group_of.reshape(-1)[:-1] - 1, len(used) - 1
+    options = [option for slot in slots for option in slot]
+    simple = (
+        constraint.match and constraint.plain and all(reach.local(left[id(option)]) for option in options)
+    )
+    if not simple or not options or any(option.all or option.admin for option in options):
+        return ConstraintGate(constraint, None, group_of)
+    groups = np.ones(size, dtype=np.bool_)
+    for slot in slots:
+        serves = np.zeros(size, dtype=np.bool_)
+        for option in slot:
+            there = group_of[left[id(option)]]
+            serves |= np.bincount(there[there >= 0], minlength=size) >= option.source.wanted
+        groups &= serves
+    return ConstraintGate(constraint, groups, group_of)
+
+
+PARTITION = "in a partition that can be allocated"
+MOST_MISSING = 3
+"""Maximum missing devices of a partition that are described."""
+
+
+def partition_passes(request: PartitionedRequest, fleet: Fleet) -> Mask:
+    """(D,) devices of eligible partitions that are completely free."""
+    passed, picks = np.zeros(fleet.size, dtype=np.bool_), _picks(request)
+    of_whole = request.whole[:, picks].astype(np.int32) @ request.layout.members[picks].astype(np.int32) > 0
+    rows = request.layout.rows[of_whole]
+    passed[rows[rows >= 0]] = True
+    return passed
+
+
+def impossible_partition(request: PartitionedRequest) -> str:
+    """Why no partition of the table can ever be allocated; empty if one can."""
+    if len(_picks(request)):
+        return ""
+    devices = _number_of_devices(request)
+    sizes = distinct(request.layout.sizes)
+    if request.size not in sizes:
+        listed = ", ".join(map(str, sizes.tolist()))
+        return f"the table lists no partition of {devices}, only of {listed}"
+    return f"no partition of {devices} in the table has the requested bandwidth"
+
+
+def lacking_of_partition(request: PartitionedRequest, free: Mask, code_count: int) -> Amounts:
+    """(code_count,) by code of the node: how many devices the closest partition of the node lacks.
+
+    free   (D,) devices that the request can get
+    """
+    least = np.full(code_count, request.size, dtype=np.int64)
+    picks = _picks(request)
+    if len(picks) and len(request.layout.pools):
+        of_pool = request.layout.missing(free)[:, picks].min(axis=1)
+        everywhere = of_pool[request.layout.node < 0].min(initial=request.size)
+        local = request.layout.node >= 0
+        np.minimum.at(least, request.layout.node[local], of_pool[local])
+        least = np.minimum(least, everywhere)
+    return least
+
+
+def closest_partition(
+    request: PartitionedRequest, free: Mask, code: int, failure: Callable[[int], str]
+) -> str:
+    """The partition of a node that lacks the fewest devices, and why those fail.
+
+    code      of the node
+    failure   row -> why the device fails
+    """
+    layout, picks = request.layout, _picks(request)
+    pools = np.flatnonzero((layout.node == code) | (layout.node < 0))
+    if not len(pools) or not len(picks):
+        return (
+            impossible_partition(request)
+            or f"the pools of the node have no partition of {_number_of_devices(request)}"
+        )
+    missing = layout.missing(free)[np.ix_(pools, picks)]
+    pool, pick = np.unravel_index(missing.argmin(), missing.shape)
+    members = np.flatnonzero(layout.members[picks[pick]])
+    rows = layout.rows[pools[pool], members]
+    names = [layout.names[n] for n in members.tolist()]
+    failures = {
+        failure(row) if row >= 0 else f"{name} does not exist": None
+        for row, name in zip(rows.tolist(), names, strict=True)
+        if row < 0 or not free[row]
+    }
+    have = len(names) - int(missing.min())
+    head = f"{have} of {len(names)} devices of partition {', '.join(names)} can be allocated"
+    return "; ".join([head, *list(failures)[:MOST_MISSING]])
+
+
+def _number_of_devices(request: PartitionedRequest) -> str:
+    return f"{request.size} device{'' if request.size == 1 else 's'}"
+
+
+def _picks(request: PartitionedRequest) -> Rows:
+    """(p,) the eligible partitions."""
+    return np.concatenate([*request.levels, np.zeros(0, dtype=np.intp)])
+
+
+class JointRequirements(Struct, frozen=True, eq=False):
+    """The joint allocation requirements of claims: they stay pending until all are met."""
+
+    alignments: tuple[RequiredAlignment, ...] = ()
+    partitions: tuple[PartitionedRequest, ...] = ()
+    failed: RequiredAlignment | None = None
+    """The first alignment that cannot be met together with the earlier ones"""
+
+    def described(self) -> Iterator[tuple[str, PreferenceKey]]:
+        """Each requirement: its text, and the key with which `decide` ignores it."""
+        for alignment in self.alignments:
+            yield f"the alignment on {alignment.alignment.required}", (alignment.claim, alignment.number)
+        for request in self.partitions:
+            yield f"the partition table for request {request.at[1]}", request.at
+
+
+def joint_requirements(
+    parsed: ParsedClaims,
+    left: Masks,
+    snapshot: Snapshot,
+    reach: NodeReach,
+    reason: Reason | None,
+    relaxation: Relaxation,
+) -> JointRequirements:
+    """The requirements of claims. `reason` is why they were refused; None if they can be allocated."""
+    if not has_preferences(parsed.claims, snapshot.classes):
+        return JointRequirements()
+    alignments = required_alignments(parsed, left, snapshot, reach)
+    honored = tuple(request for request in partitioned_requests(parsed.claims, snapshot) if request.honored)
+    joint = JointRequirements(alignments, honored)
+    if reason is not Reason.ALIGNMENT:
+        return joint
+    for number in range(1, len(alignments)):
+        later = [preference for _, preference in JointRequirements(alignments[number:], honored).described()]
+        if relaxation.fits_without(later) is False:
+            return JointRequirements(alignments, honored, alignments[number - 1])
+    return JointRequirements(alignments, honored, alignments[-1])
+
+
+def joint_near_misses(
+    joint: JointRequirements,
+    left: Masks,
+    results: Sequence[Sequence[GateResult]],
+    snapshot: Snapshot,
+    reach: NodeReach,
+) -> Iterator[NearMiss]:
+    """The nodes that are closest to meeting the failed alignment, or else the partitions."""
+    if joint.failed is not None:
+        failed = joint.failed
+        if failed.countable:
+            short = reach.by_code(failed.lacking(left), 1)
+        else:
+            short = np.zeros(len(reach.names), dtype=np.int64)
+        for at in np.argsort(short, kind="stable")[:MOST_NODES].tolist():
+            best = failed.describe_best(reach.names[at], left, snapshot)
+            enough = failed.countable and not short[at]
+            yield NearMiss(reach.names[at], (), f"{best}, but these do not fit together" if enough else best)
+        return
+    by_request = {(r.option.claim, r.option.request): r for alternatives in results for r in alternatives}
+    short = np.zeros(len(reach.names), dtype=np.int64)
+    for request in joint.partitions:
+        short += reach.by_code(
+            lacking_of_partition(request, by_request[request.at].left, reach.code_count), request.size
+        )
+    for at in np.argsort(short, kind="stable")[:MOST_NODES].tolist():
+        parts = [
+            _closest(request, by_request[request.at], reach.code_of(at), snapshot)
+            for request in joint.partitions
+        ]
+        yield NearMiss(reach.names[at], (), "; ".join(parts))
+
+
+def _closest(request: PartitionedRequest, result: GateResult, code: int, snapshot: Snapshot) -> str:
+    def failure(row: int) -> str:
+        return describe_failure(row, result.option, result.gates, snapshot)
+
+    return f"request {request.at[1]}: {closest_partition(request, result.left, code, failure)}"
 
 
 class MultiDeviceGates(Struct, frozen=True, eq=False):
@@ -59,14 +292,14 @@ class MultiDeviceGates(Struct, frozen=True, eq=False):
         for request in self.joint.partitions:
             if request.at == (option.claim, option.request):
                 failed = self.refusing is Kind.PARTITION
-                alive &= partitions.passes(request, snapshot.fleet) & (not failed)
-                short = reach.by_code(partitions.lacking(request, result.left, reach.code_count), 1)
+                alive &= partition_passes(request, snapshot.fleet) & (not failed)
+                short = reach.by_code(lacking_of_partition(request, result.left, reach.code_count), 1)
                 able = able & (short == 0) & (not failed)
                 yield _step(
                     Kind.PARTITION,
-                    partitions.ABOUT,
+                    PARTITION,
                     alive,
-                    partitions.impossible(request) if failed else "",
+                    impossible_partition(request) if failed else "",
                     able,
                 )
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import ceil
 
+from reconciler.analysis.sizing.bounds import Candidate
 from reconciler.analysis.sizing.patterns import Pattern
-from reconciler.analysis.sizing.proofs import Candidate
 
 Cover = Mapping[tuple[int, Pattern], int]
 """(candidate, what one node holds) -> number of such nodes"""

@@ -1,16 +1,171 @@
-"""What one empty node of a shape can hold: patterns, which say how many of each item."""
+"""Shapes of nodes, and what fits on an empty node of each, tried by the allocator itself."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
 from math import prod
 
-from reconciler.analysis.attempt import NoFit
-from reconciler.analysis.making_room.world import world_of
+from msgspec import Struct
+
+from reconciler.allocation.alignment import decide
+from reconciler.analysis.attempt import Asked, NoFit, attempt
+from reconciler.analysis.relocation.world import World, world_of
 from reconciler.analysis.sizing.demand import Item
-from reconciler.analysis.sizing.shapes import Shape
-from reconciler.analysis.sizing.trying import Placer
+from reconciler.analysis.whatif.scenario import Unit
 from reconciler.api.objects.claims import DeviceClass
+from reconciler.api.objects.core import Node, Pod
+from reconciler.api.objects.meta import PoolID
+from reconciler.api.objects.plan import Granted, Reason
 from reconciler.api.objects.semantics import Semantics
+from reconciler.api.objects.slices import ResourceSlice
+from reconciler.errors import Rejected
 from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.nodes.taints import CLOSING
+
+
+class Placer:
+    """Places units on one trial."""
+
+    def __init__(self, world: World, steps: int) -> None:
+        """`steps` are the devices that one decision tries on one node."""
+        self.trial = world.trial()
+        self._placement = world.placement()
+        self._steps = steps
+
+    def place(self, unit: Unit) -> NoFit | None:
+        """Place a unit, which holds its devices from now on; or why it does not fit."""
+        asked = Asked(tuple(unit.claims), unit.pod)
+        found = attempt(asked, self.trial.snapshot, self._placement, steps=self._steps)
+        if isinstance(found, NoFit):
+            return found
+        self.trial.place(found.plans, unit.pod, found.node)
+        return None
+
+    def fit_together(self, units: Sequence[Unit]) -> bool | None:
+        """Whether units fit on the only node, wherever their devices are; None if that is not known.
+
+        They hold their devices on it from now on if they fit.
+        """
+        trial = self.trial
+        mark = trial.mark()
+        claims = [claim for unit in units for claim in unit.claims]
+        outcome = decide(claims, trial.snapshot, steps=self._steps)
+        if not isinstance(outcome, Granted):
+            return None if outcome.reason == Reason.GAVE_UP else False
+        trial.place(outcome.plans)
+        for unit in units:
+            if unit.pod is None:
+                continue
+            try:
+                choice = self._placement.for_pod(unit.pod, (), trial.snapshot)
+            except Rejected:
+                trial.back_to(mark)
+                return False
+            if choice.nodes is not None and not len(choice.nodes):
+                trial.back_to(mark)
+                return None if _minds_others(unit.pod) else False
+            trial.place((), unit.pod, trial.snapshot.topology.order[0])
+        return True
+
+
+def _minds_others(pod: Pod) -> bool:
+    """Whether other pods may decide where a pod can run, so that the order in which they come matters."""
+    affinity = pod.spec.affinity
+    near = affinity is not None and (affinity.pod_affinity or affinity.pod_anti_affinity)
+    return bool(near or pod.spec.topology_spread_constraints)
+
+
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+
+
+class Shape(Struct, frozen=True, eq=False):
+    """A node that could be added, as often as needed."""
+
+    name: str
+    """Of the node that serves as the template"""
+    node: Node
+    slices: tuple[ResourceSlice, ...]
+    """Those that belong to this node alone"""
+    cost: Fraction = Fraction(1)
+    """What one node costs, in any unit"""
+
+    @property
+    def devices(self) -> int:
+        """How many devices one node publishes; partitions count, too."""
+        return sum(len(one.spec.devices) for one in self.slices)
+
+    @property
+    def instance_type(self) -> str:
+        """The label for it; empty without one."""
+        return self.node.metadata.labels.get(INSTANCE_TYPE, "")
+
+
+def shape_of(node: Node, slices: Iterable[ResourceSlice], cost: Fraction = Fraction(1)) -> Shape:
+    """A node of the fleet as a template: ready and not cordoned, whatever it is now.
+
+    Devices that other nodes reach, too, do not come with a new node.
+    """
+    name = node.key.name
+    spec = node.spec.model_copy(
+        update={
+            "unschedulable": None,
+            "taints": tuple(taint for taint in node.spec.taints if taint.key not in CLOSING),
+        }
+    )
+    status = node.status.model_copy(update={"conditions": ()})
+    own = tuple(_complete(one for one in slices if one.spec.node_name == name))
+    return Shape(name, node.model_copy(update={"spec": spec, "status": status}), own, cost)
+
+
+def _complete(slices: Iterable[ResourceSlice]) -> Iterator[ResourceSlice]:
+    """The newest slices of each pool, as a whole pool: that of the fleet may have slices of other nodes."""
+    pools: dict[PoolID, list[ResourceSlice]] = {}
+    for one in slices:
+        pools.setdefault(one.pool_id, []).append(one)
+    for found in pools.values():
+        newest = max(one.spec.pool.generation for one in found)
+        kept = [one for one in found if one.spec.pool.generation == newest]
+        for one in kept:
+            pool = replace(one.spec.pool, resource_slice_count=len(kept))
+            same = pool == one.spec.pool
+            yield one if same else one.model_copy(update={"spec": replace(one.spec, pool=pool)})
+
+
+def distinct_shapes(nodes: Sequence[Node], slices: Iterable[ResourceSlice]) -> Iterator[Shape]:
+    """One shape for each kind of node with devices: nodes are alike if they offer and publish as much."""
+    by_node: dict[str, list[ResourceSlice]] = {}
+    for one in slices:
+        if one.spec.node_name:
+            by_node.setdefault(one.spec.node_name, []).append(one)
+    seen: set[Hashable] = set()
+    for node in sorted(nodes, key=lambda node: node.key):
+        own = by_node.get(node.key.name)
+        if not own:
+            continue
+        likeness = _likeness(node, own)
+        if likeness not in seen:
+            seen.add(likeness)
+            yield shape_of(node, own)
+
+
+def _likeness(node: Node, slices: Iterable[ResourceSlice]) -> Hashable:
+    published: dict[tuple[str, int], int] = {}
+    counters: dict[tuple[str, str], int] = {}
+    for one in slices:
+        for device in one.spec.devices:
+            size = (one.spec.driver, len(device.consumes_counters))
+            published[size] = published.get(size, 0) + 1
+        for set_ in one.spec.shared_counters:
+            for name, counter in set_.counters.items():
+                key = (one.spec.driver, name)
+                counters[key] = counters.get(key, 0) + counter.value.nanos
+    offers = {name: amount.nanos for name, amount in node.status.allocatable.items()}
+    kinds = (
+        node.metadata.labels.get(INSTANCE_TYPE, ""),
+        *map(frozenset, (published.items(), counters.items())),
+    )
+    return (*kinds, frozenset(offers.items()))
+
 
 Pattern = tuple[int, ...]
 """How many of each item, in the order of the items"""

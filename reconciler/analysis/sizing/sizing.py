@@ -8,15 +8,12 @@ import numpy as np
 from reconciler.allocation.defaults import STEPS
 from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.capacity.solver import Solver
-from reconciler.analysis.making_room.world import World
+from reconciler.analysis.relocation.world import World
 from reconciler.analysis.sizing.answer import Group, ItemAnswer, Option, Sizing
-from reconciler.analysis.sizing.bounds import Supply, needs_of
+from reconciler.analysis.sizing.bounds import Candidate, Free, Supply, candidate, least_cost, needs_of
 from reconciler.analysis.sizing.cover import Cover, best_cover, cost_of, exact_cover
 from reconciler.analysis.sizing.demand import Item
-from reconciler.analysis.sizing.patterns import EmptyNode, Pattern
-from reconciler.analysis.sizing.proofs import Candidate, Free, candidate, least_cost
-from reconciler.analysis.sizing.shapes import Shape
-from reconciler.analysis.sizing.trying import Placer
+from reconciler.analysis.sizing.patterns import EmptyNode, Pattern, Placer, Shape
 from reconciler.state.nodes.demand import MOST, demand
 from reconciler.state.trial import Trial
 

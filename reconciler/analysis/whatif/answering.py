@@ -7,12 +7,27 @@ from msgspec.structs import replace
 from reconciler.allocation.defaults import STEPS
 from reconciler.allocation.dra.budget import UNLIMITED, Budget
 from reconciler.allocation.policies.selection import PLAIN, Policies
-from reconciler.analysis.whatif.answer import Answer, Limit, Lost, Placed, PlacedGang, Refused
 from reconciler.analysis.whatif.device_pods import DeviceSimulation, device_ids, holders, lost_pods
-from reconciler.analysis.whatif.gangs import moved_together
-from reconciler.analysis.whatif.losing import lost_claims, remaining_claims, unallocated, units_of
-from reconciler.analysis.whatif.scenario import Baseline, Gang, Scenario, Unit
-from reconciler.analysis.whatif.simulation import Simulation
+from reconciler.analysis.whatif.reading import moved_together
+from reconciler.analysis.whatif.scenario import (
+    Answer,
+    Baseline,
+    Gang,
+    Limit,
+    Lost,
+    Placed,
+    PlacedGang,
+    Refused,
+    Scenario,
+    Unit,
+)
+from reconciler.analysis.whatif.simulation import (
+    Simulation,
+    lost_claims,
+    remaining_claims,
+    unallocated,
+    units_of,
+)
 from reconciler.api.objects.changes import Removed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod

@@ -1,29 +1,115 @@
-"""A store and its nodes, on which units are placed one after another."""
+"""Allocates and frees units one after another on a separate store, as the reconciler would."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from reconciler.allocation.dra.budget import Budget
 from reconciler.allocation.gangs import decide_gang
 from reconciler.allocation.gangs.question import GangQuestion, GangUnsatisfied, Member, Seat
 from reconciler.allocation.koordinator.refusing import OFFERED, Refusal
-from reconciler.allocation.placement import NodeChoice, Placement
+from reconciler.allocation.placement import NodeChoice, Placement, place
 from reconciler.allocation.policies.selection import Policies
 from reconciler.analysis.attempt import Asked, Fit, NoFit, Sharing, attempt
-from reconciler.analysis.whatif.answer import Placed, PlacedGang, Refused
 from reconciler.analysis.whatif.device_pods import DeviceSimulation, device_ids
-from reconciler.analysis.whatif.scenario import Baseline, Gang, Unit
+from reconciler.analysis.whatif.scenario import Baseline, Gang, Placed, PlacedGang, Refused, Unit
 from reconciler.api.objects.changes import Changed
-from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.claims import Allocation, ResourceClaim, ResourceClaimStatus
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import DeviceID, ObjectKey
+from reconciler.api.objects.node_selector import NodeSelector
 from reconciler.api.objects.plan import Plan, Reason
+from reconciler.api.objects.pods import claims_of
 from reconciler.errors import Rejected
+from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.nodes.charging import node_of
 from reconciler.state.nodes.demand import demand
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.nominations.nomination import NOBODY, Nominee
 from reconciler.state.pods.gang_rules import INCOMPLETE
 from reconciler.state.trial import Trial
+
+
+def lost_claims(
+    drained: frozenset[str], snapshot: Snapshot, holding: Iterable[ResourceClaim]
+) -> list[ResourceClaim]:
+    """The claims whose allocation cannot be used without the drained nodes."""
+    if not drained:
+        return []
+    known: dict[NodeSelector, bool] = {}  # claims of one node have equal selectors
+
+    def matches_only_drained(selector: NodeSelector) -> bool:
+        if selector not in known:
+            known[selector] = _matches_only(selector, drained, snapshot)
+        return known[selector]
+
+    return [
+        claim
+        for claim in holding
+        if claim.allocation is not None
+        and _is_lost(claim.allocation, drained, matches_only_drained, snapshot)
+    ]
+
+
+def _is_lost(
+    allocation: Allocation,
+    drained: frozenset[str],
+    matches_only_drained: Callable[[NodeSelector], bool],
+    snapshot: Snapshot,
+) -> bool:
+    values = snapshot.fleet.vocabulary.nodes.values
+    for result in allocation.devices.results:
+        codes = [int(snapshot.fleet.codes["node"][row]) for row in snapshot.fleet.rows_of(result.id)]
+        if codes and all(code >= 0 and values[code] in drained for code in codes):
+            return True
+    return allocation.node_selector is not None and matches_only_drained(allocation.node_selector)
+
+
+def _matches_only(selector: NodeSelector, drained: frozenset[str], snapshot: Snapshot) -> bool:
+    """Whether a selector matches nodes, and all of them are drained."""
+    try:
+        matching = {
+            name for name, node in snapshot.topology.nodes.items() if selector.matches(name, node.labels)
+        }
+    except Rejected:
+        return False
+    return bool(matching) and matching <= drained
+
+
+def units_of(lost: Iterable[ResourceClaim], pods: Mapping[ObjectKey, Pod]) -> list[Unit]:
+    """The lost claims by pod, unallocated, in the order in which they are placed.
+
+    The claims of an unknown pod have the position of their first claim.
+    """
+    groups: dict[ObjectKey | None, list[ResourceClaim]] = {}
+    for claim in lost:
+        user = _user(claim)
+        groups.setdefault(user or ObjectKey("claim " + claim.key.namespace, claim.key.name), []).append(claim)
+    units = []
+    for user, claims in groups.items():
+        pod = pods.get(user) if user is not None else None
+        members = sorted(claims, key=lambda claim: claim.key)
+        name = f"pod {pod.key}" if pod is not None else ", ".join(f"claim {claim.key}" for claim in members)
+        first = place(pod) if pod is not None else min(map(place, members))
+        units.append((first, Unit(name, tuple(map(unallocated, members)), pod)))
+    return [unit for _, unit in sorted(units, key=lambda entry: entry[0])]
+
+
+def _user(claim: ResourceClaim) -> ObjectKey | None:
+    """The first pod in the claim's reservedFor."""
+    pods = (user for user in claim.status.reserved_for if user.resource == "pods")
+    return next((ObjectKey(claim.key.namespace, user.name) for user in pods), None)
+
+
+def unallocated(claim: ResourceClaim) -> ResourceClaim:
+    """The claim without its status."""
+    return claim.model_copy(update={"status": ResourceClaimStatus()})
+
+
+def remaining_claims(unit: Unit, holding: Mapping[ObjectKey, ResourceClaim]) -> Iterator[ResourceClaim]:
+    """The claims of the same pod that keep their devices."""
+    for key in claims_of(unit.pod) if unit.pod is not None else ():
+        claim = holding.get(key)
+        if claim is not None and claim.allocation is not None:
+            yield claim
 
 
 class Simulation:

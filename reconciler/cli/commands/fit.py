@@ -2,7 +2,7 @@
 
 import click
 
-from reconciler.analysis.fitting.defaults import STEPS
+from reconciler.analysis.defaults import STEPS
 from reconciler.cli.common.options import (
     cluster_options_to,
     files_option,

@@ -2,7 +2,7 @@
 
 import click
 
-from reconciler.analysis.making_room.defaults import TRIES
+from reconciler.analysis.defaults import TRIES
 from reconciler.cli.common.options import (
     cluster_options,
     files_option,

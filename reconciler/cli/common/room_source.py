@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 from reconciler.allocation.koordinator.demand import read_demand
 from reconciler.allocation.placement import place
-from reconciler.analysis.making_room.wanted import Wanted, WantedGang, WantedPod
-from reconciler.analysis.making_room.world import World, world_of
+from reconciler.analysis.relocation.wanted import Wanted, WantedGang, WantedPod
+from reconciler.analysis.relocation.world import World, world_of
 from reconciler.api.manifests.bundle import Bundle, storage_of
 from reconciler.api.manifests.claims import Claims
 from reconciler.api.manifests.inferred_nodes import infer_nodes

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from reconciler.analysis.capacity import By, CounterUsage, Line, ProfileUsage
-from reconciler.analysis.capacity.families import shown
+from reconciler.analysis.capacity.lines import By, CounterUsage, Line, ProfileUsage
+from reconciler.analysis.capacity.profiles import shown
 from reconciler.cli.common.table import Table
 
 NONE = "-"

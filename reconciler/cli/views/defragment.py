@@ -4,9 +4,8 @@ from collections.abc import Iterator, Mapping
 from string import ascii_letters
 from typing import TextIO
 
-from reconciler.analysis.defragment import Answer
-from reconciler.analysis.defragment.ended import Ended
-from reconciler.analysis.defragment.picture import Cells
+from reconciler.analysis.relocation.defragment import Answer, Cells
+from reconciler.analysis.relocation.places import Ended
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.cli.common.console import Console
 from reconciler.cli.common.output import print_line, print_table

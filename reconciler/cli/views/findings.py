@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import TextIO
 
+from reconciler.analysis.doctor.checks import counts
 from reconciler.analysis.doctor.findings import Finding, Severity
-from reconciler.analysis.doctor.report import counts
 from reconciler.cli.common.console import Console
 from reconciler.cli.common.output import print_line, print_table
 from reconciler.cli.common.plain_text import counted, object_name

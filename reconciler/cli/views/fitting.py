@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import TextIO
 
-from reconciler.analysis.fitting.answer import Fit, SetFit
+from reconciler.analysis.fitting.question import Fit, SetFit
 from reconciler.cli.common.console import Console
 from reconciler.cli.common.output import print_line, print_table
 from reconciler.cli.common.plain_text import counted

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TextIO
 
-from reconciler.analysis.making_room.advice import COSTS, Advice
-from reconciler.analysis.making_room.drain import DrainAnswer
-from reconciler.analysis.making_room.moves import Move
-from reconciler.analysis.making_room.wanted import Place
+from reconciler.analysis.relocation.drain import DrainAnswer
+from reconciler.analysis.relocation.leaving import Move
+from reconciler.analysis.relocation.make_room import COSTS, Advice
+from reconciler.analysis.relocation.wanted import Place
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.cli.common.console import Console
 from reconciler.cli.common.output import print_line, print_table

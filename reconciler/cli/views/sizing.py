@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import TextIO
 
-from reconciler.analysis.sizing import Option, Sizing
+from reconciler.analysis.sizing.answer import Option, Sizing
 from reconciler.cli.common.console import Console
 from reconciler.cli.common.contexts import side_by_side
 from reconciler.cli.common.output import print_line, print_table

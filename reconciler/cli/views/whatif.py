@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TextIO
 
-from reconciler.analysis.whatif import Answer, Gang, Limit, Lost, Placed, PlacedGang, Refused, Unit
+from reconciler.analysis.whatif.scenario import Answer, Gang, Limit, Lost, Placed, PlacedGang, Refused, Unit
 from reconciler.cli.common.console import Console
 from reconciler.cli.common.output import print_line, print_table
 from reconciler.cli.common.plain_text import counted

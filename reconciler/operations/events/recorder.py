@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from reconciler.allocation.reasons.explanation import Explanation
-from reconciler.analysis.explain.briefly import explain_briefly
+from reconciler.analysis.explain.explain import explain_briefly
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject, ObjectKey

@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from kernels.types import Codes, Mask, Rows
-from reconciler.analysis.capacity import tainted_devices
+from reconciler.analysis.capacity.layout import tainted_devices
 from reconciler.api.objects.semantics import Semantics
 from reconciler.operations.metrics.catalogue import MAX_COUNTERS, MAX_DRIVERS, OTHER
 from reconciler.state.devices.occupancy.occupancy import Occupancy

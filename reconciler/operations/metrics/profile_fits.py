@@ -4,7 +4,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from reconciler.aio.worker_thread import ShouldContinue, WorkerThread
-from reconciler.analysis.capacity import FleetLayout, Line, Solver, fleet_layout, lines, measure
+from reconciler.analysis.capacity.layout import FleetLayout, fleet_layout
+from reconciler.analysis.capacity.lines import Line, lines
+from reconciler.analysis.capacity.measure import measure
+from reconciler.analysis.capacity.solver import Solver
 from reconciler.operations.metrics.catalogue import MAX_DRIVERS
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from reconciler.allocation.koordinator.fleet import Fleet
 from reconciler.allocation.reasons.explanation import Explanation
-from reconciler.analysis.explain.briefly import explain_briefly
+from reconciler.analysis.explain.explain import explain_briefly
 from reconciler.analysis.explain.koordinator_pods import explain_pod
 from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import DeviceID, ObjectKey
@@ -18,7 +18,7 @@ from reconciler.control.intake import Intake
 from reconciler.control.koordinator.state import KoordinatorState
 from reconciler.control.loop import Reconciler
 from reconciler.control.planner import Decide, Step
-from reconciler.control.rebalancing.advice import Advice
+from reconciler.control.relocation.moves import MovesAdvice
 from reconciler.control.units import Kind, Unit, gang_unit
 from reconciler.control.waiting import Pending
 from reconciler.operations.metrics.capacity import Capacity
@@ -68,7 +68,7 @@ class PageSources:
         pending: Pending,
         messages: RefusalMessages,
         placement: Callable[[], PlacementView | None] = lambda: None,
-        moves: Callable[[], Sequence[Advice]] = lambda: (),
+        moves: Callable[[], Sequence[MovesAdvice]] = lambda: (),
     ) -> None:
         """`step` returns the next step of a unit; `machines` has Koordinator's devices, if served; `moves` is
         the standing advice.

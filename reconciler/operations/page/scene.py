@@ -6,7 +6,7 @@ import numpy as np
 from msgspec import Struct
 
 from kernels.types import Amounts, Rows
-from reconciler.analysis.capacity import tainted_devices
+from reconciler.analysis.capacity.layout import tainted_devices
 from reconciler.analysis.explain.shortage import amount
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.operations.page.charts import Chart

@@ -11,7 +11,7 @@ from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.control.gangs.planner import GangLine
-from reconciler.control.rebalancing.advice import Advice
+from reconciler.control.relocation.moves import MovesAdvice
 from reconciler.operations.metrics.capacity import Capacity
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
@@ -103,7 +103,7 @@ class Sources(Struct, frozen=True):
     """Koordinator's devices, to read at once and not to keep; None if they are not served"""
     placement: Callable[[], PlacementView | None]
     """None if first fit decides all claims"""
-    moves: Callable[[], Sequence[Advice]]
+    moves: Callable[[], Sequence[MovesAdvice]]
     """Which pods to move, for each goal; empty if there is no advice"""
     explain: Callable[[Question], Explanation | None]
     """Takes some milliseconds. None if there is nothing to decide"""

@@ -8,8 +8,8 @@ from aiohttp import web
 from reconciler.aio.worker_thread import Closed, ShouldContinue, WorkerThread
 from reconciler.allocation.dra.budget import Unfinished, WhileWanted
 from reconciler.analysis.fitting.fitting import fit
+from reconciler.analysis.fitting.question import as_json
 from reconciler.analysis.fitting.reading import question_in
-from reconciler.analysis.fitting.report import as_json
 from reconciler.api.manifests.bundle import bundle
 from reconciler.api.manifests.documents import of_text
 from reconciler.errors import Rejected

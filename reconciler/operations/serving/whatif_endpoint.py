@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from reconciler.aio.worker_thread import Closed, ShouldContinue, WorkerThread
 from reconciler.allocation.dra.budget import Budget, Unfinished, WhileWanted
 from reconciler.allocation.policies.selection import PLAIN, Policies
-from reconciler.analysis.whatif import Baseline, Scenario, answer
+from reconciler.analysis.whatif.answering import answer
 from reconciler.analysis.whatif.reading import units_in
-from reconciler.analysis.whatif.report import as_json
+from reconciler.analysis.whatif.scenario import Baseline, Scenario, as_json
 from reconciler.api.manifests.bundle import Bundle, bundle, storage_of
 from reconciler.api.manifests.documents import of_text
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim

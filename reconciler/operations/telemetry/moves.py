@@ -1,7 +1,6 @@
 """Signals about pods that could move so that more fits."""
 
-from reconciler.control.rebalancing.advice import Advice
-from reconciler.control.rebalancing.standing import StandingAdvice
+from reconciler.control.relocation.moves import MovesAdvice, StandingAdvice
 from reconciler.operations.metrics import catalogue as of
 from reconciler.operations.metrics.scraping import by
 from reconciler.operations.page.sources import Fact
@@ -25,13 +24,13 @@ def _fact(standing: StandingAdvice) -> Fact:
     return Fact(TITLE, "; ".join(texts) or "no plan now")
 
 
-def _told_in_full(advice: Advice, standing: StandingAdvice) -> str:
+def _told_in_full(advice: MovesAdvice, standing: StandingAdvice) -> str:
     """With each move: `...: pod a from n0 to n1, ...`"""
     moves = f": {', '.join(map(str, advice.moves))}" if advice.moves else ""
     return f"{_told(advice, standing)}{moves}"
 
 
-def _told(advice: Advice, standing: StandingAdvice) -> str:
+def _told(advice: MovesAdvice, standing: StandingAdvice) -> str:
     """`device of whole: 3 instead of 1 after 2 moves`"""
     if not advice.moves:
         return advice.why or f"{advice.before} of {advice.counted}: nothing to do"

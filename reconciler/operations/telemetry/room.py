@@ -1,6 +1,6 @@
 """Signals about pods that would have to leave for pending ones."""
 
-from reconciler.control.making_room.standing import Line, Standing
+from reconciler.control.relocation.candidates import RoomLine, StandingRoom
 from reconciler.operations.metrics import catalogue as of
 from reconciler.operations.metrics.scraping import by
 from reconciler.operations.page.sources import Fact
@@ -10,7 +10,7 @@ MOST = 5
 """Plans that the header of the page names; /statusz has all"""
 
 
-def room_signals(standing: Standing) -> Signals:
+def room_signals(standing: StandingRoom) -> Signals:
     """The standing advice as a metric, on the page and in `/statusz`."""
     return Signals(
         readings=[by(of.ROOM_ADVICE, standing.counts)],
@@ -19,7 +19,7 @@ def room_signals(standing: Standing) -> Signals:
     )
 
 
-def _fact(standing: Standing) -> Fact:
+def _fact(standing: StandingRoom) -> Fact:
     lines = standing.lines
     texts = [f"{one.unit}: {_told(one)}" for one in lines[:MOST]]
     more = len(lines) - len(texts)
@@ -28,7 +28,7 @@ def _fact(standing: Standing) -> Fact:
     )
 
 
-def _told(line: Line) -> str:
+def _told(line: RoomLine) -> str:
     plan = line.plan
     pods = ", ".join(str(victim.key) for victim in plan.victims)
     nodes = ", ".join(dict.fromkeys(place.node for place in plan.places))

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
-from reconciler.analysis.making_room.budgets import Budgets
+from reconciler.analysis.relocation.occupants import Budgets
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import ALLOCATED_AT, FINALIZER
 from reconciler.api.objects.gang_patches import release
@@ -19,7 +19,6 @@ from reconciler.control.audit import ReclaimedByScheduler
 from reconciler.control.decided_ahead import DecidedAhead
 from reconciler.control.dispatching import Dispatcher
 from reconciler.control.early_names import EarlyNames
-from reconciler.control.evicting import ground
 from reconciler.control.fence import Fence
 from reconciler.control.gangs import planner as gang_planner
 from reconciler.control.gangs.handler import GangWriter
@@ -27,12 +26,12 @@ from reconciler.control.gangs.planner import GangPlanner, Seats
 from reconciler.control.held_room import HeldRoomTakeover
 from reconciler.control.intake import Intake
 from reconciler.control.loop import Reconciler
-from reconciler.control.making_room.candidates import Candidates
-from reconciler.control.making_room.plan import RoomPlan
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner
-from reconciler.control.rebalancing.allowed import Allowed
-from reconciler.control.rebalancing.rebalancer import Rebalancer
+from reconciler.control.relocation import ground
+from reconciler.control.relocation.candidates import Candidates, RoomPlan
+from reconciler.control.relocation.moves import Allowed
+from reconciler.control.relocation.rebalancer import Rebalancer
 from reconciler.control.settler import Settler
 from reconciler.control.units import Kind
 from reconciler.control.waiting import Waiting
@@ -336,14 +335,14 @@ TESTS: dict[str, str] = {
     + "test_another_turn_about_a_claim_leaves_what_was_decided_ahead_alone",
     "held room is for everybody": "tests/unit/state/nominations/test_held_back.py::"
     "test_partitions_of_a_nominated_device_are_not_free_for_others",
-    "everybody may preempt": "tests/unit/control/making_room/test_candidates.py::test_no_class_means_nobody",
+    "everybody may preempt": "tests/unit/control/relocation/test_candidates.py::test_no_class_means_nobody",
     "pods of others are evicted": _ROOM + "test_only_pods_whose_devices_we_allocated_leave",
     "whole gangs are evicted": _ROOM + "test_a_gang_keeps_its_minimum_and_leaves_whole_only_as_advice",
     "gates go before pods name their claims": "tests/whole/end_to_end/test_pods.py::"
     "test_a_claim_is_allocated_before_its_pod_names_it_and_the_gate_waits_for_the_name",
-    "plans outlive what they rest on": "tests/unit/control/evicting/test_ground.py::"
+    "plans outlive what they rest on": "tests/unit/control/relocation/test_ground.py::"
     "test_only_the_budgets_of_those_who_leave_count[fewer]",
-    "plans outlive what the pod must mind": "tests/unit/control/evicting/test_ground.py::"
+    "plans outlive what the pod must mind": "tests/unit/control/relocation/test_ground.py::"
     "test_volumes_and_pods_elsewhere_count_if_the_pod_minds_them[near]",
     "a new leader holds nothing": "tests/unit/control/held_room/test_keeper.py::"
     "test_the_next_leader_holds_the_same_room_until_the_same_deadline",

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from reconciler.api.validation.served_kinds import POD
-from reconciler.control.rebalancing.allowed import MOVABLE
+from reconciler.control.relocation.moves import MOVABLE
 from reconciler.embedded import ApiServer
 from reconciler.state.nominations.nomination import Nominee, NomineeKind
 from tests.tools.simulation.fleet import Object

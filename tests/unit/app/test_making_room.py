@@ -12,9 +12,9 @@ from reconciler.api.objects.gangs import GANG, SIZE
 from reconciler.api.versions.reading import read
 from reconciler.app.making_room import RoomPlanner
 from reconciler.control.intake import Intake
-from reconciler.control.making_room.plan import RoomPlan, RoomQuestion
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Decide
+from reconciler.control.relocation.candidates import RoomPlan, RoomQuestion
 from reconciler.ha.shard import Shard
 from reconciler.state.devices.snapshot.fork import Forked
 from reconciler.state.nominations.nomination import of_pod, own_of

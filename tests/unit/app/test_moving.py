@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reconciler.analysis.defragment.target import parse_goal
+from reconciler.analysis.relocation.goals import parse_goal
 from reconciler.api.objects.budgets import PodDisruptionBudget
 from reconciler.api.objects.claims import ALLOCATED_AT
 from reconciler.api.objects.core import Pod
@@ -15,8 +15,7 @@ from reconciler.api.versions.reading import read
 from reconciler.app.moving import MovePlanner
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import MANAGED, Ownership
-from reconciler.control.rebalancing.advice import Advice, MovesQuestion
-from reconciler.control.rebalancing.allowed import MOVABLE, Allowed
+from reconciler.control.relocation.moves import MOVABLE, Allowed, MovesAdvice, MovesQuestion
 from reconciler.state.devices.snapshot.fork import Forked
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
 from tests.tools.unit_pictures import intake
@@ -55,7 +54,7 @@ def advice(
     most_moves: int = 10,
     moves_per_gain: int = 3,
     spared: str = "",
-) -> tuple[Advice, ...]:
+) -> tuple[MovesAdvice, ...]:
     planner = MovePlanner(
         ours,
         [parse_goal(goal) for goal in goals.split(",")],
@@ -81,7 +80,7 @@ def question(
     return MovesQuestion(fork, found.nodes.fork(), found.groups.fork(), budgets, spared)
 
 
-def moved(found: tuple[Advice, ...]) -> list[str]:
+def moved(found: tuple[MovesAdvice, ...]) -> list[str]:
     return [move.victim.key.name for one in found for move in one.moves]
 
 

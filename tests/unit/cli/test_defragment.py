@@ -10,7 +10,8 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from reconciler.analysis.defragment import Limit, defragment
+from reconciler.analysis.relocation.defragment import defragment
+from reconciler.analysis.relocation.moves_planner import Limit
 from reconciler.cli import main
 from reconciler.embedded import serve
 from tests.tools.builders import Object

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from reconciler.analysis.doctor.rules import RULES
+from reconciler.analysis.doctor.findings import RULES
 from reconciler.cli import main
 from reconciler.embedded import ApiServer, Request, Response, serve
 from reconciler.embedded.routing import Stream

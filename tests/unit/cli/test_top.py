@@ -7,7 +7,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from reconciler.analysis.capacity import CounterUsage, Line, ProfileUsage
+from reconciler.analysis.capacity.lines import CounterUsage, Line, ProfileUsage
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli import main
 from reconciler.cli.common.connection import Connection

@@ -7,7 +7,7 @@ from itertools import count
 from structlog.testing import capture_logs
 
 from reconciler.allocation.reasons.explanation import Explanation
-from reconciler.analysis.explain.briefly import explain_briefly
+from reconciler.analysis.explain.explain import explain_briefly
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics

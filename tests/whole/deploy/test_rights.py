@@ -20,9 +20,8 @@ from reconciler.cluster.transport import Response, Transport
 from reconciler.control import demand
 from reconciler.control.decisions.allocating import Allocated, Compared, Freed, Ungated, WritesPaused
 from reconciler.control.decisions.every import Evicted, RoomPlanned
-from reconciler.control.rebalancing import rebalancer
-from reconciler.control.rebalancing.advice import Advice
-from reconciler.control.rebalancing.standing import StandingAdvice
+from reconciler.control.relocation import rebalancer
+from reconciler.control.relocation.moves import MovesAdvice, StandingAdvice
 from reconciler.embedded import serve
 from reconciler.errors import Undecided
 from reconciler.operations import doctor_schedule
@@ -149,7 +148,7 @@ def advised(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Set when there is advice which pods to move; whether budgets may be read was asked before."""
     made, note = asyncio.Event(), StandingAdvice.note
 
-    def noted(standing: StandingAdvice, found: tuple[Advice, ...]) -> list[Advice]:
+    def noted(standing: StandingAdvice, found: tuple[MovesAdvice, ...]) -> list[MovesAdvice]:
         made.set()
         return note(standing, found)
 

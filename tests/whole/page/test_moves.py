@@ -3,8 +3,8 @@
 import pytest
 
 from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference
-from reconciler.control.evicting.victims import Victim
-from reconciler.control.rebalancing.advice import Advice, Relocation
+from reconciler.control.relocation.evictor import Victim
+from reconciler.control.relocation.moves import MovesAdvice, Relocation
 from reconciler.operations.page.panels.moves import MOST
 from reconciler.state.nominations.nomination import HeldPlace
 from tests.tools.page_documents import Seen
@@ -37,8 +37,8 @@ async def page(still: Still) -> Seen:
 async def test_each_move_says_from_where_to_where_and_what_it_frees():
     async with standing(small()) as still:
         still.moves = (
-            Advice("node=1", "free node", 1, 1, 1),
-            Advice("whole=2", "device of whole", 0, 2, 2, (move(0), move(1, HOSTILE))),
+            MovesAdvice("node=1", "free node", 1, 1, 1),
+            MovesAdvice("whole=2", "device of whole", 0, 2, 2, (move(0), move(1, HOSTILE))),
         )
         found = await page(still)
     assert "whole=2 : 2 instead of 0 of device of whole after 2 moves, in this order." in found.text
@@ -51,7 +51,7 @@ async def test_each_move_says_from_where_to_where_and_what_it_frees():
 async def test_a_long_plan_is_cut():
     async with standing(small()) as still:
         moves = tuple(move(number) for number in range(MOST + 1))
-        still.moves = (Advice("whole=2", "device of whole", 0, 2, 2, moves),)
+        still.moves = (MovesAdvice("whole=2", "device of whole", 0, 2, 2, moves),)
         found = await page(still)
     assert f"{MOST} are shown." in found.text
     assert f"web-{MOST - 1} " in found.text
@@ -60,5 +60,5 @@ async def test_a_long_plan_is_cut():
 
 async def test_the_panel_is_absent_while_nothing_should_move():
     async with standing(small()) as still:
-        still.moves = (Advice("whole=2", "device of whole", 2, 2, 2),)
+        still.moves = (MovesAdvice("whole=2", "device of whole", 2, 2, 2),)
         assert not (await page(still)).all("section", id="moves")

@@ -9,7 +9,7 @@ import pytest
 from reconciler.api.validation.served_kinds import POD
 from reconciler.control.decisions.allocating import Waits
 from reconciler.control.decisions.every import Evicted, Nominated, NominationUsed
-from reconciler.control.making_room import preemptor
+from reconciler.control.relocation import preemptor
 from reconciler.embedded.controllers import run_controllers
 from tests.tools.preempting import (
     evicting,

@@ -24,9 +24,9 @@ from reconciler.control.decisions.every import (
     RoomPlanAborted,
     RoomPlanned,
 )
-from reconciler.control.evicting.budgets import KnownBudgets
-from reconciler.control.making_room import preemptor
-from reconciler.control.making_room.plan import RoomPlan, RoomQuestion
+from reconciler.control.relocation import preemptor
+from reconciler.control.relocation.candidates import RoomPlan, RoomQuestion
+from reconciler.control.relocation.evictor import KnownBudgets
 from tests.tools.patience import PATIENCE
 from tests.tools.preempting import (
     budget,

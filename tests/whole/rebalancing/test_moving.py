@@ -21,9 +21,9 @@ from reconciler.control.decisions.every import (
     NominationUsed,
     PodMoved,
 )
-from reconciler.control.rebalancing import rebalancer
-from reconciler.control.rebalancing.allowed import MOVABLE
-from reconciler.control.rebalancing.rebalancer import Rebalancer
+from reconciler.control.relocation import rebalancer
+from reconciler.control.relocation.moves import MOVABLE
+from reconciler.control.relocation.rebalancer import Rebalancer
 from tests.tools.faulty_transport import Fault, Faulty, Held, answer, lost_answer
 from tests.tools.machines import claim_of, device_class, halves, objects_of, pod_of, spec_of
 from tests.tools.patience import PATIENCE

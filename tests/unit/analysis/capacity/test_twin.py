@@ -5,7 +5,10 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.analysis.capacity import Measurement, Solver, fleet_layout, lines, measure
+from reconciler.analysis.capacity.layout import fleet_layout
+from reconciler.analysis.capacity.lines import lines
+from reconciler.analysis.capacity.measure import Measurement, measure
+from reconciler.analysis.capacity.solver import Solver
 from reconciler.api.objects.claims import Allocation
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.plan import Plan

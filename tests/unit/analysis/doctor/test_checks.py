@@ -3,9 +3,8 @@
 import pytest
 
 from reconciler.analysis.doctor.checks import examine
-from reconciler.analysis.doctor.findings import Finding
+from reconciler.analysis.doctor.findings import RULES, Finding
 from reconciler.analysis.doctor.input import read_input
-from reconciler.analysis.doctor.rules import RULES
 from reconciler.api.manifests.documents import of_text
 from reconciler.api.objects.semantics import Semantics
 from tests.tools import doctor_cases, doctor_koordinator_cases, doctor_quiet_cases

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.analysis.doctor.checks import examine
-from reconciler.analysis.doctor.findings import Finding
+from reconciler.analysis.doctor.findings import RULES, Finding
 from reconciler.analysis.doctor.input import read_input
-from reconciler.analysis.doctor.rules import RULES
 from reconciler.api.manifests.documents import documents
 from reconciler.api.objects.semantics import Semantics
 from tests.tools.checkout import SHARED

@@ -11,10 +11,8 @@ from reconciler.allocation.dra.request_options import RequestOption
 from reconciler.allocation.reasons.explanation import Request
 from reconciler.allocation.reasons.kinds import Kind
 from reconciler.analysis.explain.explain import explain
-from reconciler.analysis.explain.funnel import apply_gates
-from reconciler.analysis.explain.gates import SELECTION, Gate, gates_of
-from reconciler.analysis.explain.minimal_sets import smallest_sets
-from reconciler.analysis.explain.node_reach import NodeReach
+from reconciler.analysis.explain.funnel import apply_gates, smallest_sets
+from reconciler.analysis.explain.gates import SELECTION, Gate, NodeReach, gates_of
 from reconciler.api.objects.plan import Reason
 from reconciler.cel.program import CelError, CelRefused, compile_selector
 from reconciler.state.devices.snapshot.snapshot import Snapshot

@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import given
 
-from reconciler.analysis.explain.node_reach import NodeReach
+from reconciler.analysis.explain.gates import NodeReach
 from tests.tools.allocation_strategies import EVERYTHING, worlds
 from tests.tools.allocation_world import World
 from tests.tools.builders import claim, devices, node, request, resource_slice

@@ -10,7 +10,7 @@ import pytest
 from reconciler.allocation.gangs import refusing as gang_refusals
 from reconciler.allocation.koordinator import refusing
 from reconciler.allocation.reasons.reasons import OTHER, REASONS, UNKNOWN, bounded, remedy
-from reconciler.analysis.explain.page import reasons_page
+from reconciler.analysis.explain.report import reasons_page
 from reconciler.api.objects.plan import Reason
 from reconciler.control import planner, releasing
 from reconciler.control.koordinator import handler
@@ -88,4 +88,4 @@ def test_what_is_not_in_the_table_is_one_word_and_refers_to_the_message():
 
 def test_the_page_is_current():
     page = (ROOT / "docs" / "reasons.md").read_text()
-    assert page == reasons_page(), "run python -m reconciler.analysis.explain.page > docs/reasons.md"
+    assert page == reasons_page(), "run python -m reconciler.analysis.explain.report > docs/reasons.md"

@@ -1,6 +1,6 @@
 """Nodes of the fleet as templates for new ones."""
 
-from reconciler.analysis.sizing import distinct_shapes, shape_of
+from reconciler.analysis.sizing.patterns import distinct_shapes, shape_of
 from reconciler.api.objects.core import Node
 from reconciler.api.objects.slices import ResourceSlice
 from tests.tools.builders import Object, devices, gpu_slice, node, resource_slice, typed

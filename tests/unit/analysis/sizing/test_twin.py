@@ -6,9 +6,11 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.analysis.making_room.world import world_of
-from reconciler.analysis.sizing import Sizing, shape_of, size
-from reconciler.analysis.sizing.reading import items_in
+from reconciler.analysis.relocation.world import world_of
+from reconciler.analysis.sizing.answer import Sizing
+from reconciler.analysis.sizing.demand import items_in
+from reconciler.analysis.sizing.patterns import shape_of
+from reconciler.analysis.sizing.sizing import size
 from reconciler.api.manifests.bundle import bundle
 from reconciler.api.manifests.documents import Document
 from reconciler.api.manifests.origin import Origin

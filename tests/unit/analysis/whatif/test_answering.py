@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.allocation.dra.budget import StepLimit, Unfinished
-from reconciler.analysis.whatif import Answer, Baseline, Limit, Lost, Placed, Refused, Scenario, answer
+from reconciler.analysis.whatif.answering import answer
 from reconciler.analysis.whatif.reading import MAX_UNITS, units_in
+from reconciler.analysis.whatif.scenario import Answer, Baseline, Limit, Lost, Placed, Refused, Scenario
 from reconciler.api.manifests.bundle import Bundle, bundle
 from reconciler.api.manifests.documents import Document
 from reconciler.api.manifests.origin import Origin

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.analysis.whatif import Limit, Placed, Refused
+from reconciler.analysis.whatif.scenario import Limit, Placed, Refused
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.errors import Rejected
 from tests.tools.examples import examples

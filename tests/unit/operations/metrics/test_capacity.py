@@ -4,7 +4,10 @@ from random import Random
 
 import pytest
 
-from reconciler.analysis.capacity import Solver, fleet_layout, lines, measure
+from reconciler.analysis.capacity.layout import fleet_layout
+from reconciler.analysis.capacity.lines import lines
+from reconciler.analysis.capacity.measure import measure
+from reconciler.analysis.capacity.solver import Solver
 from reconciler.api.objects.changes import Changed, Removed
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics

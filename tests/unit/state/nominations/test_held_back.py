@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from reconciler.allocation.alignment import decide
 from reconciler.analysis.attempt import NoFit
-from reconciler.analysis.making_room.units import Occupants
-from reconciler.analysis.making_room.wanted import WantedPod
+from reconciler.analysis.relocation.occupants import Occupants
+from reconciler.analysis.relocation.wanted import WantedPod
 from reconciler.api.objects.changes import Changed, Removed
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted

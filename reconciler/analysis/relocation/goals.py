@@ -1,0 +1,334 @@
+"""What defragmentation counts: devices of a profile, groups of devices, or nodes that can be had at once.
+
+The fleet is divided into fields, such as the counter sets of one GPU. Each holds a number of what is counted,
+which depends on what is left in it alone. A target names what is counted, and how much more of it is wanted.
+"""
+
+from collections.abc import Mapping
+from math import ceil
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from kernels.distinct import distinct
+from kernels.types import Amounts, Codes, Rows
+from reconciler.allocation.alignment.preferences import DEFAULT_TIERS
+from reconciler.analysis.capacity.layout import FleetLayout
+from reconciler.analysis.capacity.solver import PackingProblem, Solver
+from reconciler.analysis.relocation.movers import FieldHolds
+from reconciler.api.objects.similar_names import instead
+from reconciler.errors import Rejected
+from reconciler.state.devices.pools.fleet import Fleet
+
+
+class Count(NamedTuple):
+    """How many fit in a field. Exact if both are equal."""
+
+    least: int
+    most: int
+
+
+class Goal(Protocol):
+    """What is counted, and in which fields."""
+
+    title: str
+    """For users, in the singular: `device of 7g.40gb`"""
+    of: Codes
+    """(D,) the field of each device; -1 for none"""
+    all_or_nothing: bool
+    """Whether a field gains only if all its pods leave"""
+
+    @property
+    def fields(self) -> int:
+        """The number of fields."""
+        ...
+
+    def name(self, at: int) -> str:
+        """The name of a field, for users."""
+        ...
+
+    def count(self, at: int, holds: FieldHolds) -> Count:
+        """How many fit in a field."""
+        ...
+
+    def state(self, at: int, holds: FieldHolds) -> bytes:
+        """Equal for fields in which a device of equal draws costs the same; empty if that is not known."""
+        ...
+
+
+class GroupGoal(Struct, eq=False):
+    """Groups of devices of which nothing is held: the devices of a node, or of a NUMA node of it."""
+
+    title: str
+    names: tuple[str, ...]
+    of: Codes
+    rows: tuple[Rows, ...]
+    """The devices of each field"""
+    all_or_nothing: bool = True
+
+    @property
+    def fields(self) -> int:
+        return len(self.names)
+
+    def name(self, at: int) -> str:
+        return self.names[at]
+
+    def count(self, at: int, holds: FieldHolds) -> Count:
+        free = int(not holds.holders[self.rows[at]].any())
+        return Count(free, free)
+
+    def state(self, at: int, holds: FieldHolds) -> bytes:
+        return bytes([1 + self.count(at, holds).least])
+
+
+class ProfileGoal(Struct, eq=False):
+    """Devices of one profile. A field is a counter set, or the sets from which devices draw together."""
+
+    title: str
+    names: tuple[str, ...]
+    of: Codes
+    sets: tuple[Rows, ...]
+    """The counter sets of each field"""
+    rows: tuple[Rows, ...]
+    """The devices of the profile in each field that no taint keeps out"""
+    every: Rows
+    """All devices of the profile"""
+    solver: Solver
+    all_or_nothing: bool = False
+    _wide: dict[int, Amounts] = field(default_factory=dict)
+
+    @property
+    def fields(self) -> int:
+        return len(self.names)
+
+    def name(self, at: int) -> str:
+        return self.names[at]
+
+    def count(self, at: int, holds: FieldHolds) -> Count:
+        rows = self.rows[at]
+        open_ones = holds.holders[rows] == 0
+        draws = self._draws(at, holds.fleet)[open_ones]
+        left = holds.left[self.sets[at]].ravel()
+        fitting = draws[(draws <= np.maximum(left, 0)).all(axis=1)]
+        if len(fitting) < 2:
+            return Count(len(fitting), len(fitting))
+        self.solver.begin()
+        packed = self.solver.solve(PackingProblem(fitting, left))
+        return Count(packed.best, packed.bound)
+
+    def state(self, at: int, holds: FieldHolds) -> bytes:
+        if len(self.sets[at]) > 1:  # the draws do not say from which set
+            return b""
+        rows = self.rows[at]
+        draws = holds.fleet.draws[rows].tobytes()
+        return holds.left[self.sets[at]].tobytes() + (holds.holders[rows] > 0).tobytes() + draws
+
+    def _draws(self, at: int, fleet: Fleet) -> Amounts:
+        """(n, sets x C) what the devices of a field draw from its sets, side by side. Kept."""
+        if at not in self._wide:
+            rows, sets = self.rows[at], self.sets[at]
+            wide = np.zeros((len(rows), len(sets), fleet.totals.shape[1]), dtype=np.int64)
+            for k in range(fleet.sets.shape[1]):
+                uses = np.flatnonzero(fleet.sets[rows, k] >= 0)
+                place = np.searchsorted(sets, fleet.sets[rows[uses], k])
+                wide[uses, place] += fleet.table[fleet.draws[rows[uses], k]]
+            self._wide[at] = wide.reshape(len(rows), -1)
+        return self._wide[at]
+
+
+def profile_goal(layout: FleetLayout, profile: int, solver: Solver) -> ProfileGoal:
+    """Devices of a profile of the layout. Fields without such a device are left out."""
+    fleet, driver_and_name = layout.fleet, layout.profiles.names[profile]
+    mine = layout.offered & ~layout.tainted & (layout.profiles.of == profile)
+    first = _first_set(fleet)
+    root = np.where(first >= 0, np.append(layout.linked, -1)[first], -1)
+    roots = distinct(root[mine & (root >= 0)])
+    of = np.full(fleet.size, -1, dtype=np.int32)
+    inside = np.isin(root, roots)
+    of[inside] = np.searchsorted(roots, root[inside])
+    rows = np.flatnonzero(mine & (of >= 0))
+    return ProfileGoal(
+        f"device of {driver_and_name[1]}",
+        tuple(_set_name(layout, int(one)) for one in roots),
+        of,
+        tuple(np.flatnonzero(layout.linked == one) for one in roots),
+        _by_field(rows, of, len(roots)),
+        np.flatnonzero(layout.profiles.of == profile),
+        solver,
+    )
+
+
+def node_goal(layout: FleetLayout) -> GroupGoal:
+    """Nodes of which no device is held."""
+    values = layout.fleet.vocabulary.nodes.values
+    used = distinct(layout.node_of[layout.offered & (layout.node_of >= 0)])
+    of = np.full(layout.fleet.size, -1, dtype=np.int32)
+    inside = np.isin(layout.node_of, used)  # not nodes whose devices are all outdated or invalid
+    of[inside] = np.searchsorted(used, layout.node_of[inside])
+    rows = np.flatnonzero(inside)
+    return GroupGoal("free node", tuple(values[code] for code in used), of, _by_field(rows, of, len(used)))
+
+
+def group_goal(layout: FleetLayout, attribute: tuple[str, str]) -> GroupGoal:
+    """Groups of devices of one node with one value of an attribute, of which no device is held."""
+    fleet = layout.fleet
+    column = fleet.cel.attributes[attribute]
+    codes, nodes = column.codes.astype(np.int64), layout.node_of.astype(np.int64)
+    rows = np.flatnonzero(layout.offered & (codes >= 0) & (nodes >= 0))
+    pairs = nodes[rows] * len(column.values) + codes[rows]
+    used, place = np.unique(pairs, return_inverse=True)
+    of = np.full(fleet.size, -1, dtype=np.int32)
+    of[rows] = place
+    names = [
+        f"{fleet.vocabulary.nodes.values[pair // len(column.values)]} "
+        f"{attribute[1]} {column.values[pair % len(column.values)]}"
+        for pair in used.tolist()
+    ]
+    return GroupGoal(f"free group of equal {attribute[1]}", tuple(names), of, _by_field(rows, of, len(used)))
+
+
+def _first_set(fleet: Fleet) -> Codes:
+    """(D,) the first counter set of each device; -1 for none."""
+    if not fleet.sets.shape[1]:
+        return np.full(fleet.size, -1, dtype=np.int32)
+    at = (fleet.sets >= 0).argmax(axis=1)
+    return fleet.sets[np.arange(fleet.size), at]
+
+
+def _set_name(layout: FleetLayout, number: int) -> str:
+    """Pool and name of a counter set."""
+    fleet = layout.fleet
+    pool = int(np.searchsorted(fleet.first_set, number, side="right")) - 1
+    return f"{fleet.pools[pool].id.pool}/{fleet.set_columns[number].id.name}"
+
+
+def _by_field(rows: Rows, of: Codes, fields: int) -> tuple[Rows, ...]:
+    order = rows[np.argsort(of[rows], kind="stable")]
+    ends = np.cumsum(np.bincount(of[rows], minlength=fields))[:-1]
+    return tuple(np.split(order, ends)) if fields else ()
+
+
+NODE = "node"
+ALIGNED = frozenset(name.rpartition("/")[2] for name in DEFAULT_TIERS)
+"""Attributes of any domain that group the devices of a node"""
+
+
+class Target(Struct, frozen=True):
+    """How much of what. Exactly one of `gain`, `percent` and `least` is set."""
+
+    name: str = ""
+    """A profile, also as `driver/profile`, a qualified attribute, or `node`; empty for what `for_each_kind`
+    finds
+    """
+    gain: int | None = None
+    percent: int | None = None
+    """Of what fits at most after any moves"""
+    least: int | None = None
+    """How many are to fit"""
+
+    def __str__(self) -> str:
+        name = f"{self.name}=" if self.name else ""
+        return f"{name}{self.percent}%" if self.percent is not None else f"{name}{self.least or self.gain}"
+
+    def wanted(self, before: int, most: int) -> int:
+        """How much to gain."""
+        if self.gain is not None:
+            return self.gain
+        if self.least is not None:
+            return max(self.least - before, 0)
+        assert self.percent is not None
+        return max(ceil((before + most) * self.percent / 100) - before, 0)
+
+
+def parse_goal(text: str) -> Target:
+    """A standing goal: `90%`, `NAME=90%`, or `NAME=N` for how many are to fit. Raises Rejected."""
+    name, _, number = text.rpartition("=")
+    if number.endswith("%"):
+        return parse_percent(text)
+    if not name or not number.isdecimal() or not int(number):
+        raise Rejected(f"goal {text}: write NAME=N with a positive number, or a percentage such as 90%")
+    return Target(name, least=int(number))
+
+
+def parse_percent(text: str) -> Target:
+    """`90%` or `NAME=90%`. Raises Rejected."""
+    name, _, number = text.rpartition("=")
+    number = number.removesuffix("%")
+    if not number.isdecimal() or not 0 < int(number) <= 100:
+        raise Rejected(f"{text}: write a percentage from 1% to 100%, such as 7g.40gb=90%")
+    return Target(name, percent=int(number))
+
+
+def for_each_kind(target: Target, layout: FleetLayout) -> tuple[Target, ...]:
+    """The same target; without a name, one for each kind of room that the fleet can strand.
+
+    That is the largest profile of each driver that has partitions; and of whole devices, groups on a NUMA
+    node or PCIe root, and if there are no partitions, whole nodes. None if no node has several devices.
+    """
+    if target.name:
+        return (target,)
+    profiles = _partitions(layout)
+    drivers: dict[str, list[str]] = {}
+    for name in profiles:
+        drivers.setdefault(name.partition("/")[0], []).append(name)
+    found = [min(names, key=lambda name: _by_size(name, profiles, layout)) for names in drivers.values()]
+    found += sorted(filter(None, (_grouping(one, layout) for one in layout.fleet.cel.attributes)))
+    if not profiles and (np.bincount(layout.node_of[layout.offered & (layout.node_of >= 0)]) > 1).any():
+        found.append(NODE)
+    return tuple(replace(target, name=name) for name in found)
+
+
+def _grouping(attribute: tuple[str, str], layout: FleetLayout) -> str:
+    """The name of an attribute that divides the whole devices of nodes into groups; empty if it does not.
+
+    A group has several devices of one driver: a GPU with its NIC is not one that devices can be left over in.
+    """
+    if attribute[1] not in ALIGNED:
+        return ""
+    fleet = layout.fleet
+    codes = fleet.cel.attributes[attribute].codes
+    rows = np.flatnonzero(layout.offered & (codes >= 0) & (layout.node_of >= 0))
+    if (fleet.sets[rows] >= 0).any():
+        return ""
+    drivers = layout.driver_of_pool[fleet.pool_of[rows]]
+    found = np.stack([layout.node_of[rows], drivers, codes[rows]])
+    groups, sizes = np.unique(found, axis=1, return_counts=True)
+    several = groups[:, sizes > 1]
+    return "/".join(attribute) if len(distinct(several[0])) < several.shape[1] else ""
+
+
+def goal_of(target: Target, layout: FleetLayout) -> Goal:
+    """What is counted, for a target with a name. Raises Rejected if the fleet has nothing of that name."""
+    if target.name == NODE:
+        return node_goal(layout)
+    attributes = {f"{domain}/{name}": (domain, name) for domain, name in layout.fleet.cel.attributes}
+    if target.name in attributes:
+        return group_goal(layout, attributes[target.name])
+    profiles = _partitions(layout)
+    found = [at for name, at in profiles.items() if target.name in (name, name.partition("/")[2])]
+    if len(found) == 1:
+        return profile_goal(layout, found[0], Solver())
+    if found:
+        names = sorted(name for name, at in profiles.items() if at in found)
+        raise Rejected(f"several drivers have the profile {target.name}; name one of {', '.join(names)}")
+    if target.name in {name for _, name in layout.profiles.names}:
+        raise Rejected(
+            f"devices of {target.name} draw from no counters, so moves free none of them for others; "
+            f"gain {NODE}, or an attribute such as a NUMA node"
+        )
+    known = [*profiles, *attributes, NODE]
+    raise Rejected(f"there is no profile or attribute {target.name}{instead(target.name, known, 'names')}")
+
+
+def _partitions(layout: FleetLayout) -> dict[str, int]:
+    """Profiles whose devices draw from counters: driver/profile -> number."""
+    drawing = (layout.fleet.sets >= 0).any(axis=1) & layout.offered
+    numbers = sorted({int(at) for at in layout.profiles.of[drawing]})
+    return {"/".join(layout.profiles.names[at]): at for at in numbers}
+
+
+def _by_size(name: str, profiles: Mapping[str, int], layout: FleetLayout) -> tuple[tuple[float, ...], str]:
+    """The largest first."""
+    return tuple(-part for part in layout.sizes[profiles[name]]), name

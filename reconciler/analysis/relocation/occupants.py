@@ -1,0 +1,280 @@
+"""Who can leave: pods, what goes with them, and which budgets let them go. Source: MAKE-1 to MAKE-3.
+
+A pod leaves alone, or with its whole gang if the gang would have too few pods without it. A claim is free
+when all its users are gone; a claim without users is never freed.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct
+
+from reconciler.api.objects.budgets import PodDisruptionBudget
+from reconciler.api.objects.claims import Allocation, ConsumerReference, ResourceClaim
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.gangs import GangKey, GangRules, GangSource, gang_of
+from reconciler.api.objects.label_selector import Selector
+from reconciler.api.objects.meta import ObjectKey, OwnerReference
+from reconciler.api.objects.pods import claims_of, controller_of, is_live
+from reconciler.errors import Rejected
+from reconciler.state.nodes.charging import allocation_of, node_of
+from reconciler.state.nodes.table import Nodes
+from reconciler.state.pods.gang_rules import rules_of
+from reconciler.state.pods.groups import PodGroups
+from reconciler.state.store import Store
+
+
+class Budgets:
+    """The budgets of some pods. One whose selector cannot be read covers no pod, as in kube-scheduler."""
+
+    def __init__(self, budgets: Iterable[PodDisruptionBudget]) -> None:
+        self._known = sorted(budgets, key=lambda one: one.key)
+        self.allowed = [max(one.status.disruptions_allowed, 0) for one in self._known]
+        """How many pods each budget lets go now"""
+        self._by_namespace: dict[str, list[tuple[int, Selector]]] = {}
+        for number, one in enumerate(self._known):
+            if one.spec.selector is None:
+                continue
+            try:
+                selector = one.spec.selector.parsed()
+            except Rejected:
+                continue
+            self._by_namespace.setdefault(one.key.namespace, []).append((number, selector))
+
+    def of(self, pod: Pod) -> tuple[int, ...]:
+        """The numbers of the budgets that an eviction of a pod would use."""
+        found = self._by_namespace.get(pod.key.namespace)
+        if found is None:
+            return ()
+        labels, name = pod.metadata.labels, pod.key.name
+        return tuple(
+            number
+            for number, selector in found
+            if selector.matches(labels) and name not in self._known[number].status.disrupted_pods
+        )
+
+    def key(self, number: int) -> ObjectKey:
+        """Namespace and name of a budget."""
+        return self._known[number].key
+
+    def violating(self, pods: Iterable[tuple[int, ...]]) -> int:
+        """How many pods, leaving one after another, violate a budget. `pods` has the budgets of each pod.
+
+        A pod counts once, however many budgets it violates.
+        """
+        left, found = dict(enumerate(self.allowed)), 0
+        for of_pod in pods:
+            for number in of_pod:
+                left[number] -= 1
+            found += any(left[number] < 0 for number in of_pod)
+        return found
+
+    def violated(self, pods: Iterable[tuple[int, ...]]) -> Mapping[int, int]:
+        """Number of a budget -> evictions beyond what it allows. `pods` has the budgets of each pod."""
+        used = Counter(number for of_pod in pods for number in of_pod)
+        return {
+            number: count - self.allowed[number]
+            for number, count in sorted(used.items())
+            if count > self.allowed[number]
+        }
+
+
+MIRROR = "kubernetes.io/config.mirror"
+"""Annotation of pods that a kubelet runs on its own: nobody can evict them"""
+DAEMON_SET = "DaemonSet"
+"""The kind of controller whose pods come back to their node"""
+
+Pods = frozenset[ObjectKey]
+
+
+class Occupant(Struct, frozen=True):
+    """A pod that has a node or holds devices."""
+
+    pod: Pod
+    node: str
+    """Empty if it has none yet"""
+    claims: tuple[ObjectKey, ...]
+    """Allocated claims that it uses"""
+    budgets: tuple[int, ...]
+    """The budgets that its eviction would use"""
+    gang: GangKey | None
+    """The gang whose minimum it counts for"""
+
+    @property
+    def priority(self) -> int:
+        return self.pod.spec.priority or 0
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        """Who replaces the pod when it is evicted; None if nobody does."""
+        return controller_of(self.pod)
+
+    @property
+    def movable(self) -> bool:
+        """Whether something replaces the pod that may run on another node."""
+        owner = self.controller
+        return self.evictable and owner is not None and owner.kind != DAEMON_SET
+
+    @property
+    def evictable(self) -> bool:
+        """Whether the pod can be evicted at all."""
+        return is_live(self.pod) and MIRROR not in self.pod.metadata.annotations
+
+
+class Gang(Struct, frozen=True):
+    """The members of a gang that have a node or hold devices."""
+
+    members: Pods
+    spare: int
+    """How many of them may leave without the others"""
+    rules: GangRules | None
+    """None if they are not known"""
+
+
+class Unit(Struct, frozen=True):
+    """Pods that leave together, and what is free without them."""
+
+    pods: tuple[ObjectKey, ...]
+    claims: tuple[ObjectKey, ...]
+    gang: GangKey | None = None
+    """Set if these are all members of a gang"""
+
+
+class Occupants:
+    """All pods that have a node or hold devices, and the claims that are free without them."""
+
+    def __init__(
+        self,
+        store: Store,
+        nodes: Nodes,
+        groups: PodGroups,
+        budgets: Iterable[PodDisruptionBudget] = (),
+        *,
+        gone: Pods = frozenset(),
+    ) -> None:
+        """`gone` are pods that count as gone, with the claims that only they use."""
+        self.budgets = Budgets(budgets)
+        self.users: dict[ObjectKey, Pods] = {}
+        """Allocated claim -> the pods without which it is free; empty if it has none"""
+        self.allocations: dict[ObjectKey, Allocation] = {}
+        """Allocated claim -> what it holds"""
+        self.pods: dict[ObjectKey, Occupant] = {}
+        self.gangs: dict[GangKey, Gang] = {}
+        self._read_claims(store)
+        if gone:
+            self.users = {
+                claim: users - gone for claim, users in self.users.items() if not users or users - gone
+            }
+        of_pod: dict[ObjectKey, list[ObjectKey]] = {}
+        for claim, users in self.users.items():
+            for key in users:
+                of_pod.setdefault(key, []).append(claim)
+        members: dict[GangKey, list[Pod]] = {}
+        for key, pod in store.pods.items():
+            if (gang := gang_of(pod)) is not None and is_live(pod):
+                members.setdefault(gang, []).append(pod)
+            node, claims = node_of(pod, store), tuple(sorted(of_pod.get(key, ())))
+            if (node or claims) and key not in gone:
+                self.pods[key] = Occupant(pod, node, claims, self.budgets.of(pod), gang)
+        for gang, pods in members.items():
+            self._count(gang, pods, nodes, groups)
+
+    def _read_claims(self, store: Store) -> None:
+        """Find the users of allocated claims: the pods in `reservedFor`, or if it is empty, pods that name
+        the claim.
+        """
+        unreserved = []
+        for key, claim in store.claims.items():
+            allocation = allocation_of(store, key)
+            if allocation is None:
+                continue
+            self.allocations[key] = allocation
+            if claim.status.reserved_for:
+                self.users[key] = self._reserved(claim, store)
+            else:
+                unreserved.append(key)
+        if unreserved:
+            naming: dict[ObjectKey, list[ObjectKey]] = {key: [] for key in unreserved}
+            for key, pod in store.pods.items():
+                for name in () if pod.finished else claims_of(pod):
+                    if name in naming:
+                        naming[name].append(key)
+            self.users |= {key: frozenset(users) for key, users in naming.items()}
+
+    def _reserved(self, claim: ResourceClaim, store: Store) -> Pods:
+        """The existing pods that a claim is reserved for; none if others than pods use it."""
+        found: list[ObjectKey] = []
+        for user in claim.status.reserved_for:
+            key = ObjectKey(claim.key.namespace, user.name)
+            if user.resource == "podgroups":
+                gang = GangKey(key.namespace, GangSource.POD_GROUP, key.name)
+                found += [
+                    name for name, pod in store.pods.items() if not pod.finished and gang_of(pod) == gang
+                ]
+            elif user.resource != "pods":
+                return frozenset()
+            elif (pod := store.pods.get(key)) is not None and _is_user(pod, user):
+                found.append(key)
+        return frozenset(found)
+
+    def _count(self, gang: GangKey, pods: Sequence[Pod], nodes: Nodes, groups: PodGroups) -> None:
+        """Count the members of a gang that run. A gang whose rules are unknown leaves as a whole."""
+        rules = rules_of(gang, pods, groups, nodes.on_demand)
+        if rules is None:  # the group is no gang
+            return
+        members = frozenset(pod.key for pod in pods if pod.key in self.pods)
+        spare = max(len(members) - rules.least, 0) if isinstance(rules, GangRules) else 0
+        if members:
+            self.gangs[gang] = Gang(members, spare, rules if isinstance(rules, GangRules) else None)
+
+    def together(self, pods: Iterable[ObjectKey]) -> Pods:
+        """These pods, and those that have to leave with them: gangs that would be too small leave whole."""
+        found = set(pods)
+        leaving: dict[GangKey, int] = {}
+        for key in found:
+            gang = self.pods[key].gang
+            if gang is not None:
+                leaving[gang] = leaving.get(gang, 0) + 1
+        for gang, count in leaving.items():
+            known = self.gangs.get(gang)
+            if known is not None and count > known.spare:
+                found |= known.members
+        return frozenset(found)
+
+    def freed(self, pods: Pods) -> tuple[ObjectKey, ...]:
+        """The claims that are free when these pods are gone, in order."""
+        concerned = {claim for key in pods for claim in self.pods[key].claims}
+        return tuple(sorted(claim for claim in concerned if self.users[claim] <= pods))
+
+    def unit(self, pods: Iterable[ObjectKey]) -> Unit:
+        """These pods and those that leave with them, as one unit."""
+        found = self.together(pods)
+        gangs = {self.pods[key].gang for key in found}
+        gang = next(iter(gangs)) if len(gangs) == 1 else None
+        whole = gang is not None and gang in self.gangs and self.gangs[gang].members == found
+        return Unit(tuple(sorted(found)), self.freed(found), gang if whole else None)
+
+    def units(self, pods: Iterable[ObjectKey]) -> tuple[Unit, ...]:
+        """A set of pods as units that leave one after another: whole gangs, and single pods."""
+        left, found = set(pods), []
+        for key in sorted(left):
+            gang = self.pods[key].gang
+            known = self.gangs.get(gang) if gang is not None else None
+            if key in left and known is not None and known.members <= left:
+                found.append(frozenset(known.members))
+                left -= known.members
+        found += [frozenset([key]) for key in left]
+        gone: Pods = frozenset()
+        units = []
+        for one in sorted(found, key=min):
+            before, gone = set(self.freed(gone)), gone | one
+            claims = tuple(claim for claim in self.freed(gone) if claim not in before)
+            gang = self.pods[min(one)].gang
+            whole = gang is not None and gang in self.gangs and self.gangs[gang].members == one
+            units.append(Unit(tuple(sorted(one)), claims, gang if whole else None))
+        return tuple(units)
+
+
+def _is_user(pod: Pod, user: ConsumerReference) -> bool:
+    """Whether a claim is reserved for this pod, not for an earlier one of its name, and it still runs."""
+    return pod.metadata.uid == user.uid and not pod.finished

@@ -1,1 +1,0 @@
-"""Evicts pods, one at a time, within rates and budgets, for whatever needs their room."""

@@ -1,0 +1,284 @@
+"""Evicts for all purposes: one pod at a time, within the rates, and never while writes are paused.
+
+Source: MAKE-9.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import datetime
+from enum import IntEnum
+from typing import NamedTuple
+
+import structlog
+from msgspec import Struct
+
+from reconciler.api.objects.budgets import PodDisruptionBudget
+from reconciler.api.objects.changes import Changed, Notice, Refused, Removed, Replaced
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.meta import ObjectKey, time_of
+from reconciler.cluster.pod_writer import Evictions
+from reconciler.control.audit import written_by_us
+from reconciler.control.decisions.declaration import Decision, Report
+from reconciler.control.intake import Intake
+from reconciler.control.ownership import Ownership
+from reconciler.control.waiting import Pause
+from reconciler.errors import Gone, Paused, Protected, Retry, Undecided
+from reconciler.ha.shard import Side
+from reconciler.state.store import Store
+
+MINUTE, HOUR = 60.0, 3600.0
+
+
+class Rates:
+    """Counts evictions. After a restart it starts with an empty count."""
+
+    def __init__(self, per_minute: int, per_hour: int) -> None:
+        self._limits = ((MINUTE, per_minute), (HOUR, per_hour))
+        self._times: deque[float] = deque()
+
+    def wait(self, now: float) -> float:
+        """Seconds until another eviction is allowed; 0 if it is."""
+        while self._times and self._times[0] <= now - HOUR:
+            self._times.popleft()
+        waits = [0.0]
+        for span, most in self._limits:
+            if len(self._times) >= most:
+                waits.append(self._times[-most] + span - now)
+        return max(waits)
+
+    def count(self, now: float) -> None:
+        """An eviction was requested at this time."""
+        self._times.append(now)
+
+
+class Victim(NamedTuple):
+    """A pod to evict."""
+
+    key: ObjectKey
+    uid: str
+    frees: tuple[tuple[ObjectKey, str], ...]
+    """(key, uid) of the claims that are free without it, and those before it"""
+
+
+def is_leaving(victim: Victim, store: Store) -> bool:
+    """Whether a pod is being deleted, finished, or gone."""
+    pod = store.pods.get(victim.key)
+    return (
+        pod is None
+        or pod.metadata.uid != victim.uid
+        or pod.metadata.deletion_timestamp is not None
+        or pod.finished
+    )
+
+
+def has_left(victim: Victim, store: Store) -> bool:
+    """Whether a pod is gone and what it held is free."""
+    pod = store.pods.get(victim.key)
+    if pod is not None and pod.metadata.uid == victim.uid and not pod.finished:
+        return False
+    claims = ((store.claims.get(key), uid) for key, uid in victim.frees)
+    return all(
+        claim is None or claim.metadata.uid != uid or claim.allocation is None for claim, uid in claims
+    )
+
+
+def started_after(moment: datetime, pod: Pod) -> bool:
+    """Whether a pod started after a moment, or has not started. One without a valid time has."""
+    started = time_of(pod.status.start_time or "")
+    return started is None or started > moment
+
+
+def allocated_by_us(claims: Iterable[ObjectKey], store: Store, ours: Ownership) -> bool:
+    """Whether we allocated all of these claims. A pod without devices is nobody's to evict."""
+    held = [store.claims[key] for key in claims]
+    classes = store.snapshot().classes if held else {}
+    return bool(held) and all(
+        ours.side(claim, lambda: classes).side is Side.OURS
+        and ours.trespass(claim, claim.allocation) is None
+        and written_by_us(claim)  # another shard may have written it: the mark is the same
+        for claim in held
+    )
+
+
+class KnownBudgets:
+    """The sink of their watch. Plans are made only once they are listed."""
+
+    def __init__(self) -> None:
+        self.listed = False
+        self.serial = 0
+        """Number of changes so far"""
+        self.asked = asyncio.Event()
+        """Set by the first plan: until then nobody needs the watch"""
+        self.unknown = False
+        """Whether this account may not read budgets, so that none is known"""
+        self.unreadable: set[ObjectKey] = set()
+        """Budgets that cannot be parsed: nobody knows which pods they cover, so nothing is evicted"""
+        self._known: dict[ObjectKey, PodDisruptionBudget] = {}
+
+    @property
+    def known(self) -> tuple[PodDisruptionBudget, ...]:
+        """The newest version of each."""
+        return tuple(self._known.values())
+
+    def take(self, change: Notice) -> None:
+        """Apply a change."""
+        self.serial += 1
+        match change:
+            case Changed(object=PodDisruptionBudget() as budget):
+                self._known[budget.key] = budget
+                self.unreadable.discard(budget.key)
+            case Removed(key=key):
+                self._known.pop(key, None)
+                self.unreadable.discard(key)
+            case Refused(key=key):
+                self.unreadable.add(key)
+            case Replaced(objects=objects, refused=refused):
+                budgets = (one for one in objects if isinstance(one, PodDisruptionBudget))
+                self._known = {one.key: one for one in budgets}
+                self.unreadable = {one.key for one in refused}
+                self.listed = True
+
+    def go_without(self) -> None:
+        """Plan without budgets: they cannot be read. For advice only."""
+        self.listed = self.unknown = True
+
+    def go_with(self) -> None:
+        """Wait for the list of budgets, which can be read."""
+        if self.unknown:
+            self.listed = self.unknown = False
+
+
+log = structlog.get_logger()
+
+AGAIN, LONGEST_AGAIN = 5.0, 300.0
+"""Seconds until an eviction that was not allowed is tried again, doubling"""
+PAUSED = 1.0
+"""Seconds until a try while writes are paused"""
+
+
+class Evictor:
+    """Remembers how often a pod could not be evicted, and how many were."""
+
+    def __init__(
+        self,
+        evictions: Evictions,
+        rates: Rates,
+        pause: Pause,
+        *,
+        clock: Callable[[], float],
+        report: Report,
+    ) -> None:
+        """`clock` is that of the loop; `report` gets every eviction that was granted."""
+        self._evictions = evictions
+        self._rates = rates
+        self._pause = pause
+        self._clock = clock
+        self._report = report
+        self._refused: tuple[str, int] = "", 0
+        """Uid of a pod, and how often in a row it could not be evicted"""
+        self._unanswered: tuple[str, Decision] | None = None
+        """Uid of the pod whose eviction had no answer last, and what to report if it was granted"""
+
+    def wait(self) -> float:
+        """Seconds until the rates allow another eviction; 0 if they do."""
+        return self._rates.wait(self._clock())
+
+    async def evict(self, victim: Victim, granted: Decision) -> float | None:
+        """Evict one pod, and report `granted` if the server agrees. Raises Rejected.
+
+        None: the pod leaves, or is gone. Otherwise the seconds after which to try again: a budget does not
+        allow it now, or there was no answer, so that it may leave all the same.
+        """
+        try:
+            self._pause.check()
+            await self._evictions.evict(victim.key, victim.uid)
+        except Paused:
+            return PAUSED
+        except Gone:
+            self.leaves(victim)
+            return None
+        except Retry as exc:
+            if isinstance(exc, Undecided):
+                self._rates.count(self._clock())
+                self._unanswered = victim.uid, granted
+            elif isinstance(exc, Protected):
+                self._answered(victim)  # nothing was granted: if the pod leaves now, others deleted it
+            delay = max(exc.after, self._back_off(victim))
+            log.info("eviction not allowed now", pod=str(victim.key), error=str(exc), pause=round(delay, 3))
+            return delay
+        self._rates.count(self._clock())
+        self._unanswered = None
+        self._report(granted)
+        return None
+
+    def leaves(self, victim: Victim) -> None:
+        """Report an eviction that had no answer as granted: the pod leaves, or is gone."""
+        if (granted := self._answered(victim)) is not None:
+            self._report(granted)
+
+    def _answered(self, victim: Victim) -> Decision | None:
+        """Wait for no answer about a pod any more. Returns what to report if it was granted."""
+        uid, granted = self._unanswered or ("", None)
+        if uid != victim.uid:
+            return None
+        self._unanswered = None
+        return granted
+
+    def _back_off(self, victim: Victim) -> float:
+        uid, times = self._refused
+        times = times + 1 if uid == victim.uid else 1
+        self._refused = victim.uid, times
+        return min(AGAIN * 2.0 ** min(times, 10), LONGEST_AGAIN)
+
+
+class Purpose(IntEnum):
+    """What pods are evicted for. The lower number comes first."""
+
+    PREEMPTION = 0
+    REBALANCING = 1
+
+
+class Turns:
+    """Whose plan is carried out, and who waits for that."""
+
+    def __init__(self) -> None:
+        self._holder: Purpose | None = None
+        self._asked: set[Purpose] = set()
+
+    def take(self, purpose: Purpose) -> bool:
+        """Begin a plan. False while another one is carried out, or something more important waits."""
+        self._asked.add(purpose)
+        if self._holder not in (None, purpose) or self.yields(purpose):
+            return False
+        self._asked.discard(purpose)
+        self._holder = purpose
+        return True
+
+    def end(self, purpose: Purpose) -> None:
+        """Carry out nothing any more, and wait for nothing."""
+        self._asked.discard(purpose)
+        if self._holder is purpose:
+            self._holder = None
+
+    def yields(self, purpose: Purpose) -> bool:
+        """Whether something more important waits for its turn, or has it."""
+        there = self._asked if self._holder is None else {*self._asked, self._holder}
+        return any(other < purpose for other in there)
+
+
+class Means(Struct, frozen=True):
+    """Shared by those who plan for different purposes."""
+
+    intake: Intake
+    budgets: KnownBudgets
+    evictor: Evictor
+    turns: Turns
+    leads: Callable[[], bool]
+    """Whether this process may write"""
+    clock: Callable[[], float]
+    """That of the loop"""
+    now: Callable[[], datetime]
+    report: Report
+    written: Callable[[], Awaitable[None]] | None = None
+    """Waits until held room is written down, where it is"""

@@ -1,0 +1,378 @@
+"""Makes room for pending pods of some PriorityClasses, one pod at a time. Source: MAKE-9, MAKE-10.
+
+Before each eviction the plan is made again from the present state. If anything of it differs, it is aborted:
+then the room is not held any more, and a later plan starts from what is there. A pod that was evicted leaves
+completely, and its claims are free, before the next one is evicted.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Set
+from datetime import UTC, timedelta
+from functools import partial
+
+import structlog
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.aio.worker_thread import Closed, WorkerThread
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.pods import claims_of
+from reconciler.cluster.pod_writer import Evictions
+from reconciler.control.decisions.every import Evicted, RoomPlanAborted, RoomPlanned
+from reconciler.control.relocation.candidates import (
+    Candidates,
+    PlanRoom,
+    RoomPlan,
+    RoomQuestion,
+    StandingRoom,
+)
+from reconciler.control.relocation.evictor import (
+    AGAIN,
+    LONGEST_AGAIN,
+    Means,
+    Purpose,
+    Victim,
+    has_left,
+    is_leaving,
+    started_after,
+)
+from reconciler.control.relocation.ground import Ground, changed
+from reconciler.control.units import Kind, Unit
+from reconciler.errors import Inconsistent, ReconcilerError, Rejected
+from reconciler.state.devices.snapshot.fork import Forked
+from reconciler.state.nominations.nomination import Nomination, Nominee, own_of_all
+
+log = structlog.get_logger()
+
+SHARE = 0.1
+"""Maximum part of the time that is spent on plans"""
+PAUSE = 1.0
+"""Seconds between two looks at what is pending"""
+
+
+class RoomTerms(Struct, frozen=True):
+    """What the settings allow."""
+
+    evict: bool
+    """False: plans are shown as advice"""
+    dry_run: bool
+    """Plans are made and recorded as if they were carried out, and nothing is"""
+    hold_seconds: float
+    """How long room is held after the latest eviction for it"""
+    cooldown_seconds: float
+    """How long a pod that has started is left alone"""
+
+
+class RoomCampaign(Struct):
+    """A plan that is being carried out."""
+
+    unit: Unit
+    nominee: Nominee
+    plan: RoomPlan
+    """The rest of it: pods that have left are not in it any more"""
+    leaving: Victim | None = None
+    """The pod that was evicted last"""
+    not_before: float = 0.0
+    """When the next eviction may be tried"""
+
+
+class Preemptor:
+    """One plan is carried out at a time. All its state is lost with the process; see `Nominating`."""
+
+    def __init__(
+        self,
+        means: Means,
+        candidates: Candidates,
+        evictions: Evictions,
+        plan: PlanRoom,
+        terms: RoomTerms,
+        journal: Callable[[RoomPlanned], None] | None = None,
+    ) -> None:
+        """`journal` gets every new plan."""
+        self._means = means
+        self._intake, self._store = means.intake, means.intake.store
+        self._clock, self._report = means.clock, means.report
+        self._candidates = candidates
+        self._evictions = evictions
+        self._plan = plan
+        self._terms = terms
+        self._journal = journal
+        self._thread = WorkerThread("room")
+        self._campaign: RoomCampaign | None = None
+        self._ground: Ground | None = None
+        """What the last plan was made from"""
+        self._sharers: list[Pod] = []
+        """The other pods that used its claims then"""
+        self._waits: dict[Unit, tuple[float, float]] = {}
+        """Unit -> when it may have another plan, and the delay after that"""
+        self._asking: set[Unit] = set()
+        """Units that asked for the turn while a pod was moved, and did not get it yet"""
+        self.standing = StandingRoom()
+
+    async def run(self) -> None:
+        """Make room until cancelled. Cancelled during an eviction: it may have been granted."""
+        try:
+            while True:
+                began = self._clock()
+                try:
+                    await self._step()
+                except Closed:
+                    return
+                except Inconsistent:
+                    raise
+                except Exception:
+                    # Allocation must go on without it. Room that is held expires.
+                    log.exception("making room failed")
+                    self._stop()
+                spent = self._clock() - began
+                await asyncio.sleep(max(PAUSE, spent / SHARE - spent))
+        finally:
+            self._thread.close()
+
+    async def _step(self) -> None:
+        if not self._intake.listed.is_set() or not self._means.budgets.listed or not self._means.leads():
+            self._stop()
+            return
+        if self._campaign is not None:
+            await self._advance(self._campaign)
+            return
+        units = self._candidates.units()
+        self.standing.keep(units)
+        self._waits = {unit: wait for unit, wait in self._waits.items() if unit in set(units)}
+        for unit in self._asking.difference(units):
+            self._ask_no_more(unit)
+        for unit in units:
+            if self._waits.get(unit, (0.0, 0.0))[0] <= self._clock():
+                await self._consider(unit)
+                return
+
+    async def _consider(self, unit: Unit) -> None:
+        """Make a plan for a pending unit, and start to carry it out if that is allowed."""
+        plan = await self._planned(unit)
+        if plan is None:
+            self._wait(unit)
+            self._ask_no_more(unit)
+            return
+        new = self.standing.note(unit, plan)
+        nominee = self._candidates.nominee(unit)
+        acts = plan.acts and self._terms.evict and not self._terms.dry_run
+        if plan.victims and new:
+            self._say(nominee, plan, acts=acts)
+        if not acts or not (plan.victims or plan.awaits):
+            self._intake.put(unit)  # it fits as it is, or waits for somebody else
+            self._wait(unit)
+            self._ask_no_more(unit)
+            return
+        if plan.victims and (wait := self._means.evictor.wait()) > 0:
+            self._waits[unit] = self._clock() + wait, AGAIN
+            return
+        if not self._means.turns.take(Purpose.PREEMPTION):
+            self._asking.add(unit)
+            self._waits[unit] = self._clock() + AGAIN, AGAIN  # a pod is being moved
+            return
+        self._asking.clear()
+        # Also if nobody has to leave: pods that are being deleted make room, which is held for it.
+        self._campaign = RoomCampaign(unit, nominee, plan)
+        self._hold(self._campaign)
+        await self._hint(self._campaign, self._node(plan))
+        await self._advance(self._campaign)
+
+    def _say(self, nominee: Nominee, plan: RoomPlan, *, acts: bool) -> None:
+        why = plan.advice or ("" if acts else "dry run" if self._terms.evict else "evictions are off")
+        said = RoomPlanned(
+            nominee,
+            tuple(victim.key for victim in plan.victims),
+            tuple(dict.fromkeys(place.node for place in plan.places)),
+            tuple(device for place in plan.places for device in place.devices),
+            acts,
+            why,
+        )
+        self._report(said)
+        if self._journal is not None:
+            self._journal(said)
+
+    async def _advance(self, campaign: RoomCampaign) -> None:
+        """Take the next step of a plan: wait for the pod that leaves, or evict the next one."""
+        if self._store.nominations.get(campaign.nominee) is None:
+            self._end(campaign)  # it was used, it has expired, or it is gone
+            await self._hint(campaign, "")
+            return
+        victims = campaign.plan.victims
+        if campaign.leaving is None and victims and is_leaving(victims[0], self._store):
+            # Somebody else deleted it, or an eviction without an answer was granted.
+            self._means.evictor.leaves(victims[0])
+            self._left(campaign)
+        if campaign.leaving is not None and not has_left(campaign.leaving, self._store):
+            return
+        campaign.leaving = None
+        if not campaign.plan.victims or self._clock() < campaign.not_before:
+            return
+        if (wait := self._means.evictor.wait()) > 0:
+            if wait > self._terms.hold_seconds:  # devices should not be idle for so long
+                await self._abort(campaign, "no further eviction is allowed for a long time")
+                return
+            campaign.not_before = self._clock() + wait
+            self._hold(campaign, more=wait)
+            return
+        if self._means.written is not None:
+            await self._means.written()  # a next leader holds it, too: nobody leaves in vain
+        again = await self._planned(campaign.unit)
+        if self._store.nominations.get(campaign.nominee) is None:
+            self._end(campaign)
+            return
+        if again is None or not _is_same(again, campaign.plan):
+            why = "the pod waits for something else" if again is None else again.refused or again.advice
+            await self._abort(campaign, why or "another plan is better now")
+            return
+        if why := self._changed(campaign.unit, again):
+            await self._abort(campaign, f"{why} while the plan was checked")
+            return
+        await self._evict(campaign, campaign.plan.victims[0])
+
+    async def _evict(self, campaign: RoomCampaign, victim: Victim) -> None:
+        """Nothing awaited between the comparison of the plans and this."""
+        if is_leaving(victim, self._store) or self._candidates.need(campaign.unit) is None:
+            return
+        if self._intake.queue.is_due(campaign.unit):
+            return  # something was freed that may be enough: it is decided first
+        try:
+            delay = await self._means.evictor.evict(victim, Evicted(victim.key, victim.uid, campaign.nominee))
+        except Rejected as exc:
+            await self._abort(campaign, str(exc))
+            return
+        if delay is not None:  # what happened is seen before the next try
+            campaign.not_before = self._clock() + delay
+            return
+        self._left(campaign)
+
+    def _left(self, campaign: RoomCampaign) -> None:
+        """The next victim leaves."""
+        victim, *rest = campaign.plan.victims
+        campaign.leaving = victim
+        campaign.plan = replace(campaign.plan, victims=tuple(rest))
+        self._hold(campaign)
+
+    async def _planned(self, unit: Unit) -> RoomPlan | None:
+        """A plan from the present state; None if the unit needs no devices now."""
+        need = self._candidates.need(unit)
+        if need is None:
+            return None
+        if self._means.budgets.unreadable:
+            budget = min(self._means.budgets.unreadable)
+            why = f"PodDisruptionBudget {budget} cannot be read, so nobody knows which pods it protects"
+            return RoomPlan((), (), refused=why)
+        judged, today = self._candidates.judged(unit), self._means.now()
+        cooldown = timedelta(seconds=self._terms.cooldown_seconds)
+        nodes, groups = self._intake.nodes.fork(), self._intake.groups.fork()
+        budgets = self._means.budgets.known
+        self._ground = Ground.of(self._store, nodes, groups, budgets)
+        self._sharers = self._candidates.sharers(unit)
+        question = RoomQuestion(
+            self._candidates.nominee(unit),
+            own_of_all(judged),
+            need,
+            self._candidates.sharing(need),
+            Forked.fork_of(self._store),
+            nodes,
+            groups,
+            budgets,
+            partial(started_after, today - cooldown),
+        )
+        try:
+            return await self._thread.run(partial(self._plan, question))
+        except Closed:
+            raise
+        except Exception as exc:
+            # A missing plan must not stop the reconciler.
+            log.exception("plan to make room failed", unit=str(unit))
+            return RoomPlan((), (), refused=f"internal error: {exc}")
+
+    def _changed(self, unit: Unit, plan: RoomPlan) -> str:
+        """What of the last plan has changed since it was asked for; empty if nothing has."""
+        if self._means.budgets.unreadable:
+            return f"PodDisruptionBudget {min(self._means.budgets.unreadable)} became unreadable"
+        assert self._ground is not None  # a plan was made
+        intake, before = self._intake, self._ground
+        now = Ground.of(self._store, intake.nodes, intake.groups, self._means.budgets.known)
+        wanted = intake.units.claims(unit)
+        needing = {key for victim in plan.victims for key, _ in victim.frees}
+        needing |= {key for key in wanted if key in before.claims and before.claims[key].allocation is None}
+        then = _users(needing, self._sharers)
+        if other := then.keys() ^ _users(needing, self._candidates.sharers(unit)).keys():
+            return f"pod {min(other)}, which shares a claim, came or went"
+        pods = [*self._candidates.pods(unit), *then.values()]
+        keys = dict.fromkeys([*wanted, *(key for pod in then.values() for key in claims_of(pod))])
+        own = own_of_all(pods)
+        return changed(before, now, plan.victims, plan.places, waiting=pods, wanted=keys, own=own)
+
+    def _hold(self, campaign: RoomCampaign, *, more: float = 0.0) -> None:
+        """Hold the room of a plan from now on."""
+        seconds = self._terms.hold_seconds + more
+        deadline = (self._means.now() + timedelta(seconds=seconds)).astimezone(UTC)
+        pods = self._candidates.pods(campaign.unit)
+        one = len(pods) == 1 and campaign.unit.kind is Kind.POD
+        self._intake.nominating.hold(
+            Nomination(
+                campaign.nominee,
+                campaign.plan.places,
+                min((pod.spec.priority or 0 for pod in pods), default=0),
+                self._clock() + seconds,
+                deadline.replace(tzinfo=None).isoformat(timespec="seconds") + "Z",
+                pods[0].metadata.uid if one else "",
+            ),
+            "pods of lower priority leave for it" if campaign.plan.victims else "pods are being deleted",
+        )
+
+    async def _abort(self, campaign: RoomCampaign, why: str) -> None:
+        self._report(RoomPlanAborted(campaign.nominee, why))
+        self._intake.nominating.drop(campaign.nominee, f"the plan was aborted: {why}")
+        self._end(campaign)
+        await self._hint(campaign, "")
+
+    def _end(self, campaign: RoomCampaign) -> None:
+        self._stop()
+        self._wait(campaign.unit)
+
+    def _stop(self) -> None:
+        """Carry out no plan any more. Room that is held expires."""
+        self._campaign = None
+        self._asking.clear()
+        self._means.turns.end(Purpose.PREEMPTION)
+
+    def _ask_no_more(self, unit: Unit) -> None:
+        """A unit does not want the turn any more, if it did: it keeps nobody from moving."""
+        self._asking.discard(unit)
+        if not self._asking:
+            self._means.turns.end(Purpose.PREEMPTION)
+
+    def _wait(self, unit: Unit) -> None:
+        """Let some time pass before another plan for a unit."""
+        _, delay = self._waits.get(unit, (0.0, AGAIN))
+        self._waits[unit] = self._clock() + delay, min(2 * delay, LONGEST_AGAIN)
+
+    async def _hint(self, campaign: RoomCampaign, node: str) -> None:
+        """Write where a pod is expected. Only a hint: nobody depends on it, so errors do not matter."""
+        pod = self._store.pods.get(campaign.unit.key) if campaign.unit.kind is Kind.POD else None
+        if pod is None or not pod.gated or self._intake.pause.paused:
+            return
+        if pod.status.nominated_node_name == node:
+            return
+        try:
+            self._intake.observe_pod(await self._evictions.nominate(pod, node))
+        except ReconcilerError as exc:
+            log.debug("hint not written", pod=str(pod.key), error=str(exc))
+
+    @staticmethod
+    def _node(plan: RoomPlan) -> str:
+        return plan.places[0].node if len(plan.places) == 1 else ""
+
+
+def _users(claims: Set[ObjectKey], pods: Iterable[Pod]) -> dict[ObjectKey, Pod]:
+    """The pods that use some of these claims."""
+    return {pod.key: pod for pod in pods if not claims.isdisjoint(claims_of(pod))}
+
+
+def _is_same(plan: RoomPlan, before: RoomPlan) -> bool:
+    """Whether a plan made again says the same."""
+    return plan.acts and plan.places == before.places and plan.victims == before.victims

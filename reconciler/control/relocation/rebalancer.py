@@ -1,0 +1,334 @@
+"""Keeps standing advice which pods to move, and moves them if that is allowed. Source: MOVE-5, MOVE-6.
+
+One pod moves at a time. Before each move, what is left of the plan is tried on the present state. The place
+of what replaces the pod is held, the pod is evicted, and the next one follows only when the replacement runs
+there. If anything differs, the rest of the plan is dropped: a later plan starts from what is there.
+"""
+
+import asyncio
+from collections.abc import Callable, Hashable
+from datetime import UTC, timedelta
+from functools import partial
+
+import structlog
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.aio.worker_thread import Closed, WorkerThread
+from reconciler.control.build_ahead import build_ahead
+from reconciler.control.decisions.every import MoveEvicted, MovesAborted, MovesPlanned, PodMoved
+from reconciler.control.relocation.evictor import Means, Purpose, has_left, is_leaving, started_after
+from reconciler.control.relocation.ground import Ground, changed
+from reconciler.control.relocation.moves import (
+    Calm,
+    MovesAdvice,
+    MovesCampaign,
+    MovesQuestion,
+    PlanMoves,
+    Relocation,
+    StandingAdvice,
+    TryMoves,
+    astray,
+    replacement,
+    siblings,
+)
+from reconciler.errors import Inconsistent, Rejected
+from reconciler.state.devices.snapshot.fork import Forked
+from reconciler.state.nominations.nomination import NOBODY, Nomination
+
+log = structlog.get_logger()
+
+SHARE = 0.01
+"""Maximum part of the time that is spent on plans"""
+LOOK, STEP = 5.0, 1.0
+"""Seconds between two looks at rest, and while pods are moved"""
+LONGEST_WAIT = 60.0
+"""Seconds: a plan whose next eviction was not allowed is dropped if it would have to wait longer. The rates
+may let it wait longer"""
+LONGEST_REST = 3600.0
+"""Seconds until the next plan after several in a row were dropped"""
+TRIES = 3
+"""How often a move is tried again because devices changed meanwhile"""
+RUNNING = "Running"
+
+
+class MovesTerms(Struct, frozen=True):
+    """What the settings allow."""
+
+    evict: bool
+    """False: plans are shown as advice"""
+    dry_run: bool
+    """Plans are made and recorded as if they were carried out, and nothing is"""
+    calm_seconds: float
+    """How long nothing must have changed before a plan is made"""
+    hold_seconds: float
+    """How long a place is held, and how long its pod may take to run there"""
+    cooldown_seconds: float
+    """How long a pod that has started is left alone"""
+
+
+class Rebalancer:
+    """Its plan is lost with the process: a new one starts from what is. Held places may be written down."""
+
+    def __init__(
+        self,
+        means: Means,
+        plan: PlanMoves,
+        trial: TryMoves,
+        terms: MovesTerms,
+        journal: Callable[[MovesPlanned], None] | None = None,
+    ) -> None:
+        """`journal` gets every new plan."""
+        self._means = means
+        self._intake, self._store = means.intake, means.intake.store
+        self._clock, self._report = means.clock, means.report
+        self._trial = trial
+        self._plan = plan
+        self._terms = terms
+        self._journal = journal
+        self._thread = WorkerThread("rebalance")
+        self._calm = Calm(terms.calm_seconds)
+        self._campaign: MovesCampaign | None = None
+        self._rests_until = 0.0
+        self._rest = terms.calm_seconds
+        """How long to rest after the next plan that is dropped"""
+        self.standing = StandingAdvice()
+
+    async def run(self) -> None:
+        """Advise, and move, until cancelled. Cancelled during an eviction: it may have been granted."""
+        try:
+            while True:
+                try:
+                    await self._step()
+                except Closed:
+                    return
+                except Inconsistent:
+                    raise
+                except Exception:
+                    # Allocation must go on without it. A place that is held expires.
+                    log.exception("rebalancing failed")
+                    self._end()
+                    self._back_off()
+                await asyncio.sleep(LOOK if self._campaign is None else STEP)
+        finally:
+            self._thread.close()
+
+    async def _step(self) -> None:
+        if not self._intake.listed.is_set() or not self._means.leads():
+            self._end()
+            self.standing.forget()
+            self._calm.again()
+            return
+        await build_ahead(self._store)  # the snapshots below then do not hold the loop
+        if self._campaign is not None:
+            await self._advance(self._campaign)
+        elif self._clock() >= self._rests_until and self._calm.due(self._state(), self._clock()):
+            await self._consider()
+
+    def _state(self) -> Hashable:
+        """Equal while a plan would say the same."""
+        return self._store.snapshot().version, self._intake.nodes.serial, self._means.budgets.serial
+
+    async def _consider(self) -> None:
+        """Make new advice, and start to carry out the first of it if that is allowed."""
+        self._means.budgets.asked.set()
+        if not self._means.budgets.listed:
+            return
+        state, began = self._state(), self._clock()
+        found = await self._thread.run(partial(self._plan, self._question()))
+        spent = self._clock() - began
+        self._calm.planned(state, began, self._clock())
+        self._rests_until = self._clock() + spent / SHARE
+        self.standing.without_budgets = self._means.budgets.unknown
+        chosen = next((one for one in found if one.moves), None)
+        acts = self._terms.evict and not self._terms.dry_run and self._calm.rests(began)
+        for one in self.standing.note(found):
+            self._say(one, acts=acts and one is chosen)
+        if acts and chosen is not None and not self._intake.pause.paused:
+            self._campaign = MovesCampaign(chosen)
+
+    def _question(self, campaign: MovesCampaign | None = None) -> MovesQuestion:
+        asked = campaign is not None and campaign.asked
+        since = self._means.now() - timedelta(seconds=self._terms.cooldown_seconds)
+        return MovesQuestion(
+            Forked.fork_of(self._store),
+            self._intake.nodes.fork(),
+            self._intake.groups.fork(),
+            self._means.budgets.known,
+            partial(started_after, since),
+            frozenset([campaign.advice.moves[0].nominee]) if campaign is not None and asked else NOBODY,
+        )
+
+    def _say(self, advice: MovesAdvice, *, acts: bool) -> None:
+        why = "" if acts else self._why_not()
+        said = MovesPlanned(
+            advice.goal,
+            advice.counted,
+            advice.before,
+            advice.after,
+            tuple(move.victim.key for move in advice.moves),
+            tuple(move.to.node for move in advice.moves),
+            acts,
+            why,
+        )
+        self._report(said)
+        if self._journal is not None:
+            self._journal(said)
+
+    def _why_not(self) -> str:
+        if not self._terms.evict:
+            return "evictions are off"
+        if self._terms.dry_run:
+            return "dry run"
+        return "another goal comes first, or the fleet does not rest"
+
+    # -- carrying out
+
+    async def _advance(self, campaign: MovesCampaign) -> None:
+        """Follow the pod that moves, or move the next one."""
+        if campaign.moving is not None:
+            self._follow(campaign, campaign.moving)
+            return
+        if not campaign.advice.moves:
+            self._end()
+            return
+        move = campaign.advice.moves[0]
+        if campaign.asked and is_leaving(move.victim, self._store):
+            self._means.evictor.leaves(move.victim)  # an eviction without an answer was granted
+            self._begun(campaign, move)
+            return
+        if self._clock() < campaign.not_before:
+            return
+        if campaign.asked and self._store.nominations.get(move.nominee) is None:
+            self._abort(campaign, f"pod {move.victim.key} could not be evicted in time")
+            return
+        if self._means.turns.yields(Purpose.REBALANCING):
+            self._abort(campaign, "room is made for a pending pod first")
+            return
+        if (wait := self._means.evictor.wait()) > 0:
+            campaign.not_before = self._clock() + wait
+            return
+        await self._move(campaign, move)
+
+    async def _move(self, campaign: MovesCampaign, move: Relocation) -> None:
+        """Hold the place of what replaces a pod, and evict it."""
+        if not self._means.turns.take(Purpose.REBALANCING):
+            self._abort(campaign, "room is made for a pending pod first")
+            return
+        if self._means.budgets.unreadable:
+            self._abort(campaign, f"PodDisruptionBudget {min(self._means.budgets.unreadable)} cannot be read")
+            return
+        version = self._store.snapshot().version
+        question = self._question(campaign)
+        ground = Ground.of(self._store, question.nodes, question.groups, question.budgets)
+        why = await self._thread.run(partial(self._trial, question, campaign.advice))
+        if why:
+            self._abort(campaign, why)
+            return
+        if version != self._store.snapshot().version:
+            campaign.tries += 1
+            if campaign.tries > TRIES:
+                self._abort(campaign, "the fleet changes too fast")
+            return
+        campaign.tries = 0
+        if why := self._changed(ground, move):
+            self._abort(campaign, f"{why} while the move was checked")
+            return
+        if not self._means.leads() or is_leaving(move.victim, self._store):
+            self._abort(campaign, f"pod {move.victim.key} is gone, or another replica leads")
+            return
+        if not campaign.asked:
+            campaign.asked = True
+            campaign.before = frozenset(pod.metadata.uid for pod in siblings(move, self._store))
+            self._hold(move)
+            if self._means.written is not None:
+                await self._means.written()  # a next leader holds it, too: no pod leaves its place in vain
+                return  # something may have changed meanwhile
+        counted = campaign.advice.counted
+        granted = MoveEvicted(
+            move.victim.key, move.victim.uid, move.node, move.to.node, move.to.devices, counted, move.gains
+        )
+        try:
+            delay = await self._means.evictor.evict(move.victim, granted)
+        except Rejected as exc:
+            self._abort(campaign, str(exc))
+            return
+        if delay is None:
+            self._begun(campaign, move)
+        elif delay > LONGEST_WAIT:
+            self._abort(campaign, f"pod {move.victim.key} cannot be evicted now")
+        else:
+            campaign.not_before = self._clock() + delay
+
+    def _changed(self, before: Ground, move: Relocation) -> str:
+        """What of a move has changed; empty if nothing has."""
+        if self._means.budgets.unreadable:
+            return f"PodDisruptionBudget {min(self._means.budgets.unreadable)} became unreadable"
+        now = Ground.of(self._store, self._intake.nodes, self._intake.groups, self._means.budgets.known)
+        victim, own = before.pods.get(move.victim.key), frozenset([move.nominee])
+        replaced = [] if victim is None else [victim]
+        return changed(before, now, [move.victim], [move.to], waiting=replaced, own=own)
+
+    def _hold(self, move: Relocation) -> None:
+        seconds = self._terms.hold_seconds
+        deadline = (self._means.now() + timedelta(seconds=seconds)).astimezone(UTC)
+        self._intake.nominating.hold(
+            Nomination(
+                move.nominee,
+                (move.to,),
+                move.priority,
+                self._clock() + seconds,
+                deadline.replace(tzinfo=None).isoformat(timespec="seconds") + "Z",
+                move.victim.uid,
+            ),
+            f"it replaces pod {move.victim.key}, which moves",
+        )
+
+    def _begun(self, campaign: MovesCampaign, move: Relocation) -> None:
+        """The pod leaves. Its place is held afresh from now on."""
+        if replacement(move, self._store) is None:
+            self._hold(move)
+        campaign.moving, campaign.asked, campaign.deadline = move, False, None
+        campaign.advice = replace(campaign.advice, moves=campaign.advice.moves[1:])
+
+    def _follow(self, campaign: MovesCampaign, move: Relocation) -> None:
+        """See whether what replaces a pod has come, and runs."""
+        pod = replacement(move, self._store)
+        if pod is None:
+            if why := astray(move, campaign.before, self._store):
+                self._abort(campaign, why)
+            elif self._store.nominations.get(move.nominee) is None:
+                self._abort(campaign, f"nothing replaced pod {move.victim.key} in time")
+            return
+        if campaign.deadline is None:
+            campaign.deadline = self._clock() + self._terms.hold_seconds
+        if pod.spec.node_name and pod.status.phase == RUNNING and has_left(move.victim, self._store):
+            self._report(PodMoved(move.victim.key, pod.key, pod.spec.node_name, move.to.devices))
+            self._means.turns.end(Purpose.REBALANCING)
+            self._rest = self._terms.calm_seconds
+            campaign.moving = None
+            if not campaign.advice.moves:
+                self._end()
+        elif self._clock() >= campaign.deadline:
+            self._abort(campaign, f"pod {pod.key}, which replaces pod {move.victim.key}, does not run")
+
+    def _abort(self, campaign: MovesCampaign, why: str) -> None:
+        """Drop the rest of a plan."""
+        left = campaign.advice.moves
+        concerned = campaign.moving or left[0]
+        pods = tuple(one.victim.key for one in left)
+        victim = concerned.victim
+        self._report(MovesAborted(campaign.advice.goal, victim.key, victim.uid, pods, why))
+        self._intake.nominating.drop(concerned.nominee, f"the plan was aborted: {why}")
+        self._end()
+        self._back_off()
+
+    def _back_off(self) -> None:
+        self._rests_until = max(self._rests_until, self._clock() + self._rest)
+        self._rest = min(2 * self._rest, max(LONGEST_REST, self._terms.calm_seconds))
+        self._calm.again()
+
+    def _end(self) -> None:
+        """Carry out no plan any more."""
+        self._campaign = None
+        self._means.turns.end(Purpose.REBALANCING)

@@ -1,0 +1,103 @@
+"""Who leaves together, and which claims are free then."""
+
+import pytest
+
+from reconciler.analysis.relocation.victim_sets import OFFSET, Cost, Pricing
+from reconciler.api.objects.gangs import GANG, SIZE
+from reconciler.api.objects.meta import ObjectKey
+from tests.tools.room_occupants import holding, keys, occupants, running
+from tests.tools.small_fleet import Object, pod
+
+
+def budget(app: str, allowed: int) -> Object:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": app, "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": app}}},
+        "status": {"disruptionsAllowed": allowed},
+    }
+
+
+def test_a_claim_is_free_when_all_pods_that_it_is_reserved_for_are_gone():
+    found = occupants(holding("c", "gpu-0", "a", "b"), running("a", "c"), running("b", "c"))
+    assert found.freed(keys("a")) == ()
+    assert found.freed(keys("a", "b")) == tuple(keys("c"))
+
+
+@pytest.mark.parametrize("users", [(), ("gone",)])
+def test_a_claim_without_pods_is_never_freed(users: tuple[str, ...]):
+    found = occupants(holding("c", "gpu-0", *users), running("a"))
+    assert found.freed(keys("a")) == ()
+
+
+def test_before_it_is_reserved_a_claim_belongs_to_the_pods_that_name_it():
+    found = occupants(holding("c", "gpu-0"), pod("a", "c"))
+    assert found.freed(keys("a")) == tuple(keys("c"))
+
+
+def gang(name: str, size: int) -> Object:
+    return running(name, annotations={GANG: "g", SIZE: str(size)})
+
+
+@pytest.mark.parametrize(
+    ("size", "leaving", "with_them"),
+    [
+        pytest.param(2, "a", "a", id="one is spare"),
+        pytest.param(2, "ab", "abc", id="two of three leave one of the two needed"),
+        pytest.param(3, "a", "abc", id="none is spare"),
+        pytest.param(4, "a", "abc", id="it has too few already"),
+    ],
+)
+def test_a_gang_leaves_down_to_its_minimum_or_as_a_whole(size: int, leaving: str, with_them: str):
+    found = occupants(*[gang(name, size) for name in "abc"])
+    assert found.together(keys(*leaving)) == keys(*with_them)
+    assert (found.unit(keys(*leaving)).gang is not None) == (with_them == "abc")
+
+
+def test_costs_are_those_of_kube_scheduler_in_its_order():
+    found = occupants(
+        holding("c", "gpu-0", "a"),
+        running("a", "c", priority=-5),
+        running("b", priority=7),
+        budget("a", 0),
+        budget("b", 1),
+    )
+    price = Pricing(found, lambda _: 1, lambda _: 0)
+    both = price.of(keys("a", "b"))
+    assert both[:4] == (1, 7, 2 + 2 * OFFSET, 2)
+    assert both[5:] == (1, (ObjectKey("default", "a"), ObjectKey("default", "b")))
+    assert price.of(keys("b")) < price.of(keys("a")) < both
+    assert price.of(keys()) == Cost()
+    assert price.least(keys("a", "b")) == both._replace(devices=0)
+
+
+def test_a_pod_counts_once_however_many_budgets_it_violates():
+    again = budget("a", 0)
+    again["metadata"]["name"] = "a-again"
+    found = occupants(running("a"), budget("a", 0), again)
+    assert Pricing(found, lambda _: 0, lambda _: 0).of(keys("a")).violations == 1
+
+
+@pytest.mark.parametrize(("priority", "violations"), [(1, 2), (-1, 1)])
+def test_the_most_important_pods_use_the_budgets_first(priority: int, violations: int):
+    """Two others have one budget each, of one eviction, and `both` has the two: first or last of all."""
+    both = running("both", priority=priority)
+    both["metadata"]["labels"] = {"a": "", "b": ""}
+    others, budgets = [], []
+    for name in "ab":
+        other, one = running(name), budget(name, 1)
+        other["metadata"]["labels"] = {name: ""}
+        one["spec"]["selector"] = {"matchExpressions": [{"key": name, "operator": "Exists"}]}
+        others.append(other)
+        budgets.append(one)
+    price = Pricing(occupants(both, *others, *budgets), lambda _: 0, lambda _: 0)
+    assert price.of(keys("both", "a", "b")).violations == violations
+
+
+def test_the_pod_that_ran_longer_costs_more():
+    old, young = running("old"), running("young")
+    old["status"] = {"startTime": "2026-01-01T00:00:00Z"}
+    young["status"] = {"startTime": "2026-01-02T00:00:00Z"}
+    price = Pricing(occupants(old, young, running("starting")), lambda _: 0, lambda _: 0)
+    assert price.of(keys("starting")) < price.of(keys("young")) < price.of(keys("old"))
