@@ -25,6 +25,7 @@ LEVELS: Sequence[Sequence[str]] = (
     ("analysis", "control"),
     ("operations",),
     ("app",),
+    ("plugins",),
     ("cli",),
 )
 """From the lowest level up: a room imports rooms of lower levels"""
@@ -65,7 +66,7 @@ def rooms() -> str:
         y = _LOW + at * _ROW
         _room(drawing, half + 30, y, 110, name)
         drawing.text(half + 152, y + 18, words)
-    words = "control, operations, app and cli import settings, cluster and ha"
+    words = "control, operations, app, plugins and cli import settings, cluster and ha"
     drawing.text(half + 30, _LOW + len(BESIDE) * _ROW + 18, words)
     return str(drawing)
 

@@ -11,20 +11,20 @@ from numpy.random import default_rng
 from perf.deciding import Wrong
 from perf.fleets import koordinator as fleets
 from perf.workload import Figure, Outcome, Progress, Size, Workload, filling, latencies, rate
-from reconciler.allocation.koordinator.demand import Demand
-from reconciler.allocation.koordinator.fleet import Fleet, Placed
-from reconciler.allocation.koordinator.unserved import Unserved
-from reconciler.api.koordinator.names import (
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.plugins.koordinator.demand import Demand
+from reconciler.plugins.koordinator.fleet import Fleet, Placed
+from reconciler.plugins.koordinator.holdings import Allocation, Grant
+from reconciler.plugins.koordinator.names import (
     ALLOCATE_HINT,
     GPU_CORE,
     GPU_MEMORY_RATIO,
     JOINT_ALLOCATE,
     KOORD_RDMA,
 )
-from reconciler.api.objects.core import Pod
-from reconciler.api.objects.meta import ObjectKey
-from reconciler.state.koordinator.holdings import Allocation, Grant
-from reconciler.state.koordinator.rules import Rules
+from reconciler.plugins.koordinator.refusals import Unserved
+from reconciler.plugins.koordinator.rules import Rules
 
 SEED = 1024
 GPUS = (1, 2, 4, 8)

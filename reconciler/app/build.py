@@ -27,14 +27,12 @@ from reconciler.app.from_settings import (
     requests_nodes,
     rules,
 )
-from reconciler.app.kueue import kinds_for_check, kueue_jobs
 from reconciler.app.leadership import Alone, Candidate, Leadership, recalls_for
 from reconciler.app.observing import inboxes_of, listeners, observe
 from reconciler.cluster.client import Client
 from reconciler.cluster.cursor import Decode
 from reconciler.cluster.echoes import Echoes
 from reconciler.cluster.kinds import ON_DEMAND, Resource, Served
-from reconciler.cluster.kueue import KueueKinds
 from reconciler.cluster.transport import Transport
 from reconciler.cluster.watch import Recall, Sink, follow
 from reconciler.control.audit import Auditor
@@ -50,6 +48,8 @@ from reconciler.operations.metrics.tracing import NoTraces
 from reconciler.operations.observer import OperationsObserver
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.telemetry.task_health import TaskHealth
+from reconciler.plugins.kueue.cluster import KueueKinds
+from reconciler.plugins.kueue.setup import kinds_for_check, kueue_jobs
 from reconciler.settings import Settings
 from reconciler.state.store import Store
 
@@ -182,7 +182,7 @@ async def build(
     log_lacks(found)
     await unless(stop, check_rights(settings, base.connection(base.transport).client))
     if requests_nodes(settings):
-        from reconciler.app.provisioning import check_provisioning  # noqa: PLC0415 - see there
+        from reconciler.plugins.provisioning.provisioner import check_provisioning  # noqa: PLC0415 - see there
 
         await unless(stop, check_provisioning(base.connection(base.transport).client))
     kueue = await unless(stop, kinds_for_check(settings, base.connection(base.transport).client))
@@ -246,6 +246,6 @@ def _rest(base: Foundation, found: Found, kueue: KueueKinds | None, on_decision:
 def _provisioning(base: Foundation, core: Control, ours: Ownership, report: Report) -> list[Job]:
     if not requests_nodes(base.settings):
         return []
-    from reconciler.app.provisioning import provisioning_jobs  # noqa: PLC0415 - see there
+    from reconciler.plugins.provisioning.provisioner import provisioning_jobs  # noqa: PLC0415 - see there
 
     return provisioning_jobs(base, core, ours, report)

@@ -10,8 +10,6 @@ import structlog
 from msgspec import Struct
 
 from reconciler.aio.queue import Queue
-from reconciler.allocation.koordinator.fleet import Fleet
-from reconciler.api.koordinator.reading import read_device
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import Semantics
@@ -37,10 +35,6 @@ from reconciler.control.handler import Handler
 from reconciler.control.held_room import HeldRoomKeeper, HeldRoomTakeover
 from reconciler.control.intake import Intake
 from reconciler.control.kept_config_map import KeptConfigMap
-from reconciler.control.koordinator.handler import KoordinatorHandler
-from reconciler.control.koordinator.intake import DeviceIntake
-from reconciler.control.koordinator.state import KoordinatorState
-from reconciler.control.kueue.wake_ups import KueueWakeUps
 from reconciler.control.loop import Reconciler
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Decide, Planner
@@ -52,9 +46,14 @@ from reconciler.operations.journal.recording import Recorder
 from reconciler.operations.page.sources import PlacementView
 from reconciler.operations.policy_comparison import PolicyComparison
 from reconciler.operations.telemetry.signals import Signals
+from reconciler.plugins.koordinator.fleet import Fleet
+from reconciler.plugins.koordinator.handler import KoordinatorHandler
+from reconciler.plugins.koordinator.objects import read_device
+from reconciler.plugins.koordinator.pods import DeviceIntake, KoordinatorState
+from reconciler.plugins.koordinator.rules import Rules
+from reconciler.plugins.koordinator.rules import Semantics as DeviceSemantics
+from reconciler.plugins.kueue.checker import KueueWakeUps
 from reconciler.settings import Settings
-from reconciler.state.koordinator.rules import Rules
-from reconciler.state.koordinator.rules import Semantics as DeviceSemantics
 from reconciler.state.store import Store
 
 log = structlog.get_logger()

@@ -15,12 +15,12 @@ from reconciler.api.objects.semantics import Semantics, with_gates
 from reconciler.cluster.client import Client
 from reconciler.cluster.discovery import discover, discover_at_least_pods, missing_gates, unserved
 from reconciler.cluster.kinds import Served
-from reconciler.cluster.koordinator import with_devices
 from reconciler.control.demand import read_demand_file
 from reconciler.control.ownership import Ownership
 from reconciler.errors import Malformed, Rejected
 from reconciler.ha.lease_record import LONGEST, Terms
 from reconciler.ha.shard import Shard, parse_shard
+from reconciler.plugins.koordinator.cluster import with_devices
 from reconciler.settings import Settings
 
 

@@ -18,8 +18,8 @@ from reconciler.cli.views.koordinator_report import lines, print_devices, writte
 from reconciler.cli.views.koordinator_report import names_of as names_of_pods
 from reconciler.cli.views.report import names_of, notes, print_report, refusals
 from reconciler.control.offline import decide
-from reconciler.state.koordinator.rules import Rules
-from reconciler.state.koordinator.rules import Semantics as DeviceSemantics
+from reconciler.plugins.koordinator.rules import Rules
+from reconciler.plugins.koordinator.rules import Semantics as DeviceSemantics
 
 
 def allocate(

@@ -35,8 +35,8 @@ from reconciler.cli.common.waiting import wait_for
 from reconciler.cli.explain_question import in_manifests
 from reconciler.cli.explain_situation import Situation
 from reconciler.cli.views.explanation import print_explanation
-from reconciler.state.koordinator.rules import Rules
-from reconciler.state.koordinator.rules import Semantics as DeviceSemantics
+from reconciler.plugins.koordinator.rules import Rules
+from reconciler.plugins.koordinator.rules import Semantics as DeviceSemantics
 
 
 def explain(

@@ -4,25 +4,23 @@ from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
-from reconciler.allocation.koordinator.demand import Demand, read_demand
-from reconciler.allocation.koordinator.failure import Failure
-from reconciler.allocation.koordinator.fleet import Fleet, Placed
-from reconciler.allocation.koordinator.refusing import Refusal, reason_of, refusal
-from reconciler.allocation.koordinator.unserved import Unserved
 from reconciler.allocation.policies.selection import Policies
 from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.allocation.reasons.reasons import remedy
-from reconciler.analysis.explain.koordinator_pods import explain_pod
-from reconciler.api.koordinator.names import ALLOCATED
 from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.pods import is_live
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.explain_situation import Situation
-from reconciler.control.koordinator.offline import PodQuestion
 from reconciler.control.offline import Question, decide
-from reconciler.state.koordinator.rules import Rules
+from reconciler.plugins.koordinator.demand import Demand, Failure, read_demand
+from reconciler.plugins.koordinator.explain import explain_pod
+from reconciler.plugins.koordinator.fleet import Fleet, Placed
+from reconciler.plugins.koordinator.names import ALLOCATED
+from reconciler.plugins.koordinator.offline import PodQuestion
+from reconciler.plugins.koordinator.refusals import Refusal, Unserved, reason_of, refusal
+from reconciler.plugins.koordinator.rules import Rules
 
 
 def requests_devices(pods: Iterable[Pod], key: ObjectKey, machines: Rules) -> bool:

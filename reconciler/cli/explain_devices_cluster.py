@@ -5,12 +5,7 @@ from random import random
 from typing import Any
 
 from reconciler.aio.queue import Queue
-from reconciler.allocation.koordinator.demand import Demand, read_demand
-from reconciler.allocation.koordinator.failure import Failure
-from reconciler.allocation.koordinator.fleet import Fleet
-from reconciler.allocation.koordinator.refusing import BOTH, BOTH_WHY, OFFERED, Refusal
 from reconciler.allocation.reasons.explanation import Explanation
-from reconciler.api.koordinator.reading import is_device, read_device
 from reconciler.api.objects.changes import Changed, Refused
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
@@ -20,10 +15,14 @@ from reconciler.cli.common.cluster_intake import KINDS, listings
 from reconciler.cli.explain_devices import anywhere, decide_and_explain, settled, with_refusal
 from reconciler.cli.explain_situation import Situation
 from reconciler.control.intake import Intake
-from reconciler.control.koordinator.state import KoordinatorState
 from reconciler.control.units import Unit
 from reconciler.errors import Malformed, Rejected
-from reconciler.state.koordinator.rules import Rules
+from reconciler.plugins.koordinator.demand import Demand, Failure, read_demand
+from reconciler.plugins.koordinator.fleet import Fleet
+from reconciler.plugins.koordinator.objects import is_device, read_device
+from reconciler.plugins.koordinator.pods import KoordinatorState
+from reconciler.plugins.koordinator.refusals import BOTH, BOTH_WHY, OFFERED, Refusal
+from reconciler.plugins.koordinator.rules import Rules
 from reconciler.state.store import Store
 
 _UNGATED = (

@@ -6,7 +6,6 @@ from typing import Any, TextIO
 
 import click
 
-from reconciler.api.koordinator.device import Device
 from reconciler.api.manifests.uids import with_own_uid
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
@@ -25,11 +24,12 @@ from reconciler.cli.views.exclusive_use import as_json as alone_as_json
 from reconciler.cli.views.exclusive_use import table as alone_table
 from reconciler.cli.views.exclusive_use import used_alone
 from reconciler.errors import Rejected
+from reconciler.plugins.koordinator.holdings import ExclusiveUse
+from reconciler.plugins.koordinator.objects import Device
 from reconciler.state.devices.exclusion.group_modes import group_modes
 from reconciler.state.devices.exclusion.modes import Held, Mode, problems
 from reconciler.state.devices.exclusion.modes import modes as modes_of
 from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.koordinator.exclusive_use import ExclusiveUse
 from reconciler.state.loading import store_of
 
 _AS = {"pairwise": "pairwise", "kep-5963": "as in KEP-5963"}

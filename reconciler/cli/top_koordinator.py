@@ -5,10 +5,6 @@ from typing import Any, ClassVar
 
 import click
 
-from reconciler.allocation.koordinator.fleet import Fleet
-from reconciler.analysis.capacity.machine_totals import Tally
-from reconciler.api.koordinator.device import Device
-from reconciler.api.koordinator.names import TYPES
 from reconciler.api.objects.core import Node, Pod
 from reconciler.cli.common.clock import Clock
 from reconciler.cli.common.connection import Connection
@@ -19,7 +15,11 @@ from reconciler.cli.common.table import Table
 from reconciler.cli.common.waiting import wait_for
 from reconciler.cli.top_view import TopOptions, TopView, check_names, exit_if_invalid, watch_cluster
 from reconciler.cli.views import koordinator_machines as machines
-from reconciler.state.koordinator.rules import Semantics
+from reconciler.plugins.koordinator.figures import Tally
+from reconciler.plugins.koordinator.fleet import Fleet
+from reconciler.plugins.koordinator.names import TYPES
+from reconciler.plugins.koordinator.objects import Device
+from reconciler.plugins.koordinator.rules import Semantics
 
 SEMANTICS = Semantics.PROPOSAL
 

@@ -11,7 +11,6 @@ from reconciler.allocation.policies.selection import Policies
 from reconciler.analysis.whatif.answering import answer
 from reconciler.analysis.whatif.reading import groups_of, units_in
 from reconciler.analysis.whatif.scenario import Answer, Baseline, Gang, Scenario, Unit, as_json
-from reconciler.api.koordinator.device import Device
 from reconciler.api.manifests.bundle import Bundle, storage_of
 from reconciler.api.manifests.inferred_nodes import InferredNodes, infer_nodes
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
@@ -33,8 +32,9 @@ from reconciler.cli.common.progress import ProgressTracker, track_progress
 from reconciler.cli.common.waiting import wait_for
 from reconciler.cli.views.whatif import print_answer
 from reconciler.errors import Rejected
-from reconciler.state.koordinator.rules import Rules
-from reconciler.state.koordinator.rules import Semantics as DeviceSemantics
+from reconciler.plugins.koordinator.objects import Device
+from reconciler.plugins.koordinator.rules import Rules
+from reconciler.plugins.koordinator.rules import Semantics as DeviceSemantics
 from reconciler.state.loading import store_of
 from reconciler.state.nominations.nomination import Nomination
 

@@ -1,20 +1,19 @@
 """Puts the units that may have a new answer into the queue, after each change of the state."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from functools import reduce
 
 import structlog
 
 from reconciler.aio.queue import Queue
 from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import WORKLOAD, Pod
 from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan
 from reconciler.control.audit import Audit, written_by_us
 from reconciler.control.decisions.declaration import Report
-from reconciler.control.kueue.roster import WorkloadRoster
 from reconciler.control.nominating import Nominating
 from reconciler.control.ownership import Ownership
 from reconciler.control.units import GangRoster, Kind, Roster, Unit, UnitLookup, gang_unit
@@ -25,6 +24,30 @@ from reconciler.state.nodes.demand import demand
 from reconciler.state.nodes.table import HERE, Hosted, Nodes
 from reconciler.state.store import Store
 from reconciler.state.volumes.objects import claims_named
+
+
+class WorkloadRoster:
+    """The pods of Workloads, as the pods themselves say. Whether a Workload exists is known elsewhere."""
+
+    def __init__(self) -> None:
+        self._workload: dict[ObjectKey, ObjectKey] = {}
+        self._pods: dict[ObjectKey, set[ObjectKey]] = {}
+
+    def pods(self, workload: ObjectKey) -> Set[ObjectKey]:
+        """All existing pods of a Workload."""
+        return self._pods.get(workload, frozenset())
+
+    def note(self, key: ObjectKey, pod: Pod | None) -> None:
+        """Update a pod."""
+        before = self._workload.pop(key, None)
+        if before is not None:
+            self._pods[before].discard(key)
+            if not self._pods[before]:
+                del self._pods[before]
+        name = pod.metadata.annotations.get(WORKLOAD) if pod is not None else None
+        if name:
+            now = self._workload[key] = ObjectKey(key.namespace, name)
+            self._pods.setdefault(now, set()).add(key)
 
 
 class Charges:

@@ -11,7 +11,6 @@ from reconciler.allocation.alignment import decide as decide_claims
 from reconciler.allocation.defaults import STEPS
 from reconciler.allocation.placement import Placement, place
 from reconciler.allocation.policies.selection import PLAIN, Policies
-from reconciler.api.koordinator.device import Device
 from reconciler.api.manifests.bundle import Bundle, storage_of
 from reconciler.api.manifests.claims import Claims
 from reconciler.api.manifests.inferred_nodes import InferredNodes, infer_nodes
@@ -30,16 +29,17 @@ from reconciler.control.ownership import Ownership
 from reconciler.control.planner import DELETING, NOT_FOUND, NOT_MADE, Blocked, Decide, Planner
 from reconciler.control.units import Kind, Roster, Unit
 from reconciler.errors import Rejected
+from reconciler.plugins.koordinator.objects import Device
+from reconciler.plugins.koordinator.rules import Rules
+from reconciler.plugins.koordinator.rules import Semantics as DeviceSemantics
 from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.koordinator.rules import Rules
-from reconciler.state.koordinator.rules import Semantics as DeviceSemantics
 from reconciler.state.loading import load
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.store import Store
 
 if TYPE_CHECKING:
     from reconciler.control.gangs.offline import GangReport, OfflineGangs
-    from reconciler.control.koordinator.offline import DeviceReport, Machines, PodQuestion
+    from reconciler.plugins.koordinator.offline import DeviceReport, Machines, PodQuestion
 
 _PROPOSAL = Rules(DeviceSemantics.PROPOSAL)
 
@@ -220,7 +220,7 @@ class _Run:
         """Koordinator's machines; None if there is none."""
         if not bundle.of(Device):
             return None
-        from reconciler.control.koordinator.offline import Machines  # noqa: PLC0415 - few inputs have Devices
+        from reconciler.plugins.koordinator.offline import Machines  # noqa: PLC0415 - few inputs have Devices
 
         return Machines(bundle, rules, self._claims.pods, placement, self._store, nodes, on_pod)
 

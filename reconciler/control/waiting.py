@@ -6,7 +6,6 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from reconciler.allocation.koordinator.demand import Demand
 from reconciler.api.objects.changes import Changed, Notice, Refused, Removed, Replaced
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import ConfigMap
@@ -15,6 +14,7 @@ from reconciler.cluster.transport import PauseReasons
 from reconciler.control.decisions.allocating import HeldBack, WritesPaused, WritesResumed
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.units import Kind, Unit
+from reconciler.plugins.koordinator.demand import Demand
 from reconciler.state.delta import Delta
 
 

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import jsonschema
 import yaml
 
-from reconciler.api.validation import kueue, provisioning
 from reconciler.api.validation.kinds import ServedKind
 from reconciler.api.validation.served_kinds import (
     ADMISSION_CHECK,
@@ -33,15 +32,17 @@ from reconciler.api.validation.structural import (
     Time,
     unknown,
 )
+from reconciler.plugins.kueue.objects import ADMISSION_CHECK_SCHEMA, RESOURCE_FLAVOR_SCHEMA, WORKLOAD_SCHEMA
+from reconciler.plugins.provisioning.objects import PROVISIONING_REQUEST_SCHEMA
 from tests.tools.checkout import SHARED
 
 Json = dict[str, Any]
 DEFINITIONS = "DRA_RECONCILER_TEST_DEFINITIONS"
 SCHEMAS: Mapping[ServedKind, Fields] = {
-    WORKLOAD: kueue.WORKLOAD,
-    ADMISSION_CHECK: kueue.ADMISSION_CHECK,
-    RESOURCE_FLAVOR: kueue.RESOURCE_FLAVOR,
-    PROVISIONING_REQUEST: provisioning.PROVISIONING_REQUEST,
+    WORKLOAD: WORKLOAD_SCHEMA,
+    ADMISSION_CHECK: ADMISSION_CHECK_SCHEMA,
+    RESOURCE_FLAVOR: RESOURCE_FLAVOR_SCHEMA,
+    PROVISIONING_REQUEST: PROVISIONING_REQUEST_SCHEMA,
 }
 _LIMITS = (
     "type", "format", "pattern", "minimum", "minLength", "maxLength", "minItems", "maxItems", "maxProperties",

@@ -6,7 +6,6 @@ from contextlib import suppress
 from typing import Any, NamedTuple, cast
 
 from reconciler.allocation.alignment.preferences import JOINT, PARTITION, alignments, partition_preference
-from reconciler.api.koordinator import annotations as koordinator
 from reconciler.api.manifests import documents
 from reconciler.api.manifests.documents import Document
 from reconciler.api.objects.claims import ResourceClaim
@@ -21,6 +20,7 @@ from reconciler.cluster.decoding import cut_listing
 from reconciler.cluster.kinds import Resource
 from reconciler.errors import Malformed, Rejected, Relist, Retry
 from reconciler.ha.shard import parse_shard
+from reconciler.plugins.koordinator import annotations as koordinator
 
 
 class Parser(NamedTuple):

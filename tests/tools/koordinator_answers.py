@@ -5,27 +5,25 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from reconciler.allocation.koordinator.decision import allocate
-from reconciler.allocation.koordinator.demand import Demand, Instance, read_demand
-from reconciler.allocation.koordinator.failure import Failure
-from reconciler.allocation.koordinator.instances import instances
-from reconciler.allocation.koordinator.node_score import node_score
-from reconciler.allocation.koordinator.ordinary import Ranked, rank
-from reconciler.allocation.koordinator.result import annotation, completed, plugin_annotations
-from reconciler.allocation.koordinator.scoring import device_score
-from reconciler.allocation.koordinator.view import Takeover
-from reconciler.api.koordinator import annotations, names
-from reconciler.api.koordinator.amounts import printed, shares_of
-from reconciler.api.koordinator.device import Device
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.quantity import Quantity
 from reconciler.errors import Malformed
-from reconciler.state.koordinator.holdings import Allocation, Holdings, recorded
-from reconciler.state.koordinator.machine import Machine, machine_of
-from reconciler.state.koordinator.partitions import Partition, honors, read_table, table_of
-from reconciler.state.koordinator.rules import Rules, Scoring, Semantics, Strategy
-from reconciler.state.koordinator.tree import Level, Scope
+from reconciler.plugins.koordinator import annotations, names
+from reconciler.plugins.koordinator.choice import Ranked, Takeover, rank
+from reconciler.plugins.koordinator.decision import (
+    allocate,
+    annotation,
+    completed,
+    node_score,
+    plugin_annotations,
+)
+from reconciler.plugins.koordinator.demand import Demand, Failure, Instance, instances, read_demand
+from reconciler.plugins.koordinator.holdings import Allocation, Holdings, recorded
+from reconciler.plugins.koordinator.machine import Level, Machine, Scope, machine_of
+from reconciler.plugins.koordinator.objects import Device, printed, shares_of
+from reconciler.plugins.koordinator.partitions import Partition, honors, read_table, table_of
+from reconciler.plugins.koordinator.rules import Rules, Scoring, Semantics, Strategy, device_score
 
 Case = Mapping[str, Any]
 Answer = dict[str, Any]

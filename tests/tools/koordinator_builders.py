@@ -4,17 +4,16 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reconciler.allocation.koordinator.decision import allocate
-from reconciler.allocation.koordinator.demand import Demand, read_demand
-from reconciler.allocation.koordinator.failure import Failure
-from reconciler.api.koordinator import names
-from reconciler.api.koordinator.annotations import Hint
-from reconciler.api.koordinator.device import Device
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.state.koordinator.holdings import Allocation, Grant, Holdings
-from reconciler.state.koordinator.machine import Machine, machine_of
-from reconciler.state.koordinator.rules import Rules, Semantics
+from reconciler.plugins.koordinator import names
+from reconciler.plugins.koordinator.annotations import Hint
+from reconciler.plugins.koordinator.decision import allocate
+from reconciler.plugins.koordinator.demand import Demand, Failure, read_demand
+from reconciler.plugins.koordinator.holdings import Allocation, Grant, Holdings
+from reconciler.plugins.koordinator.machine import Machine, machine_of
+from reconciler.plugins.koordinator.objects import Device
+from reconciler.plugins.koordinator.rules import Rules, Semantics
 
 PROPOSAL, UPSTREAM = Semantics.PROPOSAL, Semantics.UPSTREAM
 

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from reconciler.api.koordinator import names
 from reconciler.api.objects.core import GATE, Pod
 from reconciler.api.objects.pinning import pinned
 from reconciler.api.validation.served_kinds import DEVICE, NODE, POD
 from reconciler.embedded import ApiServer
+from reconciler.plugins.koordinator import names
 from tests.tools.running_reconciler import Cluster, Running, reconciling
 from tests.tools.small_fleet import node
 

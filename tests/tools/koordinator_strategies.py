@@ -4,10 +4,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from reconciler.allocation.koordinator.demand import Demand, read_demand
-from reconciler.api.koordinator.device import Device
 from reconciler.api.objects.core import Pod
-from reconciler.state.koordinator.rules import Rules
+from reconciler.plugins.koordinator.demand import Demand, read_demand
+from reconciler.plugins.koordinator.objects import Device
+from reconciler.plugins.koordinator.rules import Rules
 from tests.tools.koordinator_builders import device, gpu, nic, pod
 
 HONOR = {"node.koordinator.sh/gpu-partition-policy": "Honor"}

@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
-from reconciler.allocation.koordinator.fleet import Fleet, Placed
-from reconciler.api.koordinator import names
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.state.koordinator.rules import Rules
+from reconciler.plugins.koordinator import names
+from reconciler.plugins.koordinator.fleet import Fleet, Placed
+from reconciler.plugins.koordinator.rules import Rules
 from tests.tools.koordinator_builders import demand, device, gpu, nic, pod
 
 PAIRS = {

@@ -9,6 +9,7 @@ LEVELS = (
     {"analysis", "control"},
     {"operations"},
     {"app"},
+    {"plugins"},
     {"cli"},
 )
 """A room may import the rooms of all levels before its own."""
@@ -21,8 +22,12 @@ BESIDE = {
 }
 """Rooms beside the levels, and what they may import."""
 
-LOOKS_OUT = ("control", "operations", "app", "cli")
+LOOKS_OUT = ("control", "operations", "app", "plugins", "cli")
 """Rooms that may import settings, cluster and ha as well; only cli may import embedded."""
+
+
+USE_PLUGINS = {"api", "allocation", "analysis", "control", "operations", "app"}
+"""Rooms that still import plugins, which have to register with them instead."""
 
 
 def room(module: str) -> str:
@@ -39,4 +44,6 @@ def allowed(name: str) -> set[str]:
     below = {name}.union(*LEVELS[:at])
     if name in LOOKS_OUT:
         below |= {"settings", "cluster", "ha"}
+    if name in USE_PLUGINS:
+        below |= {"plugins"}
     return below | {"embedded"} if name == "cli" else below

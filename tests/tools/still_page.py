@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from reconciler.allocation.alignment import decide
-from reconciler.allocation.koordinator.fleet import Fleet
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.gangs import GangKey
@@ -22,6 +21,7 @@ from reconciler.operations.page.sources import Fact, GangEntry, PendingUnit, Pla
 from reconciler.operations.serving.access import Local
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.serving.server import serving
+from reconciler.plugins.koordinator.fleet import Fleet
 from reconciler.settings import Settings
 from reconciler.state.store import Store
 from tests.tools.builders import Object, store, typed

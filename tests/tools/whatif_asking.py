@@ -9,7 +9,7 @@ from reconciler.api.manifests.origin import Origin
 from reconciler.api.objects.core import Node
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
-from reconciler.state.koordinator.rules import Rules
+from reconciler.plugins.koordinator.rules import Rules
 from reconciler.state.loading import store_of
 from tests.tools.small_fleet import Object, device_class, devices, node
 

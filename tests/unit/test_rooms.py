@@ -30,6 +30,10 @@ LIBRARIES = {
         "numpy", "opentelemetry", "os", "prometheus_client", "socket", "structlog", "threading",
     },
     "app": {"asyncio", "datetime", "msgspec", "random", "socket", "structlog"},
+    "plugins": {
+        "asyncio", "datetime", "hashlib", "msgspec", "numpy", "pydantic", "pydantic_core",
+        "random", "structlog",
+    },
     "cli": {
         "annotated_types", "asyncio", "click", "datetime", "msgspec", "os", "pydantic", "random", "rich",
         "signal", "structlog", "threading", "time", "yaml",

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from reconciler.allocation.dra.constraints import ANY_DOMAIN
-from reconciler.api.koordinator.json_annotations import read_as
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
+from reconciler.api.objects.json_annotations import read_as
 from reconciler.api.objects.model import ON_USE, Bool, Model, Str, Tuple
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.requests import (

@@ -6,8 +6,8 @@ The identifiers are stable: Events, log lines and the metric of pending claims u
 from collections.abc import Mapping
 
 from reconciler.allocation.reasons.advice import Advice, Section
-from reconciler.allocation.reasons.koordinator import KOORDINATOR
 from reconciler.api.objects.plan import Reason
+from reconciler.plugins.koordinator.reasons import KOORDINATOR
 
 UNKNOWN = Advice("This release does not know the reason.", "See the message.", Section.CLAIM)
 

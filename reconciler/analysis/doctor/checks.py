@@ -6,19 +6,10 @@ from pathlib import PurePath
 from typing import Any, Final
 from urllib.parse import quote
 
-from reconciler.analysis.doctor import (
-    claims,
-    exclusion,
-    findings,
-    koordinator,
-    koordinator_pods,
-    limits,
-    manifests,
-    nodes,
-    slices,
-)
+from reconciler.analysis.doctor import claims, exclusion, findings, limits, manifests, nodes, slices
 from reconciler.analysis.doctor.findings import RULES, Finding, Severity
 from reconciler.analysis.doctor.input import DoctorInput
+from reconciler.plugins.koordinator import doctor
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
@@ -96,11 +87,11 @@ CHECKS: Final[tuple[Callable[[DoctorInput], Iterator[Finding]], ...]] = (
     manifests.unknown_fields,
     manifests.unrendered,
     manifests.claim_sources,
-    koordinator.shape,
-    koordinator.partitions,
-    koordinator.values,
-    koordinator_pods.requests,
-    koordinator_pods.units,
+    doctor.shape,
+    doctor.partitions,
+    doctor.values,
+    doctor.requests,
+    doctor.units,
     limits.api_rules,
     limits.limits,
     slices.incomplete,

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 from reconciler.analysis.doctor import findings
 from reconciler.analysis.doctor.findings import Finding
 from reconciler.analysis.doctor.input import DoctorInput
-from reconciler.api.koordinator.reading import GROUP as KOORDINATOR
 from reconciler.api.manifests.bundle import Entry
 from reconciler.api.objects.validating import subject_of
 from reconciler.api.validation import writes
@@ -20,6 +19,7 @@ from reconciler.api.validation.timestamps import timestamp
 from reconciler.api.versions.composite import is_first_revision
 from reconciler.api.versions.reading import GROUP, is_ours
 from reconciler.api.versions.shapes import Raw, mapping, mappings
+from reconciler.plugins.koordinator.objects import GROUP as KOORDINATOR
 
 _SERVED = {
     (str(version), kind.kind): (kind, version)

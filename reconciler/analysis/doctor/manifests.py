@@ -6,8 +6,6 @@ from typing import Any, Final, get_args, get_origin
 from reconciler.analysis.doctor import findings
 from reconciler.analysis.doctor.findings import Finding, suggestion
 from reconciler.analysis.doctor.input import DoctorInput
-from reconciler.api.koordinator.device import Device as Machine
-from reconciler.api.koordinator.device import DeviceInfo
 from reconciler.api.manifests.bundle import already_read
 from reconciler.api.manifests.origin import Origin
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate, TemplateMetadata
@@ -20,6 +18,8 @@ from reconciler.api.objects.taint_rules import DeviceTaintRule
 from reconciler.api.objects.validating import subject_of
 from reconciler.api.versions.reading import GROUP
 from reconciler.api.versions.shapes import mappings
+from reconciler.plugins.koordinator.objects import Device as Machine
+from reconciler.plugins.koordinator.objects import DeviceInfo
 
 
 def unreadable(data: DoctorInput) -> Iterator[Finding]:

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from reconciler.analysis.fitting.question import UNLIKE_PODS, FitQuestion, PodSet
-from reconciler.api.koordinator.names import CURRENT_NAME
 from reconciler.api.manifests.bundle import Bundle, Entry, bundle
 from reconciler.api.manifests.documents import Document
 from reconciler.api.manifests.templates import claim_from_template
@@ -14,6 +13,7 @@ from reconciler.api.objects.gangs import MAX_TIERS, Tier
 from reconciler.api.objects.meta import ObjectKey, ObjectMeta
 from reconciler.api.objects.similar_names import instead
 from reconciler.errors import Malformed, Rejected
+from reconciler.plugins.koordinator.names import CURRENT_NAME
 
 KIND = "FitRequest"
 VERSION = "dra-reconciler.io/v1alpha1"

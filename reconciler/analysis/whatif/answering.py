@@ -7,7 +7,6 @@ from msgspec.structs import replace
 from reconciler.allocation.defaults import STEPS
 from reconciler.allocation.dra.budget import UNLIMITED, Budget
 from reconciler.allocation.policies.selection import PLAIN, Policies
-from reconciler.analysis.whatif.device_pods import DeviceSimulation, device_ids, holders, lost_pods
 from reconciler.analysis.whatif.reading import moved_together
 from reconciler.analysis.whatif.scenario import (
     Answer,
@@ -35,7 +34,8 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.similar_names import instead, key_instead
 from reconciler.errors import Rejected
-from reconciler.state.koordinator.holder import Holder
+from reconciler.plugins.koordinator.holdings import Holder
+from reconciler.plugins.koordinator.whatif import DeviceSimulation, device_ids, holders, lost_pods
 from reconciler.state.loading import load
 from reconciler.state.nominations.nomination import Nominee, of_claim, own_of_all
 from reconciler.state.store import Store

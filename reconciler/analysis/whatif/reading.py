@@ -3,10 +3,8 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from reconciler.allocation.koordinator.demand import read_demand
 from reconciler.allocation.placement import place
 from reconciler.analysis.whatif.scenario import Gang, Unit
-from reconciler.api.koordinator.names import ALLOCATED
 from reconciler.api.manifests.bundle import Bundle, Entry
 from reconciler.api.manifests.templates import claim_from_template
 from reconciler.api.objects.changes import Changed
@@ -24,7 +22,9 @@ from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.pods import is_live
 from reconciler.api.versions.reading import typed
 from reconciler.errors import Malformed, Rejected
-from reconciler.state.koordinator.rules import Rules
+from reconciler.plugins.koordinator.demand import read_demand
+from reconciler.plugins.koordinator.names import ALLOCATED
+from reconciler.plugins.koordinator.rules import Rules
 from reconciler.state.nodes.charging import node_of
 from reconciler.state.on_demand import KindsOnDemand
 from reconciler.state.pods.gang_rules import NOT_FOUND, NoRules, rules_of

@@ -5,12 +5,12 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from reconciler.api.koordinator.device import Device
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Namespace, Node, Pod
 from reconciler.api.objects.gangs import GangKey, Tier
 from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
-from reconciler.state.koordinator.rules import Rules
+from reconciler.plugins.koordinator.objects import Device
+from reconciler.plugins.koordinator.rules import Rules
 from reconciler.state.pods.groups import PodGroups
 from reconciler.state.store import Store
 

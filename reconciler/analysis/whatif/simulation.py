@@ -5,11 +5,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from reconciler.allocation.dra.budget import Budget
 from reconciler.allocation.gangs import decide_gang
 from reconciler.allocation.gangs.question import GangQuestion, GangUnsatisfied, Member, Seat
-from reconciler.allocation.koordinator.refusing import OFFERED, Refusal
 from reconciler.allocation.placement import NodeChoice, Placement, place
 from reconciler.allocation.policies.selection import Policies
 from reconciler.analysis.attempt import Asked, Fit, NoFit, Sharing, attempt
-from reconciler.analysis.whatif.device_pods import DeviceSimulation, device_ids
 from reconciler.analysis.whatif.scenario import Baseline, Gang, Placed, PlacedGang, Refused, Unit
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import Allocation, ResourceClaim, ResourceClaimStatus
@@ -19,6 +17,8 @@ from reconciler.api.objects.node_selector import NodeSelector
 from reconciler.api.objects.plan import Plan, Reason
 from reconciler.api.objects.pods import claims_of
 from reconciler.errors import Rejected
+from reconciler.plugins.koordinator.refusals import OFFERED, Refusal
+from reconciler.plugins.koordinator.whatif import DeviceSimulation, device_ids
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.nodes.charging import node_of
 from reconciler.state.nodes.demand import demand

@@ -6,7 +6,6 @@ from typing import Any, BinaryIO, TypeVar, cast
 
 from msgspec import Struct
 
-from reconciler.api.koordinator.reading import is_device, read_device
 from reconciler.api.manifests.documents import Document, Refusal, documents, refuse
 from reconciler.api.manifests.origin import Origin
 from reconciler.api.objects.core import Namespace
@@ -16,6 +15,7 @@ from reconciler.api.objects.validating import subject_of
 from reconciler.api.validation.label_keys import with_label_keys
 from reconciler.api.versions import reading, shared_parts
 from reconciler.errors import Malformed
+from reconciler.plugins.koordinator.objects import is_device, read_device
 
 NAMESPACED = (
     *("ResourceClaim", "ResourceClaimTemplate", "Pod", "PodGroup"),

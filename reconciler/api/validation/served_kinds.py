@@ -7,11 +7,8 @@ from reconciler.api.validation import (
     claims,
     columns,
     core,
-    koordinator,
-    kueue,
     pod_groups,
     pods,
-    provisioning,
     slices,
     storage,
     taints,
@@ -21,6 +18,9 @@ from reconciler.api.validation.kinds import GroupVersion, ServedKind
 from reconciler.api.validation.label_keys import merge_label_keys
 from reconciler.api.validation.strategic_merge import CONDITIONS, METADATA, Merge
 from reconciler.api.validation.structural import checked
+from reconciler.plugins.koordinator.validation import check_device, default_device
+from reconciler.plugins.kueue.objects import ADMISSION_CHECK_SCHEMA, RESOURCE_FLAVOR_SCHEMA, WORKLOAD_SCHEMA
+from reconciler.plugins.provisioning.objects import PROVISIONING_REQUEST_SCHEMA
 
 CORE: Final = GroupVersion("", "v1")
 EVENTS: Final = GroupVersion("events.k8s.io", "v1")
@@ -177,7 +177,7 @@ DEVICE: Final = ServedKind(
     "Device", "devices", "device", (GroupVersion("scheduling.koordinator.sh", "v1alpha1"),),
     description="The devices of one node, as Koordinator's koordlet publishes them.",
     namespaced=False, has_status=True, counts_generations=True, unconditional=False, columns=columns.NAMED,
-    defaults=koordinator.default_device, validate=koordinator.check_device,
+    defaults=default_device, validate=check_device,
 )  # fmt: skip
 """Served on real servers once Koordinator's resource definition is installed."""
 
@@ -198,18 +198,18 @@ _KUEUE: Final = (GroupVersion("kueue.x-k8s.io", "v1beta2"), GroupVersion("kueue.
 WORKLOAD: Final = ServedKind(
     "Workload", "workloads", "workload", _KUEUE,
     short_names=("kwl", "kueueworkload", "kueueworkloads"), has_status=True, counts_generations=True,
-    unconditional=False, columns=columns.NAMED, validate=checked(kueue.WORKLOAD),
+    unconditional=False, columns=columns.NAMED, validate=checked(WORKLOAD_SCHEMA),
 )  # fmt: skip
 """Served on real servers once Kueue is installed, as are the next two."""
 ADMISSION_CHECK: Final = ServedKind(
     "AdmissionCheck", "admissionchecks", "admissioncheck", _KUEUE,
     namespaced=False, short_names=("ac",), has_status=True, counts_generations=True, unconditional=False,
-    columns=columns.NAMED, validate=checked(kueue.ADMISSION_CHECK),
+    columns=columns.NAMED, validate=checked(ADMISSION_CHECK_SCHEMA),
 )  # fmt: skip
 RESOURCE_FLAVOR: Final = ServedKind(
     "ResourceFlavor", "resourceflavors", "resourceflavor", _KUEUE,
     namespaced=False, short_names=("flavor", "flavors", "rf"), counts_generations=True, unconditional=False,
-    columns=columns.NAMED, validate=checked(kueue.RESOURCE_FLAVOR),
+    columns=columns.NAMED, validate=checked(RESOURCE_FLAVOR_SCHEMA),
 )  # fmt: skip
 
 POD_TEMPLATE: Final = ServedKind(
@@ -221,7 +221,7 @@ PROVISIONING_REQUEST: Final = ServedKind(
     "ProvisioningRequest", "provisioningrequests", "provisioningrequest",
     (GroupVersion("autoscaling.x-k8s.io", "v1"),),
     short_names=("provreq", "provreqs"), has_status=True, counts_generations=True, unconditional=False,
-    columns=columns.NAMED, validate=checked(provisioning.PROVISIONING_REQUEST),
+    columns=columns.NAMED, validate=checked(PROVISIONING_REQUEST_SCHEMA),
 )  # fmt: skip
 """Served on real servers once the resource definition of a cluster autoscaler is installed."""
 

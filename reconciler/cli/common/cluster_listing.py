@@ -39,7 +39,7 @@ async def list_objects(
     from reconciler.cluster.decoding import decode  # noqa: PLC0415
     from reconciler.cluster.http import connect  # noqa: PLC0415
     from reconciler.cluster.kinds import BUDGET, NAMESPACE, POD, STORAGE  # noqa: PLC0415
-    from reconciler.cluster.koordinator import DEVICE  # noqa: PLC0415
+    from reconciler.plugins.koordinator.cluster import DEVICE  # noqa: PLC0415
 
     async with connect(**connection.arguments()) as transport:
         connection.announce(transport.target)
@@ -89,7 +89,7 @@ async def list_objects(
 async def _served(client: "Client", kinds: Collection[str], *, leniently: bool) -> "Served":
     """What the server has of these kinds. Raises Rejected if it lacks one that it must have."""
     from reconciler.cluster.discovery import discover, discover_at_least_pods  # noqa: PLC0415
-    from reconciler.cluster.koordinator import DEVICE, with_devices  # noqa: PLC0415
+    from reconciler.plugins.koordinator.cluster import DEVICE, with_devices  # noqa: PLC0415
 
     lacking: Rejected | None = None
     try:

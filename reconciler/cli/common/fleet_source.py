@@ -3,8 +3,6 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from reconciler.api.koordinator.device import Device
-from reconciler.api.koordinator.reading import read_device
 from reconciler.api.manifests.bundle import Bundle, storage_of
 from reconciler.api.manifests.inferred_nodes import infer_nodes
 from reconciler.api.manifests.uids import with_own_uid
@@ -22,6 +20,7 @@ from reconciler.cli.common.output import remark
 from reconciler.cli.common.progress import SILENT, ProgressTracker
 from reconciler.cli.common.waiting import wait_for
 from reconciler.errors import Malformed
+from reconciler.plugins.koordinator.objects import Device, read_device
 
 
 def read_files(files: Sequence[str], progress: ProgressTracker = SILENT) -> Bundle:

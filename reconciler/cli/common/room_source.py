@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from reconciler.allocation.koordinator.demand import read_demand
 from reconciler.allocation.placement import place
 from reconciler.analysis.relocation.wanted import Wanted, WantedGang, WantedPod
 from reconciler.analysis.relocation.world import World, world_of
@@ -27,7 +26,8 @@ from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Blocked, Decide, Planner
 from reconciler.control.units import GangRoster, Kind, Roster, Unit, gang_unit
-from reconciler.state.koordinator.rules import Rules
+from reconciler.plugins.koordinator.demand import read_demand
+from reconciler.plugins.koordinator.rules import Rules
 
 KINDS = ("Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaim", "Pod")
 """The kinds to list, besides budgets"""

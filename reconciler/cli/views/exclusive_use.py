@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from typing import Any
 
-from reconciler.api.koordinator.device import Device
 from reconciler.api.objects.meta import ApiObject
 from reconciler.cli.common.table import Table
-from reconciler.state.koordinator.exclusive_use import ExclusiveUse, exclusive_use
-from reconciler.state.koordinator.rules import Semantics
+from reconciler.plugins.koordinator.holdings import ExclusiveUse, exclusive_use
+from reconciler.plugins.koordinator.objects import Device
+from reconciler.plugins.koordinator.rules import Semantics
 
 COLUMNS = ("NODE", "TYPE", "HELD", "EXCLUSIVE", "POD", "LOCKED OUT")
 

@@ -3,17 +3,15 @@
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Literal
 
-from reconciler.allocation.koordinator.fleet import Fleet
-from reconciler.analysis.capacity.machine_state import STATES
-from reconciler.analysis.capacity.machine_totals import Tally, by_node, by_type
-from reconciler.api.koordinator.amounts import printed
-from reconciler.api.koordinator.reading import read_device
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.versions.reading import read
 from reconciler.cli.common.connection import Connection
 from reconciler.cli.common.table import Table
-from reconciler.control.koordinator.state import KoordinatorState
-from reconciler.state.koordinator.rules import Rules, Semantics
+from reconciler.plugins.koordinator.figures import STATES, Tally, by_node, by_type
+from reconciler.plugins.koordinator.fleet import Fleet
+from reconciler.plugins.koordinator.objects import printed, read_device
+from reconciler.plugins.koordinator.pods import KoordinatorState
+from reconciler.plugins.koordinator.rules import Rules, Semantics
 from reconciler.state.loading import load
 
 By = Literal["driver", "node"]
@@ -64,7 +62,7 @@ async def follow_machines(
     from reconciler.cluster.client import Client  # noqa: PLC0415
     from reconciler.cluster.discovery import discover_at_least_pods  # noqa: PLC0415
     from reconciler.cluster.http import connect  # noqa: PLC0415
-    from reconciler.cluster.koordinator import with_devices  # noqa: PLC0415
+    from reconciler.plugins.koordinator.cluster import with_devices  # noqa: PLC0415
 
     picture = _picture(semantics)
     async with connect(**connection.arguments()) as transport:

@@ -3,17 +3,16 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
-from reconciler.api.koordinator.annotations import AllocatedDevice, allocated
-from reconciler.api.koordinator.names import ALLOCATED
-from reconciler.api.koordinator.patch import steps
 from reconciler.api.manifests.bundle import Bundle
 from reconciler.cli.common.console import Console
 from reconciler.cli.common.output import print_line, print_table
 from reconciler.cli.common.plain_text import counted, object_name
 from reconciler.cli.common.table import Table
+from reconciler.plugins.koordinator.annotations import AllocatedDevice, allocated, allocation_patch
+from reconciler.plugins.koordinator.names import ALLOCATED
 
 if TYPE_CHECKING:
-    from reconciler.control.koordinator.offline import DeviceReport, Given
+    from reconciler.plugins.koordinator.offline import DeviceReport, Given
 
 
 def print_devices(report: "DeviceReport", out: TextIO, *, wide: bool) -> None:
@@ -71,7 +70,7 @@ def _written(raw: Mapping[str, Any], given: "Given") -> dict[str, Any]:
     # Late import: the server imports HTTP, which is slow.
     from reconciler.embedded.patches import apply_json_patch  # noqa: PLC0415
 
-    pod = apply_json_patch(dict(raw), steps(given.pod, given.node, given.text))
+    pod = apply_json_patch(dict(raw), allocation_patch(given.pod, given.node, given.text))
     assert isinstance(pod, dict)
     if pod["spec"].get("schedulingGates") == []:
         del pod["spec"]["schedulingGates"]

@@ -6,7 +6,6 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import asdict
 
-from reconciler.api.koordinator.device import Device
 from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
 from reconciler.api.objects.claims import Allocation
 from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
@@ -18,6 +17,7 @@ from reconciler.control.decisions.every import MovesPlanned, RoomPlanned
 from reconciler.control.ownership import Ownership
 from reconciler.errors import Rejected
 from reconciler.ha.shard import parse_shard
+from reconciler.plugins.koordinator.objects import Device
 from reconciler.state.devices.occupancy.retained_draws import Drawn
 from reconciler.state.nominations.nomination import HeldPlace, Nomination, Nominee
 from reconciler.state.nominations.record import as_json, nominee_as_json, nominee_of, place_as_json, place_of

@@ -10,8 +10,6 @@ from msgspec.structs import replace
 
 from reconciler.allocation.gangs.picture import Picture
 from reconciler.allocation.gangs.question import GangGranted, GangUnsatisfied
-from reconciler.allocation.koordinator.fleet import Fleet
-from reconciler.allocation.koordinator.refusing import Refusal as DeviceRefusal
 from reconciler.allocation.placement import Together
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.objects.changes import Change, Changed, Refused, Replaced
@@ -23,7 +21,6 @@ from reconciler.control.decider import Refusal
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.decisions.every import MovesPlanned, RoomPlanned
 from reconciler.control.gangs.planner import Solve
-from reconciler.control.koordinator.state import Grant
 from reconciler.control.planner import Decide
 from reconciler.control.units import Unit
 from reconciler.operations.journal.entries import (
@@ -43,9 +40,12 @@ from reconciler.operations.journal.entries import (
 )
 from reconciler.operations.journal.files import FILES, FULL_BYTES, Files
 from reconciler.operations.journal.gangs import write_gang
-from reconciler.operations.journal.machines import RecordedState, write_decision
 from reconciler.operations.journal.policies import RoomWriter, write_policies
 from reconciler.operations.journal.preferences import write_preferences
+from reconciler.plugins.koordinator.fleet import Fleet
+from reconciler.plugins.koordinator.journal import RecordedState, write_decision
+from reconciler.plugins.koordinator.pods import Grant
+from reconciler.plugins.koordinator.refusals import Refusal as DeviceRefusal
 from reconciler.state.delta import NOTHING, Delta
 from reconciler.state.devices.pools.reach import NodeInfo
 from reconciler.state.devices.snapshot.snapshot import Snapshot

@@ -21,7 +21,7 @@ from reconciler.control.decider import Decider
 from reconciler.control.planner import Decide
 from reconciler.errors import Rejected
 from reconciler.operations.journal import entries as entries_of
-from reconciler.operations.journal import gangs, machines, policies
+from reconciler.operations.journal import gangs, policies
 from reconciler.operations.journal.entries import (
     BEGUN,
     Decided,
@@ -37,6 +37,7 @@ from reconciler.operations.journal.entries import (
 )
 from reconciler.operations.journal.files import entries, paths
 from reconciler.operations.journal.preferences import read_preferences
+from reconciler.plugins.koordinator import journal
 from reconciler.state.devices.occupancy.retained_draws import Drawn
 from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
 from reconciler.state.nominations.nomination import Nominee
@@ -189,13 +190,13 @@ class _Run:
         self._header = header
         self._store = _ReplayStore(header.rules)
         self._decider = Decider(header.ours, steps=header.steps)
-        self._machines = machines.Run(header.settings.get("koordinator_semantics", "proposal"))
+        self._machines = journal.Run(header.settings.get("koordinator_semantics", "proposal"))
         self._inputs, self._begun = 0, False
 
     def take(self, raw: dict[str, Any]) -> Again | None:
         """Apply an entry, or make its decision again."""
         match raw["t"]:
-            case machines.KOORDINATOR:
+            case journal.KOORDINATOR:
                 return self._of_machines(raw["entry"])
             case "decided":
                 return self._again(read_decided(raw))
@@ -239,7 +240,7 @@ class _Run:
         if entry["t"] != "decided":
             self._machines.take(entry)
             return None
-        then, pod = machines.read_decision(entry), ObjectKey(*entry["pod"])
+        then, pod = journal.read_decision(entry), ObjectKey(*entry["pod"])
         now = self._machines.again(then, pod)
         explanation = None if now is None or not now.reason else self._machines.explained(pod, now.reason)
         return Again(then, now, None, (), explanation)

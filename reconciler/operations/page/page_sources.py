@@ -5,17 +5,14 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from reconciler.allocation.koordinator.fleet import Fleet
 from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.analysis.explain.explain import explain_briefly
-from reconciler.analysis.explain.koordinator_pods import explain_pod
 from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.control.decisions.allocating import Waits
 from reconciler.control.decisions.declaration import Decision
 from reconciler.control.gangs.planner import GangOverview
 from reconciler.control.intake import Intake
-from reconciler.control.koordinator.state import KoordinatorState
 from reconciler.control.loop import Reconciler
 from reconciler.control.planner import Decide, Step
 from reconciler.control.relocation.moves import MovesAdvice
@@ -23,6 +20,9 @@ from reconciler.control.units import Kind, Unit, gang_unit
 from reconciler.control.waiting import Pending
 from reconciler.operations.metrics.capacity import Capacity
 from reconciler.operations.page.sources import Fact, GangEntry, PendingUnit, PlacementView, Question, Sources
+from reconciler.plugins.koordinator.explain import explain_pod
+from reconciler.plugins.koordinator.fleet import Fleet
+from reconciler.plugins.koordinator.pods import KoordinatorState
 from reconciler.state.store import Store
 
 MOST_HELD = 5

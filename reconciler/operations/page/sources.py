@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from reconciler.allocation.koordinator.fleet import Fleet
 from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.control.gangs.planner import GangLine
 from reconciler.control.relocation.moves import MovesAdvice
 from reconciler.operations.metrics.capacity import Capacity
+from reconciler.plugins.koordinator.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 

@@ -7,7 +7,6 @@ from reconciler.operations.page.panels.filters import FiltersPanel
 from reconciler.operations.page.panels.fleet import FleetPanel
 from reconciler.operations.page.panels.gangs import GangsPanel
 from reconciler.operations.page.panels.head import HeadPanel
-from reconciler.operations.page.panels.machines import MachinesPanel
 from reconciler.operations.page.panels.map import A_PAGE, MapPanel
 from reconciler.operations.page.panels.moves import MovesPanel
 from reconciler.operations.page.panels.nodes import NodesPanel
@@ -17,6 +16,7 @@ from reconciler.operations.page.panels.placement import PlacementPanel
 from reconciler.operations.page.parts import Part, Renderer
 from reconciler.operations.page.query import Query
 from reconciler.operations.page.sources import Sources
+from reconciler.plugins.koordinator.page import MachinesPanel
 
 JUMP = "jump"
 """The part with links to the panels"""

@@ -3,8 +3,6 @@
 from collections import Counter
 from collections.abc import Callable
 
-from reconciler.allocation.koordinator.fleet import Fleet
-from reconciler.analysis.capacity.machine_totals import amount_series, device_series
 from reconciler.cluster.kinds import Served
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
@@ -14,6 +12,8 @@ from reconciler.operations.metrics.objects import ObjectCounts
 from reconciler.operations.metrics.profile_fits import ProfileFits
 from reconciler.operations.metrics.scraping import Reading, Values, by, capacity_readings, profile_readings
 from reconciler.operations.telemetry.signals import Signals
+from reconciler.plugins.koordinator.figures import amount_series, device_series
+from reconciler.plugins.koordinator.fleet import Fleet
 
 
 def fleet_signals(

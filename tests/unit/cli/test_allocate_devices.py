@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from reconciler.api.koordinator import names
+from reconciler.plugins.koordinator import names
 from tests.tools.allocate_command import ALL, BAD_INPUT, SOME, allocate
 from tests.tools.checkout import ROOT
 from tests.tools.koordinator_builders import gpu, nic

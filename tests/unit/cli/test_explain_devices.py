@@ -8,9 +8,9 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from reconciler.api.koordinator import names
 from reconciler.cli import main
 from reconciler.embedded import ApiServer, serve
+from reconciler.plugins.koordinator import names
 from tests.tools.koordinator_builders import gpu, nic
 from tests.tools.koordinator_cluster import KoordinatorCluster, machine, node, wants
 

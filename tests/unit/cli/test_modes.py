@@ -9,10 +9,10 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from reconciler.api.koordinator import names
 from reconciler.api.manifests.served import as_served
 from reconciler.cli import main
 from reconciler.embedded import ApiServer, serve
+from reconciler.plugins.koordinator import names
 from tests.tools.checkout import DOCS
 from tests.tools.koordinator_builders import gpu
 from tests.tools.koordinator_cluster import KoordinatorCluster, Plain, machine, wants

@@ -27,7 +27,7 @@ CLIENT = {"aiohttp", "cryptography", "jinja2", "kubernetes_asyncio", "lark", "pr
 """What only a cluster, a server, the status page or another grammar of selectors needs"""
 WAITING = {"asyncio", "rich.console", "ssl", "structlog"}
 """What only commands need that wait for a server, write a log or draw on a terminal"""
-OTHERS = {"reconciler.api.objects.kueue"}
+OTHERS = {"reconciler.plugins.kueue.objects"}
 """Models of objects that only a running process reads"""
 RARE = {"argparse", "numpy.ma", "re2", "semver"}
 """What single functions import: `np.unique` of values alone; versions as attributes; patterns"""

@@ -9,14 +9,14 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from reconciler.allocation.koordinator.fleet import Fleet
-from reconciler.analysis.capacity.machine_totals import by_type
 from reconciler.cli import main
 from reconciler.cli.common.connection import Connection
 from reconciler.cli.views.koordinator_machines import follow_machines
 from reconciler.control.decisions.allocating import DevicesGiven
 from reconciler.embedded import serve
-from reconciler.state.koordinator.rules import Semantics
+from reconciler.plugins.koordinator.figures import by_type
+from reconciler.plugins.koordinator.fleet import Fleet
+from reconciler.plugins.koordinator.rules import Semantics
 from tests.tools.koordinator_builders import gpu, nic
 from tests.tools.koordinator_cluster import KoordinatorCluster, Plain, machine, node, wants
 from tests.tools.patience import PATIENCE

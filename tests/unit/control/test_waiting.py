@@ -1,10 +1,10 @@
 """Who waits for Koordinator's devices: asked again by the shape of what they ask for, one look for each."""
 
-from reconciler.allocation.koordinator.demand import Demand, read_demand
 from reconciler.api.objects.core import Pod
 from reconciler.control.units import Unit
 from reconciler.control.waiting import Waiting, Wants
-from reconciler.state.koordinator.rules import Rules
+from reconciler.plugins.koordinator.demand import Demand, read_demand
+from reconciler.plugins.koordinator.rules import Rules
 from tests.tools.koordinator_cluster import wants
 from tests.tools.unit_pictures import claim_unit, pod_unit
 

@@ -6,7 +6,6 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
-from reconciler.api.koordinator.names import ALLOCATED
 from reconciler.api.migrate.mapping import Wanted
 from reconciler.api.migrate.pods import Template
 from reconciler.api.migrate.templates import template_object
@@ -16,6 +15,7 @@ from reconciler.api.objects.marking import ANNOUNCED
 from reconciler.api.objects.seats import FENCED, SEAT
 from reconciler.control.ownership import MANAGED
 from reconciler.operations.events.recorder import MOVED, MOVES_DROPPED, PREEMPTED
+from reconciler.plugins.koordinator.names import ALLOCATED
 from tests.tools.admission_policies import Policy, Review, compiled, expressions
 from tests.tools.deployed_rights import ACCOUNT, documents
 from tests.tools.small_fleet import claim, pod

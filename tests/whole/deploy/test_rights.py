@@ -11,7 +11,6 @@ import aiohttp
 import pytest
 
 from reconciler import app
-from reconciler.api.koordinator.names import ALLOCATED
 from reconciler.api.objects.gangs import COSCHEDULING_LABEL
 from reconciler.api.validation.served_kinds import CONFIG_MAP, DEVICE_CLASS, POD
 from reconciler.cluster.client import Client
@@ -28,6 +27,7 @@ from reconciler.operations import doctor_schedule
 from reconciler.operations.doctor_schedule import DoctorSchedule
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.serving.server import access_for, serving
+from reconciler.plugins.koordinator.names import ALLOCATED
 from reconciler.settings import Settings
 from tests.tools import deployed_rights
 from tests.tools.asked_rights import Noting, as_deployed, asked

@@ -2,7 +2,7 @@
 
 import re
 
-from reconciler.api.koordinator.json_annotations import MAX_LENGTH
+from reconciler.api.objects.json_annotations import MAX_LENGTH
 from reconciler.cel import limits
 from reconciler.cluster.http import LONGEST_ANSWER, LONGEST_LINE
 from reconciler.operations.events.events import BURST, MAX_BYTES, PER_SECOND

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.koordinator import names
 from reconciler.api.objects.core import GATE
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.app.from_settings import ownership, shard_of
 from reconciler.control.decisions.allocating import DevicesGiven, HeldBack, Overdrawn, Ungated, Waits
 from reconciler.errors import Rejected
+from reconciler.plugins.koordinator import names
 from reconciler.settings import Settings
 from tests.tools.koordinator_builders import gpu, nic
 from tests.tools.koordinator_cluster import DEVICE, NODE, POD, KoordinatorCluster, machine, running, wants

@@ -8,16 +8,14 @@ from typing import Any
 
 import pytest
 
-from reconciler.allocation.koordinator.decision import allocate
-from reconciler.allocation.koordinator.demand import Demand, read_demand
-from reconciler.allocation.koordinator.failure import Failure
-from reconciler.api.koordinator import names
 from reconciler.api.objects.core import Pod
 from reconciler.control.decisions.allocating import Overdrawn
-from reconciler.state.koordinator.holder import holder
-from reconciler.state.koordinator.holdings import Holdings
-from reconciler.state.koordinator.machine import machine_of
-from reconciler.state.koordinator.rules import Rules
+from reconciler.plugins.koordinator import names
+from reconciler.plugins.koordinator.decision import allocate
+from reconciler.plugins.koordinator.demand import Demand, Failure, read_demand
+from reconciler.plugins.koordinator.holdings import Holdings, holder
+from reconciler.plugins.koordinator.machine import machine_of
+from reconciler.plugins.koordinator.rules import Rules
 from tests.tools.faulty_transport import Faulty, answer, lost_answer, lost_request
 from tests.tools.koordinator_builders import device, gpu, nic
 from tests.tools.koordinator_cluster import DEVICE, POD, KoordinatorCluster, machine, running, wants

@@ -2,8 +2,8 @@
 
 import pytest
 
-from reconciler.api.koordinator import names
 from reconciler.control.decisions.allocating import DevicesGiven, Waits
+from reconciler.plugins.koordinator import names
 from tests.tools.faulty_transport import Fault, Late, after, answer, lost_answer, lost_request
 from tests.tools.koordinator_builders import gpu
 from tests.tools.koordinator_cluster import DEVICE, POD, KoordinatorCluster, machine, running, wants

@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.api.validation.served_kinds import NAMESPACE, WORKLOAD
 from reconciler.control.decisions.every import Nominated, WorkloadChecked
-from reconciler.control.kueue import checker, search
+from reconciler.plugins.kueue import checker, questions
 from tests.tools.kueue_queue import answers, check, checked, checking, flavor, fleet, workload
 from tests.tools.running_reconciler import Cluster
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod, template
@@ -89,7 +89,7 @@ async def test_pods_get_only_the_nodes_of_their_flavor():
 
 
 async def test_a_long_search_runs_beside_the_loop(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(search, "QUICK_STEPS", 0)
+    monkeypatch.setattr(questions, "QUICK_STEPS", 0)
     cluster = fleet(a=2, b=2)
     async with checking(cluster) as (running, _):
         cluster.load(workload("large", 5), workload("job", 4))

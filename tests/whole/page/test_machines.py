@@ -4,12 +4,12 @@ import re
 
 import pytest
 
-from reconciler.allocation.koordinator.fleet import Fleet
-from reconciler.analysis.capacity.machine_state import describe_machine
 from reconciler.control.decisions.allocating import DevicesGiven, Waits
 from reconciler.operations.page.query import Query
-from reconciler.operations.page.rack import rack as drawn
-from reconciler.state.koordinator.rules import Rules
+from reconciler.plugins.koordinator.figures import describe_machine
+from reconciler.plugins.koordinator.fleet import Fleet
+from reconciler.plugins.koordinator.page import rack as drawn
+from reconciler.plugins.koordinator.rules import Rules
 from tests.tools import still_page
 from tests.tools.koordinator_builders import device, gpu
 from tests.tools.koordinator_cluster import KoordinatorCluster, machine, node, wants

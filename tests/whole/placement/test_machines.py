@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.koordinator import names
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control.decisions.allocating import DevicesGiven, Waits
 from reconciler.control.offline import decide
+from reconciler.plugins.koordinator import names
 from tests.tools.front_ends import read, served
 from tests.tools.koordinator_builders import gpu
 from tests.tools.koordinator_cluster import KoordinatorCluster, machine, running, wants

@@ -9,11 +9,11 @@ import kubernetes_validate
 import pytest
 
 from reconciler.api.objects.core import GATE
-from reconciler.api.objects.provisioning import OURS
 from reconciler.api.validation.served_kinds import POD, POD_TEMPLATE, PROVISIONING_REQUEST
 from reconciler.control.decisions.allocating import Ungated, Waits
 from reconciler.control.decisions.every import NodesNotRequested, NodesRequested
-from reconciler.control.provisioning import groups, provisioner
+from reconciler.plugins.provisioning import provisioner
+from reconciler.plugins.provisioning.objects import OURS
 from tests.tools.definitions import assert_valid
 from tests.tools.running_reconciler import Cluster, Running, reconciling
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, held, node, pod, template
@@ -142,7 +142,7 @@ async def test_pods_that_name_the_same_claim_have_one_template():
 async def test_a_request_has_no_more_sets_than_its_schema_allows_and_the_rest_is_requested_later(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(groups, "MOST_SETS", 2)
+    monkeypatch.setattr(provisioner, "MOST_SETS", 2)
     cluster = full()
     async with provisioning(cluster) as running:
         cluster.load(*map(of_job, range(3)))

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import ClassVar
 
-from reconciler.api.koordinator.names import TYPES
 from reconciler.operations.page.filtering import MAX_COMPARED, named, select_claims, select_pending
 from reconciler.operations.page.names import shown
 from reconciler.operations.page.nodes import node_names
@@ -12,6 +11,7 @@ from reconciler.operations.page.panels.panel import Area
 from reconciler.operations.page.parts import Part, Renderer
 from reconciler.operations.page.query import Query, matches
 from reconciler.operations.page.sources import Sources
+from reconciler.plugins.koordinator.names import TYPES
 
 MOST_NAMED = 6
 """Names in a message"""

@@ -5,13 +5,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.allocation.koordinator.demand import Demand, read_demand
-from reconciler.allocation.koordinator.demands import Demands
-from reconciler.allocation.koordinator.failure import Failure
-from reconciler.api.koordinator import names
 from reconciler.api.objects.core import Pod
 from reconciler.errors import Malformed
-from reconciler.state.koordinator.rules import Rules
+from reconciler.plugins.koordinator import names
+from reconciler.plugins.koordinator.answer_cache import Demands
+from reconciler.plugins.koordinator.demand import Demand, Failure, read_demand
+from reconciler.plugins.koordinator.rules import Rules
 from tests.tools.examples import examples
 
 AMOUNTS = st.dictionaries(

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from reconciler.allocation.koordinator.decision import allocate
-from reconciler.allocation.koordinator.fleet import Fleet, Placed
-from reconciler.allocation.koordinator.unserved import Unserved
-from reconciler.api.koordinator.names import (
+from reconciler.plugins.koordinator.decision import allocate
+from reconciler.plugins.koordinator.fleet import Fleet, Placed
+from reconciler.plugins.koordinator.holdings import Holdings
+from reconciler.plugins.koordinator.names import (
     GPU_CORE,
     GPU_MEMORY,
     GPU_MEMORY_RATIO,
@@ -19,8 +19,8 @@ from reconciler.api.koordinator.names import (
     PARTITION_POLICY,
     PARTITIONS,
 )
-from reconciler.state.koordinator.holdings import Holdings
-from reconciler.state.koordinator.rules import Rules, Scoring, Semantics, Strategy
+from reconciler.plugins.koordinator.refusals import Unserved
+from reconciler.plugins.koordinator.rules import Rules, Scoring, Semantics, Strategy
 from tests.tools.koordinator_builders import (
     PROPOSAL,
     UPSTREAM,

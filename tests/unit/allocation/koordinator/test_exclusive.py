@@ -2,9 +2,9 @@
 
 import pytest
 
-from reconciler.allocation.koordinator.failure import Failure
-from reconciler.api.koordinator.names import KOORD_RDMA
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.plugins.koordinator.demand import Failure
+from reconciler.plugins.koordinator.names import KOORD_RDMA
 from tests.tools.koordinator_builders import UPSTREAM, decide, given, gpu, holding, machine, nic, pod
 
 FOUR = [(0, "0"), (0, "0"), (0, "1"), (0, "1")]

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.state.koordinator.machine import Machine
-from reconciler.state.koordinator.rules import Semantics
+from reconciler.plugins.koordinator.machine import Machine
+from reconciler.plugins.koordinator.rules import Semantics
 from tests.tools.koordinator_builders import UPSTREAM, decide, given, gpu, holding, machine, minors, nic, pod
 
 BOTH = {"deviceTypes": ["gpu", "rdma"]}

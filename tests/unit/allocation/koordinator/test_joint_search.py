@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.state.koordinator.machine import Machine
+from reconciler.plugins.koordinator.machine import Machine
 from tests.tools import koordinator_builders
 from tests.tools.examples import examples
 from tests.tools.koordinator_builders import gpu, holding, machine, nic, pod

@@ -6,18 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.allocation.koordinator.decision import allocate
-from reconciler.allocation.koordinator.demand import Demand
-from reconciler.allocation.koordinator.failure import Failure
-from reconciler.allocation.koordinator.fleet import Fleet
-from reconciler.allocation.koordinator.refusing import main_reason, no_room
-from reconciler.allocation.koordinator.unserved import Unserved
 from reconciler.allocation.reasons.reasons import REASONS, remedy
-from reconciler.api.koordinator.names import PARTITION_POLICY, PARTITIONS
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.state.koordinator.holdings import Holdings
-from reconciler.state.koordinator.rules import Rules, Semantics
+from reconciler.plugins.koordinator.decision import allocate
+from reconciler.plugins.koordinator.demand import Demand, Failure
+from reconciler.plugins.koordinator.fleet import Fleet
+from reconciler.plugins.koordinator.holdings import Holdings
+from reconciler.plugins.koordinator.names import PARTITION_POLICY, PARTITIONS
+from reconciler.plugins.koordinator.refusals import Unserved, main_reason, no_room
+from reconciler.plugins.koordinator.rules import Rules, Semantics
 from tests.tools.examples import examples
 from tests.tools.koordinator_builders import demand, device, gpu, nic, pod
 from tests.tools.koordinator_strategies import PODS, devices, read

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.state.koordinator.rules import Semantics
+from reconciler.plugins.koordinator.rules import Semantics
 from tests.conformance.documents import SHARED, documents
 from tests.conformance.koordinator import recognises, run_by
 from tests.tools.koordinator_recorded import DIFFERENCES, SKIPPED

@@ -4,12 +4,11 @@ from typing import Any
 
 import pytest
 
-from reconciler.allocation.koordinator.decision import allocate
-from reconciler.allocation.koordinator.demand import Demand, read_demand
-from reconciler.allocation.koordinator.failure import Failure
-from reconciler.api.koordinator.names import GPU_MEMORY, GPU_SHARED, NPU_CORE, NPU_CPU
-from reconciler.state.koordinator.holdings import Holdings
-from reconciler.state.koordinator.rules import Rules, Semantics
+from reconciler.plugins.koordinator.decision import allocate
+from reconciler.plugins.koordinator.demand import Demand, Failure, read_demand
+from reconciler.plugins.koordinator.holdings import Holdings
+from reconciler.plugins.koordinator.names import GPU_MEMORY, GPU_SHARED, NPU_CORE, NPU_CPU
+from reconciler.plugins.koordinator.rules import Rules, Semantics
 from tests.tools.koordinator_builders import PROPOSAL, UPSTREAM, given, gpu, holding, machine, nic, pod
 
 EACH = {NPU_CORE: 1, NPU_CPU: 1, GPU_MEMORY: 2**30}

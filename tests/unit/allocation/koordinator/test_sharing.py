@@ -7,18 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reconciler.allocation.koordinator import fleet as fleet_module
-from reconciler.allocation.koordinator.answers import Answers
-from reconciler.allocation.koordinator.demand import Demand
-from reconciler.allocation.koordinator.failure import Failure
-from reconciler.allocation.koordinator.fleet import Fleet, Placed
-from reconciler.api.koordinator.device import Device
-from reconciler.api.koordinator.names import GPU_MODEL, GPU_VENDOR, ISOLATION_PROVIDER
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.state.koordinator.holdings import Grant, Holdings
-from reconciler.state.koordinator.machine import machine_of
-from reconciler.state.koordinator.rules import Rules, Semantics
-from reconciler.state.koordinator.states import States
+from reconciler.plugins.koordinator import fleet as fleet_module
+from reconciler.plugins.koordinator.answer_cache import Answers, States
+from reconciler.plugins.koordinator.demand import Demand, Failure
+from reconciler.plugins.koordinator.fleet import Fleet, Placed
+from reconciler.plugins.koordinator.holdings import Grant, Holdings
+from reconciler.plugins.koordinator.machine import machine_of
+from reconciler.plugins.koordinator.names import GPU_MODEL, GPU_VENDOR, ISOLATION_PROVIDER
+from reconciler.plugins.koordinator.objects import Device
+from reconciler.plugins.koordinator.rules import Rules, Semantics
 from tests.tools.examples import examples
 from tests.tools.koordinator_builders import demand, device, gpu, nic, pod
 from tests.tools.koordinator_strategies import HONOR, PLANNED, PODS, TABLE, devices, read

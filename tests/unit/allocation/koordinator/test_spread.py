@@ -5,7 +5,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.allocation.koordinator.spread import Place, spread
+from reconciler.plugins.koordinator.decision import Place, spread
 
 
 def exhaustive(places: list[Place], need: int, wanted: tuple[int, ...]) -> list[int] | None:

@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.allocation.koordinator.decision import allocate
-from reconciler.allocation.koordinator.node_score import node_score
-from reconciler.allocation.koordinator.view import Takeover
-from reconciler.state.koordinator.holdings import Holdings
-from reconciler.state.koordinator.rules import Rules, Scoring, Semantics, Strategy
+from reconciler.plugins.koordinator.choice import Takeover
+from reconciler.plugins.koordinator.decision import allocate, node_score
+from reconciler.plugins.koordinator.holdings import Holdings
+from reconciler.plugins.koordinator.rules import Rules, Scoring, Semantics, Strategy
 from tests.tools.koordinator_builders import demand, given, gpu, holding, machine, minors, pod
 
 SPOTS = [(0, "0"), (0, "0"), (0, "1"), (0, "1"), (1, "2"), (1, "2"), (1, "3"), (1, "3")]

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from reconciler.allocation.gangs import refusing as gang_refusals
-from reconciler.allocation.koordinator import refusing
 from reconciler.allocation.reasons.reasons import OTHER, REASONS, UNKNOWN, bounded, remedy
 from reconciler.analysis.explain.report import reasons_page
 from reconciler.api.objects.plan import Reason
 from reconciler.control import planner, releasing
-from reconciler.control.koordinator import handler
 from reconciler.operations.events.unmanaged import NOT_MANAGED
+from reconciler.plugins.koordinator import handler, refusals
 from reconciler.state.on_demand import NOT_LISTED, NOT_READABLE
 from reconciler.state.pods import gang_rules
 from tests.tools.checkout import ROOT
@@ -51,7 +50,7 @@ def test_every_reason_that_can_be_told_is_in_the_table():
         planner.SEVERAL,
         *blocking(),
         *of_koordinator(),
-        refusing.BOTH,
+        refusals.BOTH,
         handler.HELD,
         NOT_MANAGED,
         NOT_LISTED,

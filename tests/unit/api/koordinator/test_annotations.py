@@ -4,14 +4,13 @@ from typing import Any
 
 import pytest
 
-from reconciler.allocation.koordinator.demand import Demand, read_demand
-from reconciler.allocation.koordinator.failure import Failure, Status
-from reconciler.api.koordinator import annotations, names
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.quantity import Quantity
 from reconciler.errors import Malformed
-from reconciler.state.koordinator.holder import holder
-from reconciler.state.koordinator.rules import Rules
+from reconciler.plugins.koordinator import annotations, names
+from reconciler.plugins.koordinator.demand import Demand, Failure, Status, read_demand
+from reconciler.plugins.koordinator.holdings import holder
+from reconciler.plugins.koordinator.rules import Rules
 from tests.tools.koordinator_builders import PROPOSAL, UPSTREAM, demand, given, gpu, machine, nic, pod
 
 

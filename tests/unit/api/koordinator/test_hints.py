@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.allocation.koordinator.failure import Failure
-from reconciler.api.koordinator.names import KOORD_RDMA
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.state.koordinator.holdings import Grant, Holdings
+from reconciler.plugins.koordinator.demand import Failure
+from reconciler.plugins.koordinator.holdings import Grant, Holdings
+from reconciler.plugins.koordinator.names import KOORD_RDMA
 from tests.tools.koordinator_builders import (
     PROPOSAL,
     UPSTREAM,

@@ -4,11 +4,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.allocation.koordinator.demand import Demand, read_demand
-from reconciler.allocation.koordinator.failure import Failure
-from reconciler.api.koordinator.pod import requested
 from reconciler.api.objects.core import Pod
-from reconciler.state.koordinator.rules import Rules
+from reconciler.plugins.koordinator.demand import Demand, Failure, read_demand, requested
+from reconciler.plugins.koordinator.rules import Rules
 from tests.tools.koordinator_builders import demand, pod
 
 

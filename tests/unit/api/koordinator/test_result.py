@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from reconciler.allocation.koordinator.failure import Failure
-from reconciler.allocation.koordinator.result import annotation, completed, plugin_annotations
-from reconciler.api.koordinator.annotations import allocated
-from reconciler.api.koordinator.device import VirtualFunction
-from reconciler.api.koordinator.names import ALLOCATED, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, KOORD_RDMA
-from reconciler.state.koordinator.holdings import Grant, recorded
+from reconciler.plugins.koordinator.annotations import allocated
+from reconciler.plugins.koordinator.decision import annotation, completed, plugin_annotations
+from reconciler.plugins.koordinator.demand import Failure
+from reconciler.plugins.koordinator.holdings import Grant, recorded
+from reconciler.plugins.koordinator.names import ALLOCATED, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, KOORD_RDMA
+from reconciler.plugins.koordinator.objects import VirtualFunction
 from tests.tools.koordinator_builders import decide, gpu, machine, nic, pod
 
 GI = 2**30

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 import pytest
 
 from reconciler.api.objects.core import Pod
-from reconciler.api.objects.kueue import Workload
 from reconciler.api.objects.meta import ApiObject, time_of
 from reconciler.api.objects.model import kept
 from reconciler.api.objects.slices import ResourceSlice
+from reconciler.plugins.kueue.objects import Workload
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_a_blank_object_is_the_one_without_any_field(model: type[Model]):
 def test_nothing_is_built_before_it_is_used():
     """Each model takes up to some milliseconds, and a command reads objects of a few of them."""
     code = """
-import reconciler.cli.allocate, reconciler.cli.explain_cluster, reconciler.control.kueue.checker
+import reconciler.cli.allocate, reconciler.cli.explain_cluster, reconciler.plugins.kueue.checker
 from reconciler.api.objects.model import Model
 found = [Model]
 for model in found:

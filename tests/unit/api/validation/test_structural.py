@@ -8,8 +8,6 @@ import jsonschema
 import pytest
 from pydantic import BaseModel
 
-from reconciler.api.objects import kueue as read_kueue
-from reconciler.api.objects import provisioning as read_provisioning
 from reconciler.api.objects.meta import ObjectMeta
 from reconciler.api.validation.fields import WrongType
 from reconciler.api.validation.kinds import ServedKind
@@ -33,6 +31,8 @@ from reconciler.api.validation.structural import (
     check,
     unknown,
 )
+from reconciler.plugins.kueue import objects as read_kueue
+from reconciler.plugins.provisioning import objects as read_provisioning
 from tests.tools.definitions import SCHEMAS, json_schema
 
 MODELS: dict[ServedKind, type[BaseModel]] = {

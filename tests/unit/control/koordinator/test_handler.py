@@ -5,19 +5,18 @@ from typing import Any
 
 import pytest
 
-from reconciler.allocation.koordinator.fleet import Fleet
-from reconciler.api.koordinator import names
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.core import GATE, Pod
 from reconciler.cluster.pod_writer import PodWriter
 from reconciler.control.decisions.allocating import DevicesGiven, Ungated
 from reconciler.control.decisions.declaration import Decision
 from reconciler.control.handler import Ask, Decided, Given, Idle
-from reconciler.control.koordinator.handler import KoordinatorHandler
-from reconciler.control.koordinator.intake import DeviceIntake
-from reconciler.control.koordinator.state import KoordinatorState
 from reconciler.errors import Undecided
-from reconciler.state.koordinator.rules import Rules
+from reconciler.plugins.koordinator import names
+from reconciler.plugins.koordinator.fleet import Fleet
+from reconciler.plugins.koordinator.handler import KoordinatorHandler
+from reconciler.plugins.koordinator.pods import DeviceIntake, KoordinatorState
+from reconciler.plugins.koordinator.rules import Rules
 from tests.tools.koordinator_builders import device, gpu
 from tests.tools.koordinator_cluster import wants
 from tests.tools.small_fleet import node

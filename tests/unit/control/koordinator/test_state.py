@@ -2,16 +2,16 @@
 
 from typing import Any
 
-from reconciler.allocation.koordinator.demand import Demand
-from reconciler.allocation.koordinator.fleet import Fleet, Placed
-from reconciler.api.koordinator import names
 from reconciler.api.objects.changes import Changed, Refused, Removed, Replaced
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.decisions.declaration import Decision
-from reconciler.control.koordinator.state import Grant, KoordinatorState
-from reconciler.state.koordinator.holder import Holder
-from reconciler.state.koordinator.rules import Rules
+from reconciler.plugins.koordinator import names
+from reconciler.plugins.koordinator.demand import Demand
+from reconciler.plugins.koordinator.fleet import Fleet, Placed
+from reconciler.plugins.koordinator.holdings import Holder
+from reconciler.plugins.koordinator.pods import Grant, KoordinatorState
+from reconciler.plugins.koordinator.rules import Rules
 from tests.tools.koordinator_builders import device, gpu
 from tests.tools.koordinator_cluster import wants
 

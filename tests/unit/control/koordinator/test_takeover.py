@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.allocation.koordinator.view import Takeover
-from reconciler.api.koordinator.names import GPU_CORE, GPU_MEMORY_RATIO, KOORD_RDMA
-from reconciler.state.koordinator.holdings import Grant
-from reconciler.state.koordinator.rules import Semantics
+from reconciler.plugins.koordinator.choice import Takeover
+from reconciler.plugins.koordinator.holdings import Grant
+from reconciler.plugins.koordinator.names import GPU_CORE, GPU_MEMORY_RATIO, KOORD_RDMA
+from reconciler.plugins.koordinator.rules import Semantics
 from tests.tools.koordinator_builders import decide, gpu, holding, machine, minors, nic, pod
 
 FULL = {GPU_CORE: 100, GPU_MEMORY_RATIO: 100, "koordinator.sh/gpu-memory": 80 * 2**30}

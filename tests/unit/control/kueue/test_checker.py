@@ -6,17 +6,16 @@ from typing import Any
 
 from reconciler.api.objects.changes import Replaced
 from reconciler.api.objects.core import WORKLOAD
-from reconciler.api.objects.kueue import CONTROLLER, AdmissionCheck, ResourceFlavor, Workload
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.validating import validated
-from reconciler.cluster.kueue import KueueWriter
 from reconciler.control.decisions.declaration import Decision
 from reconciler.control.decisions.every import Nominated, NominationDropped, WorkloadChecked
 from reconciler.control.failures import Failures
-from reconciler.control.kueue.checker import SOONER, AdmissionChecker, Terms
-from reconciler.control.kueue.search import QUICK_PODS
-from reconciler.control.kueue.wake_ups import KueueWakeUps
 from reconciler.control.ownership import Ownership
+from reconciler.plugins.kueue.checker import SOONER, AdmissionChecker, KueueWakeUps, Terms
+from reconciler.plugins.kueue.cluster import KueueWriter
+from reconciler.plugins.kueue.objects import CONTROLLER, AdmissionCheck, ResourceFlavor, Workload
+from reconciler.plugins.kueue.questions import QUICK_PODS
 from reconciler.state.nominations.nomination import of_workload
 from tests.tools.small_fleet import Object, device_class, devices, node, pod, template
 from tests.tools.unit_pictures import intake, put, typed

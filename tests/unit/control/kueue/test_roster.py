@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from reconciler.api.objects.core import WORKLOAD, Pod
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.control.kueue.roster import WorkloadRoster
+from reconciler.control.dispatching import WorkloadRoster
 from tests.tools.small_fleet import pod
 from tests.tools.unit_pictures import as_pod
 

@@ -3,8 +3,8 @@
 import pytest
 
 from reconciler.control.ownership import Ownership
-from reconciler.control.provisioning.groups import groups_of
 from reconciler.ha.shard import Shard
+from reconciler.plugins.provisioning.provisioner import groups_of
 from tests.tools.small_fleet import DRIVER, claim, device_class, pod
 from tests.tools.unit_pictures import intake
 

@@ -11,26 +11,25 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.allocation.koordinator.demand import Demand
-from reconciler.allocation.koordinator.fleet import Fleet, Placed
-from reconciler.allocation.koordinator.refusing import refusal
-from reconciler.allocation.koordinator.unserved import Unserved
-from reconciler.api.koordinator import names
 from reconciler.api.objects.changes import Changed, Refused, Removed, Replaced
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli import main
 from reconciler.control.decisions.allocating import DevicesGiven, Waits
-from reconciler.control.koordinator.state import Grant
 from reconciler.control.ownership import Ownership
 from reconciler.operations.journal.entries import Header
 from reconciler.operations.journal.files import entries, paths
-from reconciler.operations.journal.machines import RecordedState
 from reconciler.operations.journal.recording import Recorder
 from reconciler.operations.journal.replaying import replay
-from reconciler.state.koordinator.holder import Holder
-from reconciler.state.koordinator.rules import Rules
+from reconciler.plugins.koordinator import names
+from reconciler.plugins.koordinator.demand import Demand
+from reconciler.plugins.koordinator.fleet import Fleet, Placed
+from reconciler.plugins.koordinator.holdings import Holder
+from reconciler.plugins.koordinator.journal import RecordedState
+from reconciler.plugins.koordinator.pods import Grant
+from reconciler.plugins.koordinator.refusals import Unserved, refusal
+from reconciler.plugins.koordinator.rules import Rules
 from tests.tools.koordinator_builders import device, gpu, nic
 from tests.tools.koordinator_cluster import KoordinatorCluster, machine, node, running, wants
 

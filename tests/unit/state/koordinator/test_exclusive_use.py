@@ -1,8 +1,8 @@
 """Who uses devices alone, and which others nobody else can get."""
 
-from reconciler.api.koordinator.annotations import DEVICE_LEVEL, PCIE_LEVEL
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.state.koordinator.exclusive_use import HeldAlone, exclusive_use
+from reconciler.plugins.koordinator.annotations import DEVICE_LEVEL, PCIE_LEVEL
+from reconciler.plugins.koordinator.holdings import HeldAlone, exclusive_use
 from tests.tools.koordinator_builders import gpu, holding, machine, nic
 
 FIRST, SECOND = (0, "s0"), (0, "s1")

@@ -6,13 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.allocation.koordinator.demand import Demand
-from reconciler.allocation.koordinator.failure import Failure
-from reconciler.allocation.koordinator.fleet import Fleet, Placed
-from reconciler.allocation.koordinator.machine_filter import KEPT, ChangeLog, MachineFilters
-from reconciler.allocation.koordinator.unserved import Unserved
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.state.koordinator.rules import Rules, Semantics
+from reconciler.plugins.koordinator.answer_cache import MOST_FILTERS, ChangeLog, MachineFilters
+from reconciler.plugins.koordinator.demand import Demand, Failure
+from reconciler.plugins.koordinator.fleet import Fleet, Placed
+from reconciler.plugins.koordinator.refusals import Unserved
+from reconciler.plugins.koordinator.rules import Rules, Semantics
 from tests.tools.examples import examples
 from tests.tools.koordinator_builders import demand, device, gpu, nic, pod
 from tests.tools.koordinator_strategies import PODS, devices, read
@@ -144,19 +143,19 @@ def test_counts_after_each_test():
 
 def test_old_changes_are_dropped_and_detected():
     log = ChangeLog()
-    for number in range(5 * KEPT):
+    for number in range(5 * MOST_FILTERS):
         log.note(number)
     assert log.since(0) is None
     assert log.since(log.end) == set()
-    assert log.since(log.end - 2) == {5 * KEPT - 2, 5 * KEPT - 1}
+    assert log.since(log.end - 2) == {5 * MOST_FILTERS - 2, 5 * MOST_FILTERS - 1}
 
 
 def test_the_number_of_cached_demands_is_bounded():
     questions = MachineFilters()
     first = questions.of("first")
-    for number in range(KEPT - 1):
+    for number in range(MOST_FILTERS - 1):
         questions.of(number)
         assert questions.of("first") is first
-    for number in range(KEPT):
+    for number in range(MOST_FILTERS):
         questions.of(("other", number))
     assert questions.of("first") is not first

@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.allocation.koordinator.failure import Failure
-from reconciler.allocation.koordinator.feasible import WHY, Verdict, feasible
-from reconciler.allocation.koordinator.fleet import Fleet
-from reconciler.api.koordinator.device import Device
-from reconciler.api.koordinator.selectors import LabelSelector
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.state.koordinator.rules import Rules, Semantics
+from reconciler.plugins.koordinator.demand import Failure
+from reconciler.plugins.koordinator.filters import WHY, Verdict, feasible
+from reconciler.plugins.koordinator.fleet import Fleet
+from reconciler.plugins.koordinator.objects import Device, LabelSelector
+from reconciler.plugins.koordinator.rules import Rules, Semantics
 from tests.tools.examples import examples
 from tests.tools.koordinator_builders import demand, device, gpu, minors, nic, pod
 from tests.tools.koordinator_strategies import PODS, TABLE, TAGGED, devices, read

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.api.koordinator.device import VirtualFunction
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.state.koordinator.holdings import Grant, Holdings
+from reconciler.plugins.koordinator.holdings import Grant, Holdings
+from reconciler.plugins.koordinator.objects import VirtualFunction
 
 VFS = st.lists(st.sampled_from("xy").map(lambda bus: VirtualFunction(minor=0, busID=bus)), max_size=2)
 GRANTS = st.builds(

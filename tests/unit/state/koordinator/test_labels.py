@@ -1,7 +1,7 @@
 """Numbered sets of labels: results of selectors are cached, and new sets are matched."""
 
-from reconciler.api.koordinator.selectors import LabelSelector
-from reconciler.state.koordinator.labels import KEPT, LabelCodes
+from reconciler.plugins.koordinator.columns import MOST_SELECTORS, LabelCodes
+from reconciler.plugins.koordinator.objects import LabelSelector
 
 
 def selecting(value: str) -> LabelSelector:
@@ -21,6 +21,6 @@ def test_new_label_sets_are_matched_too():
 def test_the_number_of_cached_selectors_is_bounded():
     codes = LabelCodes()
     codes.code({"t": "0"})
-    for number in range(2 * KEPT):
+    for number in range(2 * MOST_SELECTORS):
         assert codes.matching(selecting(str(number))).tolist() == [number == 0]
-    assert len(codes._answers) == KEPT
+    assert len(codes._answers) == MOST_SELECTORS

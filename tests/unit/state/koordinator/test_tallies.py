@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.allocation.koordinator.fleet import Fleet, Placed
-from reconciler.analysis.capacity.machine_state import STATES, MachineState, describe_machine
-from reconciler.analysis.capacity.machine_totals import by_node, by_type
-from reconciler.api.koordinator.annotations import Hint
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.state.koordinator.rules import Rules, Semantics
+from reconciler.plugins.koordinator.annotations import Hint
+from reconciler.plugins.koordinator.figures import STATES, MachineState, by_node, by_type, describe_machine
+from reconciler.plugins.koordinator.fleet import Fleet, Placed
+from reconciler.plugins.koordinator.rules import Rules, Semantics
 from tests.tools.koordinator_builders import demand, device, gpu, nic, pod
 
 ASKS = (

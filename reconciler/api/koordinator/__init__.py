@@ -1,1 +1,0 @@
-"""Koordinator's Device objects and pod annotations, as they are written."""

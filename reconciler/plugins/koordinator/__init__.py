@@ -1,0 +1,1 @@
+"""Koordinator's devices: Device objects and annotations of pods, decided and written."""

@@ -1,0 +1,328 @@
+"""Checks Koordinator's Device objects and annotations. Source: KOO-2, KOO-17."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from reconciler.analysis.doctor import findings
+from reconciler.analysis.doctor.findings import Finding, shortened, suggestion
+from reconciler.analysis.doctor.input import DoctorInput
+from reconciler.analysis.doctor.manifests import unknown_in
+from reconciler.api.manifests.bundle import Entry
+from reconciler.api.manifests.origin import Origin
+from reconciler.api.objects.core import Node, Pod
+from reconciler.api.objects.json_annotations import read
+from reconciler.api.objects.validating import subject_of, validated
+from reconciler.api.versions.shapes import Raw, mapping, mappings
+from reconciler.errors import Malformed
+from reconciler.plugins.koordinator import annotations as notes
+from reconciler.plugins.koordinator.demand import WHOLE, by_type, invalid_requests, requested
+from reconciler.plugins.koordinator.machine import REQUIRED
+from reconciler.plugins.koordinator.names import (
+    ALLOCATE_HINT,
+    ALLOCATED,
+    CURRENT_NAME,
+    GPU,
+    GPU_CORE,
+    GPU_MEMORY,
+    GPU_MEMORY_RATIO,
+    JOINT_ALLOCATE,
+    KOORD_GPU,
+    PARTITION_POLICY,
+    PARTITION_SPEC,
+    PARTITIONS,
+    TYPES,
+    WHOLE_GPU,
+)
+from reconciler.plugins.koordinator.objects import Device, is_device
+from reconciler.plugins.koordinator.partitions import LenientPartition, Partition, read_table, table_of
+from reconciler.plugins.koordinator.rules import Semantics
+
+_PROPOSAL, _RELEASE = Semantics.PROPOSAL, Semantics.UPSTREAM
+
+
+def _table(subject: str, given: Mapping[str, str]) -> Mapping[int, tuple[Partition, ...]]:
+    listed = read_table(subject, given[PARTITIONS], _PROPOSAL)
+    table_of(listed or {}, subject)
+    return listed or {}
+
+
+_READERS: Mapping[str, Callable[[str, Mapping[str, str]], object]] = {
+    ALLOCATE_HINT: notes.hints,
+    ALLOCATED: notes.allocated,
+    JOINT_ALLOCATE: notes.joint_allocate,
+    PARTITION_SPEC: notes.partition_spec,
+    PARTITIONS: _table,
+}
+"""Annotation -> the function that parses it; it raises Malformed"""
+
+
+class Holder(NamedTuple):
+    """An object, or the pod template of one, with annotations."""
+
+    origin: Origin
+    subject: str
+    path: str
+    """Of the metadata"""
+    annotations: Mapping[str, str]
+    """Those of Koordinator that hold JSON"""
+
+
+def holders(data: DoctorInput) -> Iterator[Holder]:
+    """Objects and pod templates with JSON annotations of Koordinator, also in kinds that are not read."""
+    for one in data.documents:
+        raw = one.document.raw
+        for path, metadata in metadata_of(raw):
+            given = mapping(mapping(metadata).get("annotations"))
+            found = {name: str(given[name]) for name in sorted(given.keys() & _READERS.keys())}
+            if found:
+                yield Holder(one.document.origin, subject_of(raw), path, found)
+
+
+def metadata_of(raw: Raw) -> Iterator[tuple[str, Any]]:
+    """The metadata of an object and of its pod template, with their paths."""
+    yield "metadata", raw.get("metadata")
+    spec, path = mapping(raw.get("spec")), "spec"
+    if "jobTemplate" in spec:
+        spec, path = mapping(mapping(spec["jobTemplate"]).get("spec")), "spec.jobTemplate.spec"
+    yield f"{path}.template.metadata", mapping(spec.get("template")).get("metadata")
+
+
+def shape(data: DoctorInput) -> Iterator[Finding]:
+    """Devices without a spec, and annotations that cannot be parsed."""
+    for one in data.documents:
+        raw = one.document.raw
+        if is_device(raw) and not mapping(raw.get("spec")):
+            yield findings.KOORDINATOR.finding_at(one.document.origin, subject_of(raw), "spec", "is missing")
+    for holder in holders(data):
+        for name in holder.annotations:
+            try:
+                _READERS[name](holder.subject, holder.annotations)
+            except Malformed as exc:
+                field = f"{holder.path}.annotations[{name}]"
+                what = exc.reason if exc.field == name else f"{exc.field}: {exc.reason}"
+                yield findings.KOORDINATOR.finding_at(holder.origin, holder.subject, field, what)
+
+
+def partitions(data: DoctorInput) -> Iterator[Finding]:
+    """Partition tables that are empty, or of which a part has no effect."""
+    for entry, device in data.of(Device):
+        text = device.metadata.annotations.get(PARTITIONS)
+        if text is None:
+            continue
+        subject, field = subject_of(entry.raw), f"metadata.annotations[{PARTITIONS}]"
+        try:
+            table = _table(subject, device.metadata.annotations)
+        except Malformed:  # another check reports it
+            continue
+        gpus = {info.minor for info in device.spec.devices if info.type == GPU}
+        for what in _unknown_gpus(table, gpus) if device.spec.devices else ():
+            yield findings.PARTITION_UNKNOWN_GPU.finding(entry, field, what)
+        for what in (*_idle_parts(table), *_refused_by_the_release(subject, text)):
+            yield findings.PARTITION_TABLE.finding(entry, field, what)
+
+
+def _unknown_gpus(table: Mapping[int, tuple[Partition, ...]], gpus: set[int]) -> Iterator[str]:
+    for size, of_size in table.items():
+        named = {minor for partition in of_size for minor in partition.minors}
+        missing = sorted(named - gpus)
+        if missing:
+            have = shortened(map(str, sorted(gpus)), limit=16) or "none"
+            yield f"size {size} names minor {shortened(map(str, missing))}; the GPUs of the Device are {have}"
+
+
+def _idle_parts(table: Mapping[int, tuple[Partition, ...]]) -> Iterator[str]:
+    if not any(table.values()):
+        yield "has no partitions"
+    for size, of_size in table.items():
+        for number, partition in enumerate(of_size):
+            count = len(set(partition.minors))
+            if count != size:
+                yield f"{size}[{number}] is listed under size {size}, but has {count} different minors"
+
+
+def _refused_by_the_release(subject: str, text: str) -> Iterator[str]:
+    """What the proposal allows, but not the release: it then ignores the whole table."""
+    try:
+        read_table(subject, text, _RELEASE)
+    except Malformed as exc:
+        yield f"Koordinator's release ignores the whole table: {exc.reason}"
+
+
+def values(data: DoctorInput) -> Iterator[Finding]:
+    """Names and values in labels and annotations that are unknown, so that they count as not set."""
+    for entry in data.entries:
+        if isinstance(entry.object, Device | Node):
+            yield from _policy(entry)
+    for holder in holders(data):
+        for name in sorted(holder.annotations.keys() & _UNKNOWN_IN.keys()):
+            try:
+                raw = read(holder.subject, name, holder.annotations[name])
+            except Malformed:  # another check reports it
+                continue
+            for what in _UNKNOWN_IN[name](mapping(raw)):
+                field = f"{holder.path}.annotations[{name}]"
+                yield findings.KOORDINATOR_VALUE.finding_at(holder.origin, holder.subject, field, what)
+
+
+def _policy(entry: Entry) -> Iterator[Finding]:
+    given = entry.object.metadata.labels.get(PARTITION_POLICY)
+    if given is not None:
+        for what in _unlisted("the policy", given, (notes.HONOR, notes.PREFER)):
+            yield findings.KOORDINATOR_VALUE.finding(entry, f"metadata.labels[{PARTITION_POLICY}]", what)
+
+
+def _unknown_in_table(raw: Raw) -> Iterator[str]:
+    for size, listed in raw.items():
+        for number, partition in enumerate(mappings(listed)):
+            yield from _unknown_names(LenientPartition, partition, f"{size}[{number}]")
+
+
+def _unknown_in_spec(raw: Raw) -> Iterator[str]:
+    yield from _unknown_names(notes.PartitionSpec, raw, "")
+    yield from _unlisted_in(raw, "", {"allocatePolicy": (notes.RESTRICTED, notes.BEST_EFFORT)})
+
+
+def _unknown_in_joint(raw: Raw) -> Iterator[str]:
+    yield from _unknown_names(notes.JointAllocate, raw, "")
+    yield from _unlisted_in(raw, "", {"requiredScope": (notes.SAME_PCIE,)})
+    given = raw.get("deviceTypes")
+    for number, kind in enumerate(given if isinstance(given, list) else ()):
+        yield from _unlisted(f"deviceTypes[{number}]", kind, TYPES)
+
+
+def _unknown_in_hints(raw: Raw) -> Iterator[str]:
+    for kind, hint in raw.items():
+        yield from _unlisted("the device type", kind, TYPES)
+        yield from _unknown_names(notes.Hint, mapping(hint), kind)
+        yield from _unlisted_in(mapping(hint), f"{kind}.", _OF_HINTS)
+
+
+_UNKNOWN_IN: Mapping[str, Callable[[Raw], Iterator[str]]] = {
+    PARTITIONS: _unknown_in_table,
+    PARTITION_SPEC: _unknown_in_spec,
+    JOINT_ALLOCATE: _unknown_in_joint,
+    ALLOCATE_HINT: _unknown_in_hints,
+}
+"""Annotation that people write -> the function that finds unknown names and values in it"""
+_OF_HINTS = {
+    "allocateStrategy": (notes.APPLY_FOR_ALL, notes.REQUESTS_AS_COUNT),
+    "requiredTopologyScope": tuple(REQUIRED),
+    "exclusivePolicy": (notes.DEVICE_LEVEL, notes.PCIE_LEVEL),
+}
+"""Field of a hint -> its values"""
+
+
+def _unknown_names(model: type, raw: Raw, path: str) -> Iterator[str]:
+    for where, key, known in unknown_in(model, raw, path):
+        yield f"{where}: there is no field {key}{suggestion(key, known)}"
+
+
+def _unlisted_in(raw: Raw, path: str, known: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    for key, listed in known.items():
+        yield from _unlisted(f"{path}{key}", raw.get(key), listed)
+
+
+def _unlisted(where: str, value: Any, known: tuple[str, ...]) -> Iterator[str]:
+    """Text that is not listed. Empty text counts as not set; another check reports what is not text."""
+    if isinstance(value, str) and value and value not in known:
+        hint = suggestion(value, known) or f"; known are {', '.join(known)}"
+        yield f"{where} {value} is unknown{hint}"
+
+
+MAX_GPUS = 8
+"""GPUs of a usual large machine. An amount in percent up to this is probably a number of GPUs."""
+MIN_MEMORY = 2**20
+"""Bytes; less is probably an amount without its unit"""
+_IN_PERCENT = (KOORD_GPU, GPU_CORE, GPU_MEMORY_RATIO)
+
+
+class _Asking(NamedTuple):
+    """A pod, or the pod template of a workload."""
+
+    origin: Origin
+    subject: str
+    path: str
+    """Of the pod's spec"""
+    pod: Pod
+
+
+def requests(data: DoctorInput) -> Iterator[Finding]:
+    """Requests that Koordinator refuses for good."""
+    for one in _pods(data):
+        try:
+            wanted = by_type(requested(one.pod))
+        except Malformed as exc:
+            yield findings.KOORDINATOR_REQUEST.finding_at(
+                one.origin, one.subject, f"{one.path}.containers", f"{exc.field}: {exc.reason}"
+            )
+            continue
+        for of_type in wanted.values():
+            if failure := invalid_requests(of_type):
+                amounts = ", ".join(f"{name}: {amount}" for name, amount in sorted(of_type.items()))
+                what = f"{failure.message}; the pod requests {amounts}"
+                yield findings.KOORDINATOR_REQUEST.finding_at(
+                    one.origin, one.subject, _place(one, of_type), what
+                )
+
+
+def units(data: DoctorInput) -> Iterator[Finding]:
+    """Amounts that are allowed, but probably in another unit than was meant."""
+    for one in _pods(data):
+        try:
+            wanted = requested(one.pod)
+        except Malformed:  # another check reports it
+            continue
+        for name, amount in sorted(wanted.items()):
+            if what := _doubt(name, amount):
+                field = _place(one, {name: amount})
+                yield findings.KOORDINATOR_UNITS.finding_at(one.origin, one.subject, field, what)
+
+
+def _doubt(name: str, amount: int) -> str:
+    """Why an amount is probably in the wrong unit; empty if it is not."""
+    if name in _IN_PERCENT and amount <= MAX_GPUS:
+        return f"{name}: {amount} is {amount} percent of a GPU; {amount * WHOLE} is {amount} whole"
+    if name == GPU_MEMORY and amount < MIN_MEMORY:
+        return f"{name}: {amount} is {amount} bytes; write for example {amount}Gi"
+    if name in WHOLE_GPU and amount >= WHOLE and amount % WHOLE == 0:
+        return f"{name}: {amount} is {amount} whole GPUs, not percent"
+    return ""
+
+
+def _pods(data: DoctorInput) -> Iterator[_Asking]:
+    for one in data.documents:
+        if one.entry is not None and isinstance(one.entry.object, Pod):
+            yield _Asking(one.document.origin, subject_of(one.document.raw), "spec", one.entry.object)
+        elif one.entry is None:
+            yield from _template(one.document.origin, one.document.raw)
+
+
+def _template(origin: Origin, raw: Raw) -> Iterator[_Asking]:
+    *_, (path, metadata) = metadata_of(raw)
+    where = path.removesuffix(".metadata")
+    spec: object = raw
+    for step in where.split("."):
+        spec = mapping(spec).get(step)
+    if not mapping(mapping(spec).get("spec")).get("containers"):
+        return
+    named = {**mapping(metadata), "name": "template"}
+    try:
+        pod = validated(Pod, {"metadata": named, "spec": mapping(spec)["spec"]})
+    except Malformed:  # a server reports it
+        return
+    yield _Asking(origin, subject_of(raw), f"{where}.spec", pod)
+
+
+def _place(one: _Asking, names: Mapping[str, int]) -> str:
+    """The path of the first container that requests one of the resources."""
+    for key, containers in (
+        ("containers", one.pod.spec.containers),
+        ("initContainers", one.pod.spec.init_containers),
+    ):
+        for number, container in enumerate(containers):
+            for part in ("requests", "limits"):
+                written = getattr(container.resources, part)
+                found = next((n for n in written if CURRENT_NAME.get(n, n) in names), None)
+                if found is not None:
+                    return f"{one.path}.{key}[{number}].resources.{part}[{found}]"
+    return f"{one.path}.containers"

@@ -1,0 +1,301 @@
+"""Partition tables of the proposal's user story: the partitions of a size are grouped by their link type.
+
+{"2": {"NVLINK": [PARTITION, ...]}}    or    {"2": [{"NVLINK": [PARTITION, ...]}, ...]}
+"""
+
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from typing import Annotated, Any
+
+import numpy as np
+from msgspec import Struct
+from pydantic import Field, TypeAdapter
+
+from kernels.distinct import distinct
+from kernels.partitions import rank_by_remaining, remaining_sets, total_weight
+from kernels.types import Amounts, Mask, Rows
+from reconciler.api.objects.json_annotations import Path, read, validated
+from reconciler.api.objects.model import ON_USE, Model, Str, Tuple, built
+from reconciler.api.objects.quantity import Quantity
+from reconciler.errors import Malformed
+from reconciler.plugins.koordinator.annotations import HONOR, PREFER, RESTRICTED, PartitionSpec
+from reconciler.plugins.koordinator.names import GPU_MODEL, GPU_VENDOR, PARTITION_POLICY, PARTITIONS
+from reconciler.plugins.koordinator.objects import Device, Minor, Number, whole
+from reconciler.plugins.koordinator.rules import Semantics
+
+LINK_TYPE = "gpuLinkType"
+
+
+class FlatTable:
+    """A table with a plain list of partitions for each size, and where each of them was."""
+
+    def __init__(self, table: Any) -> None:
+        """Everything that is not grouped by link types stays as it is, also what is invalid."""
+        self.value = table
+        self._paths: dict[str, list[Path]] = {}
+        if isinstance(table, Mapping):
+            self.value = {size: self._flat(size, of_size) for size, of_size in table.items()}
+
+    def path_in_text(self, path: Path) -> Path:
+        """Where a part of `value` is in the original table."""
+        match path:
+            case [str(size), int(number), *rest] if size in self._paths:
+                return (size, *self._paths[size][number], *rest)
+        return path
+
+    def _flat(self, size: str, of_size: Any) -> Any:
+        if isinstance(of_size, Mapping):
+            found = list(_by_link_type(of_size, ()))
+        elif isinstance(of_size, list):
+            found = [one for number, entry in enumerate(of_size) for one in _entry(entry, number)]
+        else:
+            return of_size
+        self._paths[size] = [path for path, _ in found]
+        return [partition for _, partition in found]
+
+
+def _entry(entry: Any, number: int) -> Iterator[tuple[Path, Any]]:
+    # A group has only lists under its keys; a partition has its minors under that name.
+    if isinstance(entry, Mapping) and entry and "minors" not in entry:
+        yield from _by_link_type(entry, (number,))
+    else:
+        yield (number,), entry
+
+
+def _by_link_type(groups: Mapping[str, Any], path: Path) -> Iterator[tuple[Path, Any]]:
+    for link_type, partitions in groups.items():
+        here = (*path, link_type)
+        if not isinstance(partitions, list):
+            yield here, partitions
+            continue
+        for number, partition in enumerate(partitions):
+            named = isinstance(partition, Mapping)
+            yield (*here, number), {LINK_TYPE: link_type, **partition} if named else partition
+
+
+HOPPER_MODELS = ("H100", "H800", "H20")
+UNDECLARED = -1
+MAX_PARTITIONS = 1024
+MAX_MEMBERS = 256
+"""Above any real machine. Limits the cost: a choice compares all pairs of partitions."""
+WEIGHTS = {8: 10000, 4: 100, 2: 1}
+"""Size -> weight of a partition that is still free, in the release."""
+
+
+class Partition(Model):
+    """GPUs that may be allocated together."""
+
+    minors: Tuple[Minor]
+    gpu_link_type: Str = ""
+    ring_bus_bandwidth: Quantity | None = None
+    allocation_score: Number = 0
+
+
+class LenientPartition(Partition):
+    """A partition in the form of the proposal: a score may be a string; the bandwidth has another name."""
+
+    allocation_score: Annotated[int, Field(ge=-(2**31), lt=2**31)] = 0
+    ring_all_reduce_bandwidth: Quantity | None = Field(default=None)
+
+    @property
+    def bandwidth(self) -> Quantity | None:
+        return self.ring_bus_bandwidth or self.ring_all_reduce_bandwidth
+
+
+Size = Annotated[int, Field(ge=0, lt=2**31)]
+
+_TABLE: TypeAdapter[Any] = TypeAdapter(dict[Size, Tuple[Partition]] | None, config=ON_USE)
+_LENIENT: TypeAdapter[Any] = TypeAdapter(dict[Size, Tuple[LenientPartition]] | None, config=ON_USE)
+
+
+class PartitionTable(Struct, frozen=True):
+    """All partitions of a machine, one row each, as listed."""
+
+    minors: tuple[tuple[int, ...], ...]
+    sizes: Amounts
+    """(P,) the key under which each is listed."""
+    scores: Amounts
+    """(P,)"""
+    bandwidth: Amounts
+    """(P,) -1 without a declared bandwidth."""
+    members: Mask
+    """(P, M) membership of the minors that occur."""
+
+    def likeness(self) -> Hashable:
+        """Equal for equal tables."""
+        return self.minors, *(column.tobytes() for column in (self.sizes, self.scores, self.bandwidth))
+
+    def rows(self, size: int) -> Rows:
+        return np.flatnonzero(self.sizes == size)
+
+    def groups(self, size: int) -> list[tuple[int, Rows]]:
+        """allocationScore, ascending -> rows of one size, as listed."""
+        rows = self.rows(size)
+        return [(int(score), rows[self.scores[rows] == score]) for score in distinct(self.scores[rows])]
+
+
+class Candidates(Struct, frozen=True):
+    """The GPUs for a choice of partitions."""
+
+    used: Collection[int]
+    """GPUs of which any part is allocated."""
+    healthy: Collection[int]
+    usable: Collection[int]
+    """GPUs that this pod may have."""
+
+
+def table_of(listed: Mapping[int, Sequence[Partition]], subject: str) -> PartitionTable:
+    """The rows of a table. Raises Malformed for values out of range."""
+    rows = [(size, partition) for size, partitions in listed.items() for partition in partitions]
+    occurring = sorted({minor for _, partition in rows for minor in partition.minors})
+    if len(rows) > MAX_PARTITIONS or len(occurring) > MAX_MEMBERS:
+        found = f"{len(rows)} partitions of {len(occurring)} GPUs"
+        raise Malformed(
+            subject, PARTITIONS, f"has {found}; at most {MAX_PARTITIONS} of {MAX_MEMBERS} are allowed"
+        )
+    members = np.zeros((len(rows), len(occurring)), dtype=np.bool_)
+    bandwidth = np.full(len(rows), UNDECLARED, dtype=np.int64)
+    for number, (_, partition) in enumerate(rows):
+        members[number, np.searchsorted(occurring, list(partition.minors))] = True
+        declared = (
+            partition.bandwidth if isinstance(partition, LenientPartition) else partition.ring_bus_bandwidth
+        )
+        if declared is not None:
+            bandwidth[number] = whole(subject, "ringBusBandwidth", declared)
+    return PartitionTable(
+        minors=tuple(partition.minors for _, partition in rows),
+        sizes=np.array([size for size, _ in rows], dtype=np.int64),
+        scores=np.array([partition.allocation_score for _, partition in rows], dtype=np.int64),
+        bandwidth=bandwidth,
+        members=members,
+    )
+
+
+def read_table(subject: str, text: str, semantics: Semantics) -> dict[int, tuple[Partition, ...]] | None:
+    """Size -> partitions as listed; None for null. Raises Malformed."""
+    value = read(subject, PARTITIONS, text)
+    if semantics is Semantics.UPSTREAM:
+        return validated(_TABLE, value, subject, PARTITIONS, text)
+    flat = FlatTable(value)
+    return validated(_LENIENT, flat.value, subject, PARTITIONS, text, path_in_text=flat.path_in_text)
+
+
+def built_in() -> PartitionTable:
+    """Eight GPUs behind one switch: single GPUs, adjacent pairs and groups of four, or all."""
+    listed = {
+        size: [
+            built(Partition, {"minors": tuple(range(first, first + size)), "allocation_score": 1})
+            for first in range(0, 8, size)
+        ]
+        for size in (1, 2, 4, 8)
+    }
+    return table_of(listed, "the built-in table")
+
+
+_BUILT_IN = built_in()
+
+
+def honors(labels: Mapping[str, str]) -> bool:
+    """Whether only listed partitions may be allocated; otherwise they are preferred."""
+    return labels.get(PARTITION_POLICY) == HONOR
+
+
+def machine_partitions(
+    device: Device, node_labels: Mapping[str, str], semantics: Semantics
+) -> tuple[PartitionTable | None, bool, tuple[str, ...]]:
+    """The table of a machine, whether it must be honoured, and its invalid parts."""
+    subject, labels = f"Device {device.metadata.name}", device.metadata.labels
+    table, notes = _own_table(device, subject, semantics)
+    if semantics is Semantics.UPSTREAM:
+        # The release reads the policy from the object that has the table.
+        policy = labels if table is not None else node_labels
+    else:
+        policy = labels if PARTITION_POLICY in labels else node_labels
+        given = policy.get(PARTITION_POLICY, "")
+        if given not in ("", HONOR, PREFER):
+            which = subject if policy is labels else f"Node {device.metadata.name}"
+            notes += (f"{which}: {PARTITION_POLICY}: {given!r} is not one of {HONOR}, {PREFER}",)
+    hopper = node_labels.get(GPU_MODEL) in HOPPER_MODELS and node_labels.get(GPU_VENDOR, "nvidia") == "nvidia"
+    if table is None and hopper:
+        table = _BUILT_IN
+    return table, honors(policy), notes
+
+
+def _own_table(
+    device: Device, subject: str, semantics: Semantics
+) -> tuple[PartitionTable | None, tuple[str, ...]]:
+    text = device.metadata.annotations.get(PARTITIONS)
+    if text is None:
+        return None, ()
+    try:
+        listed = read_table(subject, text, semantics)
+        if listed is None:
+            return None, ()
+        if semantics is Semantics.UPSTREAM:
+            return table_of(listed, subject), ()
+        sound = {
+            size: [partition for partition in of_size if len(set(partition.minors)) == size]
+            for size, of_size in listed.items()
+        }
+        total = sum(map(len, listed.values()))
+        dropped = total - sum(map(len, sound.values()))
+        notes = (f"{subject}: {dropped} of {total} partitions are listed under the wrong size",)
+        return table_of(sound, subject), notes if dropped else ()
+    except Malformed as exc:
+        return None, (str(exc),)
+
+
+def choices(
+    table: PartitionTable, size: int, spec: PartitionSpec, among: Candidates, semantics: Semantics
+) -> list[list[tuple[int, ...]]]:
+    """The partitions of a size that can be allocated, the best first, in groups of equal rank.
+
+    The proposal goes from high to low scores. The release goes from low to high scores and stops at the first
+    score with a feasible partition.
+    """
+    upstream = semantics is Semantics.UPSTREAM
+    groups = [rows for _, rows in table.groups(size)]
+    if not upstream:
+        groups.reverse()
+    if spec.allocate_policy == RESTRICTED:
+        groups = groups[:1]
+    found: list[list[tuple[int, ...]]] = []
+    for rows in groups:
+        feasible = [row for row in rows.tolist() if _feasible(table, row, spec, among)]
+        if not feasible:
+            continue
+        picks = np.array(feasible, dtype=np.intp)
+        ranks = _released_ranks(table, size, picks, among) if upstream else _ranks(table, picks, among)
+        found += [
+            [table.minors[row] for row in picks[ranks == rank].tolist()] for rank in range(ranks.max() + 1)
+        ]
+        if upstream:
+            break
+    return found
+
+
+def _feasible(table: PartitionTable, row: int, spec: PartitionSpec, among: Candidates) -> bool:
+    wanted = spec.ring_bus_bandwidth
+    # An undeclared bandwidth is below any requested one.
+    if wanted is not None and int(table.bandwidth[row]) < max(wanted.integer, 0):
+        return False
+    return all(minor not in among.used and minor in among.usable for minor in table.minors[row])
+
+
+def _ranks(table: PartitionTable, picks: Rows, among: Candidates) -> Rows:
+    alive = np.array(
+        [all(m not in among.used and m in among.healthy for m in minors) for minors in table.minors]
+    )
+    left = remaining_sets(table.members, alive, picks)
+    return rank_by_remaining(left, table.sizes, np.maximum(table.bandwidth, 0))
+
+
+def _released_ranks(table: PartitionTable, size: int, picks: Rows, among: Candidates) -> Rows:
+    weights = np.zeros(len(table.minors), dtype=np.int64)
+    for larger, weight in WEIGHTS.items():
+        if larger >= size and (groups := table.groups(larger)):
+            score, rows = groups[0]
+            weights[rows] = weight * score
+    alive = np.array([all(m not in among.used for m in minors) for minors in table.minors])
+    value = total_weight(remaining_sets(table.members, alive, picks), weights)
+    ranks: Rows = np.unique(-value, return_inverse=True)[1]
+    return ranks

@@ -1,0 +1,288 @@
+"""Machines and pods as the watches report them: what pods request and hold, and what a change may wake."""
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+
+from reconciler.api.objects.changes import Change, Changed, Listed, Notice, Refused, Removed, Replaced
+from reconciler.api.objects.core import Node, Pod
+from reconciler.api.objects.meta import DeviceID, ObjectKey
+from reconciler.control.decisions.allocating import Overdrawn
+from reconciler.control.decisions.declaration import Report
+from reconciler.control.intake import Intake
+from reconciler.errors import Malformed
+from reconciler.plugins.koordinator.demand import Demand, Failure
+from reconciler.plugins.koordinator.fleet import Fleet
+from reconciler.plugins.koordinator.holdings import Holder, holder, overdrawn
+from reconciler.plugins.koordinator.names import ALLOCATED
+from reconciler.plugins.koordinator.objects import Device
+
+
+class Grant(Struct, frozen=True):
+    """Devices for one pod, decided but not known to be written."""
+
+    pod: Pod
+    """As it was when the decision was made"""
+    demand: Demand
+    held: Holder
+    text: str
+    """The annotation that records it"""
+
+
+class KoordinatorState:
+    """What is known. Older versions of a pod are ignored; an assumed grant stays until its write shows."""
+
+    def __init__(self, fleet: Fleet, report: Report) -> None:
+        self.fleet = fleet
+        self._report = report
+        self._devices: dict[str, Device] = {}
+        self._labels: dict[str, Mapping[str, str]] = {}
+        self._pods: dict[ObjectKey, Pod] = {}
+        self._demands: dict[ObjectKey, Demand | Failure] = {}
+        self._held: dict[ObjectKey, Holder] = {}
+        self._assumed: dict[ObjectKey, Grant] = {}
+        self._problems: dict[tuple[str, ObjectKey], str] = {}
+        self._reported: dict[DeviceID, tuple[ObjectKey, ...]] = {}
+        self.room = 0
+        """Grows whenever a pending pod may find new devices"""
+
+    def pod(self, key: ObjectKey) -> Pod | None:
+        """A pod that requests or holds devices; None for all others."""
+        return self._pods.get(key)
+
+    def demand(self, key: ObjectKey) -> Demand | Failure | None:
+        """What a gated pod requests, or why it is refused."""
+        return self._demands.get(key)
+
+    def requests_devices(self, key: ObjectKey) -> bool:
+        """Whether a gated pod requests devices, or tries to."""
+        return key in self._demands
+
+    def assumed(self, key: ObjectKey) -> Grant | None:
+        """The grant of a pod that is not known to be written."""
+        return self._assumed.get(key)
+
+    def apply(self, change: Change) -> None:
+        """Apply a change seen on the server."""
+        self._take(change)
+
+    def _take(self, change: Change) -> None:
+        match change:
+            case Changed(object=thing):
+                self._put(thing)
+            case Removed(kind=kind, key=key):
+                self._drop(kind, key)
+            case Refused(kind="Device", key=key):
+                self._describe(key.name, None)  # its former content is no longer valid
+            case Refused():
+                pass  # an unreadable version of a pod frees no devices
+            case Replaced():
+                self._replace(change)
+
+    def observe(self, pod: Pod) -> None:
+        """Take in a pod that a request returned, unless the watch has seen it deleted or recreated."""
+        known = self._pods.get(pod.key)
+        if known is not None and known.metadata.uid == pod.metadata.uid:
+            self._put_pod(pod)
+
+    def assume(self, grant: Grant) -> None:
+        """Count devices as held before they are written."""
+        self._assumed[grant.pod.key] = grant
+        self._hold(grant.pod.key, grant.held)
+
+    def forget(self, grant: Grant) -> None:
+        """Drop a grant that was not and will not be written."""
+        key = grant.pod.key
+        if self._assumed.get(key) is grant:
+            del self._assumed[key]
+            self._hold(key, None)
+
+    def _put(self, thing: object) -> None:
+        match thing:
+            case Pod():
+                self._put_pod(thing)
+            case Device():
+                self._describe(thing.key.name, thing)
+            case Node():
+                self._label(thing.key.name, thing.metadata.labels)
+
+    def _drop(self, kind: str, key: ObjectKey) -> None:
+        match kind:
+            case "Pod":
+                self._forget_pod(key)
+            case "Device":
+                self._describe(key.name, None)
+            case "Node":
+                self._label(key.name, None)
+
+    def _replace(self, listing: Replaced) -> None:
+        listed = {thing.key for thing in listing.objects} | {refused.key for refused in listing.refused}
+        gone = [key for key in self._known(listing.kind) if key not in listed]
+        if listing.afresh and listing.kind == "Pod":
+            # The server was restored from a backup: assumed grants were decided for a state that is gone.
+            unreadable = {refused.key for refused in listing.refused}
+            gone = [key for key in self._known("Pod") if key not in unreadable]
+        for key in gone:
+            self._drop(listing.kind, key)
+        for thing in listing.objects:
+            self._put(thing)
+        for refused in listing.refused:
+            self._take(refused)
+
+    def _known(self, kind: str) -> Iterator[ObjectKey]:
+        match kind:
+            case "Pod":
+                yield from {**self._pods, **self._held}
+            case "Device":
+                yield from (ObjectKey("", name) for name in self._devices)
+            case "Node":
+                yield from (ObjectKey("", name) for name in self._labels)
+
+    def _put_pod(self, pod: Pod) -> None:
+        key = pod.key
+        known = self._pods.get(key)
+        if known is not None and known.metadata.uid != pod.metadata.uid:
+            self._forget_pod(key)
+        elif known is not None and _older(pod, known):
+            return
+        annotated = ALLOCATED in pod.metadata.annotations
+        demand = self.fleet.demands.of(pod) if pod.gated else None
+        if demand is None:
+            self._demands.pop(key, None)
+        else:
+            self._demands[key] = demand
+        if demand is None and not annotated and key not in self._held and key not in self._assumed:
+            self._pods.pop(key, None)
+            return
+        self._pods[key] = pod
+        try:
+            held = holder(pod)
+            problem = "" if held or pod.finished or not annotated else "does not name the node of its devices"
+        except Malformed as exc:
+            held, problem = self._held.get(key), str(exc)
+        self._log_problem("Pod", key, problem)
+        if annotated or pod.finished:
+            self._assumed.pop(key, None)
+        if key not in self._assumed:  # the write may be in flight: ignore versions before it
+            self._hold(key, held)
+
+    def _forget_pod(self, key: ObjectKey) -> None:
+        self._pods.pop(key, None)
+        self._demands.pop(key, None)
+        self._assumed.pop(key, None)
+        self._problems.pop(("Pod", key), None)
+        self._hold(key, None)
+
+    def _hold(self, key: ObjectKey, held: Holder | None) -> None:
+        before = self._held.get(key)
+        if held == before:
+            return
+        if before is not None:
+            self.fleet.release(key)
+            del self._held[key]
+            self.room += 1
+        if held is not None:
+            self.fleet.hold(key, held.node, held.allocation, held.hints)
+            self._held[key] = held
+            self._audit(held)
+
+    def _describe(self, name: str, device: Device | None) -> None:
+        problem = ""
+        if device is not None:
+            if self._devices.get(name) is not None and self._devices[name].spec == device.spec:
+                before = self._devices[name].metadata
+                if (before.labels, before.annotations) == (
+                    device.metadata.labels,
+                    device.metadata.annotations,
+                ):
+                    return
+            try:
+                machine = self.fleet.put(device, self._labels.get(name, {}))
+                problem = "; ".join(machine.notes)
+                self._devices[name] = device
+            except Malformed as exc:
+                problem, device = str(exc), None
+        if device is None:
+            self._devices.pop(name, None)
+            self.fleet.remove(name)
+        self._log_problem("Device", ObjectKey("", name), problem)
+        self.room += 1
+
+    def _label(self, name: str, labels: Mapping[str, str] | None) -> None:
+        if self._labels.get(name) == labels:
+            return
+        if labels is None:
+            self._labels.pop(name, None)
+        else:
+            self._labels[name] = labels
+        if name in self._devices:
+            self.fleet.put(self._devices[name], labels or {})
+        self.room += 1
+
+    def _log_problem(self, kind: str, key: ObjectKey, problem: str) -> None:
+        """Log a problem once."""
+        if problem and self._problems.get((kind, key)) != problem:
+            import structlog  # noqa: PLC0415 - with asyncio 60 ms, which commands on files spare
+
+            log = structlog.get_logger()
+            log.warning("invalid Koordinator devices ignored", kind=kind, name=str(key), reason=problem)
+        if problem:
+            self._problems[kind, key] = problem
+        else:
+            self._problems.pop((kind, key), None)
+
+    def _audit(self, held: Holder) -> None:
+        machine = self.fleet.machines.get(held.node)
+        if machine is None:
+            return
+        for found in overdrawn(machine, self.fleet.holders(held.node), held.allocation):
+            device = DeviceID(found.kind, held.node, str(found.minor))
+            if self._reported.get(device) != found.pods:
+                self._reported[device] = found.pods
+                self._report(Overdrawn(device, found.pods))
+
+
+def _older(pod: Pod, known: Pod) -> bool:
+    """Whether a version is older than the known one. Versions of one resource are ordered numbers."""
+    new, old = pod.metadata.resource_version, known.metadata.resource_version
+    return new.isdigit() and old.isdigit() and int(new) < int(old)
+
+
+class DeviceIntake:
+    """The only place that changes machines and their holders. Nothing here awaits."""
+
+    def __init__(self, state: KoordinatorState, intake: Intake) -> None:
+        self._state = state
+        self._intake = intake
+        self._room = 0
+
+    def take(self, change: Notice) -> None:
+        """The sink of every watch: applies a change to both states."""
+        if not isinstance(change, Listed):
+            self._state.apply(change)
+        self._intake.take(change)
+        self._wake()
+
+    def observe(self, pod: Pod) -> None:
+        """Take in a pod that a request returned."""
+        self._state.observe(pod)
+        self._wake()
+
+    def assume(self, grant: Grant) -> None:
+        """Count devices as held, and room as taken, before they are written."""
+        self._state.assume(grant)
+        self._intake.assume_pod(grant.pod.key, grant.held.node)
+
+    def forget(self, grant: Grant) -> None:
+        """Drop a grant that was not and will not be written."""
+        self._state.forget(grant)
+        if grant.pod.key not in self._state.fleet.pods:
+            self._intake.forget_pod(grant.pod.key)
+        self._wake()
+
+    def _wake(self) -> None:
+        """Wake the pods that may find new devices."""
+        if self._room == self._state.room:
+            return
+        self._room = self._state.room
+        self._intake.queue.wake(self._intake.waiting.served_by(self._state.fleet.may_serve))

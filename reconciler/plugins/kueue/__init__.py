@@ -1,0 +1,1 @@
+"""The admission check for Kueue: answers for Workloads, and holds room for their pods."""
