@@ -12,8 +12,8 @@ from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.pods import claims_of
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
-from reconciler.cli.common.fleet_source import bundle_objects
-from reconciler.cli.demo.play import MANIFESTS
+from reconciler.cli.demo import MANIFESTS
+from reconciler.cli.input import bundle_objects
 from reconciler.control.offline import Question, Report, decide
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.loading import load, store_of

@@ -6,7 +6,7 @@ from importlib import import_module
 import click
 from click.shell_completion import CompletionItem
 
-from reconciler.cli.common.exits import exits_text
+from reconciler.cli.exits import exits_text
 
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 # There are none, and pydantic would read the entry points of every installed distribution to see that.
@@ -48,7 +48,7 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         name = cmd_name.replace("-", "_")
-        command = getattr(import_module(f"reconciler.cli.commands.{name}"), name)
+        command = getattr(import_module(f"reconciler.cli.{name}"), name)
         assert isinstance(command, click.Command)
         command.epilog = exits_text(cmd_name)
         return command
@@ -92,6 +92,6 @@ def kubectl_plugin() -> None:
 
 def kubectl_complete() -> None:
     """Complete `kubectl dra_reconciler ...` for kubectl."""
-    from reconciler.cli.commands.completion import answer_kubectl  # noqa: PLC0415 - no command needs it
+    from reconciler.cli.completion import answer_kubectl  # noqa: PLC0415 - no command needs it
 
     answer_kubectl(main)

@@ -12,14 +12,46 @@ from typing import Any
 import click
 
 from reconciler.api.manifests.documents import Refusal, documents
-from reconciler.cli.common.exits import exit_on_errors
-from reconciler.cli.common.server_input import read_for_server
+from reconciler.cli.convert import read_for_server
+from reconciler.cli.exits import exit_on_errors
+from reconciler.cli.options import files_option
 from reconciler.embedded import ApiServer, run_controllers, serve
 from reconciler.embedded.accounts import Roles, read_tokens
 from reconciler.embedded.guard import Guard
 from reconciler.operations.logs.setup import configure, lines_in_order
 
 
+@click.command()
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8001,
+    show_default=True,
+    help="The port; 0 selects a free one.",
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="The address to listen on. Without --token-file, every client has full access.",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help='Clients: lines of token,user,uid,"group,group".',
+)
+@click.option(
+    "--rbac",
+    type=click.Path(exists=True, readable=True),
+    metavar="FILE|DIR",
+    help="Roles and bindings of the clients. Group system:masters has full access.",
+)
+@click.option(
+    "--with-controllers",
+    is_flag=True,
+    help="Also create claims from templates, bind and finish pods, and deallocate claims.",
+)
+@files_option(required=False)
 def apiserver(
     port: int,
     host: str,
@@ -28,7 +60,11 @@ def apiserver(
     with_controllers: bool,
     files: tuple[str, ...],
 ) -> None:
-    """Carry out the command. Its options and its help are in `cli/commands/apiserver.py`."""
+    """Run only the embedded API server, in memory, until SIGINT or SIGTERM.
+
+    Objects are lost at the end. -f loads objects at the start. Without --token-file, clients are not
+    authenticated.
+    """
     if rbac is not None and token_file is None:
         raise click.UsageError(
             "--rbac needs --token-file: without tokens the server cannot distinguish clients."

@@ -1,34 +1,211 @@
 """`dra-reconciler capacity`: how many nodes of which shapes a demand needs."""
 
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Any, NoReturn
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple, NoReturn, TextIO
 
 import click
+from msgspec.structs import replace
 
-from reconciler.analysis.sizing.answer import as_json
+from reconciler.allocation.defaults import STEPS
+from reconciler.analysis.relocation.world import world_of
+from reconciler.analysis.sizing.answer import Option, Sizing, as_json
+from reconciler.analysis.sizing.demand import Item, items_in, items_of, pending_units
+from reconciler.analysis.sizing.patterns import Shape, distinct_shapes, shape_of
+from reconciler.analysis.sizing.sizing import size
 from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.manifests.claims import Claims
 from reconciler.api.manifests.inferred_nodes import InferredNodes, infer_nodes
-from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Node, Pod
+from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.semantics import Semantics
+from reconciler.api.objects.similar_names import instead
 from reconciler.api.objects.slices import ResourceSlice
-from reconciler.cli.capacity_question import Answer, Fleet, Question, costs_in
-from reconciler.cli.common.cluster_listing import list_objects
-from reconciler.cli.common.connection import Connection
-from reconciler.cli.common.contexts import Reached, ask_each, check_usage, report_unreached
-from reconciler.cli.common.contexts import as_json as contexts_as_json
-from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
-from reconciler.cli.common.fleet_source import bundle_objects, read_files, read_valid
-from reconciler.cli.common.held_room import note, split
-from reconciler.cli.common.output import echo_value, remarks_on
-from reconciler.cli.common.progress import ProgressTracker, track_progress
-from reconciler.cli.common.room_source import KINDS
-from reconciler.cli.common.waiting import wait_for
-from reconciler.cli.views.sizing import print_side_by_side, print_sizing
+from reconciler.cli.cluster import Connection, list_objects, wait_for
+from reconciler.cli.contexts import (
+    Reached,
+    ask_each,
+    check_contexts,
+    contexts_as_json,
+    report_unreached,
+    side_by_side,
+)
+from reconciler.cli.exits import Exit, NoAnswer, errors_as
+from reconciler.cli.held_room import hold_room, note_held_room, split_held_room
+from reconciler.cli.input import bundle_objects, read_files, read_valid
+from reconciler.cli.options import (
+    cluster_options,
+    contexts_option,
+    files_option,
+    held_room_option,
+    output_option,
+    release_and_rules_options,
+    steps_option,
+)
+from reconciler.cli.output import Console, Table, counted, echo_value, print_line, print_table, remarks_on
+from reconciler.cli.progress import ProgressTracker, track_progress
+from reconciler.cli.world import KINDS
+from reconciler.state.nominations.nomination import NOBODY, Nomination, Nominee, of_claim, own_of_all
 
 
+class Fleet(NamedTuple):
+    """The objects of one cluster, or of manifests."""
+
+    nodes: InferredNodes
+    objects: Sequence[ApiObject]
+    may_suppose: bool = False
+    """Whether nodes without a Node object count"""
+    held: tuple[Nomination, ...] = ()
+    """Room that is held for something"""
+
+
+class Answer(NamedTuple):
+    """What a fleet needs."""
+
+    result: Sizing
+    shapes: Mapping[str, Shape]
+    """By name"""
+
+
+class _Demand(NamedTuple):
+    items: tuple[Item, ...]
+    pods: frozenset[ObjectKey] = frozenset()
+    """Its pods on the cluster: they are not part of the fleet, because the sizing places them"""
+    own: frozenset[Nominee] = NOBODY
+    """For whom room may be held that it uses"""
+
+
+class Question(NamedTuple):
+    """The demand, and the nodes that may be added."""
+
+    asked: Bundle
+    """The demand, unless what is pending is asked for"""
+    pending: bool
+    shapes: tuple[str, ...]
+    """Names of nodes of the fleet"""
+    more: Bundle
+    """Further shapes"""
+    costs: Mapping[str, Fraction]
+    """By shape"""
+    rules: Semantics
+    steps: int
+
+    def of(self, fleet: Fleet, progress: ProgressTracker) -> Answer:
+        """The answer for a fleet. Raises NoAnswer if it lacks what is named."""
+        objects = [*fleet.objects, *self.asked.of(DeviceClass)]
+        items, gone, own = self._items(objects)
+        slices = [one for one in objects if isinstance(one, ResourceSlice)]
+        chosen = [_priced(one, self.costs) for one in self._shapes(fleet.nodes.nodes, slices)]
+        _check_costs(self.costs, chosen)
+        kept = [one for one in objects if not (isinstance(one, Pod) and one.key in gone)]
+        world = world_of(
+            progress.each("loading objects", kept),
+            self.rules,
+            supposed=fleet.nodes.supposed,
+            may_suppose=fleet.may_suppose,
+        )
+        # Room that is held for a part of the demand is free for the demand.
+        hold_room((one for one in fleet.held if one.nominee not in own), world.store, world.nodes)
+        result = size(items, chosen, world, steps=self.steps, progress=progress.stage)
+        return Answer(result, {shape.name: shape for shape in chosen})
+
+    def _items(self, objects: Sequence[ApiObject]) -> _Demand:
+        if not self.pending:
+            items = items_in(self.asked)
+            if not items:
+                raise NoAnswer("--demand has no Demand, no pending claim, no template and no pod with claims")
+            return _Demand(items)
+        units = pending_units(objects)
+        pods = frozenset(unit.pod.key for unit in units if unit.pod is not None)
+        own = own_of_all(unit.pod for unit in units if unit.pod is not None)
+        own |= {of_claim(claim.key) for unit in units for claim in unit.claims}
+        return _Demand(items_of((unit, 1) for unit in units), pods, own)
+
+    def _shapes(self, nodes: Sequence[Node], slices: Sequence[ResourceSlice]) -> list[Shape]:
+        """The shapes that are named, or one of each kind of node of the fleet."""
+        known = {node.key.name: node for node in nodes}
+        found = []
+        for name in dict.fromkeys(self.shapes):
+            if name not in known:
+                raise NoAnswer(f"--shape: there is no node {name}{instead(name, sorted(known), 'nodes')}")
+            found.append(shape_of(known[name], slices))
+            if not found[-1].slices:
+                raise NoAnswer(f"--shape: node {name} publishes no devices of its own; name another node")
+        own = self.more.of(ResourceSlice)
+        found += [shape_of(node, own) for node in infer_nodes(self.more.of(Node), own).nodes if own]
+        return found or list(distinct_shapes(nodes, slices))
+
+
+def costs_in(texts: Iterable[str]) -> dict[str, Fraction]:
+    """The costs of options such as `node-1=2.5`. Raises UsageError."""
+    return dict(map(_cost, texts))
+
+
+def _cost(text: str) -> tuple[str, Fraction]:
+    name, _, price = text.rpartition("=")
+    try:
+        cost = Fraction(price)
+    except (ValueError, ZeroDivisionError):
+        cost = Fraction(0)
+    if not name or cost <= 0:
+        raise click.UsageError(f"--cost {text}: write NODE=COST with a positive number, such as node-1=2.5.")
+    return name, cost
+
+
+def _priced(shape: Shape, costs: Mapping[str, Fraction]) -> Shape:
+    return replace(shape, cost=costs[shape.name]) if shape.name in costs else shape
+
+
+def _check_costs(costs: Mapping[str, Fraction], shapes: Sequence[Shape]) -> None:
+    names = sorted(shape.name for shape in shapes)
+    for name in sorted(costs.keys() - set(names)):
+        raise NoAnswer(f"--cost: there is no shape {name}{instead(name, names, 'shapes')}")
+
+
+_PATH = click.Path(exists=True, readable=True, allow_dash=True)
+
+
+@click.command()
+@files_option(required=False)
+@cluster_options
+@contexts_option
+@held_room_option
+@click.option(
+    "--demand",
+    "demands",
+    multiple=True,
+    type=_PATH,
+    metavar="FILE|DIR|-",
+    help="What is expected: Demand documents with counts, or claims, templates and pods, each once.",
+)
+@click.option("--pending", is_flag=True, help="What is pending now, on the cluster or in the -f files.")
+@click.option(
+    "--shape",
+    "shapes",
+    multiple=True,
+    metavar="NODE",
+    help="A node of the fleet as template for new nodes.  [default: one of each kind with devices]",
+)
+@click.option(
+    "--shape-file",
+    "shape_files",
+    multiple=True,
+    type=_PATH,
+    metavar="FILE|DIR|-",
+    help="ResourceSlices, and maybe Nodes: each node in it is a template.",
+)
+@click.option(
+    "--cost",
+    "costs",
+    multiple=True,
+    metavar="NODE=COST",
+    help="What one node of this shape costs, in any unit.  [default: 1]",
+)
+@output_option("table", "json", "yaml")
+@release_and_rules_options
+@steps_option(STEPS)
 def capacity(
     files: tuple[str, ...],
     connection: Connection,
@@ -42,10 +219,16 @@ def capacity(
     rules: Semantics,
     steps: int,
 ) -> None:
-    """Carry out the command. Its options and its help are in `cli/commands/capacity.py`."""
+    """Capacity planning: how many nodes of which shapes a demand needs. Writes nothing.
+
+    Places the demand on the free devices of the fleet first, and the rest on new nodes: of each shape alone,
+    and of a mix. The cheapest comes first, with a lower bound: no nodes of these shapes cost less. For what
+    still fits on the fleet as it is, see top. With --contexts, each cluster is asked for the whole demand.
+    Details: docs/fleet-size.md.
+    """
     if bool(demands) == pending:
         raise click.UsageError("Name a demand: either --demand FILE, or --pending.")
-    check_usage(connection, contexts, files, output)
+    check_contexts(connection, contexts, files, output)
     if files and connection.named:
         raise click.UsageError("Name manifests with -f, or a cluster, not both.")
     prices = costs_in(costs)
@@ -95,7 +278,7 @@ def _answered(
         return Reached(reached.context, problem=reached.problem)
     try:
         with remarks_on(reached.context):
-            return Reached(reached.context, question.of(_of_cluster(reached.found), progress))
+            return Reached(reached.context, question.of(_fleet_of_cluster(reached.found), progress))
     except NoAnswer as exc:
         return Reached(reached.context, problem=exc.message)
 
@@ -111,16 +294,106 @@ def _fleet(fleet: Bundle | None, connection: Connection, progress: ProgressTrack
     """The manifests, or else the cluster."""
     if fleet is None:
         progress.stage("reading the cluster")
-        return _of_cluster(wait_for(list_objects(KINDS, connection, volumes=True)))
+        return _fleet_of_cluster(wait_for(list_objects(KINDS, connection, volumes=True)))
     claims = Claims(fleet)  # also those made from the templates of pods
     listed = [one for one in bundle_objects(fleet) if not isinstance(one, Node | Pod | ResourceClaim)]
     listed += [*fleet.of(Node), *map(claims.typed, claims.entries), *claims.pods]
     return Fleet(infer_nodes(fleet.of(Node), fleet.of(ResourceSlice)), listed, may_suppose=True)
 
 
-def _of_cluster(raws: Iterable[dict[str, Any]]) -> Fleet:
-    raws, held = split(raws)
-    note(held)
+def _fleet_of_cluster(raws: Iterable[dict[str, Any]]) -> Fleet:
+    raws, held = split_held_room(raws)
+    note_held_room(held)
     listed = list(read_valid(raws))
     nodes = tuple(one for one in listed if isinstance(one, Node))
     return Fleet(InferredNodes(nodes, (), None, ()), listed, held=held)
+
+
+def print_sizing(result: Sizing, out: TextIO) -> None:
+    """Print the verdict, then the demand, then the options, then what each new node holds."""
+    console = Console(out)
+    for line in _verdict(result):
+        print_line(console, line)
+    for table in _tables(result):
+        console.print()
+        print_table(console, table)
+
+
+def _tables(result: Sizing) -> Iterator[Table]:
+    if result.items:
+        yield _demand(result)
+    if result.options:
+        yield _options(result)
+        yield _groups(result.options[0], result)
+
+
+def print_side_by_side(answers: Sequence[tuple[str, Sizing]], out: TextIO) -> None:
+    """Print the verdict for each context, then the tables of all contexts as one each."""
+    console = Console(out)
+    for context, result in answers:
+        for line in _verdict(result):
+            print_line(console, f"{context}: {line}")
+    for table in side_by_side((context, list(_tables(result))) for context, result in answers):
+        console.print()
+        print_table(console, table)
+
+
+def _verdict(result: Sizing) -> Iterator[str]:
+    if not result.items:
+        yield "nothing is pending: no node is needed"
+    elif result.fits_now:
+        yield "fits now: no node is needed"
+    elif result.options:
+        best = result.options[0]
+        proof = "proven cheapest" if best.optimal else f"the cost is at least {_number(best.at_least)}"
+        yield f"add {nodes_text(best)}: {proof}"
+    for one in result.items:
+        if one.left and one.refused is not None:
+            yield (
+                f"{one.left} of {one.item.count} {one.item.name} do not fit now: "
+                f"{one.refused.reason}: {one.refused.message}"
+            )
+    for one in result.unserved:
+        if not one.refused_by:
+            yield f"{one.item.name} fits on no shape: no shape was given or found"
+        for shape, why in one.refused_by.items():
+            yield f"{one.item.name} does not fit on an empty {shape}: {why.reason}: {why.message}"
+
+
+def nodes_text(option: Option) -> str:
+    """`3 nodes like node-1, 1 node like node-7`."""
+    return ", ".join(f"{counted(count, 'node')} like {name}" for name, count in option.nodes.items())
+
+
+def _demand(result: Sizing) -> Table:
+    table = Table(("DEMAND", "COUNT", "FIT NOW", "LEFT", "SHAPES"), right=("COUNT", "FIT NOW", "LEFT"))
+    for one in result.items:
+        shapes = ", ".join(one.served_by) or "none"
+        table.add((one.item.name, str(one.item.count), str(one.placed), str(one.left), shapes))
+    return table
+
+
+def _options(result: Sizing) -> Table:
+    table = Table(("ADD", "NODES", "COST", "AT LEAST", "PROVEN"), right=("NODES", "COST", "AT LEAST"))
+    for one in result.options:
+        names = ", ".join(f"{count} x {name}" for name, count in one.nodes.items())
+        total = str(sum(one.nodes.values()))
+        proven = "yes" if one.optimal else "no"
+        table.add((names, total, _number(one.cost), _number(one.at_least), proven))
+    return table
+
+
+def _groups(option: Option, result: Sizing) -> Table:
+    table = Table(("SHAPE", "NODES", "EACH HOLDS"), right=("NODES",))
+    for group in option.groups:
+        held = "\n".join(
+            f"{count} x {one.item.name}"
+            for one, count in zip(result.items, group.holds, strict=True)
+            if count
+        )
+        table.add((group.shape, str(group.nodes), held))
+    return table
+
+
+def _number(value: Fraction) -> str:
+    return f"{float(value):g}"

@@ -1,22 +1,48 @@
 """`dra-reconciler convert`: convert manifests of any version and shape for Kubernetes 1.36."""
 
+import copy
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TextIO
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, TextIO
 
 import click
 import yaml
 
 from reconciler.api.convert.names import Rename
-from reconciler.api.manifests.documents import Document
-from reconciler.api.validation.kinds import Object
-from reconciler.cli.common.conversion import convert_bundle, report_conversion
-from reconciler.cli.common.exits import Exit
-from reconciler.cli.common.input import read_manifests, report_ignored, report_refused, report_warnings
-from reconciler.cli.common.output import as_documents, as_list
-from reconciler.cli.common.progress import track_progress
+from reconciler.api.convert.objects import Converted, converted
+from reconciler.api.manifests.bundle import Bundle, bundle
+from reconciler.api.manifests.documents import Document, Refusal, documents
+from reconciler.api.manifests.served import as_served
+from reconciler.api.validation.fields import WrongType
+from reconciler.api.validation.kinds import Object, Review
+from reconciler.api.validation.served_kinds import BUILTIN
+from reconciler.api.versions.reading import needs_conversion
+from reconciler.cli.exits import Exit
+from reconciler.cli.input import read_manifests, report_ignored, report_refused, report_warnings
+from reconciler.cli.options import files_option, output_option
+from reconciler.cli.output import as_documents, as_list, plain
+from reconciler.cli.progress import track_progress
 
 
+@click.command()
+@files_option(required=True)
+@output_option("yaml", "json", explained="YAML documents, or one JSON List.")
+@click.option(
+    "--rename-map",
+    type=click.File("w", encoding="utf-8", lazy=True),
+    help="Write the renames to this file, as YAML, instead of to standard error.",
+)
+@click.option(
+    "--order-by-size",
+    is_flag=True,
+    help="List smaller devices of a pool first: claims that match several sizes get the smallest.",
+)
+@click.option(
+    "--keep-other-kinds",
+    is_flag=True,
+    help="Also write the objects of other kinds, unchanged and in their place.",
+)
 def convert(
     files: tuple[str, ...],
     output: str,
@@ -24,7 +50,14 @@ def convert(
     order_by_size: bool,
     keep_other_kinds: bool,
 ) -> None:
-    """Carry out the command. Its options and its help are in `cli/commands/convert.py`."""
+    """Convert manifests of any version and shape to objects that Kubernetes 1.36 accepts.
+
+    Reads the same input as `allocate`. Expands mixins and includes, replaces composite devices by counters,
+    moves counters into separate slices and splits slices that are too large. A claim gets the same devices
+    before and after. Fields that the API does not have go into the annotation
+    dra-reconciler.io/device-extensions; invalid names are replaced, always in the same way. Other kinds are
+    left out, unless --keep-other-kinds is set.
+    """
     with track_progress(quiet=output == "json") as progress:
         bundle = read_manifests(files, progress)
         progress.stage("converting")
@@ -54,3 +87,79 @@ def _merged(made: Iterable[tuple[int, Object]], others: Mapping[int, Document]) 
 
 def _map(renames: Sequence[Rename]) -> str:
     return yaml.safe_dump([rename._asdict() for rename in renames], sort_keys=False)
+
+
+_KINDS = {(kind.group, kind.kind): kind for kind in BUILTIN}
+_ADMIN = {"resource.kubernetes.io/admin-access": "true"}
+"""Labels of every namespace: manifests do not say which namespaces allow admin access"""
+
+
+class Conversion(NamedTuple):
+    """The result, and where its objects belong."""
+
+    result: Converted
+    numbers: tuple[int, ...]
+    """Of each object, the index among all documents of the one that it comes from"""
+
+    @property
+    def numbered(self) -> Iterator[tuple[int, Object]]:
+        """The objects with their numbers."""
+        return zip(self.numbers, self.result.objects, strict=True)
+
+
+def convert_bundle(bundle: Bundle, *, order_by_size: bool = False) -> Conversion:
+    """Convert all objects of manifests, and validate them as an API server does."""
+    entries = [entry for by_key in bundle.entries.values() for entry in by_key.values()]
+    entries.sort(key=lambda entry: entry.number)
+    result = converted([entry.raw for entry in entries], objections, order_by_size=order_by_size)
+    return Conversion(result, tuple(entries[source].number for source in result.sources))
+
+
+def report_conversion(result: Converted, *, renames: bool = True) -> None:
+    """Print a line to standard error for each change and for each object that cannot be converted."""
+    changes = [f"note: {note}" for note in result.notes]
+    changes += [f"renamed: {rename}" for rename in result.renames] if renames else []
+    for line in (*changes, *(f"Error: {problem}" for problem in result.problems)):
+        click.echo(plain(line), err=True)
+
+
+def objections(obj: Object) -> list[str]:
+    """Validate an object with the rules of the embedded API server; return the errors."""
+    kind = _KINDS[obj["apiVersion"].rpartition("/")[0], obj["kind"]]
+    copied = copy.deepcopy(obj)
+    review = Review(copied, None, kind.stored, "", _ADMIN)
+    try:
+        kind.defaults(copied, datetime.now(UTC))
+        return [f"{cause.field}: {cause.message}" for cause in kind.validate(review)]
+    except WrongType as exc:
+        return [str(exc)]
+
+
+def read_for_server(paths: Sequence[str]) -> list[dict[str, Any]]:
+    """Read all objects of the manifests in the form that a server stores. Exits if one is invalid."""
+    found = list(documents(paths, sys.stdin.buffer))
+    refused = [document for document in found if isinstance(document, Refusal)]
+    report_refused(refused)
+    if refused:
+        sys.exit(Exit.FAILED)
+    warnings: list[str] = []
+    raws = as_served(_servable([one for one in found if isinstance(one, Document)]), warnings.append)
+    report_warnings(warnings)
+    return raws
+
+
+def _servable(found: Sequence[Document]) -> list[dict[str, Any]]:
+    """The objects, those in older versions and shapes converted as `convert` does, in their order."""
+    older = [number for number, document in enumerate(found) if needs_conversion(document.raw)]
+    kept = [(number, dict(one.raw)) for number, one in enumerate(found) if number not in set(older)]
+    if not older:
+        return [raw for _, raw in kept]
+    read = bundle(found[number] for number in older)
+    report_warnings(read.warnings)
+    report_refused(read.refused)
+    conversion = convert_bundle(read)
+    report_conversion(conversion.result)
+    if read.refused or conversion.result.problems:
+        sys.exit(Exit.FAILED)
+    kept += [(older[number], raw) for number, raw in conversion.numbered]
+    return [raw for _, raw in sorted(kept, key=lambda pair: pair[0])]

@@ -2,12 +2,12 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 import click
 from msgspec.structs import replace
 
-from reconciler.analysis.doctor.checks import as_json, as_sarif, examine, worst_first
+from reconciler.analysis.doctor.checks import as_json, as_sarif, counts, examine, worst_first
 from reconciler.analysis.doctor.findings import Finding, Severity
 from reconciler.analysis.doctor.input import read_input
 from reconciler.api.manifests.documents import Document, Refusal, of_texts
@@ -15,24 +15,26 @@ from reconciler.api.manifests.lines import lines_of
 from reconciler.api.manifests.origin import Origin
 from reconciler.api.manifests.sources import texts
 from reconciler.api.objects.semantics import Semantics
-from reconciler.cli.common.cluster_listing import list_objects
-from reconciler.cli.common.connection import Connection
-from reconciler.cli.common.contexts import as_json as contexts_as_json
-from reconciler.cli.common.contexts import (
+from reconciler.cli.cluster import Connection, list_objects, wait_for
+from reconciler.cli.contexts import (
     ask_each,
-    check_usage,
+    check_contexts,
+    contexts_as_json,
     print_heading,
     report_unreached,
 )
-from reconciler.cli.common.exits import Exit, Failure, errors_as
-from reconciler.cli.common.input import report_nothing
-from reconciler.cli.common.options import (
+from reconciler.cli.exits import Exit, Failure, errors_as
+from reconciler.cli.input import report_nothing
+from reconciler.cli.options import (
     FOR_PEOPLE,
+    cluster_options,
+    contexts_option,
+    manifest_options,
+    output_option,
+    rules_options,
 )
-from reconciler.cli.common.output import echo_value
-from reconciler.cli.common.progress import track_progress
-from reconciler.cli.common.waiting import wait_for
-from reconciler.cli.views.findings import object_names, print_findings
+from reconciler.cli.output import Console, Table, counted, echo_value, object_name, print_line, print_table
+from reconciler.cli.progress import track_progress
 
 KINDS = (
     "ResourceSlice",
@@ -46,6 +48,21 @@ KINDS = (
 )
 
 
+@click.command()
+@manifest_options
+@cluster_options
+@contexts_option
+@output_option(
+    "table",
+    "wide",
+    "name",
+    "json",
+    "yaml",
+    "sarif",
+    explained="table: a block for each finding; wide: a line for each; name: the objects with findings.",
+)
+@click.option("--strict", is_flag=True, help="Exit with code 3 if there are warnings, for CI.")
+@rules_options
 def doctor(
     files: tuple[str, ...],
     connection: Connection,
@@ -54,8 +71,8 @@ def doctor(
     strict: bool,
     rules: Semantics,
 ) -> None:
-    """Carry out the command. Its options and its help are in `cli/commands/doctor.py`."""
-    check_usage(connection, contexts, files, output)
+    """Find problems in ResourceSlices, DeviceClasses and ResourceClaims, with a remedy for each."""
+    check_contexts(connection, contexts, files, output)
     if files and connection.named:
         raise click.UsageError("Name manifests with -f, or a cluster, not both.")
     if contexts:
@@ -150,3 +167,51 @@ def _document(raw: dict[str, Any]) -> Document:
     metadata = raw["metadata"]
     name = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
     return Document(Origin(f"{raw['kind']}/{name}"), raw)
+
+
+_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold"}
+
+
+def print_findings(findings: Sequence[Finding], out: TextIO, *, wide: bool) -> None:
+    """Print the findings and how many there are; wide prints a line for each, to search and to sort."""
+    console = Console(out)
+    if wide and findings:
+        print_table(console, _table(findings), wide=True)
+    elif findings:
+        for one in findings:
+            print_line(
+                console, f"{one.severity.value} {one.check}: {one.object}", style=_STYLES[one.severity]
+            )
+            for label, text in _block(one):
+                print_line(console, f"  {label + ':':9} {text}", hanging=12)
+            console.print()
+    errors, warnings, info = counts(findings).values()
+    print_line(console, f"{counted(errors, 'error')}, {counted(warnings, 'warning')}, {info} info")
+
+
+def object_names(findings: Sequence[Finding]) -> list[str]:
+    """The objects with findings, each once, as kubectl names them. Files that hold no object have no name."""
+    found = (one.object.partition(" ") for one in findings)
+    return list(
+        dict.fromkeys(
+            object_name(kind, name.rpartition("/")[2])
+            for kind, _, name in found
+            if kind.isalnum() and name and " " not in name
+        )
+    )
+
+
+def _block(one: Finding) -> Iterator[tuple[str, str]]:
+    yield "problem", one.what
+    yield "fix", one.remedy
+    if one.field:
+        yield "field", one.field
+    yield "location", str(one.origin)
+
+
+def _table(findings: Sequence[Finding]) -> Table:
+    table = Table(("SEVERITY", "CHECK", "OBJECT", "FIELD", "PROBLEM", "REMEDY", "LOCATION"), names=3)
+    for one in findings:
+        cells = (one.severity.value, one.check, one.object, one.field or "-", one.what, one.remedy)
+        table.add((*cells, str(one.origin)))
+    return table

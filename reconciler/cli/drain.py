@@ -6,28 +6,47 @@ import click
 
 from reconciler.analysis.relocation.drain import (
     Drained,
-    drain,
     of_driver_version,
     of_pool,
     of_taint,
     without_devices,
     without_nodes,
 )
+from reconciler.analysis.relocation.drain import (
+    drain as plan_drain,
+)
 from reconciler.analysis.relocation.report import drain_as_json
 from reconciler.analysis.relocation.world import World
 from reconciler.api.objects.semantics import Semantics
-from reconciler.cli.common.cluster_listing import list_objects
-from reconciler.cli.common.connection import Connection
-from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
-from reconciler.cli.common.fleet_source import read_files
-from reconciler.cli.common.output import echo_value
-from reconciler.cli.common.progress import track_progress
-from reconciler.cli.common.room_source import KINDS, of_cluster, of_manifests
-from reconciler.cli.common.waiting import wait_for
-from reconciler.cli.views.making_room import print_drain
+from reconciler.cli.cluster import Connection, list_objects, wait_for
+from reconciler.cli.exits import Exit, NoAnswer, errors_as
+from reconciler.cli.input import read_files
+from reconciler.cli.make_room import print_drain
+from reconciler.cli.options import (
+    cluster_options,
+    files_option,
+    held_room_option,
+    output_option,
+    release_and_rules_options,
+)
+from reconciler.cli.output import echo_value
+from reconciler.cli.progress import track_progress
+from reconciler.cli.world import KINDS, world_of_cluster, world_of_manifests
 
 
-def command(
+@click.command()
+@click.argument("nodes", nargs=-1, metavar="[NODE]...")
+@click.option("--pool", metavar="[DRIVER/]POOL", help="Drain the devices of this pool.")
+@click.option(
+    "--driver-version", metavar="[DRIVER=]VERSION", help="Drain the devices with this driverVersion."
+)
+@click.option("--taint", metavar="KEY", help="Drain the devices with a taint of this key.")
+@files_option(required=False)
+@cluster_options
+@held_room_option
+@output_option("table", "json", "yaml")
+@release_and_rules_options
+def drain(
     nodes: tuple[str, ...],
     pool: str | None,
     driver_version: str | None,
@@ -37,20 +56,25 @@ def command(
     output: str,
     rules: Semantics,
 ) -> None:
-    """Carry out the command. Its options and its help are in `cli/commands/drain.py`."""
+    """Find out whether everything on nodes or devices can go elsewhere, in which order, and what cannot.
+
+    Names nodes, or devices by pool, driver version or taint. Pods leave one after another, gangs as a whole
+    or down to their minimum, and each is placed before the next one leaves. Writes nothing; see
+    docs/make-room.md.
+    """
     if files and connection.named:
         raise click.UsageError("Name manifests with -f, or a cluster, not both.")
     if sum(map(bool, (nodes, pool, driver_version, taint))) != 1:
         raise click.UsageError("Name nodes, or one of --pool, --driver-version and --taint.")
     with errors_as(NoAnswer), track_progress(quiet=output != "table") as progress:
         if files:
-            world = of_manifests(read_files(files, progress), rules)
+            world = world_of_manifests(read_files(files, progress), rules)
         else:
             progress.stage("reading the cluster")
             raws = wait_for(list_objects(KINDS, connection, volumes=True, budgets=True))
-            world = of_cluster(raws, rules)
+            world = world_of_cluster(raws, rules)
         progress.stage("placing")
-        answer = drain(world, _remove(world, frozenset(nodes), pool, driver_version, taint))
+        answer = plan_drain(world, _remove(world, frozenset(nodes), pool, driver_version, taint))
     if output == "table":
         print_drain(answer, sys.stdout)
     else:

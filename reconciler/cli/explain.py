@@ -1,44 +1,69 @@
 """`dra-reconciler explain`: why a claim is pending, from manifests or from a cluster."""
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import click
 
+from reconciler.allocation.defaults import STEPS
 from reconciler.allocation.policies.selection import Policies
 from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.analysis.explain.explain import explain as explain_claims
 from reconciler.analysis.explain.report import as_json
 from reconciler.api.manifests.bundle import Bundle
+from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
-from reconciler.cli.common.connection import Connection
-from reconciler.cli.common.console import Console
-from reconciler.cli.common.contexts import (
+from reconciler.cli.cluster import Connection, wait_for
+from reconciler.cli.contexts import (
     Reached,
     ask_each,
-    check_usage,
+    check_contexts,
+    contexts_as_json,
     print_heading,
     report_unreached,
 )
-from reconciler.cli.common.contexts import as_json as contexts_as_json
-from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
-from reconciler.cli.common.input import read_manifests, report_refused, report_warnings
-from reconciler.cli.common.options import (
+from reconciler.cli.exits import Exit, NoAnswer, errors_as
+from reconciler.cli.explanation import AllocationQuestion, Situation, print_explanation, without_questions
+from reconciler.cli.input import read_manifests, report_refused, report_warnings
+from reconciler.cli.options import (
+    cluster_options,
+    contexts_option,
+    files_option,
+    held_room_option,
+    koordinator_semantics_option,
     namespace_of,
+    namespace_option,
+    output_option,
+    release_and_rules_options,
+    steps_option,
 )
-from reconciler.cli.common.output import echo_value, print_line, remark
-from reconciler.cli.common.plain_text import plain
-from reconciler.cli.common.progress import ProgressTracker, track_progress
-from reconciler.cli.common.waiting import wait_for
-from reconciler.cli.explain_question import in_manifests
-from reconciler.cli.explain_situation import Situation
-from reconciler.cli.views.explanation import print_explanation
+from reconciler.cli.output import Console, echo_value, plain, print_line, remark
+from reconciler.cli.policy_options import policy_options
+from reconciler.cli.progress import ProgressTracker, track_progress
+from reconciler.control.offline import Question, decide
+from reconciler.control.planner import Blocked
 from reconciler.plugins.koordinator.rules import Rules
 from reconciler.plugins.koordinator.rules import Semantics as DeviceSemantics
 
 
+@click.command()
+@click.argument("target", metavar="[NAMESPACE/]CLAIM")
+@namespace_option
+@click.option(
+    "--pod", "of_pod", is_flag=True, help="The name is that of a pod: explain all its claims together."
+)
+@files_option(required=False)
+@cluster_options
+@contexts_option
+@held_room_option
+@output_option("table", "json", "yaml")
+@release_and_rules_options
+@koordinator_semantics_option(default="proposal")
+@steps_option(STEPS)
+@policy_options
 def explain(
     target: str,
     namespace: str | None,
@@ -52,10 +77,15 @@ def explain(
     steps: int,
     policies: Policies,
 ) -> None:
-    """Carry out the command. Its options and its help are in `cli/commands/explain.py`."""
+    """Explain why a claim is pending: the devices that pass each gate, the blocking gates, near misses.
+
+    Reads a cluster as it is now, or manifests with -f. In manifests, claims and pods that come first are
+    allocated first, as `allocate` does. All claims of a pod are explained together, for one node. With --pod,
+    also explains pods that request Koordinator's devices.
+    """
     if files and connection.named:
         raise click.UsageError("Name manifests with -f, or a cluster, not both.")
-    check_usage(connection, contexts, files, output)
+    check_contexts(connection, contexts, files, output)
     before, _, name = target.rpartition("/")
     if not name or "/" in before:
         raise click.UsageError(f"{target!r} is not a claim name: write CLAIM or NAMESPACE/CLAIM.")
@@ -79,7 +109,7 @@ def explain(
             report_warnings(bundle.warnings)
             report_refused(bundle.refused)
             progress.stage("allocating earlier claims")
-            situation = _in_manifests(
+            situation = _of_manifests(
                 bundle, rules, machines, key, of_pod=of_pod, steps=steps, policies=policies, progress=progress
             )
         else:
@@ -103,7 +133,7 @@ def explain(
     sys.exit(Exit.OK if any(one.allocatable for one in explanations) else Exit.FAILED)
 
 
-def _in_manifests(
+def _of_manifests(
     bundle: Bundle,
     rules: Semantics,
     machines: Rules,
@@ -188,3 +218,48 @@ def _print_message(key: ObjectKey, message: str, output: str, *, allocated: bool
 
 def _message(key: ObjectKey, message: str, *, allocated: bool) -> dict[str, Any]:
     return {"name": str(key), "allocatable": allocated, "message": message}
+
+
+def in_manifests(
+    bundle: Bundle,
+    rules: Semantics,
+    key: ObjectKey,
+    *,
+    of_pod: bool,
+    steps: int,
+    policies: Policies,
+    on_question: Callable[[Question], None] = lambda _: None,
+) -> Situation:
+    """Return the questions as `allocate` meets them: earlier claims and pods are allocated first.
+
+    `asking` is called with each question before it is decided.
+    """
+    matching: list[Question] = []
+    notes: list[str] = []
+
+    def note(question: Question) -> None:
+        on_question(question)
+        if question.pod == key if of_pod else any(claim.key == key for claim in question.claims):
+            matching.append(question)
+            notes.extend(filter(None, [question.left_out()]))
+
+    report = decide(bundle, rules, steps=steps, policies=policies, on_question=note)
+    answers = {
+        (answer.pod, answer.claims): answer.outcome
+        for answer in report.answers
+        if not isinstance(answer.outcome, Blocked)
+    }
+    if matching:
+        questions = [
+            AllocationQuestion(
+                q.claims, q.snapshot, q.nodes, answers.get((q.pod, tuple(c.key for c in q.claims)))
+            )
+            for q in matching
+        ]
+        return Situation(questions, notes=notes)
+    for answer in report.answers:
+        named = answer.pod == key if of_pod else key in answer.claims
+        if named and isinstance(answer.outcome, Blocked):
+            return Situation(message=f"{answer.reason}: {answer.message}")
+    claims = {claim.key: claim for claim in bundle.of(ResourceClaim)}
+    return without_questions(key, claims, {pod.key: pod for pod in bundle.of(Pod)}, of_pod=of_pod)

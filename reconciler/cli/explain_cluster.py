@@ -16,12 +16,11 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from reconciler.cli import explain_devices_cluster
-from reconciler.cli.common.cluster_intake import KINDS, intake_of, planners
-from reconciler.cli.common.cluster_listing import list_objects
-from reconciler.cli.common.connection import Connection
-from reconciler.cli.common.held_room import lines, split
+from reconciler.cli.cluster import Connection, list_objects
+from reconciler.cli.cluster_intake import KINDS, intake_of, planners
 from reconciler.cli.explain_devices import requests_devices
-from reconciler.cli.explain_situation import AllocationQuestion, Situation, without_questions
+from reconciler.cli.explanation import AllocationQuestion, Situation, without_questions
+from reconciler.cli.held_room import held_room_lines, split_held_room
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve, UngateAll
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import MANAGED
@@ -45,13 +44,13 @@ async def ask_cluster(
 ) -> Situation:
     """List a cluster, and return the questions about a claim or pod. Raises ReconcilerError or OSError."""
     if not of_pod:
-        raws, held = split(await list_objects(KINDS, connection, volumes=True))
+        raws, held = split_held_room(await list_objects(KINDS, connection, volumes=True))
         return on_cluster(raws, rules, key, of_pod=False, policies=policies, held=held)
     refused: Rejected | None = None
     try:
-        raws, held = split(await list_objects(KINDS, connection, volumes=True))
+        raws, held = split_held_room(await list_objects(KINDS, connection, volumes=True))
     except Rejected as exc:  # a server without claims may have Koordinator's devices
-        refused, (raws, held) = exc, split(await list_objects(("Node", "Pod"), connection))
+        refused, (raws, held) = exc, split_held_room(await list_objects(("Node", "Pod"), connection))
     if requests_devices(_named(raws, key), key, machines):
         raws += await list_objects(("Device",), connection._replace(held_room=()))
         return explain_devices_cluster.on_cluster(raws, rules, machines, key)
@@ -85,7 +84,7 @@ def on_cluster(
     questions: list[AllocationQuestion] = []
     own = own_of_all(intake.store.pods[pod] for pod in pods if pod in intake.store.pods)
     own |= NOBODY if of_pod else {of_claim(key)}
-    notes = lines(held, lambda one: one.nominee in own)
+    notes = held_room_lines(held, lambda one: one.nominee in own)
     message = ""
     for unit in units:
         match planner.next(unit):

@@ -12,7 +12,7 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.pods import is_live
 from reconciler.api.objects.semantics import Semantics
-from reconciler.cli.explain_situation import Situation
+from reconciler.cli.explanation import Situation
 from reconciler.control.offline import Question, decide
 from reconciler.plugins.koordinator.demand import Demand, Failure, read_demand
 from reconciler.plugins.koordinator.explain import explain_pod

@@ -11,9 +11,9 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.semantics import Semantics
-from reconciler.cli.common.cluster_intake import KINDS, listings
+from reconciler.cli.cluster_intake import KINDS, listings
 from reconciler.cli.explain_devices import anywhere, decide_and_explain, settled, with_refusal
-from reconciler.cli.explain_situation import Situation
+from reconciler.cli.explanation import Situation
 from reconciler.control.intake import Intake
 from reconciler.control.units import Unit
 from reconciler.errors import Malformed, Rejected

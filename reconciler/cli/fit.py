@@ -1,29 +1,47 @@
 """`dra-reconciler fit`: how many pods of some sets would fit now, and where."""
 
 import sys
+from collections import Counter
+from typing import TextIO
 
 import click
 
-from reconciler.analysis.fitting.fitting import fit
-from reconciler.analysis.fitting.question import as_json
+from reconciler.analysis.defaults import STEPS
+from reconciler.analysis.fitting.fitting import fit as fit_sets
+from reconciler.analysis.fitting.question import Fit, SetFit, as_json
 from reconciler.analysis.fitting.reading import question_in
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
-from reconciler.cli.common.cluster_listing import list_objects
-from reconciler.cli.common.connection import Connection
-from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
-from reconciler.cli.common.fleet_source import read_first_file_and_all
-from reconciler.cli.common.output import echo_value
-from reconciler.cli.common.progress import track_progress
-from reconciler.cli.common.room_source import KINDS, of_cluster, of_manifests
-from reconciler.cli.common.waiting import wait_for
-from reconciler.cli.views.fitting import print_fit
+from reconciler.cli.cluster import Connection, list_objects, wait_for
+from reconciler.cli.exits import Exit, NoAnswer, errors_as
+from reconciler.cli.input import read_first_file_and_all
+from reconciler.cli.options import (
+    cluster_options_to,
+    files_option,
+    held_room_option,
+    output_option,
+    release_and_rules_options,
+    steps_option,
+)
+from reconciler.cli.output import Console, Table, counted, echo_value, print_line, print_table
+from reconciler.cli.progress import track_progress
+from reconciler.cli.world import KINDS, world_of_cluster, world_of_manifests
 
 
-def fit_command(
-    files: tuple[str, ...], connection: Connection, output: str, rules: Semantics, steps: int
-) -> None:
-    """Carry out the command. Its options and its help are in `cli/commands/fit.py`."""
+@click.command("fit")
+@files_option(required=True)
+@cluster_options_to("Answer for a cluster, not for the fleet of the files")
+@held_room_option
+@output_option("table", "json", "yaml")
+@release_and_rules_options
+@steps_option(STEPS)
+def fit(files: tuple[str, ...], connection: Connection, output: str, rules: Semantics, steps: int) -> None:
+    """How many pods of some sets fit together now, and on which nodes. Writes nothing.
+
+    The first -f holds a FitRequest and the ResourceClaimTemplates that its pods name: sets of equal pods with
+    counts, and what to leave out. It is answered for the named cluster, or for the fleet of all -f files.
+    Pods that wait are not placed first. See docs/how-many-fit.md.
+    """
     if connection.named and len(files) > 1:
         raise click.UsageError("With a cluster, name one -f, which holds the FitRequest.")
     with errors_as(NoAnswer), track_progress(quiet=output != "table") as progress:
@@ -32,16 +50,51 @@ def fit_command(
         if connection.named:
             progress.stage("reading the cluster")
             raws = wait_for(list_objects(KINDS, connection, volumes=True))
-            world = of_cluster(raws, rules)
+            world = world_of_cluster(raws, rules)
         else:
             if not any(found.of(ResourceSlice)):
                 raise click.UsageError("No ResourceSlice was read: add --cluster, or more files with -f.")
-            world = of_manifests(found, rules)
+            world = world_of_manifests(found, rules)
         progress.stage("placing")
         with world.trial() as trial:
-            result = fit(question, trial, steps=steps)
+            result = fit_sets(question, trial, steps=steps)
     if output == "table":
         print_fit(result, sys.stdout)
     else:
         echo_value(as_json(result), output)
     sys.exit(Exit.OK if result.all_fit else Exit.FAILED)
+
+
+SHOWN = 5
+"""Nodes that are named for each set; the others are counted"""
+
+
+def print_fit(result: Fit, out: TextIO) -> None:
+    """Print the verdict, then each set, then what is short."""
+    console = Console(out)
+    short = [one for one in result.sets if one.short is not None]
+    sets = counted(len(result.sets), "pod set")
+    print_line(
+        console,
+        f"all pods fit: {sets}"
+        if not short
+        else f"{len(short)} of {sets} {'does' if len(short) == 1 else 'do'} not fit as a whole",
+    )
+    console.print()
+    table = Table(("POD SET", "FIT", "COUNT", "TOGETHER IN", "NODES"), right=("FIT", "COUNT"))
+    for one in result.sets:
+        domain = ", ".join(f"{key}={value}" for key, value in one.domain) or "-"
+        table.add((one.name, str(one.fits), str(one.count), domain, _nodes(one)))
+    print_table(console, table)
+    if short:
+        console.print()
+    for one in short:
+        assert one.short is not None
+        print_line(console, f"{one.name}: {one.short.reason}: {one.short.message}")
+
+
+def _nodes(one: SetFit) -> str:
+    found = sorted(Counter(seat.node for seat in one.seats).items())
+    named = [node if pods == 1 else f"{node} ({pods})" for node, pods in found[:SHOWN]]
+    more = [f"{len(found) - SHOWN} more"] if len(found) > SHOWN else []
+    return ", ".join(named + more) or "-"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,19 +14,59 @@ import click
 
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.similar_names import instead, key_instead
-from reconciler.cli.common.clock import Clock
-from reconciler.cli.common.console import Console
-from reconciler.cli.common.exits import Exit
-from reconciler.cli.common.output import as_documents, echo_value, print_line, print_table, remark
-from reconciler.cli.common.plain_text import counted
-from reconciler.cli.common.table import Table
+from reconciler.cli.exits import Exit
+from reconciler.cli.options import Clock, output_option, pass_clock
+from reconciler.cli.output import (
+    Console,
+    Table,
+    as_documents,
+    counted,
+    echo_value,
+    print_line,
+    print_table,
+    remark,
+)
 from reconciler.operations.logs.reading import Line, Reader
 from reconciler.operations.logs.summary import Summary, latencies, summarize
+
+_UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+class Duration(click.ParamType[float]):
+    """A duration such as `50ms`, `10m` or `1h30m`, as seconds."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return seconds; fail if the value is not a duration."""
+        if isinstance(value, float):
+            return value
+        parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", str(value))
+        if not parts or "".join(number + unit for number, unit in parts) != value:
+            self.fail(f"{value!r} is not a duration; write for example 50ms, 10m or 1h30m", param, ctx)
+        return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
 
 POLL_SECONDS = 0.5
 _HIDDEN = ("timestamp", "level", "logger", "event", "decision_id", "counts")
 
 
+@click.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True), metavar="FILE|-")
+@click.option("--claim", metavar="[NAMESPACE/]CLAIM", help="Show only lines about this claim.")
+@click.option("--reason", metavar="REASON", help="Show only decisions with this reason.")
+@click.option(
+    "--slow",
+    type=Duration(),
+    metavar="DURATION",
+    help="Show only decisions that took at least this long: 50ms.",
+)
+@click.option(
+    "--since", type=Duration(), metavar="DURATION", help="Use only lines that are not older than this: 10m."
+)
+@click.option("--follow", is_flag=True, help="Print new lines until interrupted.")
+@output_option("table", "json", "yaml")
+@pass_clock
 def logs(
     clock: Clock,
     file: str,
@@ -36,7 +77,16 @@ def logs(
     follow: bool,
     output: str,
 ) -> None:
-    """Carry out the command. Its options and its help are in `cli/commands/logs.py`."""
+    """Summarize or filter the JSON log lines of `run --log-format json`; - is standard input.
+
+    Without --claim, --reason, --slow or --follow, prints a summary: counts by reason, latencies, the
+    slowest decisions, conflicts and retries, warnings. With one of them, prints the matching lines.
+
+    \b
+      kubectl logs -n dra-reconciler deploy/dra-reconciler > run.log
+      dra-reconciler logs run.log
+      dra-reconciler logs run.log --claim training/c
+    """
     reader, seen = Reader(), _Seen()
     texts = _follow(file) if follow else _texts(file)
     oldest = clock.now() - timedelta(seconds=since) if since is not None else None

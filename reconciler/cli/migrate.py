@@ -10,21 +10,53 @@ import click
 
 from reconciler.api.manifests.bundle import bundle
 from reconciler.api.manifests.documents import Document, Refusal, documents
+from reconciler.api.migrate.limits import MOST
 from reconciler.api.migrate.map_file import read_map
 from reconciler.api.migrate.mapping import Resources, mapping
 from reconciler.api.migrate.pods import Template
-from reconciler.api.migrate.workloads import Migration, migrate
+from reconciler.api.migrate.workloads import Migration
+from reconciler.api.migrate.workloads import migrate as migrate_objects
 from reconciler.api.objects.claims import DeviceClass
-from reconciler.cli.common.console import Console
-from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
-from reconciler.cli.common.input import report_nothing, report_refused
-from reconciler.cli.common.output import as_documents, as_list, print_line, remark
-from reconciler.cli.common.plain_text import counted, object_name, plain
+from reconciler.cli.exits import Exit, NoAnswer, errors_as
+from reconciler.cli.input import report_nothing, report_refused
+from reconciler.cli.options import manifest_options, namespace_option, output_option
+from reconciler.cli.output import (
+    Console,
+    as_documents,
+    as_list,
+    counted,
+    object_name,
+    plain,
+    print_line,
+    remark,
+)
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
-def migrate_command(
+@click.command()
+@manifest_options
+@click.option(
+    "--map",
+    "map_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="What resources stand for; docs/from-device-plugins.md shows it.  [default: extendedResourceName of "
+    "the DeviceClasses in the input; GPUs and MIG profiles of NVIDIA]",
+)
+@click.option(
+    "--templates",
+    "counts",
+    type=click.IntRange(1, MOST),
+    metavar="COUNT",
+    help="Also make the templates for up to COUNT devices of all resources that are known by name.",
+)
+@namespace_option
+@click.option("--without-gate", is_flag=True, help="Do not add our scheduling gate to the pods.")
+@output_option(
+    "diff", "yaml", "json", "name", explained="diff; yaml and json: all objects and the new templates."
+)
+def migrate(
     files: tuple[str, ...],
     map_file: Path | None,
     counts: int | None,
@@ -32,7 +64,16 @@ def migrate_command(
     without_gate: bool,
     output: str,
 ) -> None:
-    """Carry out the command. Its options and its help are in `cli/commands/migrate.py`."""
+    """Rewrite requests such as nvidia.com/gpu: 2 in manifests to claims, and make the templates for them.
+
+    Rewrites Pods, PodTemplates, ReplicationControllers, Deployments, ReplicaSets, StatefulSets, DaemonSets,
+    Jobs, CronJobs and JobSets. Other objects stay as they are. Writes nothing but its output, by default the
+    differences:
+
+    \b
+      dra-reconciler migrate -f manifests/
+      dra-reconciler migrate -f manifests/ -o yaml | kubectl apply -f -
+    """
     if not files and counts is None:
         raise click.UsageError("No input: name manifests with -f FILE, -f DIR or -f -.")
     found = list(documents(files, sys.stdin.buffer))
@@ -44,7 +85,7 @@ def migrate_command(
     with errors_as(NoAnswer):
         resources = mapping(classes, read_map(map_file), str(map_file or ""))
         ahead = list(_ahead(resources, counts or 0))
-        migration = migrate(
+        migration = migrate_objects(
             (one.raw for one in read), resources, gate=not without_gate, ahead=ahead, namespace=namespace
         )
     objects = [*migration.templates, *(one.after for one in migration.changes)]

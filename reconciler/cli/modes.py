@@ -12,14 +12,11 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
-from reconciler.cli.common.cluster_listing import list_objects
-from reconciler.cli.common.connection import Connection
-from reconciler.cli.common.console import Console
-from reconciler.cli.common.exits import Exit, Failure, errors_as
-from reconciler.cli.common.fleet_source import list_cluster, read_devices, read_files, read_valid
-from reconciler.cli.common.output import echo_value, print_line, print_table, remark
-from reconciler.cli.common.table import Table
-from reconciler.cli.common.waiting import wait_for
+from reconciler.cli.cluster import Connection, list_objects, wait_for
+from reconciler.cli.exits import Exit, Failure, errors_as
+from reconciler.cli.input import list_cluster, read_devices, read_files, read_valid
+from reconciler.cli.options import cluster_options, manifest_options, output_option, rules_options
+from reconciler.cli.output import Console, Table, echo_value, print_line, print_table, remark
 from reconciler.cli.views.exclusive_use import as_json as alone_as_json
 from reconciler.cli.views.exclusive_use import table as alone_table
 from reconciler.cli.views.exclusive_use import used_alone
@@ -38,8 +35,20 @@ _WIDE = ("NODE", "COMPATIBLE ONLY WITH")
 """Columns of -o wide"""
 
 
+@click.command()
+@manifest_options
+@cluster_options
+@output_option(
+    "table", "wide", "json", "yaml", explained="wide adds columns, and names all devices that are locked out."
+)
+@rules_options
 def modes(files: tuple[str, ...], connection: Connection, output: str, rules: Semantics) -> None:
-    """Carry out the command. Its options and its help are in `cli/commands/modes.py`."""
+    """Show physical devices with parts that exclude each other: allocated parts and parts locked out.
+
+    A physical device is a counter set. Devices that exclude each other without a common counter set have
+    lines of their own. Allocations are read from the ResourceClaims. Also shows how the compatibility groups
+    of each driver are compared, and why, and which of Koordinator's devices pods hold for exclusive use.
+    """
     if files and connection.named:
         raise click.UsageError("Name manifests with -f, or a cluster, not both.")
     has_invalid = False

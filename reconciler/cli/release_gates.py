@@ -10,12 +10,19 @@ import click
 
 from reconciler.api.objects.core import GATE, Pod
 from reconciler.api.versions.reading import read
-from reconciler.cli.common.connection import Connection
-from reconciler.cli.common.console import Console
-from reconciler.cli.common.exits import Exit, Failure, errors_as
-from reconciler.cli.common.output import echo_value, print_line, print_table, remark
-from reconciler.cli.common.plain_text import counted, object_name
-from reconciler.cli.common.table import Table
+from reconciler.cli.cluster import Connection
+from reconciler.cli.exits import Exit, Failure, errors_as
+from reconciler.cli.options import cluster_options_to, namespace_option, output_option
+from reconciler.cli.output import (
+    Console,
+    Table,
+    counted,
+    echo_value,
+    object_name,
+    print_line,
+    print_table,
+    remark,
+)
 from reconciler.errors import Conflict, Gone, ReconcilerError
 
 if TYPE_CHECKING:
@@ -34,10 +41,20 @@ class Released(NamedTuple):
     """Why the gate was not removed; empty if it was, or would be"""
 
 
+@click.command("release-gates")
+@cluster_options_to("Use the default cluster, as without this option")
+@namespace_option
+@click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Pods of all namespaces.")
+@click.option("--dry-run", is_flag=True, help="Only list the pods whose gate would be removed.")
+@output_option("table", "name", "json", "yaml")
 def release_gates(
     connection: Connection, namespace: str | None, everywhere: bool, dry_run: bool, output: str
 ) -> None:
-    """Carry out the command. Its options and its help are in `cli/commands/release_gates.py`."""
+    """Remove the scheduling gate of dra-reconciler from pods, so that they do not stay pending without it.
+
+    Stop or pause the reconciler first. kube-scheduler then schedules the pods, and allocates those of their
+    claims that have no devices yet. Other gates stay. A removed gate cannot come back. See docs/uninstall.md.
+    """
     if namespace is not None and everywhere:
         raise click.UsageError("Name a namespace with -n, or all with -A, not both.")
     with errors_as(Failure):

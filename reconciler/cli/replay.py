@@ -9,23 +9,41 @@ from typing import Any
 import click
 from msgspec import to_builtins
 
+from reconciler.allocation.policies.names import POLICIES
 from reconciler.allocation.policies.selection import parse_policies
 from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.analysis.explain.explain import explain
 from reconciler.analysis.explain.report import as_json
-from reconciler.cli.common.console import Console
-from reconciler.cli.common.exits import Exit
-from reconciler.cli.common.output import echo_value, print_line
-from reconciler.cli.common.plain_text import counted
-from reconciler.cli.common.policy_options import demand_in
-from reconciler.cli.views.explanation import print_explanation
+from reconciler.cli.exits import Exit
+from reconciler.cli.explanation import print_explanation
+from reconciler.cli.options import output_option
+from reconciler.cli.output import Console, counted, echo_value, print_line
+from reconciler.cli.policy_options import checked_policies, demand_in, demand_option
 from reconciler.errors import Rejected
 from reconciler.operations.journal.entries import Decided
-from reconciler.operations.journal.replaying import Again, Tally, replay
+from reconciler.operations.journal.replaying import Again, Tally
+from reconciler.operations.journal.replaying import replay as replay_journal
 from reconciler.operations.logs.setup import configure
 
 
-def replay_command(
+@click.command()
+@click.argument("journal", type=click.Path(exists=True, path_type=Path), metavar="DIR|FILE")
+@click.option("--until", metavar="DECISION", help="Stop after the decision with this id.")
+@click.option(
+    "--explain", "explained", is_flag=True, help="Explain the refusals, or with --until that decision."
+)
+@click.option(
+    "--policy",
+    "--diff-policy",
+    "policy",
+    multiple=True,
+    callback=checked_policies,
+    metavar="[DRIVER=|class:CLASS=]NAME",
+    help=f"Compare with other policies: {', '.join(POLICIES)}.  [default: those of the journal]",
+)
+@demand_option
+@output_option("table", "json", "yaml")
+def replay(
     journal: Path,
     until: str | None,
     explained: bool,
@@ -33,7 +51,11 @@ def replay_command(
     demand: Path | None,
     output: str,
 ) -> None:
-    """Carry out the command. Its options and its help are in `cli/commands/replay.py`."""
+    """Repeat the decisions of a journal, from the same inputs in the same order, and compare.
+
+    `run --journal DIR` writes a journal. Share ids are random, so they are not compared. With --policy, each
+    decision is made from the recorded state, as if the policy had decided it alone.
+    """
     names = parse_policies(policy) if policy else None
     wanted = None if demand is None else demand_in(demand)
     configure("warning", "short")
@@ -53,7 +75,7 @@ def replay_command(
                     _print_explanation(decision, explanation)
 
         try:
-            tally = replay(
+            tally = replay_journal(
                 journal, until=until, names=names, demand=wanted, seen=on_decision, progress=advance
             )
         except Rejected as exc:

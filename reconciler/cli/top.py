@@ -12,26 +12,24 @@ from reconciler.analysis.capacity.measure import measure
 from reconciler.analysis.capacity.solver import Solver
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
-from reconciler.cli.common.clock import Clock
-from reconciler.cli.common.cluster_listing import list_objects
-from reconciler.cli.common.connection import Connection
-from reconciler.cli.common.console import Console
-from reconciler.cli.common.contexts import as_json as contexts_as_json
-from reconciler.cli.common.contexts import (
-    ask_each,
-    check_usage,
-    report_unreached,
-    side_by_side,
-)
-from reconciler.cli.common.exits import Exit, Failure, errors_as
-from reconciler.cli.common.fleet_source import bundle_objects, read_files, read_valid
-from reconciler.cli.common.held_room import FollowedRoom, hold, note, split
-from reconciler.cli.common.options import (
+from reconciler.cli.cluster import Connection, list_objects, wait_for
+from reconciler.cli.contexts import ask_each, check_contexts, contexts_as_json, report_unreached, side_by_side
+from reconciler.cli.exits import Exit, Failure, errors_as
+from reconciler.cli.held_room import FollowedRoom, hold_room, note_held_room, split_held_room
+from reconciler.cli.input import bundle_objects, read_files, read_valid
+from reconciler.cli.options import (
     FOR_PEOPLE,
+    Clock,
+    cluster_options,
+    contexts_option,
+    files_option,
+    held_room_option,
+    output_option,
+    pass_clock,
+    rules_options,
 )
-from reconciler.cli.common.output import echo_value, print_table, remark, remarks_on
-from reconciler.cli.common.table import Table
-from reconciler.cli.common.waiting import wait_for
+from reconciler.cli.output import Console, Table, echo_value, print_table, remark, remarks_on
+from reconciler.cli.top_tables import usage_as_json, usage_tables
 from reconciler.cli.top_view import (
     NO_DEVICES,
     TopOptions,
@@ -40,7 +38,6 @@ from reconciler.cli.top_view import (
     exit_if_invalid,
     watch_cluster,
 )
-from reconciler.cli.views.capacity import as_json, tables
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.loading import store_of
@@ -57,8 +54,47 @@ ORDERS: dict[str, Callable[[Line], float]] = {
     "fits": lambda line: -max((one.size for one in line.profiles if one.fits), default=0.0),
 }
 """Value of `--sort` -> sort key, lowest first; equal lines stay sorted by name"""
+SORTS = ("name", *ORDERS)
+"""Values of `--sort`"""
 
 
+@click.command()
+@cluster_options
+@contexts_option
+@held_room_option
+@files_option(required=False)
+@click.option(
+    "--by",
+    type=click.Choice(["driver", "pool", "node"]),
+    help="Group lines by this.  [default: driver; node with --node]",
+)
+@click.option("--driver", "drivers", multiple=True, metavar="NAME", help="Show only this driver.")
+@click.option("--node", "nodes", multiple=True, metavar="NAME", help="Show only this node.")
+@click.option("--sort", type=click.Choice(SORTS), default="name", show_default=True)
+@click.option("--once", is_flag=True, help="Print once and exit; the default without a terminal.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.1),
+    default=5.0,
+    show_default=True,
+    help="Seconds between updates.",
+)
+@output_option(
+    "table", "wide", "json", "yaml", explained="wide adds columns; json and yaml are printed once."
+)
+@click.option(
+    "--koordinator",
+    is_flag=True,
+    help="Show Koordinator's devices instead; --driver then names a type: gpu, rdma, fpga.",
+)
+@click.option(
+    "--demand",
+    metavar="NAMESPACE/NAME",
+    help="Show the learnt demand and the comparison of policies in this ConfigMap instead.",
+)
+@click.option("--gangs", is_flag=True, help="Show gangs instead, once: size, pods, domain, why pending.")
+@rules_options
+@pass_clock
 def top(
     clock: Clock,
     connection: Connection,
@@ -76,8 +112,15 @@ def top(
     gangs: bool,
     rules: Semantics,
 ) -> None:
-    """Carry out the command. Its options and its help are in `cli/commands/top.py`."""
-    check_usage(connection, contexts, files, output)
+    """Show how many devices exist, are allocated and are free; and how many more of each profile fit.
+
+    For partitions that share counters, counts what fits at the same time. docs/capacity.md defines
+    profile, stranded and fragmented.
+
+    On a terminal, shows a cluster until q is pressed: arrow and page keys scroll, s changes the order.
+    Several --contexts are printed once, in one table.
+    """
+    check_contexts(connection, contexts, files, output)
     if files and connection.named:
         raise click.UsageError("Name manifests with -f, or a cluster, not both.")
     if gangs and (koordinator or by or drivers or nodes or sort != "name"):
@@ -100,7 +143,7 @@ def top(
             return
         if gangs:
             # Late import: the other cases of `top` do not need it.
-            from reconciler.cli.top_gangs import show_gangs  # noqa: PLC0415
+            from reconciler.cli.top_tables import show_gangs  # noqa: PLC0415
 
             show_gangs(connection, files, rules, output, console)
             return
@@ -144,19 +187,19 @@ class UsageView(TopView[Line]):
 
     def tables(self) -> list[Table]:
         """One table; by driver also one of profiles and one of counters."""
-        return tables(self.found, self.options.by, wide=self.options.wide)
+        return usage_tables(self.found, self.options.by, wide=self.options.wide)
 
     def echo(self) -> None:
         """Print everything as JSON or YAML."""
-        echo_value(as_json(self.found, self.options.by), self.options.output)
+        echo_value(usage_as_json(self.found, self.options.by), self.options.output)
 
 
 def _of_cluster(raws: Iterable[dict[str, Any]], rules: Semantics) -> Snapshot:
     """The state of a cluster. Devices that are held for something count as held."""
-    raws, held = split(raws)
-    note(held)
+    raws, held = split_held_room(raws)
+    note_held_room(held)
     store = store_of(read_valid(raws), rules)
-    hold(held, store)
+    hold_room(held, store)
     return store.snapshot_for(NOBODY)
 
 
@@ -193,7 +236,7 @@ def _show_contexts(
                     remark(f"note: {NO_DEVICES}")
     else:
         results = [
-            as_json(view.found, options.by) if one.found is not None else None
+            usage_as_json(view.found, options.by) if one.found is not None else None
             for one, view in zip(reached, views, strict=True)
         ]
         echo_value(contexts_as_json(reached, results), options.output)
@@ -249,7 +292,7 @@ async def follow_usage(
     # Late imports: the client library takes longer to import than these commands take for files.
     import asyncio  # noqa: PLC0415
 
-    from reconciler.cli.common.cluster_following import following  # noqa: PLC0415
+    from reconciler.cli.cluster import following  # noqa: PLC0415
     from reconciler.cluster.client import Client  # noqa: PLC0415
     from reconciler.cluster.discovery import discover  # noqa: PLC0415
     from reconciler.cluster.http import connect  # noqa: PLC0415

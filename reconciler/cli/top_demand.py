@@ -8,13 +8,10 @@ from reconciler.analysis.policy_comparison import shares
 from reconciler.api.objects.core import ConfigMap
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.validating import validated
-from reconciler.cli.common.connection import Connection
-from reconciler.cli.common.console import Console
-from reconciler.cli.common.exits import NoAnswer
-from reconciler.cli.common.options import FOR_PEOPLE
-from reconciler.cli.common.output import echo_value, print_table, remark
-from reconciler.cli.common.table import Table
-from reconciler.cli.common.waiting import wait_for
+from reconciler.cli.cluster import Connection, wait_for
+from reconciler.cli.exits import NoAnswer
+from reconciler.cli.options import FOR_PEOPLE
+from reconciler.cli.output import Console, Table, echo_value, print_table, remark
 from reconciler.control.demand import COMPARED, DEMAND, Kept, read_kept
 from reconciler.errors import Gone
 from reconciler.operations.page.sources import PolicyRow

@@ -6,13 +6,10 @@ from typing import Any, ClassVar
 import click
 
 from reconciler.api.objects.core import Node, Pod
-from reconciler.cli.common.clock import Clock
-from reconciler.cli.common.connection import Connection
-from reconciler.cli.common.console import Console
-from reconciler.cli.common.fleet_source import read_files
-from reconciler.cli.common.output import echo_value
-from reconciler.cli.common.table import Table
-from reconciler.cli.common.waiting import wait_for
+from reconciler.cli.cluster import Connection, wait_for
+from reconciler.cli.input import read_files
+from reconciler.cli.options import Clock
+from reconciler.cli.output import Console, Table, echo_value
 from reconciler.cli.top_view import TopOptions, TopView, check_names, exit_if_invalid, watch_cluster
 from reconciler.cli.views import koordinator_machines as machines
 from reconciler.plugins.koordinator.figures import Tally

@@ -10,13 +10,10 @@ from msgspec import Struct
 from reconciler.analysis.capacity.lines import By
 from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.objects.similar_names import instead
-from reconciler.cli.common.clock import Clock
-from reconciler.cli.common.connection import Connection
-from reconciler.cli.common.console import Console
-from reconciler.cli.common.exits import Exit, NoAnswer
-from reconciler.cli.common.options import FOR_PEOPLE
-from reconciler.cli.common.output import print_table
-from reconciler.cli.common.table import Table, TableLine
+from reconciler.cli.cluster import Connection
+from reconciler.cli.exits import Exit, NoAnswer
+from reconciler.cli.options import FOR_PEOPLE, Clock
+from reconciler.cli.output import Console, Table, TableLine, print_table
 
 L = TypeVar("L")
 S = TypeVar("S")
@@ -121,7 +118,7 @@ async def watch_cluster(
     `follow` raises.
     """
     # Late import: only a terminal needs it.
-    from reconciler.cli.common.screen import Screen  # noqa: PLC0415
+    from reconciler.cli.screen import Screen  # noqa: PLC0415
 
     target = connection.target()
     screen = Screen(

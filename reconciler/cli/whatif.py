@@ -1,16 +1,30 @@
 """`dra-reconciler whatif`: whether and where claims would fit, how often, and which claims are lost."""
 
 import sys
-from collections.abc import Iterable, Iterator, Set
-from typing import NamedTuple, TypeVar
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence, Set
+from typing import NamedTuple, TextIO, TypeVar
 
 import click
 from msgspec.structs import replace
 
+from reconciler.allocation.defaults import STEPS
 from reconciler.allocation.policies.selection import Policies
 from reconciler.analysis.whatif.answering import answer
 from reconciler.analysis.whatif.reading import groups_of, units_in
-from reconciler.analysis.whatif.scenario import Answer, Baseline, Gang, Scenario, Unit, as_json
+from reconciler.analysis.whatif.scenario import (
+    Answer,
+    Baseline,
+    Gang,
+    Limit,
+    Lost,
+    Placed,
+    PlacedGang,
+    Refused,
+    Scenario,
+    Unit,
+    as_json,
+)
 from reconciler.api.manifests.bundle import Bundle, storage_of
 from reconciler.api.manifests.inferred_nodes import InferredNodes, infer_nodes
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
@@ -19,24 +33,33 @@ from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.objects.storage import STORAGE
-from reconciler.cli.common.cluster_listing import list_objects
-from reconciler.cli.common.connection import Connection
-from reconciler.cli.common.exits import Exit, NoAnswer, errors_as
-from reconciler.cli.common.fleet_source import bundle_objects, read_devices, read_files, read_valid
-from reconciler.cli.common.held_room import split
-from reconciler.cli.common.options import (
+from reconciler.cli.cluster import Connection, list_objects, wait_for
+from reconciler.cli.exits import Exit, NoAnswer, errors_as
+from reconciler.cli.held_room import split_held_room
+from reconciler.cli.input import bundle_objects, read_devices, read_files, read_valid
+from reconciler.cli.options import (
+    cluster_options,
+    files_option,
+    held_room_option,
+    koordinator_semantics_option,
     namespace_of,
+    namespace_option,
+    output_option,
+    release_and_rules_options,
+    steps_option,
 )
-from reconciler.cli.common.output import echo_value
-from reconciler.cli.common.progress import ProgressTracker, track_progress
-from reconciler.cli.common.waiting import wait_for
-from reconciler.cli.views.whatif import print_answer
+from reconciler.cli.output import Console, Table, counted, echo_value, print_line, print_table
+from reconciler.cli.policy_options import policy_options
+from reconciler.cli.progress import ProgressTracker, track_progress
 from reconciler.errors import Rejected
 from reconciler.plugins.koordinator.objects import Device
 from reconciler.plugins.koordinator.rules import Rules
 from reconciler.plugins.koordinator.rules import Semantics as DeviceSemantics
 from reconciler.state.loading import store_of
 from reconciler.state.nominations.nomination import Nomination
+
+MAX_COPIES = 10_000
+"""The largest --count"""
 
 T = TypeVar("T", Node, Device)
 KINDS = ("Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaim", "Pod")
@@ -53,6 +76,37 @@ class Fleet(NamedTuple):
     """Room that the leader of the cluster holds"""
 
 
+@click.command()
+@files_option(required=False)
+@cluster_options
+@held_room_option
+@click.option(
+    "--count", type=click.IntRange(1, MAX_COPIES), help="Copies to place.  [default: as many as fit]"
+)
+@click.option(
+    "--without",
+    "without",
+    multiple=True,
+    metavar="[NAMESPACE/]NAME",
+    help="Assume that this claim is not allocated, or that this pod with Koordinator's devices is gone.",
+)
+@click.option(
+    "--drain", "drained", multiple=True, metavar="NODE", help="Assume that this node does not exist."
+)
+@click.option(
+    "--add",
+    "added",
+    multiple=True,
+    type=click.Path(exists=True, readable=True, allow_dash=True),
+    metavar="FILE|DIR|-",
+    help="Assume that these ResourceSlices, Nodes, DeviceClasses and Koordinator's Devices exist.",
+)
+@namespace_option
+@output_option("table", "json", "yaml")
+@release_and_rules_options
+@koordinator_semantics_option(default="proposal")
+@steps_option(STEPS)
+@policy_options
 def whatif(
     files: tuple[str, ...],
     connection: Connection,
@@ -67,7 +121,14 @@ def whatif(
     steps: int,
     policies: Policies,
 ) -> None:
-    """Carry out the command. Its options and its help are in `cli/commands/whatif.py`."""
+    """What-if analysis: would claims fit, where, how many copies, and which claims are lost. Writes nothing.
+
+    Places the pending claims, the templates and the pods of the first -f, gangs as a whole: on the named
+    cluster, or on the fleet of all -f files.
+
+    Without --count, places copies until one does not fit, at most 1,000. With --drain, first moves the
+    claims with devices on that node elsewhere, if possible. See docs/what-if.md.
+    """
     if not files and not drained:
         raise click.UsageError("Nothing to analyze: name manifests with -f, or a node with --drain.")
     if not files:  # only --drain, of the cluster
@@ -103,7 +164,7 @@ def whatif(
             raise NoAnswer(f"{files[0]} has no pending claim, no template and no pod")
         progress.stage("placing")
         result = answer(scenario, baseline, steps=steps, policies=policies)
-    _print(result, units, output)
+    _print_result(result, units, output)
     sys.exit(Exit.OK if result.fits else Exit.FAILED)
 
 
@@ -171,7 +232,7 @@ def _listed(
         if claims or not units:
             raise
         raws = wait_for(list_objects(("Node", "Pod"), again))
-    listed, held = split(raws)
+    listed, held = split_held_room(raws)
     try:
         machines = wait_for(list_objects(("Device",), again._replace(held_room=())))
     except Rejected:  # it does not serve them
@@ -198,8 +259,103 @@ def _last_of(objects: Iterable[T]) -> tuple[T, ...]:
     return tuple({one.key: one for one in objects}.values())
 
 
-def _print(result: Answer, units: tuple[Unit | Gang, ...], output: str) -> None:
+def _print_result(result: Answer, units: tuple[Unit | Gang, ...], output: str) -> None:
     if output == "table":
         print_answer(result, units, sys.stdout)
     else:
         echo_value(as_json(result), output)
+
+
+SHOWN_COPIES = 20
+"""Copies to list with their devices; for further copies, only the nodes are counted"""
+
+
+def print_answer(answer: Answer, units: Sequence[Unit | Gang], out: TextIO) -> None:
+    """Print the verdict, then the placements, then the lost claims."""
+    console = Console(out)
+    for line in _verdict(answer, units):
+        print_line(console, line)
+    for line in _gangs(answer.gangs):
+        print_line(console, line)
+    shown = [one for one in answer.placed if one.copy <= SHOWN_COPIES]
+    if shown:
+        console.print()
+        print_table(console, _placements(shown))
+    if len(answer.placed) > len(shown):
+        nodes = Counter(one.node or "no node" for one in answer.placed[len(shown) :])
+        print_line(
+            console, f"and on: {', '.join(f'{node} ({count})' for node, count in sorted(nodes.items()))}"
+        )
+    if answer.lost:
+        console.print()
+        print_table(console, _losses(answer.lost))
+    if answer.freed:
+        print_line(console, f"assumed free: {', '.join(map(str, answer.freed))}")
+
+
+def _verdict(answer: Answer, units: Sequence[Unit | Gang]) -> Iterator[str]:
+    names = ", ".join(unit.name for unit in units)
+    match answer.limit:
+        case Limit.NOTHING:
+            pass
+        case Limit.ASKED:
+            yield f"fits: {names}" if answer.copies == 1 else f"fits {answer.copies} times: {names}"
+        case Limit.BOUND:
+            yield f"fits at least {answer.copies} times: {names}"
+        case _ if answer.copies and not answer.asked:
+            yield f"fits {_times(answer.copies)}: {names}"
+        case _ if answer.asked and answer.asked > 1:
+            yield f"does not fit: {answer.copies} of {answer.asked} copies: {names}"
+        case _:
+            yield f"does not fit: {names}"
+    if answer.refused is not None:
+        verdict = "may fit" if answer.limit is Limit.GAVE_UP else "does not fit"
+        yield f"copy {answer.refused.copy} {verdict}: {answer.refused.unit}: {_why(answer.refused)}"
+    if answer.lost or answer.limit is Limit.NOTHING:
+        claims = sum(len(one.claims) for one in answer.lost)
+        stuck = sum(len(one.claims) for one in answer.lost if isinstance(one.elsewhere, Refused))
+        pods = [one for one in answer.lost if not one.claims]
+        stuck += sum(isinstance(one.elsewhere, Refused) for one in pods)
+        also = f" and {counted(len(pods), 'pod')} with Koordinator's devices" if pods else ""
+        yield f"lost: {counted(claims, 'claim')}{also}; {stuck} cannot be allocated elsewhere"
+
+
+def _gangs(gangs: Sequence[PlacedGang]) -> Iterator[str]:
+    for one in gangs[:SHOWN_COPIES]:
+        where = " and ".join(f"{key}={value}" for key, value in one.domain)
+        nodes = counted(len({seat.node for seat in one.seats}), "node")
+        left = f"; no place for {', '.join(one.left_out)}" if one.left_out else ""
+        pods = counted(len(one.seats), "pod")
+        yield f"copy {one.copy} of {one.unit}: {pods} on {nodes}{', all in ' if where else ''}{where}{left}"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _why(refused: Refused) -> str:
+    return f"{refused.reason}: {refused.message}"
+
+
+def _placements(placed: Iterable[Placed]) -> Table:
+    table = Table(("COPY", "CLAIM", "REQUEST", "DEVICE", "NODE"), names=2)
+    for one in placed:
+        for claim, request, device in one.devices:
+            table.add((str(one.copy), str(claim), request, str(device), one.node or "-"))
+        if not one.devices:
+            table.add((str(one.copy), one.unit, "-", "-", one.node or "-"))
+    return table
+
+
+def _losses(lost: Iterable[Lost]) -> Table:
+    table = Table(("LOST", "POD", "HOLDS NOW", "ELSEWHERE"), names=2)
+    for one in lost:
+        match one.elsewhere:
+            case Placed(node=node, devices=devices):
+                where = "\n".join([f"{device} on {node or 'no node'}" for _, _, device in devices])
+            case Refused() as refused:
+                where = f"nowhere: {_why(refused)}"
+        pod = str(one.pod) if one.pod is not None else "-"
+        claims = "\n".join(map(str, one.claims)) or "-"
+        table.add((claims, pod, "\n".join(map(str, one.devices)), where))
+    return table

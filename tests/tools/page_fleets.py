@@ -3,7 +3,7 @@
 from io import BytesIO
 from typing import Any
 
-from reconciler.cli.demo.play import manifests
+from reconciler.cli.demo import read_demo_manifests
 from tests.tools import builders
 from tests.tools.builders import counter_slice, device, request, resource_slice
 from tests.tools.small_fleet import claim, device_class, devices, node
@@ -18,7 +18,7 @@ LONG = "n" * 3000
 
 def demonstration() -> list[Object]:
     """Two A100 with MIG, four H100, NICs and a torus, with claims that are met and claims that wait."""
-    return manifests(BytesIO())
+    return read_demo_manifests(BytesIO())
 
 
 def small() -> list[Object]:

@@ -10,7 +10,7 @@ from tests.tools.structure import modules
 
 DATACLASS_ONLY = {"compare", "init", "repr"}
 """What a field of a struct cannot have"""
-LIBRARY_FREE = ("kernels.", "reconciler.api.objects.semantics", "reconciler.cli.common.clock")
+LIBRARY_FREE = ("kernels.", "reconciler.api.objects.semantics", "reconciler.cli.options")
 """Kernels know NumPy alone, and the help of a command imports no library"""
 DECLARED = ("reconciler.control.decisions.",)
 """Fields of decisions declare their log lines and metrics"""

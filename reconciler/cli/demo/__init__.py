@@ -1,1 +1,287 @@
-"""The demonstration: allocate sample claims on a small fleet, live."""
+"""`dra-reconciler demo`: server, fleet and reconciler in one process, until nothing changes."""
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from random import random
+from typing import Any, BinaryIO, Protocol
+
+import click
+from msgspec import Struct
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from reconciler import app
+from reconciler.aio.tasks import forever
+from reconciler.api.manifests.documents import Refusal, documents
+from reconciler.api.objects.changes import Changed, Listed, Notice, Refused, Removed, Replaced
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.meta import ApiObject, ObjectKey
+from reconciler.cli.exits import exit_on_errors
+from reconciler.cli.output import Console, Table, TableLine, counted, print_line
+from reconciler.cluster.client import Client
+from reconciler.cluster.discovery import discover
+from reconciler.cluster.http import connect
+from reconciler.cluster.watch import follow
+from reconciler.control.decisions.allocating import Allocated, Waits
+from reconciler.control.decisions.declaration import Decision
+from reconciler.embedded import ApiServer, run_controllers, serve
+from reconciler.embedded.pod_controllers import RUN_SECONDS
+from reconciler.errors import Malformed, Retry
+from reconciler.operations.logs.setup import configure, lines_in_order
+from reconciler.settings import Settings
+
+WATCHED = ("ResourceClaim", "Pod")
+"""The kinds to watch for `on_change`"""
+
+
+class AllocatedLine(Struct, frozen=True):
+    """An allocated claim."""
+
+    claim: ObjectKey
+    devices: tuple[str, ...]
+    node: str
+    seconds: float
+    """Since the start of the reconciler"""
+
+
+class DemoState:
+    """What the demonstration shows. `changed` is set after every change."""
+
+    def __init__(self) -> None:
+        self.changed = asyncio.Event()
+        self.lines: list[AllocatedLine] = []
+        self.reasons: dict[ObjectKey, Waits] = {}
+        """Claim -> why it is pending; removed when it is allocated"""
+        self.pods: dict[ObjectKey, Pod] = {}
+        self.claims: dict[ObjectKey, ResourceClaim] = {}
+        self._listed: set[str] = set()
+        self._start = asyncio.get_running_loop().time()
+
+    def on_decision(self, decision: Decision) -> None:
+        """Record a decision of the reconciler."""
+        match decision:
+            case Allocated():
+                self.reasons.pop(decision.claim, None)
+                devices = tuple(device.device for device in decision.devices)
+                seconds = asyncio.get_running_loop().time() - self._start
+                self.lines.append(AllocatedLine(decision.claim, devices, decision.node, seconds))
+            case Waits():
+                self.reasons.update(dict.fromkeys(decision.claims, decision))
+        self.changed.set()
+
+    def on_change(self, change: Notice) -> None:
+        """Record a change on the server."""
+        match change:
+            case Replaced(kind=kind, objects=objects):
+                self._listed.add(kind)
+                for obj in objects:
+                    self._put(obj)
+            case Listed(kind=kind):
+                self._listed.add(kind)
+            case Changed(object=obj):
+                self._put(obj)
+            case Removed(key=key) | Refused(key=key):
+                (self.pods if change.kind == "Pod" else self.claims).pop(key, None)
+        self.changed.set()
+
+    @property
+    def settled(self) -> bool:
+        """Whether every claim is allocated or refused, and no pod will change any more."""
+        return (
+            self._listed.issuperset(WATCHED)
+            and all(claim.allocation or key in self.reasons for key, claim in self.claims.items())
+            and all(map(self._is_final, self.pods.values()))
+        )
+
+    def pending(self) -> list[tuple[ObjectKey, Waits]]:
+        """The pending claims with their reasons, by name."""
+        return sorted((key, why) for key, why in self.reasons.items() if key in self.claims)
+
+    def users(self, claim: ObjectKey) -> list[str]:
+        """The pods for which an allocated claim is reserved."""
+        known = self.claims.get(claim)
+        return sorted(user.name for user in known.status.reserved_for) if known else []
+
+    def phases(self) -> Counter[str]:
+        """The number of pods in each phase."""
+        return Counter("Gated" if pod.gated else pod.status.phase for pod in self.pods.values())
+
+    def _put(self, obj: ApiObject) -> None:
+        match obj:
+            case Pod():
+                self.pods[obj.key] = obj
+            case ResourceClaim():
+                self.claims[obj.key] = obj
+
+    def _is_final(self, pod: Pod) -> bool:
+        if pod.finished:
+            return True
+        if pod.status.phase == "Running":
+            return RUN_SECONDS not in pod.metadata.annotations
+        names = pod.claim_names().values()
+        return any(name and ObjectKey(pod.key.namespace, name) in self.reasons for name in names)
+
+
+@click.command()
+def demo() -> None:
+    """Start the embedded API server with a sample fleet and claims, reconcile over HTTP, then exit.
+
+    Needs no cluster. Shows each allocation as it happens, and the reason for each pending claim.
+    The objects are in the package's directory cli/demo/manifests.
+    """
+    configure("warning", "short")
+    console = Console(sys.stdout)
+    with exit_on_errors(), lines_in_order():
+        asyncio.run(play(read_demo_manifests(sys.stdin.buffer), console))
+
+
+MANIFESTS = Path(__file__).parent / "manifests"
+QUIET_SECONDS = 0.5
+"""The demonstration ends after this time without a change; freed devices are allocated again at once."""
+MAX_SECONDS = 45.0
+"""The demonstration fails if it has not settled after this time."""
+
+
+def read_demo_manifests(stdin: BinaryIO) -> list[dict[str, Any]]:
+    """Read the sample fleet and claims."""
+    raws = []
+    for document in documents([str(MANIFESTS)], stdin):
+        if isinstance(document, Refusal):
+            raise Malformed(str(MANIFESTS), "", str(document.problem))
+        raws.append(dict(document.raw))
+    return raws
+
+
+async def play(raws: Sequence[dict[str, Any]], console: Console) -> None:
+    """Run the reconciler on these objects. Raises Retry if they do not settle."""
+    api = ApiServer()
+    api.load(raws)
+    async with run_controllers(api), serve(api) as url, connect(server=url) as transport:
+        kinds = Counter(raw["kind"] for raw in raws)
+        devices = sum(len(raw["spec"].get("devices", ())) for raw in raws if raw["kind"] == "ResourceSlice")
+        print_line(
+            console,
+            f"embedded API server on {url}: {kinds['Node']} nodes, {kinds['ResourceSlice']} slices with "
+            f"{devices} devices, {kinds['ResourceClaim']} claims, {kinds['Pod']} pods",
+        )
+        state, stop = DemoState(), asyncio.Event()
+        client = Client(transport)
+        served = await discover(client)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(
+                app.run(Settings(embedded=True), transport, stop=stop, on_decision=state.on_decision),
+                name="reconciler",
+            )
+
+            async def watch(kind: str) -> None:
+                await forever(kind, follow(client, served[kind], sink=state.on_change, random=random))
+
+            watches = [group.create_task(watch(kind), name=f"watch {kind}") for kind in WATCHED]
+            await _until_settled(state, console)
+            stop.set()
+            for task in watches:
+                task.cancel()
+        print_conclusion(state, console)
+
+
+async def _until_settled(state: DemoState, console: Console) -> None:
+    loop = asyncio.get_running_loop()
+    end = loop.time() + MAX_SECONDS
+    with display(console) as screen:
+        while loop.time() < end:
+            state.changed.clear()
+            try:
+                async with asyncio.timeout(QUIET_SECONDS if state.settled else end - loop.time()):
+                    await state.changed.wait()
+            except TimeoutError:
+                if state.settled:
+                    return
+            screen.show(state)
+    raise Retry(f"the demonstration has not settled after {MAX_SECONDS:.0f} s")
+
+
+_PHASES = {"Running": "running", "Succeeded": "succeeded", "Gated": "gated", "Pending": "pending"}
+
+
+class Display(Protocol):
+    """Shows the state of the demonstration."""
+
+    def show(self, state: DemoState) -> None:
+        """Update the display."""
+
+
+@contextmanager
+def display(console: Console) -> Iterator[Display]:
+    """Open a display for the block; the final state stays visible."""
+    if console.is_terminal:
+        with Live(console=console.drawing(), auto_refresh=False) as live:
+            yield _TableDisplay(live)
+    else:
+        yield _LineDisplay(console)
+
+
+class _TableDisplay:
+    def __init__(self, live: Live) -> None:
+        self._live = live
+
+    def show(self, state: DemoState) -> None:
+        lines = [
+            Text(line.text, "bold" if line.heading else "", no_wrap=True)
+            for line in allocation_lines(state, self._live.console.width)
+        ]
+        self._live.update(Group(*lines), refresh=True)
+
+
+class _LineDisplay:
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._shown = 0
+
+    def show(self, state: DemoState) -> None:
+        for line in state.lines[self._shown :]:
+            text = f"{_after(line):>8}  allocated {line.claim}: {', '.join(line.devices)} on {line.node}"
+            print_line(self._console, text, hanging=10)
+        self._shown = len(state.lines)
+
+
+def allocation_lines(state: DemoState, width: int) -> Iterator[TableLine]:
+    """The allocations so far, and the pending claims."""
+    table = Table(("CLAIM", "DEVICES", "NODE", "USED BY", "AFTER"), right=("AFTER",))
+    for line in state.lines:
+        gone = line.claim not in state.claims
+        users = "finished" if gone else ", ".join(state.users(line.claim)) or "-"
+        table.add((str(line.claim), "\n".join(line.devices), line.node, users, _after(line)))
+    yield from table.lines(width)
+    if state.pending():
+        yield TableLine("")
+        pending = Table(("PENDING", "REASON", "MESSAGE"), names=2)
+        for claim, why in state.pending():
+            pending.add((str(claim), why.reason, message(claim, why)))
+        yield from pending.lines(width)
+
+
+def print_conclusion(state: DemoState, console: Console) -> None:
+    """Print the reasons of pending claims, unless a table shows them, and a summary."""
+    if not console.is_terminal:
+        for claim, why in state.pending():
+            print_line(console, f"pending   {claim}: {why.reason}: {message(claim, why)}", hanging=10)
+    held = sum(1 for claim in state.claims.values() if claim.allocation)
+    phases = [f"{count} {_PHASES.get(phase, phase)}" for phase, count in state.phases().most_common()]
+    allocated = f"{counted(len(state.lines), 'claim')} allocated, {held} still in use"
+    summary = f"{allocated}; {len(state.pending())} pending. Pods: {', '.join(phases)}."
+    print_line(console, summary, style="bold")
+
+
+def message(claim: ObjectKey, why: Waits) -> str:
+    """The message of the reason, without the name of the claim."""
+    return why.message.removeprefix(f"claim {claim}, ").removeprefix(f"claim {claim}: ")
+
+
+def _after(line: AllocatedLine) -> str:
+    return f"{line.seconds * 1000:.0f} ms"

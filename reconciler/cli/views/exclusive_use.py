@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from reconciler.api.objects.meta import ApiObject
-from reconciler.cli.common.table import Table
+from reconciler.cli.output import Table
 from reconciler.plugins.koordinator.holdings import ExclusiveUse, exclusive_use
 from reconciler.plugins.koordinator.objects import Device
 from reconciler.plugins.koordinator.rules import Semantics

@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.versions.reading import read
-from reconciler.cli.common.connection import Connection
-from reconciler.cli.common.table import Table
+from reconciler.cli.cluster import Connection
+from reconciler.cli.output import Table
 from reconciler.plugins.koordinator.figures import STATES, Tally, by_node, by_type
 from reconciler.plugins.koordinator.fleet import Fleet
 from reconciler.plugins.koordinator.objects import printed, read_device
@@ -58,7 +58,7 @@ async def follow_machines(
     # Late imports: the client library takes longer to import than these commands take for files.
     import asyncio  # noqa: PLC0415
 
-    from reconciler.cli.common.cluster_following import following  # noqa: PLC0415
+    from reconciler.cli.cluster import following  # noqa: PLC0415
     from reconciler.cluster.client import Client  # noqa: PLC0415
     from reconciler.cluster.discovery import discover_at_least_pods  # noqa: PLC0415
     from reconciler.cluster.http import connect  # noqa: PLC0415

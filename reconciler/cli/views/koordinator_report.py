@@ -4,10 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
 from reconciler.api.manifests.bundle import Bundle
-from reconciler.cli.common.console import Console
-from reconciler.cli.common.output import print_line, print_table
-from reconciler.cli.common.plain_text import counted, object_name
-from reconciler.cli.common.table import Table
+from reconciler.cli.output import Console, Table, counted, object_name, print_line, print_table
 from reconciler.plugins.koordinator.annotations import AllocatedDevice, allocated, allocation_patch
 from reconciler.plugins.koordinator.names import ALLOCATED
 

@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from reconciler.cli.common.exits import Exit, NoAnswer, errors_as, exit_on_errors
+from reconciler.cli.exits import Exit, NoAnswer, errors_as, exit_on_errors
 from reconciler.errors import Rejected, Retry
 
 

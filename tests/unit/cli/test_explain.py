@@ -8,7 +8,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from reconciler.cli import main
-from reconciler.cli.common.plain_text import plain
+from reconciler.cli.output import plain
 from reconciler.embedded import ApiServer, serve
 from tests.tools.short_manifests import CLASS, claim, gpus, node, pod, template, together
 

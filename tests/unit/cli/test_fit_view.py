@@ -5,7 +5,7 @@ from io import StringIO
 import pytest
 
 from reconciler.analysis.fitting.question import Fit
-from reconciler.cli.views.fitting import print_fit
+from reconciler.cli.fit import print_fit
 from tests.tools.fitting_fleet import FLEET, ask, pods
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.cli import main
-from reconciler.cli.common.clock import Clock
+from reconciler.cli.options import Clock
 from reconciler.operations.logs.catalogue import EVENTS
 from reconciler.operations.logs.reading import RENAMED, Reader
 from reconciler.operations.logs.summary import latencies

@@ -10,7 +10,7 @@ from reconciler.api.manifests.bundle import bundle, read_bundle
 from reconciler.api.manifests.documents import Document
 from reconciler.api.manifests.origin import Origin
 from reconciler.api.objects.semantics import Semantics
-from reconciler.cli.common.server_input import read_for_server
+from reconciler.cli.convert import read_for_server
 from reconciler.control.offline import decide
 from reconciler.embedded import ApiServer
 from tests.tools.first_revision import composite, first_revision

@@ -4,8 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from reconciler.cli.common.plain_text import wrapped
-from reconciler.cli.common.table import Table
+from reconciler.cli.output import Table, wrapped
 from tests.tools.examples import examples
 
 WORDS = st.text("abcxyz/.-界", min_size=1, max_size=18)

@@ -10,9 +10,9 @@ from click.testing import CliRunner, Result
 from reconciler.analysis.capacity.lines import CounterUsage, Line, ProfileUsage
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli import main
-from reconciler.cli.common.connection import Connection
+from reconciler.cli.cluster import Connection
 from reconciler.cli.top import Gauge, follow_usage
-from reconciler.cli.views.capacity import tables
+from reconciler.cli.top_tables import usage_tables
 from reconciler.embedded import serve
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from tests.tools.builders import Object
@@ -152,7 +152,7 @@ def test_a_search_that_gave_up_is_shown_as_a_range():
     fits = ProfileUsage("p", devices=9, held=0, fits=2, at_most=4, size=0.5, fragmentation=None)
     left = CounterUsage("mem", 10**10, 10**10, 3 * 10**9, exact=False)
     line = Line("d", "", "", 9, 0, 0, 9, 0, 0, (fits,), (left,))
-    _, profiles, counters = tables([line], "driver", wide=False)
+    _, profiles, counters = usage_tables([line], "driver", wide=False)
     assert profiles.rows == [("d", "p", "9", "0", "2-4", "-")]
     assert counters.rows[0][-1] == "3 or more"
 

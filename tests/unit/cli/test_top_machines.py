@@ -10,7 +10,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from reconciler.cli import main
-from reconciler.cli.common.connection import Connection
+from reconciler.cli.cluster import Connection
 from reconciler.cli.views.koordinator_machines import follow_machines
 from reconciler.control.decisions.allocating import DevicesGiven
 from reconciler.embedded import serve

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-import reconciler.cli.demo.play
 from reconciler.cli import COMMANDS, main
-from reconciler.cli.common.exits import EXITS
+from reconciler.cli.exits import EXITS
 from tests.tools.patience import PATIENCE
 from tests.tools.short_manifests import CLASS, claim, gpus, together
 
@@ -140,7 +139,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(("command", "code"), CASES, ids=str)
 def test_a_command_exits_with(here: Path, monkeypatch: pytest.MonkeyPatch, command: str, code: int):
     if (command, code) == ("demo", 1):
-        monkeypatch.setattr(reconciler.cli.demo.play, "MAX_SECONDS", 0.0)
+        monkeypatch.setattr("reconciler.cli.demo.MAX_SECONDS", 0.0)
     result = CliRunner().invoke(main, [command, *CASES[command, code]])
     assert result.exit_code == code, result.output
 

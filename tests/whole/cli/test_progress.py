@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.cli.common.console import Console
-from reconciler.cli.common.progress import UPDATE_STEPS, ProgressTracker, track_progress
+from reconciler.cli.output import Console
+from reconciler.cli.progress import UPDATE_STEPS, ProgressTracker, track_progress
 from tests.tools.patience import PATIENCE
 from tests.tools.short_manifests import CLASS, claim, gpus, together
 
 WITHOUT_DELAY = (
-    "import reconciler.cli.common.progress as w; w.DELAY_SECONDS = 0; from reconciler.cli import main; main()"
+    "import reconciler.cli.progress as w; w.DELAY_SECONDS = 0; from reconciler.cli import main; main()"
 )
 """The program, with progress from the start"""
 STAGE = b"reading "

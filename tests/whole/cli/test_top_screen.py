@@ -18,8 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from reconciler.cli.common.keyboard import KeyReader
-from reconciler.cli.common.screen import Viewport
+from reconciler.cli.screen import KeyReader, Viewport
 from reconciler.embedded import ApiServer, serve
 from tests.tools.partitioned_node import partitioned
 from tests.tools.patience import PATIENCE

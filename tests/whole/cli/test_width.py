@@ -12,7 +12,7 @@ import yaml
 from click.testing import CliRunner
 
 from reconciler.cli import COMMANDS, main
-from reconciler.cli.demo.play import MANIFESTS
+from reconciler.cli.demo import MANIFESTS
 from tests.tools.builders import Object
 from tests.tools.checkout import ROOT
 from tests.tools.koordinator_builders import gpu

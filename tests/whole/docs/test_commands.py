@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from reconciler.cli import COMMANDS, main
-from reconciler.cli.common.exits import EXITS
+from reconciler.cli.exits import EXITS
 from tests.tools.checkout import ROOT
 from tests.tools.command_servers import serving
 from tests.tools.command_stand_ins import NOT_RUN, STAND_INS

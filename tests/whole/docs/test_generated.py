@@ -6,13 +6,13 @@ from collections.abc import Callable
 import pytest
 
 from docs.pictures.__main__ import FOLDER, PICTURES
-from reconciler.cli import COMMANDS, commands_page, settings_page
+from reconciler.cli import COMMANDS, pages
 from reconciler.settings import Settings
 from tests.tools.checkout import DOCS
 
 
 @pytest.mark.parametrize(
-    ("name", "page"), [("settings.md", settings_page.page), ("commands.md", commands_page.page)]
+    ("name", "page"), [("settings.md", pages.settings_page), ("commands.md", pages.commands_page)]
 )
 def test_a_page_is_current(name: str, page: Callable[[], str]):
     assert (DOCS / name).read_text() == page(), "run make docs"
@@ -24,7 +24,7 @@ def test_a_picture_is_current(name: str):
 
 
 def test_every_setting_has_a_section_with_its_text():
-    page = settings_page.page()
+    page = pages.settings_page()
     assert re.findall(r"^## (\w+)$", page, re.MULTILINE) == list(Settings.model_fields)
     for section in page.split("\n## ")[1:]:
         told = section.splitlines()[1]
@@ -33,7 +33,7 @@ def test_every_setting_has_a_section_with_its_text():
 
 
 def test_every_command_has_a_section_and_codes():
-    page = commands_page.page()
+    page = pages.commands_page()
     for name in COMMANDS:
         assert f"\n## {name}\n" in page
         assert f"| `{name}` | 0 |" in page

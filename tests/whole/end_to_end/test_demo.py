@@ -6,15 +6,15 @@ from io import StringIO
 
 import pytest
 
-from reconciler.cli.common.console import Console
-from reconciler.cli.demo.play import manifests, play
+from reconciler.cli.demo import play, read_demo_manifests
+from reconciler.cli.output import Console
 
 pytestmark = pytest.mark.loopback
 
 
 async def shown(*, terminal: bool) -> str:
     out = StringIO()
-    await play(manifests(sys.stdin.buffer), Console(out, terminal=terminal))
+    await play(read_demo_manifests(sys.stdin.buffer), Console(out, terminal=terminal))
     return re.sub(r"-[a-z0-9]{5}\b(?=:|  )", "", out.getvalue())
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from reconciler.cli.demo.play import manifests
+from reconciler.cli.demo import read_demo_manifests
 
 
 class Profile(NamedTuple):
@@ -40,7 +40,7 @@ def expected(profile: Profile, start: int) -> dict[str, str]:
 def slices(pool: str) -> list[dict[str, Any]]:
     return [
         raw["spec"]
-        for raw in manifests(sys.stdin.buffer)
+        for raw in read_demo_manifests(sys.stdin.buffer)
         if raw["kind"] == "ResourceSlice" and raw["spec"]["pool"]["name"] == pool
     ]
 

@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import Release, Semantics
-from reconciler.cli.common.conversion import objections
+from reconciler.cli.convert import objections
 from tests.tools.allocation_world import World, decide
 from tests.tools.builders import claim, device, devices, held, hold, node, request, resource_slice
 from tests.tools.conversion_worlds import (

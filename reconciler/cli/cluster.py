@@ -1,0 +1,235 @@
+"""The cluster that a command reads: which one, its objects listed once, or watched for what is shown live."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from random import random
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from reconciler.api.objects.changes import Change, Listed, Notice, Replaced
+from reconciler.cli.output import Console, print_line, remark
+from reconciler.errors import Gone, Rejected
+
+if TYPE_CHECKING:
+    from reconciler.cluster.client import Client
+    from reconciler.cluster.cursor import Decode
+    from reconciler.cluster.kinds import Resource, Served
+    from reconciler.cluster.target import Target
+
+
+class Connection(NamedTuple):
+    """The options that choose a cluster."""
+
+    named: bool
+    """Whether any option names a cluster; if not, the defaults of kubectl apply"""
+    server: str | None
+    kubeconfig: str | None
+    context: str | None
+    insecure: bool
+    quiet: bool = False
+    """Whether the output is for programs: then nothing is said about the cluster"""
+    held_room: tuple[str, ...] = ()
+    """NAMESPACE/NAME of the ConfigMaps that say which room is held, for commands that respect it"""
+
+    def arguments(self) -> dict[str, Any]:
+        """The keyword arguments of `connect`."""
+        return {
+            "server": self.server,
+            "kubeconfig": self.kubeconfig,
+            "context": self.context,
+            "insecure": self.insecure,
+        }
+
+    def announce(self, target: object) -> None:
+        """Say on standard error which cluster is read: the current context may be another than expected."""
+        if not self.quiet:
+            print_line(Console(sys.stderr), f"cluster: {target}")  # it names the context itself
+
+    def target(self) -> "Target":
+        """The cluster that the options choose. Raises Rejected if there is none."""
+        # Late import: commands that read manifests need no kubeconfig.
+        from reconciler.cluster.target import choose_target  # noqa: PLC0415
+
+        return choose_target(server=self.server, kubeconfig=self.kubeconfig, context=self.context)
+
+
+T = TypeVar("T")
+
+
+def wait_for(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine until it ends, and return its result."""
+    return asyncio.run(work)
+
+
+WITHOUT_CLAIMS = frozenset({"Node", "Pod", "Device"})
+"""Kinds that can be listed on servers without resource.k8s.io"""
+
+
+async def list_objects(
+    kinds: Collection[str],
+    connection: Connection,
+    *,
+    volumes: bool = False,
+    asked: Iterable[Mapping[str, Any]] = (),
+    budgets: bool = False,
+    leniently: bool = False,
+) -> list[dict[str, Any]]:
+    """Return all objects of those kinds that the server serves, as JSON with kind and apiVersion.
+
+    With `volumes`, also the storage objects, if a pod without a node names a claim of a volume. Pods are
+    returned without volumes if these cannot be listed. `asked` are pods that are not on the cluster; what
+    they need is listed, too. `budgets` adds PodDisruptionBudgets, and `connection.held_room` the ConfigMaps
+    that say which room is held. With `leniently`, Koordinator's Devices may be missing or forbidden, and
+    claims may be missing where Devices are served.
+
+    Raises ReconcilerError or OSError if the server cannot be read.
+    """
+    # Late imports: the client library takes longer to import than these commands take for files.
+    from reconciler.cluster.client import Client  # noqa: PLC0415
+    from reconciler.cluster.decoding import decode  # noqa: PLC0415
+    from reconciler.cluster.http import connect  # noqa: PLC0415
+    from reconciler.cluster.kinds import BUDGET, NAMESPACE, POD, STORAGE  # noqa: PLC0415
+    from reconciler.plugins.koordinator.cluster import DEVICE  # noqa: PLC0415
+
+    async with connect(**connection.arguments()) as transport:
+        connection.announce(transport.target)
+        client = Client(transport)
+        served = await _served(client, kinds, leniently=leniently)
+
+        async def listed(resource: "Resource") -> list[dict[str, Any]]:
+            return [
+                {**decode(item)[0], "kind": resource.kind, "apiVersion": resource.api_version}
+                async for page in client.list_pages(resource, limit=resource.page)
+                for item in page.items
+            ]
+
+        async def noted(resource: "Resource", without: str) -> list[dict[str, Any]]:
+            try:
+                return await listed(resource)
+            except (Gone, Rejected) as exc:
+                remark(f"note: {resource.full_name} {without}: {exc}")
+                return []
+
+        found: list[dict[str, Any]] = []
+        for kind in kinds:
+            if leniently and kind == DEVICE.kind and kind in served:
+                found += await noted(served[kind], "are not considered")
+            elif kind in served:
+                found += await listed(served[kind])
+        pods = [raw for raw in found if raw["kind"] == POD.kind] + list(asked)
+        if any(map(_selects_namespaces, pods)):
+            found += await noted(NAMESPACE, "cannot be listed")
+        for resource in _groups_of(found):
+            found += await noted(resource, "cannot be listed")
+        if budgets:
+            found += await noted(BUDGET, "are not considered")
+        if volumes and any(map(waits_for_volumes, pods)):
+            try:
+                found += [raw for resource in STORAGE for raw in await listed(resource)]
+            except Rejected as exc:
+                remark(f"note: volumes are not considered: {exc}")
+                _remove_volumes(found)
+        if connection.held_room:
+            from reconciler.cli.held_room import list_held_room as listed_held_room  # noqa: PLC0415
+
+            found += await listed_held_room(client, connection)
+        return found
+
+
+async def _served(client: "Client", kinds: Collection[str], *, leniently: bool) -> "Served":
+    """What the server has of these kinds. Raises Rejected if it lacks one that it must have."""
+    from reconciler.cluster.discovery import discover, discover_at_least_pods  # noqa: PLC0415
+    from reconciler.plugins.koordinator.cluster import DEVICE, with_devices  # noqa: PLC0415
+
+    lacking: Rejected | None = None
+    try:
+        without_claims = WITHOUT_CLAIMS.issuperset(kinds)
+        served = await (discover_at_least_pods(client) if without_claims else discover(client, also=kinds))
+    except Rejected as exc:
+        if not leniently:
+            raise
+        lacking, served = exc, await discover_at_least_pods(client)
+    if DEVICE.kind not in kinds:
+        return served
+    try:
+        return await with_devices(client, served)
+    except Rejected as exc:
+        if lacking is not None or not leniently:
+            raise lacking or exc from None
+        return served
+
+
+def _groups_of(found: Iterable[Mapping[str, Any]]) -> "Iterator[Resource]":
+    """The kinds of PodGroups that pods name."""
+    from reconciler.api.objects.gangs import COSCHEDULING_LABEL  # noqa: PLC0415
+    from reconciler.cluster.kinds import COSCHEDULING_POD_GROUP, POD_GROUP  # noqa: PLC0415
+
+    pods = [raw for raw in found if raw["kind"] == "Pod"]
+    if any(raw.get("spec", {}).get("schedulingGroup") for raw in pods):
+        yield POD_GROUP
+    if any(COSCHEDULING_LABEL in (raw["metadata"].get("labels") or {}) for raw in pods):
+        yield COSCHEDULING_POD_GROUP
+
+
+def _remove_volumes(found: Iterable[dict[str, Any]]) -> None:
+    for raw in found:
+        if raw["kind"] == "Pod":
+            raw["spec"] = {**raw["spec"], "volumes": None}
+
+
+def waits_for_volumes(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod without a node names a claim of a volume."""
+    spec = pod.get("spec") or {}
+    volumes = spec.get("volumes") or ()
+    return not spec.get("nodeName") and any(
+        "persistentVolumeClaim" in one or "ephemeral" in one for one in volumes
+    )
+
+
+def _selects_namespaces(pod: Mapping[str, Any]) -> bool:
+    """Whether an affinity term of a pod, required or preferred, selects namespaces by labels."""
+    affinity = pod.get("spec", {}).get("affinity") or {}
+    for kind in ("podAffinity", "podAntiAffinity"):
+        of_kind = affinity.get(kind) or {}
+        preferred = of_kind.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+        required = of_kind.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+        terms = [*required, *(one.get("podAffinityTerm") or {} for one in preferred)]
+        if any(term.get("namespaceSelector") for term in terms):
+            return True
+    return False
+
+
+@asynccontextmanager
+async def following(
+    client: "Client",
+    served: "Served",
+    decoders: Mapping[str, "Decode"],
+    on_change: Callable[[Change], object],
+) -> AsyncIterator[None]:
+    """Watch the kinds that have decoders and call `on_change`; the block starts when all are listed."""
+    from reconciler.cluster.watch import follow  # noqa: PLC0415 - slow, and only for this
+
+    unlisted, listed = set(decoders), asyncio.Event()
+
+    def receive(change: Notice) -> None:
+        if not isinstance(change, Listed):
+            on_change(change)
+        if isinstance(change, Replaced | Listed):
+            unlisted.discard(change.kind)
+            if not unlisted:
+                listed.set()
+
+    async with asyncio.TaskGroup() as group:
+        watches = [
+            group.create_task(
+                follow(client, served[kind], sink=receive, random=random, decode=decode), name=f"watch {kind}"
+            )
+            for kind, decode in decoders.items()
+        ]
+        await listed.wait()
+        try:
+            yield
+        finally:
+            for watch in watches:
+                watch.cancel()

@@ -1,1 +1,0 @@
-"""Shared by commands: options, exit codes, input, output, connections."""

@@ -1,0 +1,138 @@
+"""Reads the objects of manifests or of a cluster, and reports what is invalid in them."""
+
+import sys
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from reconciler.api.manifests.bundle import Bundle, bundle, storage_of
+from reconciler.api.manifests.documents import Document, Refusal, documents
+from reconciler.api.manifests.inferred_nodes import infer_nodes
+from reconciler.api.manifests.sources import STDIN, SUFFIXES, manifests_in
+from reconciler.api.manifests.uids import with_own_uid
+from reconciler.api.objects.claims import DeviceClass, ResourceClaim
+from reconciler.api.objects.core import Namespace, Node, Pod
+from reconciler.api.objects.gangs import CoschedulingPodGroup, PodGroup
+from reconciler.api.objects.meta import ApiObject
+from reconciler.api.objects.slices import ResourceSlice
+from reconciler.api.objects.taint_rules import DeviceTaintRule
+from reconciler.api.versions.shared_parts import read
+from reconciler.cli.cluster import Connection, list_objects, wait_for
+from reconciler.cli.output import counted, remark
+from reconciler.cli.progress import SILENT, ProgressTracker
+from reconciler.errors import Malformed
+from reconciler.plugins.koordinator.objects import Device, read_device
+
+
+def read_manifests(paths: Sequence[str], progress: ProgressTracker) -> Bundle:
+    """Read all manifests in `paths`; `-` is standard input. Never raises for their content."""
+    return _bundle(documents(paths, sys.stdin.buffer), paths, progress)
+
+
+def read_first_and_all(paths: Sequence[str], progress: ProgressTracker) -> tuple[Bundle, Bundle]:
+    """The manifests of the first path, and of all. Each is read once: standard input has no second time."""
+    if len(paths) == 1:
+        found = read_manifests(paths, progress)
+        return found, found
+    first = list(documents(paths[:1], sys.stdin.buffer))
+    others = documents(paths[1:], sys.stdin.buffer)
+    return bundle(first), _bundle(chain(first, others), paths, progress)
+
+
+def _bundle(read: Iterable[Document | Refusal], paths: Sequence[str], progress: ProgressTracker) -> Bundle:
+    found = bundle(progress.each("reading manifests", read))
+    if not (found.size or found.refused or found.others):
+        report_nothing(paths)
+    return found
+
+
+def report_nothing(paths: Iterable[str]) -> None:
+    """Print a line to standard error for each path, because none of them has an object."""
+    for path in paths:
+        remark(f"note: {_nothing_in(path)}")
+
+
+def _nothing_in(path: str) -> str:
+    if path == STDIN:
+        return "standard input is empty"
+    if not Path(path).is_dir():
+        return f"{path} is empty" if Path(path).stat().st_size == 0 else f"{path} has no object"
+    found = len(manifests_in(Path(path)))
+    if found:
+        return f"{path} has no object: {counted(found, 'file')} of it {'is' if found == 1 else 'are'} empty"
+    return f"{path} has no file that ends in {', '.join(SUFFIXES)}"
+
+
+def report_refused(refused: Iterable[Refusal]) -> None:
+    """Print a line to standard error for each invalid document or object."""
+    for refusal in refused:
+        remark(f"refused: {refusal.problem}")
+
+
+def report_warnings(warnings: Iterable[str]) -> None:
+    """Print a line to standard error for each fix that was made while reading."""
+    for warning in warnings:
+        remark(f"warning: {warning}")
+
+
+def report_ignored(ignored: Counter[str]) -> None:
+    """Print a line to standard error with the number of objects of other kinds."""
+    if ignored:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(ignored.items()))
+        remark(f"ignored: {kinds}")
+
+
+def read_files(files: Sequence[str], progress: ProgressTracker = SILENT) -> Bundle:
+    """Read manifests. Prints warnings and invalid objects to standard error."""
+    bundle = read_manifests(files, progress)
+    _report(bundle)
+    return bundle
+
+
+def read_first_file_and_all(
+    files: Sequence[str], progress: ProgressTracker = SILENT
+) -> tuple[Bundle, Bundle]:
+    """The same for a command whose first file holds its question: that file by itself, and all of them."""
+    first, every = read_first_and_all(files, progress)
+    _report(every)
+    return first, every
+
+
+def _report(bundle: Bundle) -> None:
+    report_warnings(bundle.warnings)
+    report_refused(bundle.refused)
+
+
+def list_cluster(kinds: Collection[str], connection: Connection) -> Iterator[ApiObject]:
+    """List a cluster. Prints invalid objects to standard error. Raises ReconcilerError or OSError."""
+    return read_valid(wait_for(list_objects(kinds, connection)))
+
+
+def read_devices(raws: Iterable[dict[str, Any]]) -> Iterator[Device]:
+    """Koordinator's Device objects of a server. Prints the invalid ones to standard error."""
+    for raw in raws:
+        try:
+            yield read_device(raw)
+        except Malformed as exc:
+            remark(f"refused: {exc}")
+
+
+def read_valid(raws: Iterable[dict[str, Any]]) -> Iterator[ApiObject]:
+    """The valid ones among the objects of a server. Prints the invalid ones to standard error."""
+    for raw in raws:
+        try:
+            yield read(raw)
+        except Malformed as exc:
+            remark(f"refused: {exc}")
+
+
+def bundle_objects(bundle: Bundle) -> Iterator[ApiObject]:
+    """The objects of manifests, with the nodes that the slices imply and a unique uid for each claim."""
+    slices = bundle.of(ResourceSlice)
+    yield from (*slices, *bundle.of(DeviceClass), *bundle.of(DeviceTaintRule), *bundle.of(Pod))
+    yield from (*bundle.of(PodGroup), *bundle.of(CoschedulingPodGroup))
+    yield from (*bundle.of(Namespace), *storage_of(bundle))
+    yield from infer_nodes(bundle.of(Node), slices).nodes
+    yield from map(with_own_uid, bundle.of(ResourceClaim))

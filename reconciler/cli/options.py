@@ -1,0 +1,323 @@
+"""Options shared by commands: input, cluster, allocation rules and output.
+
+A decorator adds a group of options. Some groups become one argument of the command:
+`connection` for the cluster, `rules` for the rules, `files` for all manifests.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import reduce, wraps
+from typing import Any
+
+import click
+
+from reconciler.api.objects.semantics import (
+    Release,
+    Semantics,
+    with_exclusion_scopes,
+    with_gates,
+    with_group_modes,
+)
+from reconciler.cli.cluster import Connection
+from reconciler.errors import Rejected
+
+F = Callable[..., Any]
+Decorator = Callable[[F], F]
+
+FOR_PEOPLE = ("table", "wide")
+"""Values of `-o` that are not for programs"""
+HELD_ROOM = "dra-reconciler/dra-reconciler-held-room"
+"""The ConfigMap of deploy/ that says which room is held"""
+
+
+def files_option(*, required: bool) -> Decorator:
+    """`-f`, which can be repeated; a directory is read recursively."""
+    return click.option(
+        "-f",
+        "--filename",
+        "files",
+        multiple=True,
+        required=required,
+        type=click.Path(exists=True, readable=True, allow_dash=True),
+        metavar="FILE|DIR|-",
+        help="Manifests: a YAML or JSON file, a directory (recursive), or - for standard input.",
+    )
+
+
+def manifest_options(func: F) -> F:
+    """`-f`, and files and directories as arguments; all become `files`."""
+
+    @wraps(func)
+    def command(*, files: tuple[str, ...], more: tuple[str, ...], **rest: Any) -> Any:
+        return func(files=(*files, *more), **rest)
+
+    paths = click.Path(exists=True, readable=True)
+    return all_of(
+        files_option(required=False),
+        click.argument("more", nargs=-1, type=paths, metavar="[FILE|DIR]..."),
+    )(command)
+
+
+def connection_options(**default: Any) -> Decorator:
+    """`--kubeconfig`, `--context`, `--server` and `--insecure-skip-tls-verify`."""
+    return all_of(
+        click.option(
+            "--kubeconfig",
+            type=click.Path(),
+            metavar="FILE",
+            help="Kubeconfig of the cluster.  [default: KUBECONFIG, ~/.kube/config, or the pod's account]",
+        ),
+        click.option(
+            "--context", metavar="NAME", help="Context of the kubeconfig.  [default: its current one]"
+        ),
+        click.option("--server", metavar="URL", help="An API server that needs no credentials."),
+        click.option(
+            "--insecure-skip-tls-verify",
+            is_flag=True,
+            help="Accept any certificate. A kubeconfig that sets this also needs this flag.",
+            **default,
+        ),
+    )
+
+
+def cluster_options_to(use: str) -> Decorator:
+    """`--cluster`, which means `use`, and the connection options, as one `connection`."""
+
+    def decorate(func: F) -> F:
+        @wraps(func)
+        def command(
+            *,
+            cluster: bool,
+            kubeconfig: str | None,
+            context: str | None,
+            server: str | None,
+            insecure_skip_tls_verify: bool,
+            **rest: Any,
+        ) -> Any:
+            named = bool(cluster or kubeconfig or context or server or rest.get("contexts"))
+            if named or not rest.get("files"):
+                # Late import: only the client of a cluster writes log lines.
+                from reconciler.operations.logs.setup import configure  # noqa: PLC0415
+
+                configure("warning", "short")
+            quiet = rest.get("output") not in FOR_PEOPLE
+            chosen = Connection(named, server, kubeconfig, context, insecure_skip_tls_verify, quiet)
+            return func(connection=chosen, **rest)
+
+        return all_of(
+            click.option(
+                "--cluster",
+                is_flag=True,
+                help=f"{use}: from KUBECONFIG or ~/.kube/config, or the one this runs in.",
+            ),
+            connection_options(),
+        )(command)
+
+    return decorate
+
+
+cluster_options = cluster_options_to("Read a cluster, the default without -f")
+"""For commands that read manifests or a cluster"""
+
+
+def held_room_option(func: F) -> F:
+    """`--held-room`; below `cluster_options`, whose `connection` gets it."""
+
+    @wraps(func)
+    def command(*, connection: Connection, held_room: tuple[str, ...], **rest: Any) -> Any:
+        return func(connection=connection._replace(held_room=tuple(filter(None, held_room))), **rest)
+
+    return click.option(
+        "--held-room",
+        multiple=True,
+        metavar="NAMESPACE/NAME",
+        default=(HELD_ROOM,),
+        show_default=True,
+        help="ConfigMap in which the reconciler writes which room it holds. Can be repeated, for shards. "
+        "Empty: held room is not considered.",
+    )(command)
+
+
+def contexts_option(func: F) -> F:
+    """`--contexts`, for commands that can show several clusters; below `cluster_options`."""
+    return click.option(
+        "--contexts",
+        metavar="A,B|all",
+        callback=_contexts,
+        help="Several contexts of the kubeconfig at once. One that cannot be read does not stop the others.",
+    )(func)
+
+
+def rules_options(func: F) -> F:
+    """The options that make a `Semantics`, for commands that do not ask a server for its gates."""
+
+    @wraps(func)
+    def command(
+        *,
+        gates: frozenset[str],
+        group_modes: tuple[str, ...],
+        exclusion_scopes: tuple[str, ...],
+        release: Release = "1.37",
+        **rest: Any,
+    ) -> Any:
+        modes, scopes = with_group_modes(group_modes), with_exclusion_scopes(exclusion_scopes)
+        return func(rules=Semantics(release, gates, modes, scopes), **rest)
+
+    return all_of(_gates_option, group_mode_option, exclusion_scope_option)(command)
+
+
+def release_and_rules_options(func: F) -> F:
+    """`--semantics` and the options of `rules_options`, as one `rules`."""
+    return release_option("release", default="1.37")(rules_options(func))
+
+
+def release_option(name: str, **default: Any) -> Decorator:
+    """`--semantics`."""
+    return click.option(
+        "--semantics",
+        name,
+        type=click.Choice(["1.37", "1.36"]),
+        help="The Kubernetes release to follow where releases differ.  [default: 1.37]",
+        **default,
+    )
+
+
+def koordinator_semantics_option(**default: Any) -> Decorator:
+    """`--koordinator-semantics`."""
+    return click.option(
+        "--koordinator-semantics",
+        type=click.Choice(["proposal", "upstream"]),
+        help="Follow Koordinator's proposals or its release.  [default: proposal]",
+        **default,
+    )
+
+
+def group_mode_option(func: F) -> F:
+    """`--group-mode`, once per driver."""
+    return click.option(
+        "--group-mode",
+        "group_modes",
+        multiple=True,
+        callback=_group_modes,
+        metavar="DRIVER=MODE",
+        help="How to compare a driver's compatibility groups: kep-5963 or pairwise; * stands for all other "
+        "drivers.  [default: pairwise for drivers whose devices say compatibleOnlyWith, kep-5963 for others]",
+    )(func)
+
+
+def exclusion_scope_option(func: F) -> F:
+    """`--exclusion-scope`, once per driver."""
+    return click.option(
+        "--exclusion-scope",
+        "exclusion_scopes",
+        multiple=True,
+        callback=_exclusion_scopes,
+        metavar="DRIVER=SCOPE",
+        help="Which pairs of a driver's devices compatibleOnlyWith judges: counter-set (pairs that share a "
+        "counter set, and pairs of which one draws from none) or pool (all); * stands for all other "
+        "drivers.  [default: *=counter-set]",
+    )(func)
+
+
+def steps_option(default: int) -> Decorator:
+    """`--steps`, for commands that decide once."""
+    return click.option(
+        "--steps",
+        type=click.IntRange(min=1),
+        default=default,
+        show_default=True,
+        help="Devices to try per decision and node before the search gives up.",
+    )
+
+
+def namespace_option(func: F) -> F:
+    """`-n`, for commands that take claim names: None if it is not given; see `namespace_of`."""
+    return click.option(
+        "-n",
+        "--namespace",
+        metavar="NAME",
+        help="Namespace of names without one.  [default: that of the context; of manifests: default]",
+    )(func)
+
+
+def namespace_of(given: str | None, connection: Connection, *, in_cluster: bool) -> str:
+    """The namespace of names without one. Raises Rejected if no cluster is found, to take it from."""
+    return given or (connection.target().namespace if in_cluster else "default")
+
+
+def output_option(*formats: str, explained: str | None = None) -> Decorator:
+    """`-o`, with the first format as the default."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(formats),
+        default=formats[0],
+        show_default=True,
+        help=explained,
+    )
+
+
+def _gates_option(func: F) -> F:
+    return click.option(
+        "--feature-gates",
+        "gates",
+        default="",
+        callback=_gates,
+        metavar="A=true,B=false",
+        help="Feature gates to enable or disable; all are enabled by default.",
+    )(func)
+
+
+def _gates(_context: click.Context, _option: click.Parameter, text: str) -> frozenset[str]:
+    try:
+        return with_gates(text)
+    except Rejected as exc:
+        raise click.BadParameter(str(exc)) from exc
+
+
+def _group_modes(
+    _context: click.Context, _option: click.Parameter, texts: tuple[str, ...]
+) -> tuple[str, ...]:
+    try:
+        with_group_modes(texts)
+    except Rejected as exc:
+        raise click.BadParameter(str(exc)) from exc
+    return texts
+
+
+def _exclusion_scopes(
+    _context: click.Context, _option: click.Parameter, texts: tuple[str, ...]
+) -> tuple[str, ...]:
+    try:
+        with_exclusion_scopes(texts)
+    except Rejected as exc:
+        raise click.BadParameter(str(exc)) from exc
+    return texts
+
+
+def _contexts(_context: click.Context, _option: click.Parameter, text: str | None) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in (text or "").split(",") if name.strip()))
+    if text is not None and not names:
+        raise click.BadParameter("name contexts, separated by commas, or all")
+    return names
+
+
+def all_of(*decorators: Decorator) -> Decorator:
+    """Combine decorators, in the order in which they would be written above a function."""
+    return lambda func: reduce(lambda made, decorator: decorator(made), reversed(decorators), func)
+
+
+def _system_time() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """A source of the current time. A caller can pass another one as `obj` of click's context."""
+
+    now: Callable[[], datetime] = _system_time
+
+
+pass_clock = click.make_pass_decorator(Clock, ensure=True)
+"""Passes the clock to a command, as its first argument"""

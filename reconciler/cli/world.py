@@ -1,0 +1,158 @@
+"""The state for questions about room, from manifests or a cluster, and what is asked about."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from reconciler.allocation.placement import place
+from reconciler.analysis.relocation.wanted import Wanted, WantedGang, WantedPod
+from reconciler.analysis.relocation.world import World, world_of
+from reconciler.api.manifests.bundle import Bundle, storage_of
+from reconciler.api.manifests.claims import Claims
+from reconciler.api.manifests.inferred_nodes import infer_nodes
+from reconciler.api.objects.budgets import PodDisruptionBudget
+from reconciler.api.objects.claims import DeviceClass, ResourceClaim
+from reconciler.api.objects.core import Namespace, Node, Pod
+from reconciler.api.objects.gangs import CoschedulingPodGroup, GangKey, PodGroup, gang_of
+from reconciler.api.objects.meta import ApiObject, ObjectKey
+from reconciler.api.objects.pods import is_live
+from reconciler.api.objects.semantics import Semantics
+from reconciler.api.objects.similar_names import similar_key
+from reconciler.api.objects.slices import ResourceSlice
+from reconciler.api.objects.taint_rules import DeviceTaintRule
+from reconciler.cli.exits import NoAnswer
+from reconciler.cli.held_room import hold_room, split_held_room
+from reconciler.cli.input import read_valid
+from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve
+from reconciler.control.ownership import Ownership
+from reconciler.control.planner import Blocked, Decide, Planner
+from reconciler.control.units import GangRoster, Kind, Roster, Unit, gang_unit
+from reconciler.plugins.koordinator.demand import read_demand
+from reconciler.plugins.koordinator.rules import Rules
+
+KINDS = ("Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaim", "Pod")
+"""The kinds to list, besides budgets"""
+
+
+class Waiting(NamedTuple):
+    """What is asked about, or why there is nothing to ask."""
+
+    wanted: Wanted | None
+    message: str = ""
+    placed: bool = False
+    """Without a question: whether it has its devices"""
+
+
+def world_of_manifests(bundle: Bundle, rules: Semantics) -> World:
+    """The state of manifests. Nothing that waits is placed first."""
+    slices, claims = bundle.of(ResourceSlice), Claims(bundle)
+    inferred = infer_nodes(bundle.of(Node), slices)
+    objects: list[ApiObject] = [*bundle.of(Namespace), *storage_of(bundle), *inferred.described]
+    objects += [*bundle.of(DeviceClass), *bundle.of(DeviceTaintRule), *slices]
+    objects += [*bundle.of(PodGroup), *bundle.of(CoschedulingPodGroup), *bundle.of(PodDisruptionBudget)]
+    before = {pod.key: pod.metadata.uid for pod in bundle.of(Pod)}
+    now = {pod.key: pod.metadata.uid for pod in claims.pods}
+    objects += [_with_uids(claims.typed(key), before, now) for key in claims.entries]
+    objects += claims.pods
+    return world_of(objects, rules, supposed=inferred.supposed, may_suppose=True)
+
+
+def world_of_cluster(raws: Iterable[dict[str, Any]], rules: Semantics) -> World:
+    """The state of a cluster, and the room that is held there. Prints invalid objects to standard error."""
+    raws, held = split_held_room(raws)
+    order = ("Namespace", "Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaim")
+    objects = sorted(
+        read_valid(raws), key=lambda one: order.index(kind) if (kind := type(one).__name__) in order else 9
+    )
+    world = world_of(objects, rules)
+    hold_room(held, world.store, world.nodes)
+    return world
+
+
+def _with_uids(
+    claim: ResourceClaim, before: Mapping[ObjectKey, str], now: Mapping[ObjectKey, str]
+) -> ResourceClaim:
+    """A claim of manifests with the uids that its pods have here."""
+    users = []
+    for user in claim.status.reserved_for:
+        key = ObjectKey(claim.key.namespace, user.name)
+        same = user.resource == "pods" and key in now and before[key] in ("", user.uid)
+        users.append(user.model_copy(update={"uid": now[key]}) if same else user)
+    status = claim.status.model_copy(update={"reserved_for": tuple(users)})
+    return claim.model_copy(update={"status": status})
+
+
+class Asking:
+    """Finds out what something waits for, as the reconciler would."""
+
+    def __init__(self, world: World) -> None:
+        self._world, self._store = world, world.store
+        self._roster, self._gangs = Roster(), GangRoster()
+        for key, pod in self._store.pods.items():
+            self._roster.note(key, pod)
+            self._gangs.note(key, pod)
+        placement, ours = world.placement(), Ownership(all_claims=True, alone=True)
+        self._planner = Planner(self._store, self._roster, placement, ours, ())
+        self._gang_planner = GangPlanner(
+            self._store, self._roster, self._gangs, world.groups, world.nodes.on_demand, self._planner
+        )
+
+    def claim(self, key: ObjectKey, priority: int | None = None) -> Waiting:
+        """What a claim waits for: with its pod, if it has one. Raises NoAnswer if it does not exist."""
+        claim = self._store.claims.get(key)
+        if claim is None:
+            hint = "; there is a pod of that name; use --pod" if key in self._store.pods else ""
+            raise NoAnswer(f"there is no claim {key}{hint or similar_key(key, self._store.claims)}")
+        if claim.allocation is not None:
+            return Waiting(None, "the claim is allocated", placed=True)
+        users = [self._store.pods[user] for user in self._roster.users(key)]
+        if users:
+            return self.pod(min(users, key=place).key, priority)
+        return self._unit(Unit(Kind.CLAIM, key), priority)
+
+    def pod(self, key: ObjectKey, priority: int | None = None) -> Waiting:
+        """What a pod waits for: with its gang, if it is gated. Raises NoAnswer if it does not exist."""
+        pod = self._store.pods.get(key)
+        if pod is None:
+            raise NoAnswer(f"there is no pod {key}{similar_key(key, self._store.pods)}")
+        if not pod.spec.resource_claims and read_demand(pod, Rules()) is not None:
+            why = "the pod requests Koordinator's devices; room is made for ResourceClaims only"
+            return Waiting(None, f"{why}; `whatif --without` shows what a removal would change")
+        gang = gang_of(pod)
+        if gang is not None and self._gang_planner.serves(Unit(Kind.POD, key)):
+            return self._gang(gang, priority)
+        return self._unit(Unit(Kind.POD, key), priority)
+
+    def gang(self, key: ObjectKey, priority: int | None = None) -> Waiting:
+        """What a gang waits for. Raises NoAnswer if it does not exist."""
+        gangs = {gang for pod in self._store.pods.values() if (gang := gang_of(pod)) is not None}
+        found = sorted(gang for gang in gangs if (gang.namespace, gang.name) == tuple(key))
+        if not found:
+            known = [ObjectKey(gang.namespace, gang.name) for gang in gangs]
+            raise NoAnswer(f"no pod is of a gang {key}{similar_key(key, known)}")
+        for gang in found:
+            if self._gang_planner.serves(gang_unit(gang)) and self._gangs.waits(gang):
+                return self._gang(gang, priority)
+        return Waiting(None, "no pod of the gang waits", placed=True)
+
+    def _gang(self, gang: GangKey, priority: int | None) -> Waiting:
+        match self._gang_planner.next(gang):
+            case Solve(question=question):
+                return Waiting(WantedGang(question, priority))
+            case Blocked(reason=reason, message=message):
+                return Waiting(None, f"{reason}: {message}")
+            case GiveBack(why=why):
+                return Waiting(None, f"the gang is partly written and will be given back: {why}")
+        return Waiting(None, "the gang has its places", placed=True)
+
+    def _unit(self, unit: Unit, priority: int | None) -> Waiting:
+        match self._planner.next(unit):
+            case Decide(claims=claims, held=held, pod=pod):
+                gated = pod is not None and pod.gated
+                sharing = self._planner.sharing(pod, (*claims, *held)) if pod is not None and gated else ()
+                return Waiting(WantedPod(claims, pod, held, tuple(sharing), priority))
+            case Blocked(reason=reason, message=message):
+                return Waiting(None, f"{reason}: {message}")
+        pod = self._store.pods.get(unit.key) if unit.kind is Kind.POD else None
+        if pod is not None and is_live(pod):
+            return Waiting(None, "the pod has no pending claims", placed=True)
+        return Waiting(None, f"the {unit.kind} is finished or being deleted")
