@@ -7,9 +7,8 @@ from io import BytesIO
 from msgspec.structs import replace
 
 from reconciler.api.manifests.bundle import read_bundle
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import Pod, claims_of
 from reconciler.api.objects.plan import Granted
-from reconciler.api.objects.pods import claims_of
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from reconciler.cli.demo import MANIFESTS

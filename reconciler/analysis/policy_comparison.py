@@ -14,9 +14,8 @@ from reconciler.allocation.policies.demand import Demand, Shape
 from reconciler.allocation.policies.names import POLICIES
 from reconciler.allocation.policies.pod_room import PodRoom
 from reconciler.allocation.policies.selection import OTHERS, Policies
-from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.claims import ALL, ResourceClaim
 from reconciler.api.objects.plan import Granted
-from reconciler.api.objects.requests import ALL
 from reconciler.state.devices.snapshot.fork import Fork
 from reconciler.state.devices.snapshot.node_subset import NodeSubset
 from reconciler.state.devices.snapshot.snapshot import Snapshot

@@ -10,8 +10,7 @@ from msgspec import Struct
 
 from reconciler.aio.collector import COLLECTIONS
 from reconciler.aio.tasks import forever, unless
-from reconciler.api.migrate.map_file import read_map
-from reconciler.api.migrate.mapping import mapping
+from reconciler.api.migrate.mapping import mapping, read_map
 from reconciler.api.versions.reading import read
 from reconciler.app.coexistence import shadow_of, switches
 from reconciler.app.control import Control, build_control, keeper_of, learner_of, placing, recording

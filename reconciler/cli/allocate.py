@@ -11,8 +11,8 @@ from reconciler.allocation.defaults import STEPS
 from reconciler.allocation.policies.selection import Policies
 from reconciler.api.manifests.inferred_nodes import InferredNodes
 from reconciler.api.objects.claims import AllocatedDevice
-from reconciler.api.objects.node_selector import NodeSelector, NodeSelectorRequirement
 from reconciler.api.objects.plan import Granted, Plan
+from reconciler.api.objects.selectors import NodeSelector, NodeSelectorRequirement
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.exits import Exit
 from reconciler.cli.input import read_manifests, report_ignored, report_refused, report_warnings

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TextIO
 import click
 import yaml
 
-from reconciler.api.convert.names import Rename
+from reconciler.api.convert.layout import Rename
 from reconciler.api.convert.objects import Converted, converted
 from reconciler.api.manifests.bundle import Bundle, bundle
 from reconciler.api.manifests.documents import Document, Refusal, documents

@@ -8,9 +8,8 @@ from reconciler.allocation.policies.selection import Policies
 from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.allocation.reasons.reasons import remedy
 from reconciler.api.manifests.bundle import Bundle
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import Pod, is_live
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.pods import is_live
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.explanation import Situation
 from reconciler.control.offline import Question, decide

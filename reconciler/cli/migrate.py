@@ -10,9 +10,7 @@ import click
 
 from reconciler.api.manifests.bundle import bundle
 from reconciler.api.manifests.documents import Document, Refusal, documents
-from reconciler.api.migrate.limits import MOST
-from reconciler.api.migrate.map_file import read_map
-from reconciler.api.migrate.mapping import Resources, mapping
+from reconciler.api.migrate.mapping import MOST, Resources, mapping, read_map
 from reconciler.api.migrate.pods import Template
 from reconciler.api.migrate.workloads import Migration
 from reconciler.api.migrate.workloads import migrate as migrate_objects

@@ -13,8 +13,7 @@ from reconciler.api.objects.claims import DeviceClass
 from reconciler.api.objects.core import Namespace, Node
 from reconciler.api.objects.gangs import CoschedulingPodGroup, PodGroup
 from reconciler.api.objects.semantics import Semantics
-from reconciler.api.objects.slices import ResourceSlice
-from reconciler.api.objects.taint_rules import DeviceTaintRule
+from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
 from reconciler.cli.cluster import Connection, list_objects, wait_for
 from reconciler.cli.cluster_intake import KINDS, intake_of, planners
 from reconciler.cli.explain_cluster import gang_now

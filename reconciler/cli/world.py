@@ -9,16 +9,13 @@ from reconciler.analysis.relocation.world import World, world_of
 from reconciler.api.manifests.bundle import Bundle, storage_of
 from reconciler.api.manifests.claims import Claims
 from reconciler.api.manifests.inferred_nodes import infer_nodes
-from reconciler.api.objects.budgets import PodDisruptionBudget
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
-from reconciler.api.objects.core import Namespace, Node, Pod
+from reconciler.api.objects.core import Namespace, Node, Pod, PodDisruptionBudget, is_live
 from reconciler.api.objects.gangs import CoschedulingPodGroup, GangKey, PodGroup, gang_of
 from reconciler.api.objects.meta import ApiObject, ObjectKey
-from reconciler.api.objects.pods import is_live
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.similar_names import similar_key
-from reconciler.api.objects.slices import ResourceSlice
-from reconciler.api.objects.taint_rules import DeviceTaintRule
+from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
 from reconciler.cli.exits import NoAnswer
 from reconciler.cli.held_room import hold_room, split_held_room
 from reconciler.cli.input import read_valid

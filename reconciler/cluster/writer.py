@@ -21,12 +21,14 @@ from reconciler.api.objects.claims import (
     TIERS,
     Allocation,
     ResourceClaim,
+    is_announced,
+    mark,
+    signed,
 )
 from reconciler.api.objects.core import GATE, Pod
-from reconciler.api.objects.marking import is_announced, mark, signed
+from reconciler.api.objects.gangs import FENCED, SEAT
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan
-from reconciler.api.objects.seats import FENCED, SEAT
 from reconciler.api.objects.semantics import ADMIN_ACCESS, BINDING_CONDITIONS, CONSUMABLE_CAPACITY, TAINTS
 from reconciler.api.versions.claim_text import read_claim
 from reconciler.api.versions.reading import read

@@ -8,10 +8,9 @@ from weakref import ref
 from msgspec import Struct
 
 from reconciler.allocation.placement import Placement
-from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.claims import ResourceClaim, is_ours
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import gang_of
-from reconciler.api.objects.marking import is_ours
 from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
 from reconciler.api.objects.semantics import GroupMode
 from reconciler.control.build_ahead import build_ahead

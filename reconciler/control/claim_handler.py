@@ -9,10 +9,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import Pod, claims_of
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted, Plan
-from reconciler.api.objects.pods import claims_of
 from reconciler.cluster.writer import Writer
 from reconciler.control.background_search import BackgroundSearch
 from reconciler.control.copies import Copies

@@ -12,10 +12,9 @@ from msgspec.structs import replace
 
 from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
 from reconciler.api.objects.claims import POD_CLAIM, ResourceClaim
-from reconciler.api.objects.core import Pod, PodResourceClaimStatus
+from reconciler.api.objects.core import Pod, PodResourceClaimStatus, is_live
 from reconciler.api.objects.gangs import gang_of
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.pods import is_live
 
 
 class _Made(NamedTuple):

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import structlog
 
 from reconciler.api.objects.claims import ALLOCATED_AT, FINALIZER, ResourceClaim
-from reconciler.api.objects.seats import SEAT
+from reconciler.api.objects.gangs import SEAT
 from reconciler.cluster.writer import Writer
 from reconciler.control.audit import written_by_us
 from reconciler.control.intake import Intake

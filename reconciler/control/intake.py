@@ -10,10 +10,9 @@ from reconciler.aio.queue import Queue
 from reconciler.allocation.placement import Placement
 from reconciler.api.objects.changes import Change, Changed, Listed, Notice, Refused, Removed, Replaced
 from reconciler.api.objects.claims import FINALIZER, ResourceClaim
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import Pod, is_report
 from reconciler.api.objects.meta import ApiObject, ObjectKey, is_same_version_aside
 from reconciler.api.objects.plan import Plan
-from reconciler.api.objects.pods import is_report
 from reconciler.api.objects.storage import STORAGE
 from reconciler.cluster.kinds import ON_DEMAND
 from reconciler.cluster.transport import PauseReasons

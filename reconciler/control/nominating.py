@@ -8,8 +8,8 @@ sees, since pods that are being deleted count as gone for it.
 import asyncio
 from collections.abc import Callable
 
+from reconciler.api.objects.core import claims_of
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.pods import claims_of
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.decisions.every import Nominated, NominationDropped, NominationExpired, NominationUsed
 from reconciler.control.units import GangRoster

@@ -16,14 +16,12 @@ from reconciler.api.manifests.claims import Claims
 from reconciler.api.manifests.inferred_nodes import InferredNodes, infer_nodes
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import FINALIZER, DeviceClass, ResourceClaim
-from reconciler.api.objects.core import Namespace, Node, Pod
+from reconciler.api.objects.core import Namespace, Node, Pod, claims_of, is_live
 from reconciler.api.objects.gangs import CoschedulingPodGroup, GangKey, PodGroup, gang_of
 from reconciler.api.objects.meta import ApiObject, ObjectKey, PoolID
 from reconciler.api.objects.plan import Granted, Plan, Reason, Unsatisfied
-from reconciler.api.objects.pods import claims_of, is_live
 from reconciler.api.objects.semantics import Semantics
-from reconciler.api.objects.slices import ResourceSlice, ResourceSliceSpec
-from reconciler.api.objects.taint_rules import DeviceTaintRule
+from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice, ResourceSliceSpec
 from reconciler.control.dispatching import Charges
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import DELETING, NOT_FOUND, NOT_MADE, Blocked, Decide, Planner

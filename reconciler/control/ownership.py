@@ -6,10 +6,17 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from reconciler.api.objects.claims import Allocation, DeviceClass, ResourceClaim
+from reconciler.api.objects.claims import (
+    ALL,
+    Allocation,
+    CelSelector,
+    DeviceClass,
+    DeviceSelector,
+    DeviceSubRequest,
+    ResourceClaim,
+)
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GangSource, gang_of
-from reconciler.api.objects.requests import ALL, CelSelector, DeviceSelector, DeviceSubRequest
 from reconciler.ha.shard import OURS, WHOLE, Membership, Shard, membership
 
 Request = TypeVar("Request", bound=DeviceSubRequest)

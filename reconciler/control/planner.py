@@ -14,10 +14,9 @@ from reconciler.allocation.placement.copies import Likeness
 from reconciler.allocation.policies.pod_room import PodRoom
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.objects.claims import FINALIZER, ResourceClaim
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import Pod, claims_of, is_live
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted
-from reconciler.api.objects.pods import claims_of, is_live
 from reconciler.api.objects.value import value
 from reconciler.control.audit import lost_device, written_by_us
 from reconciler.control.ownership import Ownership, is_made_for_another

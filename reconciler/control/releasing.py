@@ -8,9 +8,8 @@ from collections.abc import Iterable
 
 from reconciler.allocation.placement import Placement, Release
 from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import Pod, claims_of
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.pods import claims_of
 from reconciler.control.audit import written_by_us
 from reconciler.control.planner import Blocked, Free, Ungate
 from reconciler.control.units import Roster

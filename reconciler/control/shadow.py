@@ -19,10 +19,9 @@ from reconciler.allocation.placement import refusal_reason
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.objects.changes import Changed, Notice, Replaced
 from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import Pod, claims_of, is_live
 from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
 from reconciler.api.objects.plan import Granted, Plan
-from reconciler.api.objects.pods import claims_of, is_live
 from reconciler.cluster.watch import Sink
 from reconciler.control.decider import Decider, Refusal
 from reconciler.control.decisions.allocating import Compared, Outcome

@@ -7,7 +7,7 @@ import structlog
 
 from reconciler.api.migrate.mapping import Resources
 from reconciler.api.migrate.pods import Template, template_named
-from reconciler.api.migrate.templates import template_object
+from reconciler.api.migrate.workloads import template_object
 from reconciler.api.objects.changes import Changed, Notice, Replaced
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey

@@ -5,10 +5,9 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from reconciler.allocation.placement import Place, place
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import Pod, claims_of, is_live
 from reconciler.api.objects.gangs import GangKey, GangSource, gang_of
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.pods import claims_of, is_live
 from reconciler.state.store import Store
 
 

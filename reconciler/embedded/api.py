@@ -8,20 +8,21 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
-from reconciler.api.validation.encoding import MAX_BODY, encode
-from reconciler.api.validation.fields import Cause, WrongType
-from reconciler.api.validation.kinds import GroupVersion, Object, ServedKind
-from reconciler.api.validation.served_kinds import BUILTIN, NAMESPACE, POD, START_NAMESPACES
-from reconciler.api.validation.status import (
+from reconciler.api.validation.bodies import (
+    MAX_BODY,
     Refusal,
     bad_request,
+    decode_yaml,
+    encode,
     invalid,
     method_not_allowed,
     no_such_resource,
     not_implemented,
     too_large,
 )
-from reconciler.api.validation.yaml_bodies import decode_yaml
+from reconciler.api.validation.fields import Cause, WrongType
+from reconciler.api.validation.kinds import GroupVersion, Object, ServedKind
+from reconciler.api.validation.served_kinds import BUILTIN, NAMESPACE, POD, START_NAMESPACES
 from reconciler.embedded import discovery, reviews
 from reconciler.embedded.accounts import Account
 from reconciler.embedded.bodies import decode_body, media_type

@@ -3,10 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from reconciler.api.validation.encoding import decode_json
+from reconciler.api.validation.bodies import bad_request, decode_json, decode_yaml, unsupported_media_type
 from reconciler.api.validation.kinds import Object
-from reconciler.api.validation.status import bad_request, unsupported_media_type
-from reconciler.api.validation.yaml_bodies import decode_yaml
 from reconciler.embedded.routing import Request
 
 MEDIA = "application/vnd.kubernetes.protobuf"

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from reconciler.api.objects.claims import POD_CLAIM
+from reconciler.api.validation.bodies import Refusal
 from reconciler.api.validation.kinds import Object, ServedKind
 from reconciler.api.validation.served_kinds import CLAIM, POD, POD_GROUP, TEMPLATE
-from reconciler.api.validation.status import Refusal
 from reconciler.embedded.api import ApiServer
 from reconciler.embedded.store import Change
 

@@ -1,8 +1,7 @@
 """Discovery: version, health, groups, resources, OpenAPI documents."""
 
-from reconciler.api.validation.encoding import encode
+from reconciler.api.validation.bodies import Refusal, encode
 from reconciler.api.validation.kinds import VERBS, GroupVersion, Object, ServedKind
-from reconciler.api.validation.status import Refusal
 from reconciler.embedded.openapi_documents import MEDIA as PROTOBUF
 from reconciler.embedded.openapi_documents import root, v2_document, v2_protobuf, v3_document
 from reconciler.embedded.reviews import REVIEWS, ReviewKind

@@ -11,11 +11,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.api.validation.encoding import same
+from reconciler.api.validation.bodies import Refusal, bad_request, invalid, same
 from reconciler.api.validation.fields import Cause
 from reconciler.api.validation.kinds import Object
 from reconciler.api.validation.served_kinds import CLAIM
-from reconciler.api.validation.status import Refusal, bad_request, invalid
 from reconciler.embedded.accounts import (
     ANONYMOUS,
     AUTHENTICATED,

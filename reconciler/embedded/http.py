@@ -6,8 +6,7 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from reconciler.api.validation.encoding import MAX_BODY, encode
-from reconciler.api.validation.status import Refusal, too_large, too_many_requests
+from reconciler.api.validation.bodies import MAX_BODY, Refusal, encode, too_large, too_many_requests
 from reconciler.embedded.api import ApiServer
 from reconciler.embedded.guard import AS_GROUP
 from reconciler.embedded.routing import Request, Response, Stream

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from reconciler.api.validation.encoding import encode
+from reconciler.api.validation.bodies import encode
 from reconciler.api.validation.kinds import GroupVersion, Object
 from reconciler.embedded.schemas import ANY_FIELDS, GVK, REF, Served, definitions, group_version_kind
 

@@ -5,10 +5,16 @@ an object.
 from collections.abc import Callable
 from typing import Any
 
-from reconciler.api.validation.encoding import copy, decode_json, same
-from reconciler.api.validation.kinds import Object, ServedKind
-from reconciler.api.validation.status import Refusal, bad_request, patch_failed, unsupported_media_type
-from reconciler.api.validation.strategic_merge import strategic_merge
+from reconciler.api.validation.bodies import (
+    Refusal,
+    bad_request,
+    copy,
+    decode_json,
+    patch_failed,
+    same,
+    unsupported_media_type,
+)
+from reconciler.api.validation.kinds import Object, ServedKind, strategic_merge
 
 MAX_OPERATIONS = 10_000
 

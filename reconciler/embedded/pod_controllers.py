@@ -8,10 +8,10 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
-from reconciler.api.validation.allocations import MAX_RESERVED
+from reconciler.api.validation.claims import MAX_RESERVED
+from reconciler.api.validation.fields import parse_timestamp, timestamp
 from reconciler.api.validation.kinds import Object
 from reconciler.api.validation.served_kinds import CLAIM, NODE, POD
-from reconciler.api.validation.timestamps import parse_timestamp, timestamp
 from reconciler.embedded.api import ApiServer
 from reconciler.embedded.claim_controllers import (
     GROUP,

@@ -9,10 +9,9 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from reconciler.api.validation.bodies import Refusal, encode
 from reconciler.api.validation.columns import AGE, NAME
-from reconciler.api.validation.encoding import encode
 from reconciler.api.validation.kinds import GroupVersion, ServedKind
-from reconciler.api.validation.status import Refusal
 from reconciler.embedded.store import Change, Record, event_line
 
 

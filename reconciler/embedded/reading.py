@@ -6,10 +6,16 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from reconciler.api.validation.encoding import encode
+from reconciler.api.validation.bodies import (
+    bad_request,
+    encode,
+    expired,
+    invalid,
+    not_found,
+    version_too_large,
+)
 from reconciler.api.validation.fields import Cause
 from reconciler.api.validation.kinds import GroupVersion, Object, ServedKind
-from reconciler.api.validation.status import bad_request, expired, invalid, not_found, version_too_large
 from reconciler.embedded.presenting import View
 from reconciler.embedded.routing import Target
 from reconciler.embedded.store import Compacted, Record, Store

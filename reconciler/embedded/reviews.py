@@ -6,10 +6,9 @@ Other servers ask about their clients; `kubectl auth can-i` and `kubectl auth wh
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from reconciler.api.validation.encoding import encode
+from reconciler.api.validation.bodies import Refusal, encode, method_not_allowed
 from reconciler.api.validation.fields import Field
 from reconciler.api.validation.kinds import GroupVersion, Object
-from reconciler.api.validation.status import Refusal, method_not_allowed
 from reconciler.embedded.accounts import AUTHENTICATED, AccessRequest, Account, account
 from reconciler.embedded.bodies import decode_body
 from reconciler.embedded.guard import MASTERS, Guard

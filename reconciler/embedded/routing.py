@@ -4,8 +4,8 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 
 from msgspec import Struct, field
 
+from reconciler.api.validation.bodies import no_such_resource
 from reconciler.api.validation.kinds import GroupVersion, ServedKind
-from reconciler.api.validation.status import no_such_resource
 
 
 class NoSuchPath(Exception):

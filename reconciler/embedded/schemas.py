@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from reconciler.api.validation.kinds import GroupVersion, Object, ServedKind
-from reconciler.api.validation.strategic_merge import Merge
-from reconciler.api.validation.strategic_merge import Schema as MergeRules
+from reconciler.api.validation.kinds import GroupVersion, Merge, Object, ServedKind
+from reconciler.api.validation.kinds import Schema as MergeRules
 
 REF = "#/components/schemas/"
 _LIST = re.compile(r"list\[(?P<of>.+)\]")

@@ -6,7 +6,7 @@ import asyncio
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
 
-from reconciler.api.validation.encoding import encode
+from reconciler.api.validation.bodies import encode
 from reconciler.api.validation.kinds import GroupVersion, Object, ServedKind
 
 

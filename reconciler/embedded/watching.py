@@ -5,8 +5,7 @@ from collections.abc import AsyncGenerator, Mapping
 
 from msgspec import Struct
 
-from reconciler.api.validation.encoding import encode
-from reconciler.api.validation.status import Refusal, bad_request, expired, version_too_large
+from reconciler.api.validation.bodies import Refusal, bad_request, encode, expired, version_too_large
 from reconciler.embedded.presenting import View
 from reconciler.embedded.reading import Predicate, everything, list_options_invalid, selection
 from reconciler.embedded.routing import Target

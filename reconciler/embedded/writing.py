@@ -6,21 +6,20 @@ from datetime import datetime
 from random import Random
 from typing import Any
 
-from reconciler.api.objects.label_selector import LabelSelector
+from reconciler.api.objects.selectors import LabelSelector
 from reconciler.api.validation import writes
-from reconciler.api.validation.encoding import same
-from reconciler.api.validation.fields import Cause, Field
-from reconciler.api.validation.kinds import Object, Review
-from reconciler.api.validation.served_kinds import BUDGET, NAMESPACE, NODE
-from reconciler.api.validation.status import (
+from reconciler.api.validation.bodies import (
     Refusal,
     already_exists,
     bad_request,
     conflict,
     invalid,
     not_found,
+    same,
 )
-from reconciler.api.validation.timestamps import timestamp
+from reconciler.api.validation.fields import Cause, Field, timestamp
+from reconciler.api.validation.kinds import Object, Review
+from reconciler.api.validation.served_kinds import BUDGET, NAMESPACE, NODE
 from reconciler.embedded.reading import get_object
 from reconciler.embedded.routing import Target
 from reconciler.embedded.store import Record, Store

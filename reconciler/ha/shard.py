@@ -17,10 +17,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.api.objects.changes import Change, Changed, Removed, Replaced
-from reconciler.api.objects.claims import DeviceClass, ResourceClaim
+from reconciler.api.objects.claims import ALL, DeviceClass, DeviceSubRequest, ResourceClaim
 from reconciler.api.objects.device_patterns import without_blanks
 from reconciler.api.objects.meta import ApiObject, PoolID
-from reconciler.api.objects.requests import ALL, DeviceSubRequest
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.cel.drivers import drivers_of
 from reconciler.errors import Rejected

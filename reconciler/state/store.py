@@ -17,8 +17,7 @@ from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.semantics import TAINT_RULES, TAINTS, Semantics
-from reconciler.api.objects.slices import ResourceSlice
-from reconciler.api.objects.taint_rules import DeviceTaintRule
+from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
 from reconciler.state.delta import NOTHING, SUPPLY, Delta
 from reconciler.state.devices.inventory import Inventory
 from reconciler.state.devices.occupancy.columns import Columns

@@ -3,7 +3,7 @@
 from random import Random
 from typing import Any
 
-from reconciler.api.objects.marking import ANNOUNCED
+from reconciler.api.objects.claims import ANNOUNCED
 from reconciler.api.validation.kinds import Object
 from reconciler.api.validation.served_kinds import CLAIM
 from reconciler.embedded import ApiServer

@@ -9,10 +9,10 @@ from reconciler.allocation.alignment.preferences import JOINT, PARTITION, alignm
 from reconciler.api.manifests import documents
 from reconciler.api.manifests.documents import Document
 from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.node_selector import NodeSelector
 from reconciler.api.objects.quantity import Quantity
+from reconciler.api.objects.selectors import NodeSelector
 from reconciler.api.objects.semver import Semver
-from reconciler.api.versions.extension_shape import ANNOTATION
+from reconciler.api.versions.extensions import ANNOTATION
 from reconciler.api.versions.reading import is_ours, read, to_v1
 from reconciler.cel.program import compile_selector
 from reconciler.cluster.cursor import Cursor, listed

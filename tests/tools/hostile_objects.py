@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from reconciler.allocation.alignment.preferences import JOINT
-from reconciler.api.versions.extension_shape import ANNOTATION
+from reconciler.api.versions.extensions import ANNOTATION
 from tests.tools.small_fleet import DRA
 
 Object = dict[str, Any]

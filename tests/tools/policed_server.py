@@ -9,9 +9,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
+from reconciler.api.validation.bodies import Refusal
 from reconciler.api.validation.kinds import GroupVersion, Object, ServedKind
 from reconciler.api.validation.served_kinds import CORE, NAMESPACE
-from reconciler.api.validation.status import Refusal
 from reconciler.embedded import ApiServer, Request, Response
 from reconciler.embedded.accounts import Account, Roles
 from reconciler.embedded.guard import Guard

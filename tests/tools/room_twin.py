@@ -18,13 +18,11 @@ from reconciler.analysis.relocation.leaving import leave, move_all, settle
 from reconciler.analysis.relocation.make_room import GAVE_UP, Advice, make_room
 from reconciler.analysis.relocation.occupants import Occupants
 from reconciler.analysis.relocation.wanted import Place, Wanted, WantedGang, WantedPod
-from reconciler.api.objects.budgets import PodDisruptionBudget
 from reconciler.api.objects.claims import AllocatedDevice, ResourceClaim, ResourceClaimStatus
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import Pod, PodDisruptionBudget, claims_of
 from reconciler.api.objects.gangs import GANG, SIZE
 from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
 from reconciler.api.objects.plan import Plan
-from reconciler.api.objects.pods import claims_of
 from reconciler.api.objects.slices import ResourceSlice
 from tests.tools.room_worlds import RoomWorld, room_world
 

@@ -11,10 +11,9 @@ from reconciler.analysis.attempt import NoFit, Sharing
 from reconciler.analysis.relocation.wanted import Wanted, WantedGang, WantedPod
 from reconciler.analysis.relocation.world import World, world_of
 from reconciler.api.objects.claims import ConsumerReference, ResourceClaim, ResourceClaimStatus
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import Pod, claims_of
 from reconciler.api.objects.gangs import GANG, SIZE, GangKey, GangSource
 from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
-from reconciler.api.objects.pods import claims_of
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from reconciler.state.nominations.nomination import HeldPlace, Nomination, of_claim

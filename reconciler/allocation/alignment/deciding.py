@@ -28,9 +28,8 @@ from reconciler.allocation.dra.node_attempt import random_share
 from reconciler.allocation.dra.node_order import preferred_places
 from reconciler.allocation.policies.pod_room import PodRoom
 from reconciler.allocation.policies.policy import Policy
-from reconciler.api.objects.claims import TIERS, ResourceClaim
+from reconciler.api.objects.claims import TIERS, DeviceConstraint, ResourceClaim
 from reconciler.api.objects.plan import Granted, Plan, Reason, Unsatisfied
-from reconciler.api.objects.requests import DeviceConstraint
 from reconciler.errors import Malformed
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 

@@ -10,9 +10,15 @@ from typing import TypeVar
 from msgspec import Struct
 
 from reconciler.allocation.alignment.preferences import Alignment, exact
-from reconciler.api.objects.claims import AllocatedConfig, DeviceAllocation, ResourceClaim
+from reconciler.api.objects.claims import (
+    AllocatedConfig,
+    DeviceAllocation,
+    DeviceConfig,
+    DeviceConstraint,
+    DeviceRequest,
+    ResourceClaim,
+)
 from reconciler.api.objects.plan import Plan
-from reconciler.api.objects.requests import DeviceConfig, DeviceConstraint, DeviceRequest
 
 T = TypeVar("T", DeviceConstraint, DeviceConfig)
 MARK = "~"

@@ -6,17 +6,18 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from reconciler.allocation.dra.constraints import ANY_DOMAIN
-from reconciler.api.objects.claims import DeviceClass, ResourceClaim
-from reconciler.api.objects.json_annotations import read_as
-from reconciler.api.objects.model import ON_USE, Bool, Model, Str, Tuple
-from reconciler.api.objects.quantity import Quantity
-from reconciler.api.objects.requests import (
+from reconciler.api.objects.claims import (
     EXACT_COUNT,
     OWN_DRIVER,
+    DeviceClass,
     DeviceConstraint,
     DeviceRequest,
     ExactDeviceRequest,
+    ResourceClaim,
 )
+from reconciler.api.objects.json_annotations import read_as
+from reconciler.api.objects.model import ON_USE, Bool, Model, Str, Tuple
+from reconciler.api.objects.quantity import Quantity
 from reconciler.errors import Malformed
 from reconciler.state.devices.encoding.recent import OfObjects
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from kernels.distinct import distinct
 from kernels.types import Codes, Mask, Rows
-from reconciler.api.objects.requests import DeviceConstraint
+from reconciler.api.objects.claims import DeviceConstraint
 from reconciler.api.objects.semantics import LIST_ATTRIBUTES, Semantics
 from reconciler.state.caches import Cache
 from reconciler.state.devices.encoding.vocabulary import Name

@@ -9,17 +9,18 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from reconciler.allocation.dra.refusal import Fatal
-from reconciler.api.objects.claims import DeviceClass, ResourceClaim
-from reconciler.api.objects.plan import Reason
-from reconciler.api.objects.quantity import Quantity
-from reconciler.api.objects.requests import (
+from reconciler.api.objects.claims import (
     ALL,
     EXACT_COUNT,
+    DeviceClass,
     DeviceRequest,
     DeviceSubRequest,
     DeviceToleration,
     ExactDeviceRequest,
+    ResourceClaim,
 )
+from reconciler.api.objects.plan import Reason
+from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.semantics import ADMIN_ACCESS, CONSUMABLE_CAPACITY, PRIORITIZED_LIST, Semantics
 
 MAX_RESULTS = 32

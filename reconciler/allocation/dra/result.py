@@ -16,8 +16,8 @@ from reconciler.api.objects.claims import (
 )
 from reconciler.api.objects.meta import DeviceID
 from reconciler.api.objects.model import Maker
-from reconciler.api.objects.node_selector import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from reconciler.api.objects.plan import LaterPlan, Plan, Reason
+from reconciler.api.objects.selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from reconciler.state.caches import Cache, share
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot, View

@@ -24,7 +24,7 @@ from reconciler.allocation.dra.exclusion import (
     exclusion_columns,
 )
 from reconciler.allocation.dra.request_options import ParsedClaims
-from reconciler.api.objects.requests import DeviceConstraint
+from reconciler.api.objects.claims import DeviceConstraint
 from reconciler.state.caches import Cache
 from reconciler.state.devices.snapshot.snapshot import Snapshot, View
 

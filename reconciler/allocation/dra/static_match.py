@@ -15,7 +15,7 @@ from reconciler.allocation.dra.capacity import Consumption, consume
 from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption
 from reconciler.allocation.dra.selector_masks import evaluate_selectors
-from reconciler.api.objects.requests import DeviceToleration
+from reconciler.api.objects.claims import DeviceToleration
 from reconciler.api.objects.semantics import CONSUMABLE_CAPACITY, PARTITIONABLE_DEVICES, TAINTS
 from reconciler.api.objects.slices import DeviceTaint
 from reconciler.state.caches import Cache

@@ -14,10 +14,10 @@ from reconciler.allocation.placement import minds_other_pods
 from reconciler.allocation.placement.extended_resources import backed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
-from reconciler.api.objects.label_selector import Selector
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.model import text_of
 from reconciler.api.objects.plan import Reason
+from reconciler.api.objects.selectors import Selector
 from reconciler.api.objects.storage import SELECTED_NODE
 from reconciler.errors import Malformed
 from reconciler.state.devices.snapshot.snapshot import Snapshot

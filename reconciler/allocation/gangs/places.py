@@ -14,10 +14,9 @@ from reconciler.allocation.gangs.question import GangQuestion
 from reconciler.allocation.placement import Placement
 from reconciler.allocation.policies.pod_room import PodRoom
 from reconciler.allocation.policies.selection import Policies
-from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.claims import DeviceConstraint, ResourceClaim
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan
-from reconciler.api.objects.requests import DeviceConstraint
 from reconciler.errors import Rejected
 from reconciler.state.caches import Cache
 from reconciler.state.devices.pools.pool import Usable

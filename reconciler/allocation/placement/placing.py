@@ -29,8 +29,8 @@ from reconciler.allocation.policies.weighing import Weighing
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.node_selector import NodeSelector
 from reconciler.api.objects.plan import Plan, Reason
+from reconciler.api.objects.selectors import NodeSelector
 from reconciler.errors import Rejected, Unlisted
 from reconciler.state.caches import Cache, share
 from reconciler.state.devices.pools.fleet import Fleet

@@ -12,7 +12,7 @@ from kernels.domains import Counter, Rule
 from kernels.types import Amounts, Codes, Mask
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.node_selector import NodeSelector
+from reconciler.api.objects.selectors import NodeSelector
 from reconciler.state.nodes.table import Nodes
 
 

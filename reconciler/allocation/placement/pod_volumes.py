@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct, field
 
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import Pod, Volume
 from reconciler.api.objects.storage import (
     FIRST_CONSUMER,
     READ_WRITE_ONCE_POD,
@@ -16,7 +16,6 @@ from reconciler.api.objects.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
-from reconciler.api.objects.volumes import Volume
 from reconciler.state.on_demand import KindsOnDemand
 from reconciler.state.volumes.migration import plugin_of
 from reconciler.state.volumes.objects import StorageObjects, claims_named

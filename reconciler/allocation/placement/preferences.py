@@ -13,7 +13,7 @@ from kernels.domains import per_domain
 from kernels.scores import Crowd, below_greatest, between, of_greatest, uncrowded
 from kernels.types import Amounts, Mask
 from reconciler.api.objects.core import Pod
-from reconciler.api.objects.node_selector import NodeSelector
+from reconciler.api.objects.selectors import NodeSelector
 from reconciler.errors import Rejected, Unlisted
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.pods.namespaces import KIND as NAMESPACE

@@ -11,9 +11,16 @@ from reconciler.analysis.doctor.findings import Finding, shortened, suggestion
 from reconciler.analysis.doctor.input import DoctorInput
 from reconciler.analysis.doctor.slices import is_complete, newest
 from reconciler.api.manifests.bundle import Entry
-from reconciler.api.objects.claims import AllocatedDevice, DeviceClass, ResourceClaim, ResourceClaimTemplate
+from reconciler.api.objects.claims import (
+    AllocatedDevice,
+    DeviceClass,
+    DeviceRequest,
+    DeviceSelector,
+    DeviceSubRequest,
+    ResourceClaim,
+    ResourceClaimTemplate,
+)
 from reconciler.api.objects.meta import DeviceID, PoolID
-from reconciler.api.objects.requests import DeviceRequest, DeviceSelector, DeviceSubRequest
 from reconciler.cel.inlining import inline
 from reconciler.cel.program import CelRefused, Selector, compile_selector
 from reconciler.cel.reading import read

@@ -12,8 +12,7 @@ from reconciler.analysis.doctor.findings import Finding, shortened, suggestion
 from reconciler.analysis.doctor.input import DoctorInput
 from reconciler.analysis.doctor.slices import generations
 from reconciler.api.objects.slices import ResourceSlice
-from reconciler.api.versions.extension_shape import ANNOTATION, COMPATIBLE_ONLY_WITH, FIELD
-from reconciler.api.versions.extensions import conflicts
+from reconciler.api.versions.extensions import ANNOTATION, COMPATIBLE_ONLY_WITH, FIELD, conflicts
 from reconciler.state.devices.exclusion.across_sets import across_sets
 from reconciler.state.devices.exclusion.scopes import Exclusion
 

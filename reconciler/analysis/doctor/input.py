@@ -14,8 +14,7 @@ from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Node
 from reconciler.api.objects.meta import ApiObject, PoolID
 from reconciler.api.objects.semantics import Semantics
-from reconciler.api.objects.slices import Device, ResourceSlice
-from reconciler.api.objects.taint_rules import DeviceTaintRule
+from reconciler.api.objects.slices import Device, DeviceTaintRule, ResourceSlice
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 from reconciler.state.loading import store_of
 

@@ -10,13 +10,11 @@ from reconciler.analysis.doctor.input import DoctorInput
 from reconciler.api.manifests.bundle import Entry
 from reconciler.api.objects.validating import subject_of
 from reconciler.api.validation import writes
-from reconciler.api.validation.encoding import MAX_BODY, decode_json, encode
-from reconciler.api.validation.fields import WrongType
+from reconciler.api.validation.bodies import MAX_BODY, Refusal, decode_json, encode, not_found, too_large
+from reconciler.api.validation.fields import WrongType, timestamp
 from reconciler.api.validation.kinds import GroupVersion, Object, Review, ServedKind
 from reconciler.api.validation.served_kinds import BUILTIN, NAMESPACE, START_NAMESPACES
-from reconciler.api.validation.status import Refusal, not_found, too_large
-from reconciler.api.validation.timestamps import timestamp
-from reconciler.api.versions.composite import is_first_revision
+from reconciler.api.versions.proposals import is_first_revision
 from reconciler.api.versions.reading import GROUP, is_ours
 from reconciler.api.versions.shapes import Raw, mapping, mappings
 from reconciler.plugins.koordinator.objects import GROUP as KOORDINATOR

@@ -8,13 +8,18 @@ from reconciler.analysis.doctor.findings import Finding, suggestion
 from reconciler.analysis.doctor.input import DoctorInput
 from reconciler.api.manifests.bundle import already_read
 from reconciler.api.manifests.origin import Origin
-from reconciler.api.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate, TemplateMetadata
+from reconciler.api.objects.claims import (
+    DeviceClass,
+    DeviceSubRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    TemplateMetadata,
+)
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ObjectKey, ObjectMeta
 from reconciler.api.objects.model import fields_of
-from reconciler.api.objects.requests import DeviceSubRequest, ExactDeviceRequest
-from reconciler.api.objects.slices import Device, ResourceSlice, ResourceSliceSpec
-from reconciler.api.objects.taint_rules import DeviceTaintRule
+from reconciler.api.objects.slices import Device, DeviceTaintRule, ResourceSlice, ResourceSliceSpec
 from reconciler.api.objects.validating import subject_of
 from reconciler.api.versions.reading import GROUP
 from reconciler.api.versions.shapes import mappings

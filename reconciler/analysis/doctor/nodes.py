@@ -7,7 +7,7 @@ from reconciler.analysis.doctor.findings import Finding
 from reconciler.analysis.doctor.input import DoctorInput
 from reconciler.api.manifests.bundle import Entry
 from reconciler.api.objects.core import Node
-from reconciler.api.objects.node_selector import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from reconciler.api.objects.selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.errors import Rejected
 

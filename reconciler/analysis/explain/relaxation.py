@@ -5,10 +5,9 @@ from itertools import islice
 
 from reconciler.allocation.alignment.deciding import PreferenceKey, decide
 from reconciler.allocation.alignment.narrowing import narrowed
-from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.claims import DeviceRequest, ResourceClaim
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
-from reconciler.api.objects.requests import DeviceRequest
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 MOST_CONSTRAINTS = 8

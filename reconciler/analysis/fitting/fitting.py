@@ -23,10 +23,9 @@ from reconciler.analysis.fitting.question import (
 from reconciler.analysis.whatif.simulation import unallocated
 from reconciler.api.objects.changes import Removed
 from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import Pod, claims_of, is_live
 from reconciler.api.objects.gangs import GangKey, GangSource, Tier
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.pods import claims_of, is_live
 from reconciler.api.objects.similar_names import instead, key_instead
 from reconciler.errors import Malformed, Rejected
 from reconciler.state.store import Store

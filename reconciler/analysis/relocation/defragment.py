@@ -18,8 +18,8 @@ from reconciler.analysis.relocation.movers import MayMove, anyone, holds_of, mov
 from reconciler.analysis.relocation.moves_planner import Limit, Plan, PlannedMove, Planner
 from reconciler.analysis.relocation.places import Ended, Places
 from reconciler.analysis.relocation.world import World
+from reconciler.api.objects.core import controller_of
 from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference
-from reconciler.api.objects.pods import controller_of
 from reconciler.errors import Rejected
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot

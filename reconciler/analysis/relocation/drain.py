@@ -14,11 +14,10 @@ from reconciler.analysis.relocation.leaving import Move, leave, move_all
 from reconciler.analysis.relocation.occupants import DAEMON_SET, MIRROR, Occupant, Occupants, Pods
 from reconciler.analysis.relocation.world import World
 from reconciler.api.objects.changes import Changed, Removed
+from reconciler.api.objects.core import is_live
 from reconciler.api.objects.meta import DeviceID, ObjectKey
-from reconciler.api.objects.pods import is_live
 from reconciler.api.objects.similar_names import instead
-from reconciler.api.objects.slices import Device, ResourceSliceSpec
-from reconciler.api.objects.taint_rules import DeviceTaintRule
+from reconciler.api.objects.slices import Device, DeviceTaintRule, ResourceSliceSpec
 from reconciler.errors import Rejected
 from reconciler.state.nodes.charging import pinned_to
 from reconciler.state.trial import Trial

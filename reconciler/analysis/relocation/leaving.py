@@ -20,10 +20,9 @@ from reconciler.analysis.relocation.wanted import (
     settled,
 )
 from reconciler.analysis.relocation.world import World
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import Pod, claims_of
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.pinning import unpinned
-from reconciler.api.objects.pods import claims_of
 from reconciler.plugins.koordinator.names import ALLOCATED
 from reconciler.state.nominations.nomination import devices_of
 from reconciler.state.trial import Trial

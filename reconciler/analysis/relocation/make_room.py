@@ -23,9 +23,9 @@ from reconciler.analysis.relocation.wanted import (
     priority_of,
 )
 from reconciler.analysis.relocation.world import World
+from reconciler.api.objects.core import claims_of
 from reconciler.api.objects.gangs import gang_of
 from reconciler.api.objects.meta import DeviceID, ObjectKey
-from reconciler.api.objects.pods import claims_of
 from reconciler.state.trial import Trial
 
 COSTS = ("violations", "highestPriority", "priorities", "pods", "started", "devices", "names")

@@ -15,10 +15,9 @@ from reconciler.analysis.relocation.occupants import Occupant, Occupants
 from reconciler.analysis.relocation.world import World
 from reconciler.analysis.whatif.simulation import unallocated
 from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import Pod, claims_of
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.pinning import unpinned
-from reconciler.api.objects.pods import claims_of
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.nodes.charging import allocation_of
 

@@ -9,13 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from reconciler.api.objects.budgets import PodDisruptionBudget
 from reconciler.api.objects.claims import Allocation, ConsumerReference, ResourceClaim
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import Pod, PodDisruptionBudget, claims_of, controller_of, is_live
 from reconciler.api.objects.gangs import GangKey, GangRules, GangSource, gang_of
-from reconciler.api.objects.label_selector import Selector
 from reconciler.api.objects.meta import ObjectKey, OwnerReference
-from reconciler.api.objects.pods import claims_of, controller_of, is_live
+from reconciler.api.objects.selectors import Selector
 from reconciler.errors import Rejected
 from reconciler.state.nodes.charging import allocation_of, node_of
 from reconciler.state.nodes.table import Nodes

@@ -19,12 +19,10 @@ from reconciler.allocation.gangs import decide_gang
 from reconciler.allocation.gangs.question import GangGranted, GangQuestion, Member
 from reconciler.analysis.attempt import Asked, NoFit, Sharing, attempt
 from reconciler.analysis.relocation.world import World
-from reconciler.api.objects.claims import Allocation, ResourceClaim, ResourceClaimStatus
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.claims import ALL, Allocation, ResourceClaim, ResourceClaimStatus
+from reconciler.api.objects.core import Pod, claims_of
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted, Plan
-from reconciler.api.objects.pods import claims_of
-from reconciler.api.objects.requests import ALL
 from reconciler.state.nominations.nomination import Nominee, of_claim, own_of_all
 from reconciler.state.trial import Trial
 

@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from reconciler.allocation.placement import Placement
-from reconciler.api.objects.budgets import PodDisruptionBudget
 from reconciler.api.objects.changes import Changed
-from reconciler.api.objects.core import Node
+from reconciler.api.objects.core import Node, PodDisruptionBudget
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.semantics import Semantics
 from reconciler.state.nodes.charging import node_of

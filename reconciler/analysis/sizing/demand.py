@@ -10,10 +10,9 @@ from reconciler.analysis.whatif.reading import single_units
 from reconciler.analysis.whatif.scenario import Unit
 from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import Pod, claims_of, is_live
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.model import text_of
-from reconciler.api.objects.pods import claims_of, is_live
 from reconciler.api.objects.similar_names import instead
 from reconciler.api.versions.reading import to_v1, typed
 from reconciler.errors import Malformed

@@ -9,7 +9,7 @@ from reconciler.api.manifests.bundle import Bundle, Entry
 from reconciler.api.manifests.templates import claim_from_template
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import ResourceClaim, ResourceClaimTemplate
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import Pod, is_live
 from reconciler.api.objects.gangs import (
     CoschedulingPodGroup,
     GangKey,
@@ -19,7 +19,6 @@ from reconciler.api.objects.gangs import (
     group_claims,
 )
 from reconciler.api.objects.meta import ApiObject, ObjectKey
-from reconciler.api.objects.pods import is_live
 from reconciler.api.versions.reading import typed
 from reconciler.errors import Malformed, Rejected
 from reconciler.plugins.koordinator.demand import read_demand

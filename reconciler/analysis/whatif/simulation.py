@@ -11,11 +11,10 @@ from reconciler.analysis.attempt import Asked, Fit, NoFit, Sharing, attempt
 from reconciler.analysis.whatif.scenario import Baseline, Gang, Placed, PlacedGang, Refused, Unit
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import Allocation, ResourceClaim, ResourceClaimStatus
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import Pod, claims_of
 from reconciler.api.objects.meta import DeviceID, ObjectKey
-from reconciler.api.objects.node_selector import NodeSelector
 from reconciler.api.objects.plan import Plan, Reason
-from reconciler.api.objects.pods import claims_of
+from reconciler.api.objects.selectors import NodeSelector
 from reconciler.errors import Rejected
 from reconciler.plugins.koordinator.refusals import OFFERED, Refusal
 from reconciler.plugins.koordinator.whatif import DeviceSimulation, device_ids

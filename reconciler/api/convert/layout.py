@@ -1,18 +1,279 @@
-"""Splits a pool into slices, and names them so that the order of the devices stays."""
+"""Fits devices and counter sets into the limits of the API, with valid names.
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+32 counters for a set, two sets for a device. Devices of a pool are sorted by size, because first fit takes
+the first one that matches (CTR-12). Valid names stay; invalid ones are renamed deterministically.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
-from reconciler.api.convert.counters import MAX_COUNTERS, CounterSet
-from reconciler.api.convert.names import as_subdomain
-from reconciler.api.versions.shapes import Raw, mapping
-from reconciler.api.versions.spelling import is_subdomain
+from msgspec import Struct
+
+from reconciler.api.objects.quantity import Quantity
+from reconciler.api.versions.consumption import CounterLimit, drop_redundant, pack, source_of_counter
+from reconciler.api.versions.mistakes import MAX_IDENTIFIER, MAX_LABEL, MAX_SUBDOMAIN, is_key, is_subdomain
+from reconciler.api.versions.shapes import Raw, mapping, mappings
+
+_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[a-z])(?=[0-9])")
+
+
+class Rename(NamedTuple):
+    """One changed name."""
+
+    kind: str
+    """device, counter set, counter, attribute, capacity or slice"""
+    where: str
+    """The pool, driver or counter set of the name"""
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.before} of {self.where} is now {self.after}"
+
+
+def as_label(text: str, limit: int = MAX_LABEL) -> str:
+    """The DNS label closest to a name: `memorySlice0` gives memory-slice-0, `1g.5gb` gives 1g-5gb."""
+    # Words are split only if capitals separate them: gpu0 stays one word.
+    spaced = _WORDS.sub("-", text) if any(c.isupper() for c in text) else text
+    return re.sub(r"[^a-z0-9]+", "-", spaced.lower()).strip("-")[:limit].strip("-") or "x"
+
+
+def as_key(text: str, limit: int = MAX_IDENTIFIER) -> str:
+    """The attribute or capacity name closest to one: `copy-engines` gives copy_engines. The domain stays."""
+    domain, slash, name = text.rpartition("/")
+    name = re.sub(r"[^A-Za-z0-9_]", "_", name) or "_"
+    return f"{domain}{slash}{f'_{name}' if name[0].isdigit() else name}"[: len(domain) + len(slash) + limit]
+
+
+def as_subdomain(text: str) -> str:
+    """The DNS subdomain closest to a name."""
+    return ".".join(as_label(part) for part in text.split("."))[:MAX_SUBDOMAIN].strip("-.")
+
+
+def valid_names(
+    names: Iterable[str], valid: Callable[[str], bool], closest: Callable[[str, int], str], limit: int
+) -> dict[str, str]:
+    """Name -> valid name, all distinct. Valid names stay; a number resolves a conflict of the others."""
+    ordered = list(dict.fromkeys(names))
+    taken = {name for name in ordered if valid(name)}
+    found: dict[str, str] = {}
+    for name in ordered:
+        if valid(name):
+            found[name] = name
+            continue
+        new, number = closest(name, limit), 2
+        joint = "_" if valid is is_key else "-"
+        while new in taken:
+            suffix = f"{joint}{number}"
+            new, number = closest(name, limit - len(suffix)) + suffix, number + 1
+        taken.add(new)
+        found[name] = new
+    return found
+
+
+MAX_COUNTERS = 32
+MAX_SETS = 2
+
+
+class CounterSet(Struct, frozen=True):
+    """A counter set of a slice."""
+
+    slice: int
+    """Index of the slice in the pool"""
+    name: str
+    counters: Mapping[str, Any]
+    """Name -> amount"""
+
+
+class FittedSets(Struct, frozen=True):
+    """Counter sets within the limits of the API, with the same effect."""
+
+    sets: tuple[CounterSet, ...]
+    draws: Mapping[str, Sequence[Raw]]
+    """Device -> consumesCounters"""
+    lost: Mapping[str, str]
+    """Device -> why it cannot be converted"""
+
+
+def fit_counter_sets(sets: Sequence[CounterSet], devices: Sequence[Raw], *, complete: bool) -> FittedSets:
+    """Repack sets that exceed the limits into as few sets as possible. Other sets stay as they are.
+
+    `complete`: these are all devices of the pool. Otherwise no counter can be dropped safely.
+    """
+    draws: dict[str, Sequence[Raw]] = {
+        str(device["name"]): mappings(device.get("consumesCounters")) for device in devices
+    }
+    made: list[CounterSet] = []
+    lost: dict[str, str] = {}
+    for joined in _joined(sets, draws):
+        names = {counters.name for counters in joined}
+        members = {
+            device: drawn
+            for device, drawn in draws.items()
+            if any(d.get("counterSet") in names for d in drawn)
+        }
+        if _within(joined, members):
+            made += [counters for counters in joined if counters.counters]
+            continue
+        why = "" if complete else "slices of its pool are missing"
+        if any(_goes_by_set(device, draws) for device in devices if device["name"] in members):
+            why = "its counter sets exceed the limits, and its groups or expression depend on them"
+        if why:
+            lost |= dict.fromkeys(members, why)
+            continue
+        packed = pack(_groups(joined, members), size=MAX_COUNTERS, most=MAX_SETS)
+        for device, count in packed.too_many.items():
+            lost[device] = f"it needs {count} counter sets of {MAX_COUNTERS} counters; {MAX_SETS} are allowed"
+        first = joined[0]
+        repacked = {
+            f"{first.name}-{at + 1}" if at else first.name: tallies for at, tallies in enumerate(packed.sets)
+        }
+        made += [
+            CounterSet(first.slice, name, {tally.name: str(tally.total) for tally in tallies})
+            for name, tallies in repacked.items()
+        ]
+        draws |= {device: list(_drawn(device, repacked)) for device in members}
+    return FittedSets(tuple(made), draws, lost)
+
+
+def _goes_by_set(device: Raw, draws: Mapping[str, Sequence[Raw]]) -> bool:
+    """Whether the device has compatibility groups or an expression, whose scope is a counter set."""
+    groups = any(draw.get("compatibilityGroups") for draw in draws[device["name"]])
+    return groups or device.get("compatibleOnlyWith") is not None
+
+
+def _joined(sets: Sequence[CounterSet], draws: Mapping[str, Sequence[Raw]]) -> list[list[CounterSet]]:
+    """Groups of sets that are connected by devices that draw from several of them."""
+    home = {counters.name: counters.name for counters in sets}
+
+    def root(name: str) -> str:
+        while home[name] != name:
+            name = home[name]
+        return name
+
+    for drawn in draws.values():
+        known = [draw["counterSet"] for draw in drawn if draw.get("counterSet") in home]
+        for name in known[1:]:
+            home[root(name)] = root(known[0])
+    found: dict[str, list[CounterSet]] = {}
+    for counters in sets:
+        found.setdefault(root(counters.name), []).append(counters)
+    return list(found.values())
+
+
+def _within(sets: Sequence[CounterSet], members: Mapping[str, Sequence[Raw]]) -> bool:
+    return all(len(counters.counters) <= MAX_COUNTERS for counters in sets) and all(
+        len(drawn) <= MAX_SETS and len({draw.get("counterSet") for draw in drawn}) == len(drawn)
+        for drawn in members.values()
+    )
+
+
+def _groups(sets: Sequence[CounterSet], members: Mapping[str, Sequence[Raw]]) -> Iterator[list[CounterLimit]]:
+    """The counters without redundant ones, grouped by source."""
+    of_set: dict[str, list[CounterLimit]] = {}
+    set_of: dict[int, str] = {}
+    for counters in sets:
+        for name, total in counters.counters.items():
+            amounts = {device: _amount(drawn, counters.name, name) for device, drawn in members.items()}
+            draws = {device: amount for device, amount in amounts.items() if amount.nanos}
+            # Sets that are merged may have counters with the same name.
+            spelled = name if len(sets) == 1 else f"{counters.name}:{name}"
+            tally = CounterLimit(spelled, Quantity.parse(str(total)), draws)
+            of_set.setdefault(counters.name, []).append(tally)
+            set_of[id(tally)] = counters.name
+    folded = drop_redundant([tally for tallies in of_set.values() for tally in tallies if tally.draws])
+    for _, tallies in groupby(folded, key=lambda tally: (set_of[id(tally)], source_of_counter(tally.name))):
+        yield list(tallies)
+
+
+def _amount(drawn: Sequence[Raw], counter_set: str, counter: str) -> Quantity:
+    found = Quantity(0)
+    for draw in drawn:
+        if draw.get("counterSet") == counter_set and counter in mapping(draw.get("counters")):
+            found += Quantity.parse(str(mapping(draw["counters"][counter]).get("value")))
+    return found
+
+
+def _drawn(device: str, sets: Mapping[str, Sequence[CounterLimit]]) -> Iterator[Raw]:
+    for name, tallies in sets.items():
+        counters = {t.name: {"value": str(t.draws[device])} for t in tallies if device in t.draws}
+        if counters:
+            yield {"counterSet": name, "counters": counters}
+
+
+Totals = Mapping[str, Mapping[str, int]]
+"""Counter set -> counter -> its amount in nanos"""
+
+WHOLE = Fraction(1)
+"""The size of a device that draws from no counter: it is not divided"""
+
+
+def smallest_first(
+    devices: Mapping[int, Sequence[Raw]], targets: Mapping[int, str], sets: FittedSets
+) -> dict[int, Sequence[Raw]]:
+    """The devices of each slice, with smaller ones before larger ones. Equal ones keep their order.
+
+    A device moves only between slices for the same nodes, and each slice keeps its number of devices.
+
+    devices: index of a slice, in first-fit order -> its devices
+    targets: index of a slice -> its nodes, as text
+    """
+    totals = _totals(sets)
+    made = dict(devices)
+    for target in dict.fromkeys(targets[at] for at in devices):
+        members = [at for at in devices if targets[at] == target]
+        rest = [device for at in members for device in devices[at]]
+        rest.sort(key=lambda device: size(sets.draws[device["name"]], totals))
+        for at in members:
+            made[at], rest = rest[: len(devices[at])], rest[len(devices[at]) :]
+    return made
+
+
+def size(draws: Sequence[Raw], totals: Totals) -> Fraction:
+    """The average share of the counters of a set that a device draws, summed up over its sets.
+
+    It grows with each amount, so a device that draws more than another is larger.
+    """
+    if not draws:
+        return WHOLE
+    shares = (
+        Fraction(amount, totals[name][counter] * len(totals[name]))
+        for name, counter, amount in _amounts(draws)
+        if totals[name][counter]
+    )
+    return sum(shares, Fraction())
+
+
+def _totals(sets: FittedSets) -> Totals:
+    """The counters of a pool, each with its amount, or with the largest draw if that is more."""
+    found = {
+        one.name: {counter: _nanos(amount) for counter, amount in one.counters.items()} for one in sets.sets
+    }
+    for draws in sets.draws.values():
+        for name, counter, amount in _amounts(draws):
+            known = found.setdefault(name, {})
+            known[counter] = max(known.get(counter, 0), amount)
+    return found
+
+
+def _amounts(draws: Sequence[Raw]) -> Iterator[tuple[str, str, int]]:
+    """Set, counter and amount in nanos."""
+    for draw in draws:
+        for counter, amount in mapping(draw.get("counters")).items():
+            yield str(draw.get("counterSet")), counter, _nanos(mapping(amount).get("value"))
+
+
+def _nanos(amount: Any) -> int:
+    return Quantity.parse(str(amount)).nanos
+
 
 MAX_DEVICES = 128
 MAX_LARGE_DEVICES = 64
 """SL-4: the limit if a device of the slice has taints, counters or list attributes"""
-MAX_SETS = 8
+MAX_SETS_OF_SLICE = 8
 _LISTS = ("ints", "bools", "strings", "versions")
 
 
@@ -45,7 +306,7 @@ def _sets(sets: Iterable[CounterSet]) -> Iterator[list[CounterSet]]:
     open_: list[CounterSet] = []
     for counters in sets:
         count = sum(len(one.counters) for one in open_)
-        if open_ and (len(open_) == MAX_SETS or count + len(counters.counters) > MAX_COUNTERS):
+        if open_ and (len(open_) == MAX_SETS_OF_SLICE or count + len(counters.counters) > MAX_COUNTERS):
             yield open_
             open_ = []
         open_.append(counters)

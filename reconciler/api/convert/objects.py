@@ -7,13 +7,61 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from reconciler.api.convert.fields import SPECS, without_unknown_fields
-from reconciler.api.convert.names import Rename, as_key, valid_names
+from reconciler.api.convert.layout import Rename, as_key, valid_names
 from reconciler.api.convert.pools import KEPT_METADATA, Keys, NewPool, OldPool
-from reconciler.api.versions.extension_shape import COMPATIBLE_ONLY_WITH
+from reconciler.api.versions.extensions import COMPATIBLE_ONLY_WITH
+from reconciler.api.versions.mistakes import MAX_IDENTIFIER, is_key
 from reconciler.api.versions.shapes import Raw, mapping, mappings
-from reconciler.api.versions.spelling import MAX_IDENTIFIER, is_key
 from reconciler.errors import Rejected
+
+Shape = Mapping[str, "Shape | None"]
+"""Field -> the fields below it (of each entry for a list); None keeps the value unchanged"""
+
+_SELECTORS: Shape = {"cel": {"expression": None}}
+_CONFIG: Shape = {"requests": None, "opaque": {"driver": None, "parameters": None}}
+_SUBREQUEST: Shape = {
+    "deviceClassName": None,
+    "selectors": _SELECTORS,
+    "allocationMode": None,
+    "count": None,
+    "tolerations": {"key": None, "operator": None, "value": None, "effect": None, "tolerationSeconds": None},
+    "capacity": {"requests": None},
+}
+_CLAIM: Shape = {
+    "devices": {
+        "requests": {
+            "name": None,
+            "exactly": {**_SUBREQUEST, "adminAccess": None},
+            "firstAvailable": {**_SUBREQUEST, "name": None},
+        },
+        "constraints": {"requests": None, "matchAttribute": None, "distinctAttribute": None},
+        "config": _CONFIG,
+    }
+}
+SPECS: Mapping[str, Shape] = {
+    "ResourceClaim": _CLAIM,
+    "ResourceClaimTemplate": {"metadata": None, "spec": _CLAIM},
+    "DeviceClass": {"selectors": _SELECTORS, "config": _CONFIG, "extendedResourceName": None},
+}
+"""Kind -> its spec"""
+
+
+def without_unknown_fields(value: Any, shape: Shape, path: str, unknown: dict[str, None]) -> Any:
+    """`value` without fields that `shape` lacks; their paths are added to `unknown`, each once."""
+    if isinstance(value, list):
+        return [without_unknown_fields(entry, shape, path, unknown) for entry in value]
+    if not isinstance(value, Mapping):
+        return value
+    made: dict[str, Any] = {}
+    for key, part in value.items():
+        way = f"{path}.{key}"
+        if key not in shape:
+            unknown[way] = None
+        elif part is not None:
+            below = shape[key]
+            made[key] = part if below is None else without_unknown_fields(part, below, way, unknown)
+    return made
+
 
 Check = Callable[[dict[str, Any]], Sequence[str]]
 """Errors of a server for an object"""

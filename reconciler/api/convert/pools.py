@@ -7,14 +7,20 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.api.convert.counters import CounterSet, fit_counter_sets
-from reconciler.api.convert.layout import Part, names, parts
-from reconciler.api.convert.names import Rename, as_label, valid_names
-from reconciler.api.convert.order import smallest_first
-from reconciler.api.versions.extension_shape import ANNOTATION
-from reconciler.api.versions.extensions import with_annotation
+from reconciler.api.convert.layout import (
+    CounterSet,
+    Part,
+    Rename,
+    as_label,
+    fit_counter_sets,
+    names,
+    parts,
+    smallest_first,
+    valid_names,
+)
+from reconciler.api.versions.extensions import ANNOTATION, with_annotation
+from reconciler.api.versions.mistakes import MAX_LABEL, is_label
 from reconciler.api.versions.shapes import Raw, mapping, mappings
-from reconciler.api.versions.spelling import MAX_LABEL, is_label
 from reconciler.errors import Rejected
 
 API_VERSION = "resource.k8s.io/v1"

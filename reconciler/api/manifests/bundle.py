@@ -12,7 +12,7 @@ from reconciler.api.objects.core import Namespace
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.storage import STORAGE
 from reconciler.api.objects.validating import subject_of
-from reconciler.api.validation.label_keys import with_label_keys
+from reconciler.api.validation.pods import with_label_keys
 from reconciler.api.versions import reading, shared_parts
 from reconciler.errors import Malformed
 from reconciler.plugins.koordinator.objects import is_device, read_device

@@ -9,10 +9,9 @@ from typing import cast
 from reconciler.api.manifests.bundle import Bundle, Entry
 from reconciler.api.manifests.templates import claim_from_template
 from reconciler.api.objects.claims import POD_CLAIM, ResourceClaim, ResourceClaimTemplate
-from reconciler.api.objects.core import Pod, PodResourceClaimStatus
+from reconciler.api.objects.core import Pod, PodResourceClaimStatus, is_live
 from reconciler.api.objects.gangs import PodGroup, group_claims
 from reconciler.api.objects.meta import ObjectKey, OwnerReference
-from reconciler.api.objects.pods import is_live
 from reconciler.api.versions import reading
 
 

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from reconciler.api.objects.core import Node
 from reconciler.api.objects.meta import ObjectMeta
-from reconciler.api.objects.node_selector import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from reconciler.api.objects.selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.errors import Rejected
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from reconciler.api.objects.validating import subject_of
-from reconciler.api.versions.fixes import fix_mistakes
+from reconciler.api.versions.mistakes import fix_mistakes
 from reconciler.api.versions.reading import GROUP
 
 Raw = Mapping[str, Any]

@@ -2,10 +2,17 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from reconciler.api.manifests.parsing import ParseError
+from reconciler.api.manifests.yaml_text import parse
 from reconciler.api.objects.claims import DeviceClass
 from reconciler.errors import Malformed
+
+MOST = 32
+"""Devices of one claim"""
+
 
 IMPLICIT = "deviceclass.resource.kubernetes.io/"
 """Prefix of the name of a class: the extended resource that Kubernetes gives to each class (EXT-1)"""
@@ -129,3 +136,16 @@ def _check_labels(given: Mapping[str, Wanted], others: Mapping[str, Wanted], whe
                 f"templates are named by {wanted.label}, as those of {of}, which stands for other devices; "
                 "give one of the two another name",
             )
+
+
+def read_map(path: Path | None) -> Mapping[str, Any] | None:
+    """The content, for `mapping`, which checks it; None without a file. Raises Malformed."""
+    if path is None:
+        return None
+    try:
+        found = parse(path.read_text(encoding="utf-8"))
+    except (ParseError, UnicodeDecodeError) as exc:
+        raise Malformed(str(path), "", f"is not YAML: {exc}") from exc
+    except OSError as exc:
+        raise Malformed(str(path), "", f"cannot be read: {exc.strerror}") from exc
+    return found if isinstance(found, dict) else {}

@@ -1,4 +1,10 @@
-"""ResourceClaim, ResourceClaimTemplate, DeviceClass (resource.k8s.io/v1): docs/reference/rules/claims.md."""
+"""ResourceClaim, ResourceClaimTemplate and DeviceClass, resource.k8s.io/v1 (CLM-1 to CLM-5).
+
+The mark identifies our own allocations, also after a restart. It is an annotation of the claim, which
+announces the allocation before it is written. If an admission policy announced the claim as it was
+created, the mark is in the allocation instead, and no other write is needed. Source:
+docs/reference/rules/claims.md.
+"""
 
 from hashlib import sha256
 from typing import Any, ClassVar, Literal
@@ -6,16 +12,112 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from reconciler.api.objects.meta import ApiObject, DeviceID
-from reconciler.api.objects.model import Bool, Map, Model, Str, Tuple, blank, kept, text_of
-from reconciler.api.objects.node_selector import NodeSelector
-from reconciler.api.objects.quantity import Quantity
-from reconciler.api.objects.requests import (
-    DeviceClaim,
-    DeviceConfig,
-    DeviceSelector,
-    DeviceToleration,
-    OpaqueConfig,
-)
+from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple, blank, kept, text_of
+from reconciler.api.objects.quantity import INT64_MAX, Quantity
+from reconciler.api.objects.selectors import NodeSelector
+
+EXACT_COUNT = "ExactCount"
+ALL = "All"
+
+
+class CelSelector(Model):
+    """A CEL expression over `device`."""
+
+    expression: Str
+
+
+class DeviceSelector(Model):
+    """A condition on devices. Only CEL is known; None is a selector of an unknown kind."""
+
+    cel: CelSelector | None = None
+
+
+class DeviceToleration(Model):
+    """The taints that a request tolerates. Source: TNT-2."""
+
+    key: Str = ""
+    operator: Str = "Equal"
+    value: Str = ""
+    effect: Str = ""
+    toleration_seconds: Int | None = None
+
+
+class CapacityRequirements(Model):
+    """Amounts that the device must have or provide, per capacity key."""
+
+    requests: Map[Quantity] = Field(default_factory=dict)
+
+
+class DeviceSubRequest(Model):
+    """A request for devices of one class."""
+
+    name: Str = ""
+    device_class_name: Str = ""
+    selectors: Tuple[DeviceSelector] = ()
+    allocation_mode: Str = EXACT_COUNT
+    count: Int = Field(default=1, ge=0, le=INT64_MAX)
+    tolerations: Tuple[DeviceToleration] = ()
+    capacity: CapacityRequirements | None = None
+
+    @property
+    def wanted(self) -> int:
+        """How many devices the request needs; the API defaults an absent or zero count to one."""
+        return self.count or 1
+
+
+class ExactDeviceRequest(DeviceSubRequest):
+    """A request without alternatives; only here is admin access possible."""
+
+    admin_access: Bool | None = None
+
+
+class DeviceRequest(Model):
+    """One named request: exact, or a list of alternatives; the first that fits is used."""
+
+    name: Str = Field(min_length=1)
+    exactly: ExactDeviceRequest | None = None
+    first_available: Tuple[DeviceSubRequest] = ()
+
+
+class DeviceConstraint(Model):
+    """An attribute whose value all devices of some requests must share, or must not share."""
+
+    requests: Tuple[Str] = ()
+    match_attribute: Str | None = None
+    distinct_attribute: Str | None = None
+
+    def applies_to(self, request: str, alternative: str) -> bool:
+        """Whether a result for `request`, or for `request/alternative`, is constrained (CON-1)."""
+        if not self.requests or request in self.requests:
+            return True
+        return bool(alternative) and f"{request}/{alternative}" in self.requests
+
+
+OWN_DRIVER = "dra-reconciler.io"
+"""The driver of our own opaque configurations, in classes and allocations. Device drivers ignore them."""
+
+
+class OpaqueConfig(Model):
+    """Parameters for a driver; copied, and read only if they are ours."""
+
+    driver: Str = ""
+    parameters: Any = None
+
+
+class DeviceConfig(Model):
+    """Configuration for some requests of a claim, or for all requests of a class."""
+
+    requests: Tuple[Str] = ()
+    opaque: OpaqueConfig | None = None
+
+
+class DeviceClaim(Model):
+    """The `devices` of a claim's spec."""
+
+    requests: Tuple[DeviceRequest] = ()
+    constraints: Tuple[DeviceConstraint] = ()
+    config: Tuple[DeviceConfig] = ()
+
 
 LONGEST_KEY = 1 << 11
 """Bytes of a spec up to which it is its own key; opaque parameters may be of any size"""
@@ -28,7 +130,7 @@ POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 ALLOCATED_AT = "dra-reconciler.io/allocated-at"
 """The annotation of claims that we allocate: the timestamp of that allocation, and a fingerprint of its
 devices, or that it was announced by an admission policy. It distinguishes our allocations from those that
-others write later; see `reconciler.api.objects.marking`."""
+others write later; see `reconciler.api.objects.claims`."""
 TIERS = "dra-reconciler.io/joint-allocation-tiers"
 """Annotation of a claim: the tier that each of its alignments reached, in order"""
 
@@ -167,3 +269,65 @@ class ResourceClaimTemplate(ApiObject):
 
     kind: Literal["ResourceClaimTemplate"] = "ResourceClaimTemplate"
     spec: ResourceClaimTemplateSpec
+
+
+ANNOUNCED = "announced"
+"""The value of the annotation that `deploy/admission/announce-claims.yaml` writes"""
+_SIGNATURE = "allocatedAt"
+"""The field of our opaque parameters that has the mark"""
+
+
+def mark(stamp: str, allocation: Allocation) -> str:
+    """The timestamp of the allocation, and a fingerprint of its devices."""
+    return f"{stamp} {_fingerprint(allocation)}"
+
+
+def signed(allocation: Allocation, stamp: str) -> Allocation:
+    """The allocation with its mark in a configuration of ours, which drivers ignore."""
+    parameters = {_SIGNATURE: mark(stamp, allocation)}
+    own = AllocatedConfig(source="FromClaim", opaque=OpaqueConfig(driver=OWN_DRIVER, parameters=parameters))
+    config = (*allocation.devices.config, own)
+    return allocation.model_copy(update={"devices": allocation.devices.model_copy(update={"config": config})})
+
+
+def is_announced(claim: ResourceClaim) -> bool:
+    """Whether an admission policy added the finalizer and announced our allocation."""
+    metadata = claim.metadata
+    return FINALIZER in metadata.finalizers and metadata.annotations.get(ALLOCATED_AT) == ANNOUNCED
+
+
+def is_ours(claim: ResourceClaim) -> bool:
+    """Whether the allocation of a claim is the one that we wrote.
+
+    Servers before 1.36 drop the timestamp of an allocation. Then the devices are compared: an allocation
+    by another allocator counts as ours if it has the same devices.
+    """
+    allocation, marked = claim.allocation, claim.metadata.annotations.get(ALLOCATED_AT)
+    if allocation is not None and marked == ANNOUNCED:
+        marked = _signature(allocation)
+    if allocation is None or not marked:
+        return False
+    stamp, _, devices = marked.partition(" ")
+    if allocation.allocation_timestamp is not None:
+        return stamp == allocation.allocation_timestamp
+    return devices == _fingerprint(allocation)
+
+
+def _signature(allocation: Allocation) -> str:
+    """The mark in an allocation; empty if there is none."""
+    for config in reversed(allocation.devices.config):
+        if config.opaque is not None and config.opaque.driver == OWN_DRIVER:
+            parameters = config.opaque.parameters
+            found = parameters.get(_SIGNATURE) if isinstance(parameters, dict) else None
+            if isinstance(found, str):
+                return found
+    return ""
+
+
+def _fingerprint(allocation: Allocation) -> str:
+    """A hash of what every server keeps: which request got which device."""
+    text = "\n".join(
+        f"{result.request} {result.driver} {result.pool} {result.device}"
+        for result in allocation.devices.results
+    )
+    return sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:16]

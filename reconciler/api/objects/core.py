@@ -1,15 +1,118 @@
-"""Node, Pod and ConfigMap, core/v1: the fields that an allocation depends on."""
+"""Node, Pod, Namespace, ConfigMap and PodDisruptionBudget: the fields that an allocation depends on."""
 
-from typing import ClassVar, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from reconciler.api.objects.label_selector import LabelSelector
-from reconciler.api.objects.meta import ApiObject, ObjectKey
+from reconciler.api.objects.meta import ApiObject, ObjectKey, OwnerReference, is_same_version_aside
 from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple, blank, kept
-from reconciler.api.objects.node_selector import NodeSelector, NodeSelectorTerm
 from reconciler.api.objects.quantity import Quantity
-from reconciler.api.objects.volumes import Volumes
+from reconciler.api.objects.selectors import LabelSelector, NodeSelector, NodeSelectorTerm
+
+
+class GcePersistentDisk(Model):
+    """A disk of Google Compute Engine."""
+
+    pd_name: Str = ""
+    read_only: Bool = False
+
+
+class AwsElasticBlockStore(Model):
+    """A volume of Amazon EBS."""
+
+    volume_id: Str = Field(default="", alias="volumeID")
+
+
+class AzureDisk(Model):
+    """A data disk of Azure."""
+
+    disk_uri: Str = Field(default="", alias="diskURI")
+    kind: Str | None = None
+
+
+class VolumeByID(Model):
+    """A volume of Cinder or Portworx."""
+
+    volume_id: Str = Field(default="", alias="volumeID")
+
+
+class Iscsi(Model):
+    """An iSCSI target."""
+
+    iqn: Str = ""
+    read_only: Bool = False
+
+
+class Rbd(Model):
+    """An image of Ceph RBD."""
+
+    monitors: Tuple[Str] = ()
+    pool: Str = "rbd"
+    image: Str = ""
+    read_only: Bool = False
+
+
+class InTreeSource(Model):
+    """The disk of a plugin that was part of Kubernetes and is a CSI driver today; at most one is set."""
+
+    gce_persistent_disk: GcePersistentDisk | None = None
+    aws_elastic_block_store: AwsElasticBlockStore | None = None
+    azure_disk: AzureDisk | None = None
+    cinder: VolumeByID | None = None
+    portworx_volume: VolumeByID | None = None
+
+
+class ClaimVolumeSource(Model):
+    """A PersistentVolumeClaim by its name."""
+
+    claim_name: Str = ""
+
+
+class EphemeralVolumeSource(Model):
+    """A claim that is made for the pod alone."""
+
+    volume_claim_template: dict[str, Any] = Field(default_factory=dict)
+    """Metadata and spec of the PersistentVolumeClaim"""
+
+
+class Volume(InTreeSource):
+    """A volume of a pod."""
+
+    name: Str = ""
+    persistent_volume_claim: ClaimVolumeSource | None = None
+    ephemeral: EphemeralVolumeSource | None = None
+    iscsi: Iscsi | None = None
+    rbd: Rbd | None = None
+
+
+_DECIDING = frozenset(
+    {
+        "persistentVolumeClaim",
+        "ephemeral",
+        "gcePersistentDisk",
+        "awsElasticBlockStore",
+        "azureDisk",
+        "cinder",
+        "portworxVolume",
+        "iscsi",
+        "rbd",
+    }
+)
+
+
+def _deciding(value: Any) -> Any:
+    """Without volumes that every node can provide, such as tokens and config maps: most volumes are."""
+    if value is None:
+        return ()
+    if not isinstance(value, list | tuple):
+        return value
+    return [one for one in value if not isinstance(one, Mapping) or not _DECIDING.isdisjoint(one)]
+
+
+Volumes = Annotated[tuple[Volume, ...], BeforeValidator(_deciding)]
+"""Volumes of a pod, as far as they may decide where it runs"""
+
 
 Resources = Map[Quantity]
 """Amounts by resource: `cpu`, `memory`, `example.com/nic`"""
@@ -288,3 +391,57 @@ class ConfigMap(ApiObject):
 
     kind: Literal["ConfigMap"] = "ConfigMap"
     data: Map[Str] = Field(default_factory=dict)
+
+
+def is_live(pod: Pod) -> bool:
+    """Whether a pod may still use its claims."""
+    return not pod.finished and pod.metadata.deletion_timestamp is None
+
+
+def is_report(before: Pod, now: Pod) -> bool:
+    """Whether a bound pod that lives changed in nothing but its status, and names the same claims as before.
+
+    Such are the reports of kubelets. They may change what the pod takes from its node, and nothing else.
+    """
+    return (
+        bool(now.spec.node_name)
+        and not now.gated
+        and (now.spec is before.spec or now.spec == before.spec)
+        and now.status.resource_claim_statuses == before.status.resource_claim_statuses
+        and is_live(now)
+        and is_live(before)
+        and is_same_version_aside(before.metadata, now.metadata)
+    )
+
+
+def controller_of(pod: Pod) -> OwnerReference | None:
+    """Who replaces a pod when it is gone; None if nobody does."""
+    return next((one for one in pod.metadata.owner_references if one.controller), None)
+
+
+def claims_of(pod: Pod) -> tuple[ObjectKey, ...]:
+    """The claims a pod names, in its order; one that is named twice is one claim."""
+    return pod.claim_keys if pod.spec.resource_claims else ()
+
+
+class PodDisruptionBudgetSpec(Model):
+    """Which pods of its namespace a budget covers."""
+
+    selector: LabelSelector | None = None
+    """None selects no pod; one without conditions selects all"""
+
+
+class PodDisruptionBudgetStatus(Model):
+    """What the disruption controller last counted."""
+
+    disruptions_allowed: Int = 0
+    disrupted_pods: Map[Any] = Field(default_factory=dict)
+    """Pods whose eviction was granted and is counted already"""
+
+
+class PodDisruptionBudget(ApiObject):
+    """How many pods of a set may be evicted now. Without a status, none."""
+
+    kind: Literal["PodDisruptionBudget"] = "PodDisruptionBudget"
+    spec: PodDisruptionBudgetSpec = blank(PodDisruptionBudgetSpec)
+    status: PodDisruptionBudgetStatus = blank(PodDisruptionBudgetStatus)

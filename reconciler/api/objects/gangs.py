@@ -1,18 +1,22 @@
 """Gangs: groups of pods of which enough run together, or none. How pods and PodGroups declare them.
 
-Three sources: a PodGroup of Kubernetes, a PodGroup of the coscheduling plugin, or annotations of ours on the
-pods. Source: GANG-1 to GANG-5.
+Three sources: a PodGroup of Kubernetes, a PodGroup of the coscheduling plugin, or annotations of ours on
+the pods. Source: GANG-1 to GANG-5.
+
+The annotation of a member's node is written before any gate of the gang is removed, on its claims and on
+the pod itself, so that a successor can finish what was begun, or give it back (GANG-23).
 """
 
 from enum import StrEnum
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
 from pydantic import Field
 
-from reconciler.api.objects.core import Pod, PodResourceClaim, PodResourceClaimStatus
+from reconciler.api.objects.core import GATE, Pod, PodResourceClaim, PodResourceClaimStatus
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.model import Int, Model, Str, Tuple, blank
+from reconciler.api.objects.pinning import Operation, pin
 from reconciler.errors import Malformed
 
 GANG = "dra-reconciler.io/gang"
@@ -207,3 +211,65 @@ def group_claims(pod: Pod, group: PodGroup) -> dict[str, str | None]:
         elif made[entry.name] is not None:
             names[entry.name] = made[entry.name]
     return names
+
+
+SEAT = "dra-reconciler.io/gang-seat"
+"""`SOURCE/NAME SIZE NODE`. On a claim: it was allocated for this gang. On a pod: it is to run on this node"""
+
+FENCED = "dra-reconciler.io/fenced"
+"""On a claim, for a moment: changes its resourceVersion, so that a late write to it gets a conflict"""
+
+
+class SeatMark(NamedTuple):
+    """What the annotation says."""
+
+    gang: GangKey
+    size: int
+    """Pods that must run together"""
+    node: str
+
+    def __str__(self) -> str:
+        return f"{self.gang.source}/{self.gang.name} {self.size} {self.node}"
+
+
+def seat_mark(thing: ApiObject, gang: GangKey) -> SeatMark | None:
+    """The mark on a claim or a pod, if it was set for this gang."""
+    name, _, rest = thing.metadata.annotations.get(SEAT, "").partition(" ")
+    size, _, node = rest.partition(" ")
+    if name != f"{gang.source}/{gang.name}" or not (size.isascii() and size.isdecimal()) or not node:
+        return None
+    return SeatMark(gang, int(size), node)
+
+
+def seated_on(pod: Pod) -> str:
+    """The node that is recorded on a gated pod for its gang; else empty."""
+    if SEAT not in pod.metadata.annotations or not pod.gated:
+        return ""
+    gang = gang_of(pod)
+    mark = seat_mark(pod, gang) if gang is not None else None
+    return mark.node if mark is not None else ""
+
+
+def record(mark: SeatMark) -> dict[str, Any]:
+    """The merge patch that records the node of a gated pod."""
+    return {"metadata": {"annotations": {SEAT: str(mark)}}}
+
+
+def take_back() -> dict[str, Any]:
+    """The merge patch that removes what `record` wrote."""
+    return {"metadata": {"annotations": {SEAT: None}}}
+
+
+def release(pod: Pod) -> dict[str, Any]:
+    """The merge patch that removes our gate; other gates stay."""
+    return {"spec": {"schedulingGates": _other_gates(pod) or None}}
+
+
+def release_on(pod: Pod, node: str) -> list[Operation]:
+    """The steps of a JSON patch that restricts a pod to a node and removes our gate."""
+    gates: Operation = {"op": "add", "path": "/spec/schedulingGates", "value": _other_gates(pod)}
+    return [*([] if pod.spec.node_name else pin(pod, node)), gates]
+
+
+def _other_gates(pod: Pod) -> list[Any]:
+    return [gate.to_json() for gate in pod.spec.scheduling_gates if gate.name != GATE]

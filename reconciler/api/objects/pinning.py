@@ -7,7 +7,7 @@ added or removed, and a term that matches no node must stay empty. So the pin go
 from typing import Any
 
 from reconciler.api.objects.core import Affinity, NodeAffinity, Pod
-from reconciler.api.objects.node_selector import NodeSelector, NodeSelectorTerm
+from reconciler.api.objects.selectors import NodeSelector, NodeSelectorTerm
 
 FIELD = "metadata.name"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -1,4 +1,4 @@
-"""ResourceSlice, resource.k8s.io/v1. Source: docs/reference/rules/slices.md."""
+"""ResourceSlice and DeviceTaintRule, resource.k8s.io/v1. Source: docs/reference/rules/slices.md."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
@@ -7,10 +7,10 @@ from pydantic import Field, WrapSerializer, model_validator
 from pydantic.dataclasses import dataclass
 
 from reconciler.api.objects.device_patterns import PatternDevices
-from reconciler.api.objects.meta import ApiObject, PoolID
+from reconciler.api.objects.meta import ApiObject, DeviceID, PoolID
 from reconciler.api.objects.model import LEAN, Bool, Int, Map, Model, Str, Tuple, kept
-from reconciler.api.objects.node_selector import NodeSelector
 from reconciler.api.objects.quantity import Quantity
+from reconciler.api.objects.selectors import NodeSelector
 
 MAX_NAMES = 512
 """Distinct attributes and capacities of one slice. Each becomes a column for all devices of the cluster."""
@@ -178,3 +178,30 @@ class ResourceSlice(ApiObject):
 def has_many_names(spec: ResourceSliceSpec) -> bool:
     """Whether the devices of a slice have more than MAX_NAMES attributes and capacities."""
     return len(spec.names()) > MAX_NAMES
+
+
+class DeviceTaintSelector(Model):
+    """Driver, pool and name that a device must have; an absent one matches any."""
+
+    driver: Str | None = None
+    pool: Str | None = None
+    device: Str | None = None
+
+    def matches(self, device: DeviceID) -> bool:
+        """Whether the device has all names of this selector."""
+        wanted = (self.driver, self.pool, self.device)
+        return all(want is None or want == name for want, name in zip(wanted, device, strict=True))
+
+
+class DeviceTaintRuleSpec(Model):
+    """Devices and their taint. Without a selector the rule matches nothing, as Kubernetes documents."""
+
+    device_selector: DeviceTaintSelector | None = None
+    taint: DeviceTaint
+
+
+class DeviceTaintRule(ApiObject):
+    """A rule that taints every device that its selector matches."""
+
+    kind: Literal["DeviceTaintRule"] = "DeviceTaintRule"
+    spec: DeviceTaintRuleSpec

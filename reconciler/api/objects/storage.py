@@ -5,13 +5,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from reconciler.api.objects.core import Resources
-from reconciler.api.objects.label_selector import LabelSelector
+from reconciler.api.objects.core import InTreeSource, Resources
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.model import Bool, Int, Model, Str, Tuple, blank
-from reconciler.api.objects.node_selector import NodeSelector
 from reconciler.api.objects.quantity import Quantity
-from reconciler.api.objects.volumes import InTreeSource
+from reconciler.api.objects.selectors import LabelSelector, NodeSelector
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 """The node for which kube-scheduler wants a volume to be made"""

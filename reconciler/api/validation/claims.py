@@ -1,23 +1,313 @@
-"""ResourceClaims, their templates, and device classes (CLM-*, CLS-*)."""
+"""ResourceClaims with their allocations, their templates, and device classes.
 
+Rules of requests: CLM-1 to CLM-5; of status writes: ST-1 to ST-7.
+"""
+
+import re
 from datetime import datetime
+from typing import Any
 
-from reconciler.api.validation.allocations import (
-    ADMIN_LABEL,
-    ADMIN_MISSING,
-    check_status,
-    default_status,
+from reconciler.api.objects.claims import MAX_ALLOCATED_CONFIGS
+from reconciler.api.validation.bodies import encode, same
+from reconciler.api.validation.devices import (
+    check_binding_conditions,
+    check_node_selector,
+    check_tolerations,
+    default_tolerations,
 )
-from reconciler.api.validation.encoding import same
-from reconciler.api.validation.fields import Cause, Field
+from reconciler.api.validation.fields import (
+    Cause,
+    Field,
+    canonical_values,
+    dns_label,
+    dns_subdomain,
+    driver_name,
+    fully_qualified_name,
+    pool_name,
+    quantity,
+)
 from reconciler.api.validation.kinds import Object, Review
-from reconciler.api.validation.names import dns_subdomain
-from reconciler.api.validation.requests import (
-    check_configs,
-    check_devices,
-    check_selectors,
-    default_devices,
+
+MAX_REQUESTS = 32
+MAX_ALTERNATIVES = 8
+MAX_SELECTORS = 32
+MAX_CONSTRAINTS = 32
+MAX_CONFIGS = 32
+MAX_DERIVED_ATTRIBUTES = 8
+MAX_EXPRESSION = 10 * 1024
+MAX_PARAMETERS = 10 * 1024
+NO_SUCH_REQUEST = "must name a request of the claim, or one of its alternatives as `request/name`"
+
+
+def check_devices(devices: Field) -> None:
+    """Check `spec.devices` of a claim."""
+    requests = devices["requests"]
+    requests.at_most(MAX_REQUESTS)
+    names: set[str] = set()
+    for request in requests.items():
+        dns_label(request["name"])
+        request["name"].unique(names)
+        _request(request)
+    known = request_names(devices)
+    devices["constraints"].at_most(MAX_CONSTRAINTS)
+    for constraint in devices["constraints"].items():
+        check_references(constraint["requests"], known)
+        given = [key for key in ("matchAttribute", "distinctAttribute") if constraint[key].present]
+        if not given:
+            constraint["matchAttribute"].required()
+        for key in given:
+            fully_qualified_name(constraint[key])
+    check_configs(devices["config"], known)
+
+
+def request_names(devices: Field) -> set[str]:
+    """The names that results, constraints and configs may use: `request` or `request/alternative`."""
+    names = set()
+    for request in devices["requests"].items():
+        name = request["name"].text()
+        names.add(name)
+        names.update(f"{name}/{sub['name'].text()}" for sub in request["firstAvailable"].items())
+    return names
+
+
+def check_references(references: Field, known: set[str]) -> None:
+    """Check a list of references: each exists and occurs once."""
+    references.at_most(MAX_REQUESTS)
+    seen: set[str] = set()
+    for reference in references.items():
+        if reference.text() not in known:
+            reference.invalid(NO_SUCH_REQUEST)
+        reference.unique(seen)
+
+
+def check_configs(configs: Field, known: set[str], *, limit: int = MAX_CONFIGS) -> None:
+    """Check opaque configs, each for some or all of the requests."""
+    configs.at_most(limit)
+    for config in configs.items():
+        check_references(config["requests"], known)
+        check_opaque(config["opaque"])
+
+
+def check_opaque(opaque: Field) -> None:
+    """Check the parameters of one driver."""
+    if not opaque.present:
+        opaque.required()
+        return
+    driver_name(opaque["driver"])
+    parameters = opaque["parameters"]
+    if not parameters.present:
+        parameters.required()
+    elif not isinstance(parameters.value, dict):
+        parameters.invalid("must be an object")
+    elif len(encode(parameters.value)) > MAX_PARAMETERS:
+        parameters.too_long(MAX_PARAMETERS)
+
+
+def check_selectors(selectors: Field) -> None:
+    """Check shape and size only: expressions are compiled where they are evaluated."""
+    selectors.at_most(MAX_SELECTORS)
+    for selector in selectors.items():
+        expression = selector["cel"]["expression"]
+        if not selector["cel"].present:
+            selector["cel"].required()
+        elif not expression.text():
+            expression.required()
+        elif len(expression.text().encode()) > MAX_EXPRESSION:
+            expression.too_long(MAX_EXPRESSION)
+
+
+def _request(request: Field) -> None:
+    exactly, alternatives = request["exactly"], request["firstAvailable"]
+    if exactly.present == bool(alternatives.items()):
+        request.required("exactly one of `exactly` or `firstAvailable` is required")
+    if exactly.present:
+        _wants(exactly)
+        exactly["adminAccess"].flag()
+    alternatives.at_most(MAX_ALTERNATIVES)
+    names: set[str] = set()
+    for alternative in alternatives.items():
+        dns_label(alternative["name"])
+        alternative["name"].unique(names)
+        _wants(alternative)
+
+
+def _wants(request: Field) -> None:
+    """CLM-2: rules for `exactly` and for each alternative."""
+    dns_subdomain(request["deviceClassName"])
+    check_selectors(request["selectors"])
+    mode, count = request["allocationMode"], request["count"]
+    if mode.text() == "ExactCount":
+        if count.integer() <= 0:
+            count.invalid("must be greater than zero")
+    elif mode.text() == "All":
+        if count.integer() != 0:
+            count.invalid("must not be specified when allocationMode is 'All'")
+    else:
+        mode.unsupported(("ExactCount", "All"))
+    check_tolerations(request["tolerations"])
+    for _, amount in request["capacity"]["requests"].entries():
+        quantity(amount)
+    request["derivedAttributes"].at_most(MAX_DERIVED_ATTRIBUTES)
+
+
+def default_devices(devices: object) -> None:
+    """CLM-8, for `exactly` and every alternative."""
+    if not isinstance(devices, dict) or not isinstance(devices.get("requests"), list):
+        return
+    for request in devices["requests"]:
+        if not isinstance(request, dict):
+            continue
+        alternatives = request.get("firstAvailable")
+        for wants in [request.get("exactly"), *(alternatives if isinstance(alternatives, list) else ())]:
+            if isinstance(wants, dict):
+                _default_wants(wants)
+
+
+def _default_wants(wants: Object) -> None:
+    wants["allocationMode"] = wants.get("allocationMode") or "ExactCount"
+    if wants["allocationMode"] == "ExactCount" and not wants.get("count"):
+        wants["count"] = 1
+    default_tolerations(wants.get("tolerations"))
+    if isinstance(wants.get("capacity"), dict):
+        canonical_values(wants["capacity"].get("requests"))
+
+
+ADMIN_LABEL = "resource.kubernetes.io/admin-access"
+ADMIN_MISSING = (
+    f"admin access to devices requires the `{ADMIN_LABEL}: true` label on the containing namespace"
 )
+MAX_RESERVED = 256
+MAX_RESULTS = 32
+MAX_CONDITIONS = 8
+MAX_DATA = 10 * 1024
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_DEVICE = ("driver", "pool", "device", "shareID")
+
+
+def default_status(status: object) -> None:
+    """Canonical amounts, no empty lists, and no entries for devices that are not allocated (ST-6)."""
+    if not isinstance(status, dict):
+        return
+    results = _results(status)
+    for result in results:
+        canonical_values(result.get("consumedCapacity"))
+    devices = status.get("devices")
+    if isinstance(devices, list) and not status.get("allocation"):
+        status["devices"] = []
+    for key in ("reservedFor", "devices"):
+        if status.get(key) == []:
+            del status[key]
+
+
+def check_status(root: Field, review: Review) -> None:
+    """Check the new status of a claim against the old one."""
+    status, allocation = root["status"], root["status"]["allocation"]
+    old = Field((review.old or {}).get("status"))
+    _reservations(status, old, deleting="deletionTimestamp" in review.new["metadata"])
+    if allocation.present and not old["allocation"].present:
+        _allocation(allocation, root["spec"]["devices"])
+        _admin_access(allocation, review)
+    elif allocation.present and not same(_plain(allocation.value), _plain(old["allocation"].value)):
+        allocation.invalid("field is immutable")
+    _device_statuses(status)
+
+
+def _results(status: Object) -> list[Object]:
+    allocation = status.get("allocation")
+    devices = allocation.get("devices") if isinstance(allocation, dict) else None
+    results = devices.get("results") if isinstance(devices, dict) else None
+    return [result for result in results if isinstance(result, dict)] if isinstance(results, list) else []
+
+
+def _plain(value: Any) -> Any:
+    """An allocation for comparison: nil and empty are equal."""
+    if isinstance(value, dict):
+        plain = {key: _plain(item) for key, item in value.items()}
+        return {key: item for key, item in plain.items() if item not in (None, [], {})}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
+
+
+def _reservations(status: Field, old: Field, *, deleting: bool) -> None:
+    """ST-1 and ST-2."""
+    reserved = status["reservedFor"]
+    reserved.at_most(MAX_RESERVED)
+    before = {entry["uid"].text() for entry in old["reservedFor"].items()}
+    seen: set[str] = set()
+    for entry in reserved.items():
+        entry["apiGroup"].text()
+        for key in ("resource", "name", "uid"):
+            if not entry[key].text():
+                entry[key].required()
+        entry["uid"].unique(seen)
+        if deleting and entry["uid"].text() not in before:
+            entry.forbidden("new entries may not be added while `deletionTimestamp` is set")
+    if reserved.items() and not status["allocation"].present:
+        reserved.forbidden("may not be specified when `allocated` is not set")
+
+
+def _allocation(allocation: Field, claimed: Field) -> None:
+    """ST-4."""
+    known = request_names(claimed)
+    results, configs = allocation["devices"]["results"], allocation["devices"]["config"]
+    results.at_most(MAX_RESULTS)
+    for result in results.items():
+        _result(result, known)
+    configs.at_most(MAX_ALLOCATED_CONFIGS)
+    for config in configs.items():
+        if not config["source"].text():
+            config["source"].required()
+        else:
+            config["source"].one_of(("FromClass", "FromClaim"))
+        check_references(config["requests"], known)
+        check_opaque(config["opaque"])
+    if allocation["nodeSelector"].present:
+        check_node_selector(allocation["nodeSelector"])
+    allocation["allocationTimestamp"].text()
+
+
+def _result(result: Field, known: set[str]) -> None:
+    if result["request"].text() not in known:
+        result["request"].invalid(NO_SUCH_REQUEST)
+    driver_name(result["driver"])
+    pool_name(result["pool"])
+    dns_label(result["device"])
+    result["adminAccess"].flag()
+    check_tolerations(result["tolerations"])
+    check_binding_conditions(result)
+    if result["shareID"].present and not _UUID.fullmatch(result["shareID"].text()):
+        result["shareID"].invalid("must be a lower-case UUID")
+    for _, amount in result["consumedCapacity"].entries():
+        quantity(amount)
+
+
+def _admin_access(allocation: Field, review: Review) -> None:
+    """ST-7."""
+    if review.namespace_labels.get(ADMIN_LABEL) == "true":
+        return
+    for result in allocation["devices"]["results"].items():
+        if result["adminAccess"].flag():
+            result["adminAccess"].forbidden(ADMIN_MISSING)
+
+
+def _device_statuses(status: Field) -> None:
+    """ST-6."""
+    allocated = {tuple(result.get(key) for key in _DEVICE) for result in _results(status.object())}
+    seen: set[object] = set()
+    for entry in status["devices"].items():
+        device = tuple(entry[key].value for key in _DEVICE)
+        for key in _DEVICE:
+            entry[key].text()
+        if device not in allocated:
+            entry.invalid("must be an allocated device in the claim")
+        entry.unique(seen, device)
+        entry["conditions"].at_most(MAX_CONDITIONS)
+        for condition in entry["conditions"].items():
+            condition["type"].text()
+        data = entry["data"]
+        if data.present and not isinstance(data.value, dict):
+            data.invalid("must be an object")
+        elif data.present and len(encode(data.value)) > MAX_DATA:
+            data.too_long(MAX_DATA)
 
 
 def default_claim(obj: Object, _now: datetime) -> None:

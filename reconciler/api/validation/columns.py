@@ -3,8 +3,8 @@
 from datetime import datetime
 from typing import Any
 
+from reconciler.api.validation.fields import age
 from reconciler.api.validation.kinds import Column, Object
-from reconciler.api.validation.timestamps import age
 
 
 def _at(*path: str, missing: str | int = "") -> Any:

@@ -1,12 +1,197 @@
-"""One device of a ResourceSlice (DEV-1 to DEV-10)."""
+"""Devices of ResourceSlices (DEV-1 to DEV-10): attributes, draws, node selectors, taints, policies.
 
+Also tolerations and DeviceTaintRules (CLM-5, TNT-7).
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from itertools import pairwise
+
+from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.semver import Semver
-from reconciler.api.validation.amounts import quantity
-from reconciler.api.validation.fields import Field
-from reconciler.api.validation.names import dns_label, dns_subdomain, label_name, qualified_name
-from reconciler.api.validation.nodes import check_node_selector
-from reconciler.api.validation.policies import check_policy
-from reconciler.api.validation.taints import check_taint
+from reconciler.api.validation.fields import (
+    Cause,
+    Field,
+    dns_label,
+    dns_subdomain,
+    driver_name,
+    is_label_name,
+    label_name,
+    label_value,
+    pool_name,
+    qualified_name,
+    quantity,
+    timestamp,
+)
+from reconciler.api.validation.kinds import Object, Review
+
+_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+
+
+def check_node_selector(selector: Field) -> None:
+    """Check that there is a term and that every requirement is valid."""
+    terms = selector["nodeSelectorTerms"]
+    if not terms.items():
+        terms.required("must have at least one node selector term")
+    for term in terms.items():
+        for requirement in term["matchExpressions"].items():
+            _expression(requirement)
+        for requirement in term["matchFields"].items():
+            _field(requirement)
+
+
+def _expression(requirement: Field) -> None:
+    if not is_label_name(requirement["key"].text()):
+        requirement["key"].invalid("must be a label name")
+    values = requirement["values"]
+    texts = [value.text() for value in values.items()]
+    match requirement["operator"].text():
+        case "In" | "NotIn":
+            if not texts:
+                values.required("must be specified when `operator` is 'In' or 'NotIn'")
+        case "Exists" | "DoesNotExist":
+            if texts:
+                values.forbidden("may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+        case "Gt" | "Lt":
+            if len(texts) != 1:
+                values.required("must be specified single value when `operator` is 'Lt' or 'Gt'")
+        case _:
+            requirement["operator"].unsupported(_OPERATORS)
+
+
+def _field(requirement: Field) -> None:
+    if requirement["key"].text() != "metadata.name":
+        requirement["key"].unsupported(("metadata.name",))
+    if requirement["operator"].text() not in ("In", "NotIn"):
+        requirement["operator"].unsupported(("In", "NotIn"))
+    if len([value.text() for value in requirement["values"].items()]) != 1:
+        requirement["values"].required("must be only one value")
+
+
+EFFECTS = ("None", "NoExecute", "NoSchedule")
+
+
+def check_taint(taint: Field) -> None:
+    """Check a taint of a device or a rule."""
+    label_name(taint["key"])
+    label_value(taint["value"])
+    if not taint["effect"].text():
+        taint["effect"].required()
+    else:
+        taint["effect"].one_of(EFFECTS)
+    taint["timeAdded"].text()
+
+
+def check_tolerations(tolerations: Field) -> None:
+    """Check the tolerations of a request."""
+    for toleration in tolerations.items():
+        key, operator = toleration["key"].text(), toleration["operator"].text()
+        if key and not is_label_name(key):
+            toleration["key"].invalid("must be a label name")
+        if operator not in ("Equal", "Exists"):
+            toleration["operator"].unsupported(("Equal", "Exists"))
+        if operator == "Exists" and toleration["value"].text():
+            toleration["value"].invalid("must be empty for operator `Exists`")
+        if operator == "Equal":
+            label_value(toleration["value"])
+        if toleration["effect"].text():
+            toleration["effect"].one_of(EFFECTS)
+        toleration["tolerationSeconds"].integer()
+
+
+def default_taints(taints: object, now: datetime) -> None:
+    """Set timeAdded of a taint to now by default."""
+    for taint in taints if isinstance(taints, list) else ():
+        if isinstance(taint, dict):
+            taint.setdefault("timeAdded", timestamp(now))
+
+
+def default_tolerations(tolerations: object) -> None:
+    """Set the default operator of tolerations: Equal."""
+    for toleration in tolerations if isinstance(tolerations, Iterable) else ():
+        if isinstance(toleration, dict) and not toleration.get("operator"):
+            toleration["operator"] = "Equal"
+
+
+def default_rule(rule: Object, now: datetime) -> None:
+    """Set the defaults of a DeviceTaintRule."""
+    spec = rule.get("spec")
+    if isinstance(spec, dict):
+        default_taints([spec.get("taint")], now)
+
+
+def check_rule(review: Review) -> list[Cause]:
+    """Check a DeviceTaintRule."""
+    root = Field(review.new)
+    spec = root["spec"]
+    selector = spec["deviceSelector"]
+    if selector["driver"].present:
+        driver_name(selector["driver"])
+    if selector["pool"].present:
+        pool_name(selector["pool"])
+    selector["device"].text()
+    if not spec["taint"].present:
+        spec["taint"].required()
+    else:
+        check_taint(spec["taint"])
+    return root.causes
+
+
+MAX_VALUES = 10
+
+
+def check_policy(policy: Field, capacity: Quantity) -> None:
+    """Check the request policy of a capacity."""
+    values, valid_range = policy["validValues"], policy["validRange"]
+    if values.present and valid_range.present:
+        policy.value_invalid("set at most one of `validValues` and `validRange`")
+        return
+    default = quantity(policy["default"])
+    if (values.present or valid_range.present) and default is None:
+        policy["default"].required("required with `validValues` and `validRange`")
+    if values.present:
+        _values(policy, capacity, default)
+    elif valid_range.present:
+        _range(policy, capacity, default)
+    elif default is not None and default > capacity:
+        policy["default"].invalid("exceeds the capacity")
+
+
+def _values(policy: Field, capacity: Quantity, default: Quantity | None) -> None:
+    field = policy["validValues"]
+    values = [value for value in (quantity(item) for item in field.items()) if value is not None]
+    field.at_most(MAX_VALUES)
+    if any(low.integer >= high.integer for low, high in pairwise(values)):
+        field.invalid("values must be ascending and distinct")
+    if any(value > capacity for value in values):
+        field.invalid("a value exceeds the capacity")
+    if default is not None and default not in values:
+        policy["default"].invalid("must be one of the valid values")
+
+
+def _range(policy: Field, capacity: Quantity, default: Quantity | None) -> None:
+    field = policy["validRange"]
+    low, high, step = quantity(field["min"]), quantity(field["max"]), quantity(field["step"])
+    if low is None:
+        field["min"].required()
+        return
+    if low > capacity:
+        field["min"].invalid("exceeds the capacity")
+    if high is not None and not low <= high <= capacity:
+        field["max"].invalid("must be between `min` and the capacity")
+    if default is not None and (default < low or (high is not None and default > high)):
+        policy["default"].invalid("must be between `min` and `max`")
+    if step is None:
+        return
+    if step.nanos <= 0:
+        field["step"].invalid("must be positive")
+    elif low + step > capacity:
+        field["step"].invalid("`min` plus one step exceeds the capacity")
+    else:
+        for place, value in ((policy["default"], default), (field["max"], high)):
+            if value is not None and (value.nanos - low.nanos) % step.nanos:
+                place.invalid("must be `min` plus a whole number of steps")
+
 
 MAX_ATTRIBUTES_AND_CAPACITIES = 32
 MAX_ATTRIBUTE_VALUES = 48

@@ -1,12 +1,17 @@
-"""Read an object field by field and collect its errors.
+"""Read an object field by field and collect its errors; syntax of names, amounts, times (V-1 to V-10).
 
-A value of the wrong JSON type raises WrongType at once, as decoding does on a real server.
-A value that breaks a rule adds a cause, and validation continues.
+A value of the wrong JSON type raises WrongType at once, as decoding does on a real server. A value that
+breaks a rule adds a cause, and validation continues.
 """
 
 import json
+import re
 from collections.abc import Collection
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
+
+from reconciler.api.objects.quantity import Quantity
 
 
 class Cause(NamedTuple):
@@ -142,3 +147,185 @@ class Field:
         if marker in seen:
             self.duplicate()
         seen.add(marker)
+
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LABEL_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+
+
+def is_dns_label(text: str) -> bool:
+    """V-1."""
+    return len(text) <= 63 and _LABEL.fullmatch(text) is not None
+
+
+def is_dns_subdomain(text: str) -> bool:
+    """V-1."""
+    return len(text) <= 253 and _SUBDOMAIN.fullmatch(text) is not None
+
+
+def is_label_name(text: str) -> bool:
+    """The key of a label: an optional DNS subdomain and a slash, then a short name."""
+    domain, slash, name = text.rpartition("/")
+    return (is_dns_subdomain(domain) if slash else True) and is_label_value(name) and name != ""
+
+
+def is_label_value(text: str) -> bool:
+    """The value of a label; may be empty."""
+    return text == "" or (len(text) <= 63 and _LABEL_NAME.fullmatch(text) is not None)
+
+
+def dns_label(field: Field) -> None:
+    """A mandatory DNS label."""
+    if not field.text():
+        field.required()
+    elif not is_dns_label(field.text()):
+        field.invalid(
+            "must be a DNS label: at most 63 lower case letters, digits and '-', with no '-' at either end"
+        )
+
+
+def dns_subdomain(field: Field) -> None:
+    """A mandatory DNS subdomain."""
+    if not field.text():
+        field.required()
+    elif not is_dns_subdomain(field.text()):
+        field.invalid("must be a DNS subdomain: DNS labels joined by dots, at most 253 characters")
+
+
+def driver_name(field: Field) -> None:
+    """V-2: checked in lower case, stored as written."""
+    text = field.text()
+    if not text:
+        field.required()
+    elif len(text.encode()) > 63:
+        field.too_long(63)
+    elif not is_dns_subdomain(text.lower()):
+        field.invalid("must be a DNS subdomain")
+
+
+def pool_name(field: Field) -> None:
+    """V-3."""
+    text = field.text()
+    if not text:
+        field.required()
+    elif len(text.encode()) > 253:
+        field.too_long(253)
+    elif not all(is_dns_subdomain(part) for part in text.split("/")):
+        field.invalid("must be DNS subdomains joined by slashes")
+
+
+def qualified_name(field: Field, text: str) -> None:
+    """V-4: the key of an attribute or a capacity; causes are added to `field`."""
+    domain, slash, name = text.rpartition("/")
+    if slash and not (len(domain.encode()) <= 63 and is_dns_subdomain(domain.lower())):
+        field.invalid("the domain must be a DNS subdomain of at most 63 bytes")
+    if len(name.encode()) > 32:
+        field.too_long(32)
+    elif not _IDENTIFIER.fullmatch(name):
+        field.invalid("the name must be a C identifier")
+
+
+def fully_qualified_name(field: Field) -> None:
+    """V-5."""
+    if "/" not in field.text():
+        field.invalid("must include a domain")
+    else:
+        qualified_name(field, field.text())
+
+
+def label_name(field: Field) -> None:
+    """The mandatory key of a label or taint."""
+    if not field.text():
+        field.required()
+    elif not is_label_name(field.text()):
+        field.invalid("must be a label name: an optional DNS subdomain and '/', then at most 63 characters")
+
+
+def label_value(field: Field) -> None:
+    """The value of a label or taint."""
+    if not is_label_value(field.text()):
+        field.invalid("must be a label value: at most 63 letters, digits, '-', '_' and '.'")
+
+
+def quantity(field: Field) -> Quantity | None:
+    """The quantity at a field; None if absent."""
+    if field.value is None:
+        return None
+    try:
+        return Quantity.parse(_text(field.value))
+    except (ValueError, TypeError) as exc:
+        raise WrongType(f"{field.path}: {exc}") from exc
+
+
+def canonical(value: Any) -> Any:
+    """The amount as the API prints it. An invalid amount is unchanged: validation reports it."""
+    if isinstance(value, str):
+        return _canonical(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return _canonical(_text(value))
+    return value
+
+
+def canonical_values(amounts: Any) -> None:
+    """Convert every value of a map of quantities in place."""
+    if isinstance(amounts, dict):
+        for key, value in amounts.items():
+            amounts[key] = canonical(value)
+
+
+@lru_cache(maxsize=65536)
+def _canonical(text: str) -> str:
+    try:
+        return str(Quantity.parse(text))
+    except ValueError:
+        return text
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise TypeError("a quantity is a string or a number")
+    return value.strip() if isinstance(value, str) else repr(value)
+
+
+_TIMESTAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)", re.ASCII)
+
+
+def timestamp(moment: datetime) -> str:
+    """`moment` in RFC 3339."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_timestamp(text: str) -> datetime:
+    """Parse a time in RFC 3339, no other form of ISO 8601: to the microsecond, in UTC. Raises ValueError."""
+    match = _TIMESTAMP.fullmatch(text)
+    if match is None:
+        raise ValueError("not a time in RFC 3339")
+    fraction = (match[2] or "")[:6].ljust(6, "0")
+    zone = "+00:00" if match[3] == "Z" else match[3]
+    try:
+        return datetime.fromisoformat(f"{match[1]}.{fraction}{zone}").astimezone(UTC)
+    except OverflowError as exc:
+        raise ValueError("before the year 1 or after the year 9999") from exc
+
+
+def age(since: str, now: datetime) -> str:
+    """The age in the short form of kubectl tables."""
+    if not since:
+        return "<unknown>"
+    seconds = max(int((now - parse_timestamp(since)).total_seconds()), 0)
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    if seconds < 120:
+        return f"{seconds}s"
+    if minutes < 10:
+        return f"{minutes}m{seconds % 60}s" if seconds % 60 else f"{minutes}m"
+    if minutes < 180:
+        return f"{minutes}m"
+    if hours < 8:
+        return f"{hours}h{minutes % 60}m" if minutes % 60 else f"{hours}h"
+    if hours < 48:
+        return f"{hours}h"
+    if hours < 192:
+        return f"{days}d{hours % 24}h" if hours % 24 else f"{days}d"
+    return f"{days}d"

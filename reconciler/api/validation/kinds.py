@@ -1,4 +1,10 @@
-"""Served kinds: their names, their versions, and the rules for writes."""
+"""How a kind is served: names, versions and their conversions, strategic merges, rules for writes.
+
+Served versions are converted to the stored one and back (VER-1 to VER-5, and the two shapes of an event);
+inputs are never modified, and unchanged parts are shared. In a strategic merge patch, lists of named
+entries are merged by name instead of being replaced. A schema maps a field to Merge or to the schema of a
+plain object. Other fields merge as in a JSON merge patch.
+"""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -6,8 +12,97 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
+from reconciler.api.validation.bodies import bad_request
 from reconciler.api.validation.fields import Cause
-from reconciler.api.validation.strategic_merge import METADATA, Schema
+
+Schema = Mapping[str, Any]
+
+
+class Merge(Struct, frozen=True):
+    """A list that is merged by the value of `key`, or as a set of plain values if `key` is empty."""
+
+    key: str = ""
+    of: Schema = field(default_factory=dict)
+    """The schema of the elements."""
+
+
+METADATA: Schema = {"ownerReferences": Merge("uid"), "finalizers": Merge()}
+CONDITIONS = Merge("type")
+
+
+def strategic_merge(target: Any, patch: Any, schema: Schema) -> Any:
+    """`target` with the patch applied; neither is modified."""
+    if not isinstance(patch, dict):
+        return patch
+    directive = patch.get("$patch")
+    if directive == "replace":
+        return {key: value for key, value in patch.items() if key != "$patch"}
+    if directive == "delete":
+        return {}
+    result = dict(target) if isinstance(target, dict) else {}
+    if isinstance(keep := patch.get("$retainKeys"), list):
+        result = {key: value for key, value in result.items() if key in keep}
+    for key, value in patch.items():
+        if key.startswith("$"):
+            _directive(result, key, value)
+        elif value is None:
+            result.pop(key, None)
+        else:
+            rule = schema.get(key, {})
+            order = patch.get(f"$setElementOrder/{key}")
+            result[key] = (
+                _merge_list(result.get(key), value, rule, order)
+                if isinstance(rule, Merge) and isinstance(value, list)
+                else strategic_merge(result.get(key), value, {} if isinstance(rule, Merge) else rule)
+            )
+    return result
+
+
+def _directive(result: dict[str, Any], key: str, value: Any) -> None:
+    name, _, of = key.partition("/")
+    if name == "$deleteFromPrimitiveList":
+        if not isinstance(value, list):
+            raise bad_request(f"{key} must be a list")
+        if isinstance(result.get(of), list):
+            result[of] = [item for item in result[of] if item not in value]
+    elif name not in ("$patch", "$retainKeys", "$setElementOrder"):
+        raise bad_request(f"unknown directive {key} in a strategic merge patch")
+
+
+def _merge_list(current: Any, patch: list[Any], rule: Merge, order: Any) -> list[Any]:
+    before = current if isinstance(current, list) else []
+    if not rule.key:
+        merged = before + [item for item in patch if item not in before]
+        return _ordered(merged, order, lambda item: item)
+    if {"$patch": "replace"} in patch:
+        return [item for item in patch if item != {"$patch": "replace"}]
+    merged = list(before)
+    for item in patch:
+        if not isinstance(item, dict) or rule.key not in item:
+            raise bad_request(f"map: {item!r} does not contain declared merge key: {rule.key}")
+        at = next((i for i, old in enumerate(merged) if _key(old, rule) == item[rule.key]), None)
+        if item.get("$patch") == "delete":
+            if at is not None:
+                del merged[at]
+        elif at is None:
+            merged.append(strategic_merge({}, item, rule.of))
+        else:
+            merged[at] = strategic_merge(merged[at], item, rule.of)
+    wanted = [_key(item, rule) for item in order] if isinstance(order, list) else None
+    return _ordered(merged, wanted, lambda item: _key(item, rule))
+
+
+def _key(item: Any, rule: Merge) -> Any:
+    return item.get(rule.key) if isinstance(item, dict) else None
+
+
+def _ordered(items: list[Any], order: Any, key: Any) -> list[Any]:
+    """The items in the given order; items that it does not name follow in their old order."""
+    if not isinstance(order, list):
+        return items
+    place = {repr(value): i for i, value in enumerate(order)}
+    return sorted(items, key=lambda item: place.get(repr(key(item)), len(place)))
+
 
 Object = dict[str, Any]
 """One API object as plain JSON, without `kind` and `apiVersion`: these depend on the served version."""
@@ -125,3 +220,102 @@ class ServedKind(Struct, frozen=True, eq=False):
         """Convert the stored `obj` to `served`."""
         conversion = self.conversions.get(served)
         return conversion.down(obj) if conversion else obj
+
+
+_INLINE = (
+    "deviceClassName",
+    "selectors",
+    "allocationMode",
+    "count",
+    "adminAccess",
+    "tolerations",
+    "capacity",
+    "derivedAttributes",
+)
+_EVENT_NAMES = {
+    "involvedObject": "regarding",
+    "message": "note",
+    "source": "deprecatedSource",
+    "firstTimestamp": "deprecatedFirstTimestamp",
+    "lastTimestamp": "deprecatedLastTimestamp",
+    "count": "deprecatedCount",
+    "reportingComponent": "reportingController",
+}
+
+
+def _at(obj: Object, path: tuple[str, ...], change: Callable[[Object], Object]) -> Object:
+    """A copy of `obj` with the object at `path` changed; `obj` itself if the path does not exist."""
+    if not path:
+        return change(obj)
+    inner = obj.get(path[0])
+    return {**obj, path[0]: _at(inner, path[1:], change)} if isinstance(inner, dict) else obj
+
+
+def _each(key: str, change: Callable[[Object], Object]) -> Callable[[Object], Object]:
+    """Change every object in the list at `key`."""
+
+    def changed(holder: Object) -> Object:
+        items = holder.get(key)
+        if not isinstance(items, list):
+            return holder
+        return {**holder, key: [change(item) if isinstance(item, dict) else item for item in items]}
+
+    return changed
+
+
+def _request_up(request: Object) -> Object:
+    """VER-3: any inline field becomes `exactly`."""
+    inline = {key: request[key] for key in _INLINE if request.get(key) is not None}
+    if not inline:
+        return request
+    rest = {key: value for key, value in request.items() if key not in _INLINE}
+    return {**rest, "exactly": inline}
+
+
+def _request_down(request: Object) -> Object:
+    exactly = request.get("exactly")
+    if not isinstance(exactly, dict):
+        return request
+    return {**{key: value for key, value in request.items() if key != "exactly"}, **exactly}
+
+
+def _device_up(device: Object) -> Object:
+    """VER-2: all fields except the name are under `basic`. A device without it stays empty."""
+    basic = device.get("basic")
+    if not isinstance(basic, dict):
+        return device
+    return {**{key: value for key, value in device.items() if key != "basic"}, **basic}
+
+
+def _device_down(device: Object) -> Object:
+    basic = {key: value for key, value in device.items() if key != "name"}
+    return {**({"name": device["name"]} if "name" in device else {}), "basic": basic}
+
+
+def _unset(spec: Object) -> Object:
+    """VER-4: the empty string and false mean the same as an absent field."""
+    empty = {"nodeName": "", "allNodes": False}
+    return {key: value for key, value in spec.items() if key not in empty or value != empty[key]}
+
+
+def _renamed(names: dict[str, str]) -> Callable[[Object], Object]:
+    return lambda obj: {names.get(key, key): value for key, value in obj.items()}
+
+
+def _inside(path: tuple[str, ...], change: Callable[[Object], Object]) -> Callable[[Object], Object]:
+    return lambda obj: _at(obj, path, change)
+
+
+CLAIM_V1BETA1 = Conversion(
+    _inside(("spec", "devices"), _each("requests", _request_up)),
+    _inside(("spec", "devices"), _each("requests", _request_down)),
+)
+TEMPLATE_V1BETA1 = Conversion(
+    _inside(("spec", "spec", "devices"), _each("requests", _request_up)),
+    _inside(("spec", "spec", "devices"), _each("requests", _request_down)),
+)
+SLICE_V1BETA1 = Conversion(
+    lambda obj: _at(_at(obj, ("spec",), _each("devices", _device_up)), ("spec",), _unset),
+    _inside(("spec",), _each("devices", _device_down)),
+)
+EVENT = Conversion(_renamed({new: old for old, new in _EVENT_NAMES.items()}), _renamed(_EVENT_NAMES))

@@ -1,13 +1,106 @@
-"""Pods: validation at creation, and the few updates that are allowed."""
+"""Pods: validation at creation and of the few updates that are allowed; PodGroups."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from datetime import datetime
+from typing import Any
 
-from reconciler.api.validation.encoding import same
-from reconciler.api.validation.fields import Cause, Field
+from reconciler.api.objects.quantity import NANO
+from reconciler.api.validation.bodies import same
+from reconciler.api.validation.fields import Cause, Field, dns_label, dns_subdomain, label_name, quantity
 from reconciler.api.validation.kinds import Object, Review
-from reconciler.api.validation.names import dns_label, dns_subdomain, label_name
-from reconciler.api.validation.pod_resources import check_resources
+
+_OWN = "kubernetes.io/"
+
+
+def is_counted(resource: str) -> bool:
+    """Whether a resource is counted in whole units that are not overcommitted: its domain is foreign."""
+    return "/" in resource and _OWN not in resource
+
+
+def check_resources(container: Field) -> None:
+    """Check that amounts are not negative, counted ones whole, and that no request exceeds its limit."""
+    limits, requests = container["resources"]["limits"], container["resources"]["requests"]
+    for part in (limits, requests):
+        for name, amount in part.entries():
+            found = quantity(amount)
+            if found is not None and found.nanos < 0:
+                amount.invalid("must be greater than or equal to 0")
+            elif found is not None and is_counted(name) and found.nanos % NANO:
+                amount.invalid("must be an integer")
+    for name, amount in requests.entries():
+        requested, limit = quantity(amount), quantity(limits[name])
+        if requested is None:
+            continue
+        if limit is None:
+            if is_counted(name):
+                limits.required("Limit must be set for non overcommitable resources")
+        elif is_counted(name) and requested != limit:
+            amount.invalid(f"must be equal to {name} limit of {limit}")
+        elif requested > limit:
+            amount.invalid(f"must be less than or equal to {name} limit of {limit}")
+
+
+Json = dict[str, Any]
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def merge_label_keys(pod: Json) -> None:
+    """Add `matchLabelKeys` and `mismatchLabelKeys` with the pod's own labels to the selectors, in place."""
+    labels = _mapping(_mapping(pod.get("metadata")).get("labels"))
+    for term in _terms_with_label_keys(_mapping(pod.get("spec"))):
+        selector = term.get("labelSelector")
+        if not isinstance(selector, dict):  # no selector selects nothing, whatever the keys
+            continue
+        added = [
+            *_requirements(term.get("matchLabelKeys"), "In", labels),
+            *_requirements(term.get("mismatchLabelKeys"), "NotIn", labels),
+        ]
+        if added:
+            selector["matchExpressions"] = [*(selector.get("matchExpressions") or ()), *added]
+
+
+def with_label_keys(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A pod of a manifest as the API server would store it. One with a uid was stored already."""
+    if _mapping(pod.get("metadata")).get("uid") or not any(
+        term.get("matchLabelKeys") or term.get("mismatchLabelKeys")
+        for term in _terms_with_label_keys(_mapping(pod.get("spec")))
+    ):
+        return pod
+    copied = deepcopy(dict(pod))
+    merge_label_keys(copied)
+    return copied
+
+
+def _terms_with_label_keys(spec: Mapping[str, Any]) -> Iterator[Json]:
+    """Everything with a selector and label keys. What has another shape is left to validation."""
+    affinity = _mapping(spec.get("affinity"))
+    for kind in ("podAffinity", "podAntiAffinity"):
+        of_kind = _mapping(affinity.get(kind))
+        yield from _objects(of_kind.get(_REQUIRED))
+        for weighted in _objects(of_kind.get(_PREFERRED)):
+            yield from _objects([weighted.get("podAffinityTerm")])
+    yield from _objects(spec.get("topologySpreadConstraints"))
+
+
+def _requirements(keys: object, operator: str, labels: Mapping[str, Any]) -> list[Json]:
+    found = keys if isinstance(keys, list) else ()
+    return [
+        {"key": key, "operator": operator, "values": [labels[key]]}
+        for key in found
+        if isinstance(key, str) and key in labels
+    ]
+
+
+def _objects(value: object) -> Iterable[Json]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else ()
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
 
 _IMAGES = ("containers", "initContainers", "ephemeralContainers")
 _GATED_ONLY = "only `spec.schedulingGates`, tolerations and images of a pod may change"
@@ -39,13 +132,13 @@ def check_pod(review: Review) -> list[Cause]:
     if review.subresource == "status":
         _check_status(root["status"])
     elif review.old is None:
-        _check_spec(root["spec"])
+        _check_pod_spec(root["spec"])
     elif review.subresource != "binding":
         _check_update(root["spec"], review.old["spec"])
     return root.causes
 
 
-def _check_spec(spec: Field) -> None:
+def _check_pod_spec(spec: Field) -> None:
     if not spec["containers"].items():
         spec["containers"].required()
     names: set[str] = set()
@@ -147,3 +240,55 @@ def _without_changeables(spec: Object, *, gated: bool) -> Object:
         if isinstance(kept.get(key), list):
             kept[key] = [{**item, "image": ""} if isinstance(item, dict) else item for item in kept[key]]
     return kept
+
+
+MAX_CLAIMS = 4
+MAX_TOPOLOGY = 1
+
+
+def check_pod_group(review: Review) -> list[Cause]:
+    """Check a PodGroup of scheduling.k8s.io, or the names in its status. Its spec is immutable."""
+    root = Field(review.new)
+    if review.subresource == "status":
+        names: set[str] = set()
+        for entry in root["status"]["resourceClaimStatuses"].items():
+            dns_label(entry["name"])
+            entry["name"].unique(names)
+    elif review.old is None:
+        _check_group_spec(root["spec"])
+    elif not same(review.old.get("spec"), review.new.get("spec")):
+        root["spec"].invalid("field is immutable")
+    return root.causes
+
+
+def _check_group_spec(spec: Field) -> None:
+    policy = spec["schedulingPolicy"]
+    if policy["gang"].present == policy["basic"].present:
+        policy.invalid("must specify exactly one of: `basic`, `gang`")
+    if policy["gang"].present and policy["gang"]["minCount"].integer() < 1:
+        policy["gang"]["minCount"].invalid("must be greater than zero")
+    topology = spec["schedulingConstraints"]["topology"]
+    topology.at_most(MAX_TOPOLOGY)
+    for constraint in topology.items():
+        label_name(constraint["key"])
+    spec["resourceClaims"].at_most(MAX_CLAIMS)
+    names: set[str] = set()
+    for claim in spec["resourceClaims"].items():
+        dns_label(claim["name"])
+        claim["name"].unique(names)
+        given = [
+            claim[key] for key in ("resourceClaimName", "resourceClaimTemplateName") if claim[key].present
+        ]
+        if len(given) != 1:
+            claim.invalid("must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
+        for source in given:
+            dns_subdomain(source)
+
+
+def check_coscheduling_group(review: Review) -> list[Cause]:
+    """Check the minimum of a PodGroup of scheduling.x-k8s.io, as its resource definition does."""
+    root = Field(review.new)
+    minimum = root["spec"]["minMember"]
+    if minimum.present and minimum.integer() < 1:
+        minimum.invalid("should be greater than or equal to 1")
+    return root.causes

@@ -2,21 +2,19 @@
 
 from typing import Final
 
-from reconciler.api.validation import (
-    budgets,
-    claims,
-    columns,
-    core,
-    pod_groups,
-    pods,
-    slices,
-    storage,
-    taints,
+from reconciler.api.validation import claims, columns, core, devices, pods, slices
+from reconciler.api.validation.kinds import (
+    CLAIM_V1BETA1,
+    CONDITIONS,
+    EVENT,
+    METADATA,
+    SLICE_V1BETA1,
+    TEMPLATE_V1BETA1,
+    GroupVersion,
+    Merge,
+    ServedKind,
 )
-from reconciler.api.validation.conversion import CLAIM_V1BETA1, EVENT, SLICE_V1BETA1, TEMPLATE_V1BETA1
-from reconciler.api.validation.kinds import GroupVersion, ServedKind
-from reconciler.api.validation.label_keys import merge_label_keys
-from reconciler.api.validation.strategic_merge import CONDITIONS, METADATA, Merge
+from reconciler.api.validation.pods import merge_label_keys
 from reconciler.api.validation.structural import checked
 from reconciler.plugins.koordinator.validation import check_device, default_device
 from reconciler.plugins.kueue.objects import ADMISSION_CHECK_SCHEMA, RESOURCE_FLAVOR_SCHEMA, WORKLOAD_SCHEMA
@@ -170,7 +168,7 @@ TAINT_RULE: Final = ServedKind(
     "DeviceTaintRule", "devicetaintrules", "devicetaintrule", (V1, V1BETA2, V1ALPHA3),
     description="A taint for all devices that match.",
     namespaced=False, has_status=True, counts_generations=True, returns_deleted=True, strategic=_CONDITIONED,
-    columns=columns.NAMED, defaults=taints.default_rule, validate=taints.check_rule,
+    columns=columns.NAMED, defaults=devices.default_rule, validate=devices.check_rule,
 )  # fmt: skip
 
 DEVICE: Final = ServedKind(
@@ -184,13 +182,13 @@ DEVICE: Final = ServedKind(
 COSCHEDULING_GROUP: Final = ServedKind(
     "PodGroup", "podgroups", "podgroup", (GroupVersion("scheduling.x-k8s.io", "v1alpha1"),),
     short_names=("pg", "pgs"), has_status=True, counts_generations=True, unconditional=False,
-    columns=columns.NAMED, validate=pod_groups.check_coscheduling_group,
+    columns=columns.NAMED, validate=pods.check_coscheduling_group,
 )  # fmt: skip
 """Served on real servers once the coscheduling plugin's resource definition is installed."""
 POD_GROUP: Final = ServedKind(
     "PodGroup", "podgroups", "podgroup", (GroupVersion("scheduling.k8s.io", "v1alpha2"),),
     has_status=True, counts_generations=True, strategic=_CONDITIONED, columns=columns.NAMED,
-    validate=pod_groups.check_pod_group,
+    validate=pods.check_pod_group,
 )  # fmt: skip
 """Served on real servers with the feature gate GenericWorkload."""
 
@@ -230,7 +228,7 @@ BUDGET: Final = ServedKind(
     "PodDisruptionBudget", "poddisruptionbudgets", "poddisruptionbudget", (POLICY,),
     description="How many of some pods must stay available. Its status is not computed here.",
     short_names=("pdb",), has_status=True, counts_generations=True, strategic=_CONDITIONED,
-    columns=columns.BUDGET, validate=budgets.check_budget,
+    columns=columns.BUDGET, validate=core.check_budget,
 )  # fmt: skip
 
 STORAGE: Final = GroupVersion("storage.k8s.io", "v1")
@@ -238,44 +236,44 @@ PERSISTENT_VOLUME: Final = ServedKind(
     "PersistentVolume", "persistentvolumes", "persistentvolume", (CORE,),
     description="A volume.",
     namespaced=False, short_names=("pv",), has_status=True, returns_deleted=True,
-    strategic={"metadata": METADATA}, columns=columns.NAMED, defaults=storage.default_volume,
-    validate=storage.check_volume,
+    strategic={"metadata": METADATA}, columns=columns.NAMED, defaults=core.default_volume,
+    validate=core.check_volume,
 )  # fmt: skip
 VOLUME_CLAIM: Final = ServedKind(
     "PersistentVolumeClaim", "persistentvolumeclaims", "persistentvolumeclaim", (CORE,),
     description="A claim of a volume.",
     short_names=("pvc",), has_status=True, returns_deleted=True,
-    strategic=_CONDITIONED, columns=columns.NAMED, defaults=storage.default_claim,
-    validate=storage.check_claim,
+    strategic=_CONDITIONED, columns=columns.NAMED, defaults=core.default_claim,
+    validate=core.check_claim,
 )  # fmt: skip
 STORAGE_CLASS: Final = ServedKind(
     "StorageClass", "storageclasses", "storageclass", (STORAGE,),
     description="How volumes are made, and when claims are bound.",
     namespaced=False, short_names=("sc",), returns_deleted=True, columns=columns.NAMED,
-    defaults=storage.default_class, validate=storage.check_class,
+    defaults=core.default_class, validate=core.check_class,
 )  # fmt: skip
 CSI_NODE: Final = ServedKind(
     "CSINode", "csinodes", "csinode", (STORAGE,),
     description="The CSI drivers on a node, and how many volumes it can attach.",
     namespaced=False, returns_deleted=True,
     strategic={"metadata": METADATA, "spec": {"drivers": Merge("name")}},
-    columns=columns.NAMED, validate=storage.check_csi_node,
+    columns=columns.NAMED, validate=core.check_csi_node,
 )  # fmt: skip
 CSI_DRIVER: Final = ServedKind(
     "CSIDriver", "csidrivers", "csidriver", (STORAGE,),
     description="A CSI driver, and what it asks of kube-scheduler.",
-    namespaced=False, returns_deleted=True, columns=columns.NAMED, defaults=storage.default_driver,
+    namespaced=False, returns_deleted=True, columns=columns.NAMED, defaults=core.default_driver,
 )  # fmt: skip
 STORAGE_CAPACITY: Final = ServedKind(
     "CSIStorageCapacity", "csistoragecapacities", "csistoragecapacity", (STORAGE,),
     description="The room for volumes of a class in a part of the cluster.",
-    returns_deleted=True, columns=columns.NAMED, validate=storage.check_capacity,
+    returns_deleted=True, columns=columns.NAMED, validate=core.check_capacity,
 )  # fmt: skip
 VOLUME_ATTACHMENT: Final = ServedKind(
     "VolumeAttachment", "volumeattachments", "volumeattachment", (STORAGE,),
     description="A volume that is attached to a node, or is to be.",
     namespaced=False, has_status=True, returns_deleted=True, columns=columns.NAMED,
-    validate=storage.check_attachment,
+    validate=core.check_attachment,
 )  # fmt: skip
 
 BUILTIN: Final = (

@@ -2,13 +2,19 @@
 
 from datetime import datetime
 
-from reconciler.api.validation.amounts import canonical, canonical_values, quantity
-from reconciler.api.validation.devices import check_device
-from reconciler.api.validation.fields import Cause, Field
+from reconciler.api.validation.devices import check_device, check_node_selector, default_taints
+from reconciler.api.validation.fields import (
+    Cause,
+    Field,
+    canonical,
+    canonical_values,
+    dns_label,
+    dns_subdomain,
+    driver_name,
+    pool_name,
+    quantity,
+)
 from reconciler.api.validation.kinds import Object, Review
-from reconciler.api.validation.names import dns_label, dns_subdomain, driver_name, pool_name
-from reconciler.api.validation.nodes import check_node_selector
-from reconciler.api.validation.taints import default_taints
 
 MAX_DEVICES = 128
 MAX_DEVICES_WITH_TAINTS_OR_COUNTERS = 64

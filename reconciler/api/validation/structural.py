@@ -8,10 +8,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from reconciler.api.validation.encoding import same
-from reconciler.api.validation.fields import Cause, Field
+from reconciler.api.validation.bodies import same
+from reconciler.api.validation.fields import Cause, Field, parse_timestamp
 from reconciler.api.validation.kinds import Object, Review
-from reconciler.api.validation.timestamps import parse_timestamp
 
 
 class Text(NamedTuple):

@@ -18,7 +18,7 @@ from reconciler.api.objects.claims import (
     ResourceClaimStatus,
 )
 from reconciler.api.objects.model import Maker
-from reconciler.api.objects.node_selector import NodeSelector
+from reconciler.api.objects.selectors import NodeSelector
 from reconciler.api.versions.text_fields import once
 
 CACHE_SIZE = 1 << 12

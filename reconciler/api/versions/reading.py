@@ -4,26 +4,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.api.objects import storage
-from reconciler.api.objects.budgets import PodDisruptionBudget
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
-from reconciler.api.objects.core import Namespace, Node, Pod
+from reconciler.api.objects.core import Namespace, Node, Pod, PodDisruptionBudget
 from reconciler.api.objects.gangs import CoschedulingPodGroup, PodGroup
 from reconciler.api.objects.meta import ApiObject
-from reconciler.api.objects.slices import ResourceSlice
-from reconciler.api.objects.taint_rules import DeviceTaintRule
+from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
 from reconciler.api.objects.validating import subject_of, validated
-from reconciler.api.versions import composite, mixins, v1beta1, version_numbers
-from reconciler.api.versions.amounts import with_value_keys
-from reconciler.api.versions.extensions import (
-    has_trees,
-    names_sources,
-    with_annotated_fields,
-    with_trees,
-)
-from reconciler.api.versions.fixes import fix_mistakes
-from reconciler.api.versions.misplaced_fields import reject_misplaced_fields
+from reconciler.api.versions import proposals, v1beta1
+from reconciler.api.versions.extensions import has_trees, names_sources, with_annotated_fields, with_trees
+from reconciler.api.versions.mistakes import fix_mistakes, invalid_names, reject_misplaced_fields
+from reconciler.api.versions.proposals import with_value_keys
 from reconciler.api.versions.shapes import mapping
-from reconciler.api.versions.spelling import invalid_names
 from reconciler.errors import Malformed
 
 GROUP = "resource.k8s.io"
@@ -85,7 +76,7 @@ def needs_conversion(raw: Mapping[str, Any]) -> bool:
         return False
     spec = mapping(raw.get("spec"))
     if kind == "ResourceSlice" and (
-        composite.is_first_revision(spec) or mixins.uses(spec) or names_sources(spec)
+        proposals.is_first_revision(spec) or proposals.uses(spec) or names_sources(spec)
     ):
         return True
     return raw.get("apiVersion") == f"{GROUP}/v1alpha3" and kind != "DeviceTaintRule"
@@ -133,16 +124,16 @@ def _slice_to_v1(raw: Mapping[str, Any], subject: str, warnings: list[str] | Non
     """A slice of any shape with flat devices, mixins expanded, amounts under `value`."""
     if not isinstance(raw.get("spec"), Mapping):
         return raw
-    if composite.is_first_revision(raw["spec"]):
-        return _with_versions(raw, composite.flattened(raw["spec"], subject), subject, warnings)
+    if proposals.is_first_revision(raw["spec"]):
+        return _with_versions(raw, proposals.flattened(raw["spec"], subject), subject, warnings)
     if raw["apiVersion"] in _INLINE:
         if warnings is not None:
             warnings += _left_out(raw, subject)
         raw = v1beta1.slice_to_v1(raw, subject)
     else:
         v1beta1.refuse_in_v1(raw, subject)
-    if mixins.uses(raw["spec"]):
-        spec = with_value_keys(mixins.expanded(raw["spec"], subject))
+    if proposals.uses(raw["spec"]):
+        spec = with_value_keys(proposals.expanded(raw["spec"], subject))
         return _with_versions(raw, spec, subject, warnings)
     if raw["apiVersion"] == f"{GROUP}/v1alpha3":
         return {**raw, "spec": with_value_keys(raw["spec"])}
@@ -171,7 +162,7 @@ def _left_out(raw: Mapping[str, Any], subject: str) -> list[str]:
 def _as_trees(raw: Mapping[str, Any], subject: str, warnings: list[str] | None) -> Mapping[str, Any]:
     """A slice of any shape in that of the first revision, with the trees of its annotation."""
     spec = raw.get("spec")
-    if isinstance(spec, Mapping) and not composite.is_first_revision(spec):
+    if isinstance(spec, Mapping) and not proposals.is_first_revision(spec):
         raw = _slice_to_v1(raw, subject, warnings)
     return with_trees(raw, subject)
 
@@ -179,7 +170,7 @@ def _as_trees(raw: Mapping[str, Any], subject: str, warnings: list[str] | None) 
 def _with_versions(
     raw: Mapping[str, Any], spec: Mapping[str, Any], subject: str, warnings: list[str] | None
 ) -> Mapping[str, Any]:
-    converted, changes = version_numbers.with_semver(spec)
+    converted, changes = proposals.with_semver(spec)
     if changes and warnings is not None:
         warnings.append(f"{subject}: versions that are not semver are converted: {', '.join(changes)}")
     return {**raw, "spec": converted}

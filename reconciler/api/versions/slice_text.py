@@ -26,7 +26,7 @@ from reconciler.api.objects.slices import (
     ResourceSliceSpec,
     has_many_names,
 )
-from reconciler.api.versions.extension_shape import ANNOTATION
+from reconciler.api.versions.extensions import ANNOTATION
 from reconciler.api.versions.metadata_text import MetadataText, metadata_of
 from reconciler.api.versions.shapes import mappings
 from reconciler.api.versions.spec_patterns import SpecPatterns

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 
-from reconciler.api.validation import timestamps
+from reconciler.api.validation import fields
 from reconciler.cel.errors import CelError
 from reconciler.cel.functions import Library
 
@@ -44,7 +44,7 @@ def parse_duration(text: str) -> timedelta:
 def parse_timestamp(text: str) -> datetime:
     """Parse an RFC 3339 time. Raises CelError."""
     try:
-        return timestamps.parse_timestamp(text)
+        return fields.parse_timestamp(text)
     except ValueError:
         raise CelError(f"{text[:_MAX_TEXT]!r} is not a timestamp such as 2024-01-31T12:00:00Z") from None
 

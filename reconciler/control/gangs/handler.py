@@ -9,13 +9,19 @@ from msgspec.structs import replace
 
 from reconciler.allocation.gangs.picture import Picture
 from reconciler.allocation.gangs.question import GangGranted, GangUnsatisfied, Seat
-from reconciler.api.objects.core import Pod
-from reconciler.api.objects.gang_patches import record, release, release_on, take_back
-from reconciler.api.objects.gangs import GangKey, GangSource
+from reconciler.api.objects.core import Pod, claims_of
+from reconciler.api.objects.gangs import (
+    SEAT,
+    GangKey,
+    GangSource,
+    SeatMark,
+    record,
+    release,
+    release_on,
+    take_back,
+)
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan, Reason
-from reconciler.api.objects.pods import claims_of
-from reconciler.api.objects.seats import SEAT, SeatMark
 from reconciler.cluster.pod_writer import PodWriter
 from reconciler.cluster.writer import Writer
 from reconciler.control.decisions.allocating import Allocated, Freed, Ungated, Waits

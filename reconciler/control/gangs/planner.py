@@ -13,12 +13,19 @@ from msgspec import Struct
 from reconciler.allocation.gangs.question import GangQuestion, Member
 from reconciler.allocation.placement import place
 from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.core import Pod
-from reconciler.api.objects.gangs import GangKey, GangRules, GangSource, Tier, gang_of
+from reconciler.api.objects.core import Pod, claims_of, is_live
+from reconciler.api.objects.gangs import (
+    SEAT,
+    GangKey,
+    GangRules,
+    GangSource,
+    Tier,
+    gang_of,
+    seat_mark,
+    seated_on,
+)
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.node_selector import NodeSelector
-from reconciler.api.objects.pods import claims_of, is_live
-from reconciler.api.objects.seats import SEAT, seat_mark, seated_on
+from reconciler.api.objects.selectors import NodeSelector
 from reconciler.control.audit import written_by_us
 from reconciler.control.intake import Intake
 from reconciler.control.planner import Blocked, Nothing, Planner

@@ -7,10 +7,8 @@ from msgspec import Struct
 
 from reconciler.aio.worker_thread import ShouldContinue
 from reconciler.allocation.placement import place
-from reconciler.api.objects.budgets import PodDisruptionBudget
 from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.core import Pod
-from reconciler.api.objects.pods import claims_of
+from reconciler.api.objects.core import Pod, PodDisruptionBudget, claims_of
 from reconciler.control.gangs.planner import GangPlanner, Solve
 from reconciler.control.intake import Intake
 from reconciler.control.planner import Decide, Planner

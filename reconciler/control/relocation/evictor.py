@@ -13,9 +13,8 @@ from typing import NamedTuple
 import structlog
 from msgspec import Struct
 
-from reconciler.api.objects.budgets import PodDisruptionBudget
 from reconciler.api.objects.changes import Changed, Notice, Refused, Removed, Replaced
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import Pod, PodDisruptionBudget
 from reconciler.api.objects.meta import ObjectKey, time_of
 from reconciler.cluster.pod_writer import Evictions
 from reconciler.control.audit import written_by_us

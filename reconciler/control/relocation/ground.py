@@ -12,12 +12,11 @@ from itertools import chain
 from typing import NamedTuple, TypeVar
 
 from reconciler.allocation.placement.surroundings import surroundings
-from reconciler.api.objects.budgets import PodDisruptionBudget
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import Pod, PodDisruptionBudget
 from reconciler.api.objects.gangs import GangKey, gang_of
 from reconciler.api.objects.meta import ObjectKey, PoolID
-from reconciler.api.objects.taint_rules import DeviceTaintRule
+from reconciler.api.objects.slices import DeviceTaintRule
 from reconciler.control.relocation.evictor import Victim
 from reconciler.errors import Rejected
 from reconciler.state.devices.pools.fleet import Fleet

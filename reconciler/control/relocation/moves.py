@@ -6,11 +6,9 @@ from typing import NamedTuple
 from msgspec import Struct, field
 
 from reconciler.aio.worker_thread import ShouldContinue
-from reconciler.api.objects.budgets import PodDisruptionBudget
 from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import Pod, PodDisruptionBudget, claims_of, controller_of
 from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference
-from reconciler.api.objects.pods import claims_of, controller_of
 from reconciler.control.relocation.evictor import Victim
 from reconciler.state.devices.snapshot.fork import Fork
 from reconciler.state.nodes.table import Nodes

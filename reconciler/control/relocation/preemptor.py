@@ -15,9 +15,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.aio.worker_thread import Closed, WorkerThread
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import Pod, claims_of
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.pods import claims_of
 from reconciler.cluster.pod_writer import Evictions
 from reconciler.control.decisions.every import Evicted, RoomPlanAborted, RoomPlanned
 from reconciler.control.relocation.candidates import (

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.analysis.explain.explain import explain_briefly
 from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import Pod, claims_of
 from reconciler.api.objects.meta import ApiObject, ObjectKey
-from reconciler.api.objects.pods import claims_of
 from reconciler.cluster.kinds import Served
 from reconciler.control.decisions.allocating import Allocated, DevicesGiven, HeldTwice, Ungated, Waits
 from reconciler.control.decisions.every import Evicted, MoveEvicted, MovesAborted

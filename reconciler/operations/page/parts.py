@@ -7,7 +7,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from msgspec import Struct
 
-from reconciler.api.validation.timestamps import age
+from reconciler.api.validation.fields import age
 from reconciler.operations.metrics.capacity import STATES
 from reconciler.operations.page.drawing import TRACK_AT, Span, place
 

@@ -7,10 +7,9 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from reconciler.allocation.placement import refusal_reason
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import Pod, is_live
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.plan import Gate, RequestCount
-from reconciler.api.objects.pods import is_live
 from reconciler.cluster.pod_writer import PodWriter
 from reconciler.control.decisions.allocating import DevicesGiven, Ungated, Waits
 from reconciler.control.decisions.declaration import Report

@@ -5,10 +5,9 @@ from contextlib import suppress
 
 from reconciler.allocation.placement import place
 from reconciler.analysis.whatif.scenario import Baseline, Scenario
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import Pod, is_live
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.pinning import unpinned
-from reconciler.api.objects.pods import is_live
 from reconciler.errors import Malformed
 from reconciler.plugins.koordinator.demand import Failure
 from reconciler.plugins.koordinator.fleet import Fleet, Placed

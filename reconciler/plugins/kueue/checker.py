@@ -14,7 +14,7 @@ from reconciler.allocation.gangs.question import GangUnsatisfied
 from reconciler.allocation.placement import refusal_reason
 from reconciler.api.objects.core import WORKLOAD
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.validation.timestamps import timestamp
+from reconciler.api.validation.fields import timestamp
 from reconciler.cluster.client import Raw
 from reconciler.control.decisions.allocating import Waits
 from reconciler.control.decisions.declaration import Report

@@ -15,8 +15,8 @@ from reconciler.api.objects.claims import ResourceClaim, ResourceClaimTemplate
 from reconciler.api.objects.core import WORKLOAD, Pod
 from reconciler.api.objects.gangs import GangKey, GangSource, Tier
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.validation.label_keys import with_label_keys
-from reconciler.api.validation.timestamps import timestamp
+from reconciler.api.validation.fields import timestamp
+from reconciler.api.validation.pods import with_label_keys
 from reconciler.api.versions.reading import read
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership

@@ -21,10 +21,9 @@ from reconciler.analysis.sizing.sizing import size
 from reconciler.analysis.whatif.scenario import Unit
 from reconciler.api.objects.changes import Changed, Notice, Refused, Removed, Replaced
 from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import Pod, claims_of, controller_of, is_live
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.model import text_of
-from reconciler.api.objects.pods import claims_of, controller_of, is_live
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.objects.validating import validated
 from reconciler.app.control import Control

@@ -7,8 +7,7 @@ from typing import NamedTuple
 from kernels.types import Amounts
 from reconciler.api.objects.meta import PoolID
 from reconciler.api.objects.semantics import GroupMode, Semantics
-from reconciler.api.objects.slices import ResourceSlice
-from reconciler.api.objects.taint_rules import DeviceTaintRule
+from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
 from reconciler.state.devices.encoding.block import Block
 from reconciler.state.devices.encoding.parts import Encoder
 from reconciler.state.devices.encoding.patterned import block_of

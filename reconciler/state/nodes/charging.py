@@ -1,12 +1,11 @@
 """The node of a pod, if the pod is bound or its allocations pin it to one node."""
 
 from reconciler.api.objects.claims import Allocation
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import Pod, claims_of, is_live
+from reconciler.api.objects.gangs import seated_on
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.node_selector import NodeSelector
 from reconciler.api.objects.pinning import pinned
-from reconciler.api.objects.pods import claims_of, is_live
-from reconciler.api.objects.seats import seated_on
+from reconciler.api.objects.selectors import NodeSelector
 from reconciler.state.store import Store
 
 

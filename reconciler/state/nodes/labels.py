@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 
 from kernels.types import Codes, Mask, Rows
-from reconciler.api.objects.node_selector import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from reconciler.api.objects.selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from reconciler.state.nodes.growing import widened
 
 KEPT = 256

@@ -11,9 +11,8 @@ import numpy as np
 from kernels.types import Codes, Mask, Rows
 from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
 from reconciler.api.objects.core import Node, NodeSpec, NodeStatus, Pod, Taint
-from reconciler.api.objects.label_selector import LabelSelector
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.node_selector import NodeSelector
+from reconciler.api.objects.selectors import LabelSelector, NodeSelector
 from reconciler.errors import Rejected
 from reconciler.state.devices.encoding.recent import OfObjects
 from reconciler.state.devices.snapshot.node_subset import NodeSubset

@@ -6,11 +6,10 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from reconciler.api.objects.core import WORKLOAD, Pod
+from reconciler.api.objects.core import WORKLOAD, Pod, claims_of, controller_of
 from reconciler.api.objects.gangs import GangKey, gang_of
 from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference
 from reconciler.api.objects.plan import Plan
-from reconciler.api.objects.pods import claims_of, controller_of
 
 
 class NomineeKind(StrEnum):

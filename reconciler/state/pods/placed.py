@@ -3,9 +3,8 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import Pod, claims_of
 from reconciler.api.objects.meta import DeviceID
-from reconciler.api.objects.pods import claims_of
 from reconciler.state.nodes.charging import allocation_of, node_of
 from reconciler.state.store import Store
 

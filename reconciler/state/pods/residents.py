@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.api.objects.core import Pod
-from reconciler.api.objects.label_selector import Selector
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.selectors import Selector
 from reconciler.errors import Rejected
 from reconciler.state.nodes.growing import widened
 from reconciler.state.nodes.labels import LabelColumns

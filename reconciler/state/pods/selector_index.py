@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Generic, TypeVar
 
-from reconciler.api.objects.label_selector import Selector
+from reconciler.api.objects.selectors import Selector
 
 Key = TypeVar("Key", bound=Hashable)
 

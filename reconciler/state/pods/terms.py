@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from reconciler.api.objects.core import Pod, PodAffinity, PodAffinityTerm
-from reconciler.api.objects.label_selector import LabelSelector, Requirement, Selector
+from reconciler.api.objects.selectors import LabelSelector, Requirement, Selector
 
 _NOTHING = Selector((Requirement("", "In"),))
 """Selects nothing: no value is allowed"""

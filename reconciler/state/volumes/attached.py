@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 import numpy as np
 
 from kernels.types import Amounts, Mask
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import Pod, Volume
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.storage import (
     CSINode,
@@ -18,7 +18,6 @@ from reconciler.api.objects.storage import (
     StorageClass,
     VolumeAttachment,
 )
-from reconciler.api.objects.volumes import Volume
 from reconciler.state.nodes.growing import widened
 from reconciler.state.volumes.migration import DRIVER_OF, UNCOUNTED, VolumeID, inline_id, volume_id
 from reconciler.state.volumes.objects import StorageObjects

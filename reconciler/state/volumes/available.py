@@ -12,10 +12,9 @@ from msgspec import Struct
 
 from kernels.choosing import NONE, Spans, first_at_each, leading
 from kernels.types import Amounts, Codes, Mask, Rows
-from reconciler.api.objects.label_selector import LabelSelector, Selector
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.node_selector import NodeSelector
 from reconciler.api.objects.quantity import INT64_MAX
+from reconciler.api.objects.selectors import LabelSelector, NodeSelector, Selector
 from reconciler.api.objects.storage import (
     NO_PROVISIONER,
     CSIStorageCapacity,

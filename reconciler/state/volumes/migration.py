@@ -5,9 +5,9 @@ Source: VOL-5; package csi-translation-lib.
 
 from typing import NamedTuple
 
-from reconciler.api.objects.node_selector import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from reconciler.api.objects.core import InTreeSource, Volume
+from reconciler.api.objects.selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from reconciler.api.objects.storage import CSINode, PersistentVolume
-from reconciler.api.objects.volumes import InTreeSource, Volume
 
 MIGRATED = "storage.alpha.kubernetes.io/migrated-plugins"
 """The annotation of a CSINode that names the plugins whose disks a CSI driver serves there"""

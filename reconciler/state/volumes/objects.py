@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import Pod, Volume
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.storage import (
     STORAGE,
@@ -18,7 +18,6 @@ from reconciler.api.objects.storage import (
     StorageClass,
     VolumeAttachment,
 )
-from reconciler.api.objects.volumes import Volume
 
 V = TypeVar("V")
 

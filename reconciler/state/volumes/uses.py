@@ -3,9 +3,8 @@
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import Pod, Volume
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.volumes import Volume
 from reconciler.state.volumes.objects import claims_named
 
 

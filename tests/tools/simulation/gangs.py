@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from reconciler.api.objects.gangs import GANG, SIZE, TOPOLOGY
-from reconciler.api.objects.seats import SEAT
+from reconciler.api.objects.gangs import GANG, SEAT, SIZE, TOPOLOGY
 from reconciler.api.validation.served_kinds import CLAIM, POD, POD_GROUP
 from reconciler.embedded import ApiServer
 from tests.tools.simulation import demand

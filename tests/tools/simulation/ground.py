@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
+from reconciler.api.validation.bodies import Refusal
 from reconciler.api.validation.kinds import ServedKind
 from reconciler.api.validation.served_kinds import CLAIM
-from reconciler.api.validation.status import Refusal
 from reconciler.embedded import ApiServer
 from tests.tools.simulation.fleet import Object
 

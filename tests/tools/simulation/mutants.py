@@ -7,9 +7,8 @@ from unittest import mock
 
 from reconciler.analysis.relocation.occupants import Budgets
 from reconciler.api.objects.changes import Changed
-from reconciler.api.objects.claims import ALLOCATED_AT, FINALIZER
-from reconciler.api.objects.gang_patches import release
-from reconciler.api.objects.marking import ANNOUNCED, is_announced, is_ours
+from reconciler.api.objects.claims import ALLOCATED_AT, ANNOUNCED, FINALIZER, is_announced, is_ours
+from reconciler.api.objects.gangs import release
 from reconciler.app import making_room
 from reconciler.cluster import client, cursor, transport, writer
 from reconciler.cluster.watch import Recall

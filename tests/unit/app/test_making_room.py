@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reconciler.api.objects.budgets import PodDisruptionBudget
 from reconciler.api.objects.claims import ALLOCATED_AT
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import Pod, PodDisruptionBudget
 from reconciler.api.objects.gangs import GANG, SIZE
 from reconciler.api.versions.reading import read
 from reconciler.app.making_room import RoomPlanner

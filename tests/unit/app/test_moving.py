@@ -7,9 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.analysis.relocation.goals import parse_goal
-from reconciler.api.objects.budgets import PodDisruptionBudget
 from reconciler.api.objects.claims import ALLOCATED_AT
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import Pod, PodDisruptionBudget
 from reconciler.api.objects.gangs import GANG, SIZE
 from reconciler.api.versions.reading import read
 from reconciler.app.moving import MovePlanner

@@ -11,18 +11,19 @@ from structlog.testing import capture_logs
 
 from reconciler.api.objects.claims import (
     ALLOCATED_AT,
+    ANNOUNCED,
     FINALIZER,
     TIERS,
     AllocatedDevice,
     Allocation,
     DeviceAllocation,
     ResourceClaim,
+    is_ours,
 )
 from reconciler.api.objects.core import GATE, Pod
-from reconciler.api.objects.marking import ANNOUNCED, is_ours
+from reconciler.api.objects.gangs import SEAT
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan
-from reconciler.api.objects.seats import SEAT
 from reconciler.api.versions.reading import read
 from reconciler.cluster.client import Client
 from reconciler.cluster.echoes import Echoes

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from reconciler.api.objects.core import Pod
-from reconciler.api.objects.label_selector import LabelSelector
 from reconciler.api.objects.plan import Granted, Plan
+from reconciler.api.objects.selectors import LabelSelector
 from reconciler.control.copies import Copies
 from reconciler.control.decider import Decider
 from reconciler.control.intake import Intake

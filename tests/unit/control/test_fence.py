@@ -5,10 +5,16 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
-from reconciler.api.objects.claims import ALLOCATED_AT, FINALIZER, ResourceClaim
+from reconciler.api.objects.claims import (
+    ALLOCATED_AT,
+    ANNOUNCED,
+    FINALIZER,
+    ResourceClaim,
+    is_announced,
+    mark,
+)
 from reconciler.api.objects.core import GATE
-from reconciler.api.objects.marking import ANNOUNCED, is_announced, mark
-from reconciler.api.objects.seats import SEAT
+from reconciler.api.objects.gangs import SEAT
 from reconciler.cluster.writer import Writer
 from reconciler.control.fence import AT_ONCE, NAMED, Fence
 from reconciler.control.intake import Intake

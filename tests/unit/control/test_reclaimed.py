@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.objects.claims import ALLOCATED_AT
-from reconciler.api.objects.marking import mark
+from reconciler.api.objects.claims import ALLOCATED_AT, mark
 from reconciler.api.versions.reading import read
 from reconciler.control.audit import ReclaimedByScheduler
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, held, node, pod

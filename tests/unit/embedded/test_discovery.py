@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from reconciler.api.validation.timestamps import age
+from reconciler.api.validation.fields import age
 from reconciler.embedded import ApiServer
 from tests.tools.driving import (
     CLAIMS,

@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.api.validation.encoding import decode_json, encode
+from reconciler.api.validation.bodies import decode_json, encode
 from reconciler.embedded import ApiServer, Request, Response
 from reconciler.embedded.accounts import AccessRequest, Account, Roles, account, read_tokens, service_account
 from reconciler.embedded.guard import Guard

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.api.validation.encoding import decode_json
+from reconciler.api.validation.bodies import decode_json
 from reconciler.embedded import ApiServer, Request, Response
 from reconciler.embedded.accounts import Roles, read_tokens
 from reconciler.embedded.guard import Guard

@@ -8,11 +8,10 @@ import pytest
 
 from reconciler.api.migrate.mapping import Wanted
 from reconciler.api.migrate.pods import Template
-from reconciler.api.migrate.templates import template_object
-from reconciler.api.objects.claims import ALLOCATED_AT, FINALIZER, TIERS
+from reconciler.api.migrate.workloads import template_object
+from reconciler.api.objects.claims import ALLOCATED_AT, ANNOUNCED, FINALIZER, TIERS
 from reconciler.api.objects.core import GATE
-from reconciler.api.objects.marking import ANNOUNCED
-from reconciler.api.objects.seats import FENCED, SEAT
+from reconciler.api.objects.gangs import FENCED, SEAT
 from reconciler.control.ownership import MANAGED
 from reconciler.operations.events.recorder import MOVED, MOVES_DROPPED, PREEMPTED
 from reconciler.plugins.koordinator.names import ALLOCATED

@@ -9,8 +9,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.api.migrate.limits import MOST
-from reconciler.api.migrate.mapping import mapping
+from reconciler.api.migrate.mapping import MOST, mapping
 from reconciler.api.migrate.pods import rewrite
 from reconciler.cli import main
 from tests.tools.admission_policies import Policy, Review

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from reconciler.api.migrate.mapping import mapping
 from reconciler.api.migrate.pods import rewrite
-from reconciler.api.objects.claims import ALLOCATED_AT, ResourceClaim
+from reconciler.api.objects.claims import ALLOCATED_AT, ANNOUNCED, ResourceClaim, is_ours
 from reconciler.api.objects.core import GATE
-from reconciler.api.objects.marking import ANNOUNCED, is_ours
 from reconciler.api.versions.reading import read
 from reconciler.control.decisions.allocating import Allocated
 from reconciler.errors import Gone, Rejected

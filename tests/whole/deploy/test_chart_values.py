@@ -8,8 +8,7 @@ import jsonschema
 import pytest
 
 from docs import chart_values
-from reconciler.api.migrate.map_file import read_map
-from reconciler.api.migrate.mapping import Wanted, mapping
+from reconciler.api.migrate.mapping import Wanted, mapping, read_map
 from tests.tools import chart, monitoring_kinds
 from tests.tools.chart import CHART, DEFAULTS, NOTES, SCHEMA
 from tests.tools.chart_releases import BASE, EVERYTHING, SHADOW, rendered

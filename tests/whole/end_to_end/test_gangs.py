@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.objects.seats import SEAT
+from reconciler.api.objects.gangs import SEAT
 from reconciler.api.validation.served_kinds import POD, POD_GROUP
 from reconciler.control.decisions.allocating import Ungated, Waits
 from reconciler.control.decisions.every import GangGivenBack, GangPlaced

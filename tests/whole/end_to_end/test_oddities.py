@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.versions.extension_shape import ANNOTATION
+from reconciler.api.versions.extensions import ANNOTATION
 from reconciler.control.decisions.allocating import Allocated, ExclusionViolated, HeldTwice, Waits
 from tests.tools.replicas import replicas
 from tests.tools.running_reconciler import Cluster, reconciling

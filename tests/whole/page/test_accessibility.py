@@ -8,7 +8,7 @@ from perf.fleets import mig
 from perf.fleets.objects import claim as bare_claim
 from reconciler.allocation.reasons.reasons import REASONS
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.validation.timestamps import timestamp
+from reconciler.api.validation.fields import timestamp
 from reconciler.control.decisions.allocating import Allocated, Waits
 from reconciler.operations.page.sources import PendingUnit
 from tests.tools.accessibility import violations

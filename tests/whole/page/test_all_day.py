@@ -6,7 +6,7 @@ import pytest
 
 from perf.fleets import mig
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.validation.timestamps import age, timestamp
+from reconciler.api.validation.fields import age, timestamp
 from reconciler.operations.page import stream
 from reconciler.operations.page.sources import PendingUnit
 from tests.tools.browsing import Browser

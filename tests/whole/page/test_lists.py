@@ -12,7 +12,7 @@ from reconciler.analysis.capacity.measure import measure
 from reconciler.analysis.capacity.solver import Solver
 from reconciler.api.objects.gangs import GangKey, GangSource
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.validation.timestamps import timestamp
+from reconciler.api.validation.fields import timestamp
 from reconciler.control.decisions.allocating import Allocated, Waits
 from reconciler.control.gangs.planner import GangLine
 from reconciler.operations.metrics.capacity import STATES

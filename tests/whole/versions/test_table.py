@@ -9,21 +9,19 @@ from reconciler.api.objects.claims import (
     AllocatedConfig,
     AllocatedDevice,
     Allocation,
-    DeviceAllocation,
-    DeviceClassSpec,
-    ResourceClaimSpec,
-    ResourceClaimStatus,
-)
-from reconciler.api.objects.model import fields_of
-from reconciler.api.objects.requests import (
     CapacityRequirements,
+    DeviceAllocation,
     DeviceClaim,
+    DeviceClassSpec,
     DeviceConstraint,
     DeviceRequest,
     DeviceSubRequest,
     DeviceToleration,
     ExactDeviceRequest,
+    ResourceClaimSpec,
+    ResourceClaimStatus,
 )
+from reconciler.api.objects.model import fields_of
 from reconciler.api.objects.semantics import ADMIN_ACCESS, GATES
 from reconciler.api.objects.slices import (
     CapacityPolicy,
@@ -34,11 +32,11 @@ from reconciler.api.objects.slices import (
     DeviceAttribute,
     DeviceCapacity,
     DeviceTaint,
+    DeviceTaintRuleSpec,
     ResourcePool,
     ResourceSliceSpec,
 )
-from reconciler.api.objects.taint_rules import DeviceTaintRuleSpec
-from reconciler.api.validation.conversion import _INLINE as EMBEDDED_INLINE
+from reconciler.api.validation.kinds import _INLINE as EMBEDDED_INLINE
 from reconciler.api.versions.v1beta1 import INLINE
 from reconciler.cluster.client import Client
 from reconciler.cluster.discovery import discover, missing_gates

@@ -4,8 +4,8 @@ from collections.abc import Hashable
 from copy import copy
 from typing import Any, NamedTuple
 
-from reconciler.api.objects.node_selector import NodeSelector
 from reconciler.api.objects.quantity import Quantity
+from reconciler.api.objects.selectors import NodeSelector
 from reconciler.api.objects.semver import Semver
 from reconciler.api.objects.slices import CapacityPolicy, DeviceAttribute, DeviceTaint
 from reconciler.state.devices.encoding.interner import Interner

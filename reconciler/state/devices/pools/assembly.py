@@ -14,7 +14,7 @@ from msgspec import Struct
 from kernels.index import Inverse, invert
 from kernels.types import Amounts, Codes, Rows
 from reconciler.api.objects.meta import PoolID
-from reconciler.api.objects.taint_rules import DeviceTaintRule
+from reconciler.api.objects.slices import DeviceTaintRule
 from reconciler.state.devices.encoding.tables import DeviceColumns, Table, cel_rows, join
 from reconciler.state.devices.encoding.vocabulary import Vocabulary
 from reconciler.state.devices.exclusion.scopes import gather

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kernels.types import Rows
-from reconciler.api.objects.taint_rules import DeviceTaintRule
+from reconciler.api.objects.slices import DeviceTaintRule
 from reconciler.cel.rows import followed
 from reconciler.state.caches import Caches
 from reconciler.state.devices.encoding.tables import Table, cel_rows, covers, join

@@ -10,7 +10,7 @@ from threading import RLock
 import numpy as np
 
 from kernels.types import Rows
-from reconciler.api.objects.node_selector import NodeSelector, NodeSelectorRequirement
+from reconciler.api.objects.selectors import NodeSelector, NodeSelectorRequirement
 from reconciler.errors import Rejected
 from reconciler.state.devices.encoding.interner import Interner
 

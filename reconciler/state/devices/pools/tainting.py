@@ -6,8 +6,7 @@ import numpy as np
 
 from kernels.distinct import distinct
 from kernels.types import Codes, Rows
-from reconciler.api.objects.slices import DeviceTaint
-from reconciler.api.objects.taint_rules import DeviceTaintRule, DeviceTaintSelector
+from reconciler.api.objects.slices import DeviceTaint, DeviceTaintRule, DeviceTaintSelector
 from reconciler.state.devices.encoding.block import COLUMNS
 from reconciler.state.devices.encoding.interner import Interner
 from reconciler.state.devices.encoding.tables import Table, join, table_of

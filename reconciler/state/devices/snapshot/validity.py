@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable
 
-from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.claims import ALL, ResourceClaim
 from reconciler.api.objects.meta import DeviceID
-from reconciler.api.objects.requests import ALL
 from reconciler.state.devices.snapshot.snapshot import Snapshot
 
 

@@ -8,9 +8,8 @@ from reconciler.allocation.dra.selector_masks import evaluate_all_selectors
 from reconciler.allocation.policies.demand import Demand, Shape
 from reconciler.allocation.policies.names import POLICIES
 from reconciler.allocation.policies.selection import PLAIN, Policies, parse_policies
-from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.claims import CelSelector, DeviceSelector, ResourceClaim
 from reconciler.api.objects.plan import Granted
-from reconciler.api.objects.requests import CelSelector, DeviceSelector
 from reconciler.errors import Rejected
 from tests.tools.builders import snapshot, typed
 from tests.tools.policy_scenarios import BOTH

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.convert.layout import MAX_DEVICES, MAX_LARGE_DEVICES
-from reconciler.api.versions.extension_shape import ANNOTATION
+from reconciler.api.versions.extensions import ANNOTATION
 from tests.tools.builders import Object, device, devices, resource_slice, taint
 from tests.tools.conversion_worlds import conversion, slices_of
 from tests.tools.first_revision import composite, first_revision

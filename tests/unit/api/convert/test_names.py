@@ -2,8 +2,8 @@
 
 import pytest
 
-from reconciler.api.convert.names import as_key, as_label, valid_names
-from reconciler.api.versions.spelling import MAX_IDENTIFIER, MAX_LABEL, is_key, is_label
+from reconciler.api.convert.layout import as_key, as_label, valid_names
+from reconciler.api.versions.mistakes import MAX_IDENTIFIER, MAX_LABEL, is_key, is_label
 from tests.tools.builders import (
     claim,
     device,

@@ -8,8 +8,8 @@ import pytest
 
 from reconciler.analysis.doctor.checks import examine
 from reconciler.analysis.doctor.input import read_input
+from reconciler.api.convert.layout import size
 from reconciler.api.convert.objects import Converted, converted
-from reconciler.api.convert.order import size
 from reconciler.api.manifests.documents import Document
 from reconciler.api.manifests.origin import Origin
 from reconciler.api.objects.semantics import Semantics

@@ -2,10 +2,16 @@
 
 import pytest
 
-from reconciler.api.objects.claims import LONGEST_KEY, Allocation, ResourceClaim
+from reconciler.api.objects.claims import (
+    LONGEST_KEY,
+    Allocation,
+    DeviceClaim,
+    DeviceConstraint,
+    DeviceSubRequest,
+    ResourceClaim,
+)
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
-from reconciler.api.objects.requests import DeviceClaim, DeviceConstraint, DeviceSubRequest
-from reconciler.api.objects.taint_rules import DeviceTaintSelector
+from reconciler.api.objects.slices import DeviceTaintSelector
 
 CLAIM = {
     "apiVersion": "resource.k8s.io/v1",

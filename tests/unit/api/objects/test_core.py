@@ -2,9 +2,8 @@
 
 import pytest
 
-from reconciler.api.objects.core import GATE, Pod, PodStatus
+from reconciler.api.objects.core import GATE, Pod, PodStatus, claims_of
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.pods import claims_of
 
 
 def pod(**parts: object) -> Pod:

@@ -5,8 +5,16 @@ from typing import Any, cast
 
 import pytest
 
-from reconciler.api.objects.claims import ALLOCATED_AT, FINALIZER, ResourceClaim
-from reconciler.api.objects.marking import ANNOUNCED, is_announced, is_ours, mark, signed
+from reconciler.api.objects.claims import (
+    ALLOCATED_AT,
+    ANNOUNCED,
+    FINALIZER,
+    ResourceClaim,
+    is_announced,
+    is_ours,
+    mark,
+    signed,
+)
 from reconciler.api.versions.reading import read
 
 STAMP = "2026-01-01T00:00:00Z"

@@ -12,7 +12,7 @@ from reconciler.api.objects.claims import AllocatedDevice, Allocation, DeviceAll
 from reconciler.api.objects.core import Node, NodeAffinity, NodeStatus, PodSpec
 from reconciler.api.objects.meta import ObjectMeta
 from reconciler.api.objects.model import Maker, Model, blank
-from reconciler.api.objects.node_selector import NodeSelectorRequirement
+from reconciler.api.objects.selectors import NodeSelectorRequirement
 from tests.tools.patience import PATIENCE
 
 DEVICE: dict[str, Any] = {"request": "r", "driver": "d", "pool": "p", "device": "gpu-0"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.api.objects.node_selector import NodeSelector
+from reconciler.api.objects.selectors import NodeSelector
 from reconciler.errors import Rejected
 
 LABELS = {

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.objects.core import GATE
-from reconciler.api.objects.pods import is_report
+from reconciler.api.objects.core import GATE, is_report
 from tests.tools.small_fleet import pod
 from tests.tools.unit_pictures import as_pod
 

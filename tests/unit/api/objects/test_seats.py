@@ -3,8 +3,7 @@
 import pytest
 
 from reconciler.api.objects.core import Pod
-from reconciler.api.objects.gangs import GANG, GangKey, GangSource
-from reconciler.api.objects.seats import SEAT, SeatMark, seat_mark, seated_on
+from reconciler.api.objects.gangs import GANG, SEAT, GangKey, GangSource, SeatMark, seat_mark, seated_on
 from tests.tools.gangs import annotated
 
 G = GangKey("default", GangSource.ANNOTATION, "g")

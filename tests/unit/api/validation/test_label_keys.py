@@ -5,7 +5,7 @@ from typing import Any
 from reconciler.api.manifests.bundle import bundle
 from reconciler.api.manifests.documents import of_text
 from reconciler.api.objects.core import Pod
-from reconciler.api.validation.label_keys import with_label_keys
+from reconciler.api.validation.pods import with_label_keys
 from reconciler.api.validation.served_kinds import POD
 from tests.tools.front_ends import served
 from tests.tools.pod_scenarios import apart, labelled, near, spread, term

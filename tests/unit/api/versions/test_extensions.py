@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.objects.slices import ResourceSlice
-from reconciler.api.versions.extension_shape import ANNOTATION
-from reconciler.api.versions.extensions import conflicts, with_annotation
+from reconciler.api.versions.extensions import ANNOTATION, conflicts, with_annotation
 from reconciler.api.versions.reading import needs_conversion, read
 from reconciler.api.versions.slice_text import read_slice
 from reconciler.errors import Malformed

@@ -10,7 +10,7 @@ from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.model import fields_of
 from reconciler.api.objects.slices import Device, ResourceSlice, ResourceSliceSpec
 from reconciler.api.versions import slice_text
-from reconciler.api.versions.extension_shape import ANNOTATION
+from reconciler.api.versions.extensions import ANNOTATION
 from reconciler.api.versions.reading import read
 from reconciler.api.versions.slice_text import read_slice
 from reconciler.errors import Malformed

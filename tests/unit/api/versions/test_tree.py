@@ -9,7 +9,7 @@ import pytest
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.slices import ResourceSlice
-from reconciler.api.versions.counter_limits import CounterLimit, drop_redundant, pack
+from reconciler.api.versions.consumption import CounterLimit, drop_redundant, pack
 from reconciler.api.versions.reading import read, to_v1
 from reconciler.errors import Malformed
 from tests.tools.allocation_world import World, decide

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.objects.gangs import GangKey, GangSource
-from reconciler.api.objects.marking import mark
-from reconciler.api.objects.seats import SEAT
+from reconciler.api.objects.claims import mark
+from reconciler.api.objects.gangs import SEAT, GangKey, GangSource
 from reconciler.api.versions.reading import read
 from reconciler.control.gangs.planner import GangPlanner, GangStep, GiveBack, Solve, UngateAll
 from reconciler.control.intake import Intake

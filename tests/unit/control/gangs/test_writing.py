@@ -7,9 +7,8 @@ import pytest
 
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.core import Pod
-from reconciler.api.objects.gangs import GangKey, GangSource
+from reconciler.api.objects.gangs import SEAT, GangKey, GangSource, SeatMark
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.seats import SEAT, SeatMark
 from reconciler.cluster.pod_writer import PodWriter
 from reconciler.control.gangs.handler import GangWriter
 from reconciler.control.gangs.planner import Place, UngateAll

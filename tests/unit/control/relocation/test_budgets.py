@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from reconciler.api.objects.budgets import PodDisruptionBudget
 from reconciler.api.objects.changes import Changed, Refused, Removed, Replaced
+from reconciler.api.objects.core import PodDisruptionBudget
 from reconciler.api.versions.reading import read
 from reconciler.control.relocation.evictor import KnownBudgets
 from tests.tools.unit_pictures import key

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.objects.budgets import PodDisruptionBudget
 from reconciler.api.objects.claims import ALLOCATED_AT, Allocation
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import Pod, PodDisruptionBudget
 from reconciler.api.objects.gangs import GANG, SIZE
 from reconciler.api.objects.meta import DeviceID
 from reconciler.api.objects.plan import Plan

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from reconciler.api.objects.changes import Change, Changed, Removed, Replaced
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.semantics import Semantics, with_group_modes
-from reconciler.api.versions.extension_shape import ANNOTATION
+from reconciler.api.versions.extensions import ANNOTATION
 from reconciler.api.versions.reading import read
 from reconciler.ha.shard import parse_shard, within_shard
 from reconciler.operations.journal.entries import read_change, write_change

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.api.objects.changes import Changed
-from reconciler.api.objects.node_selector import NodeSelector
+from reconciler.api.objects.selectors import NodeSelector
 from reconciler.errors import Rejected
 from reconciler.state.devices.encoding.interner import Interner
 from reconciler.state.devices.pools.reach import Reach

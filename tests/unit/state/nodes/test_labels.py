@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.api.objects.node_selector import NodeSelector
+from reconciler.api.objects.selectors import NodeSelector
 from reconciler.state.nodes import labels as module
 from reconciler.state.nodes.labels import LabelColumns
 from tests.tools.examples import examples

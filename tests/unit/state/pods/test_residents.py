@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.api.objects.core import Pod
-from reconciler.api.objects.label_selector import LabelSelector
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.selectors import LabelSelector
 from reconciler.state.pods.ports import Port
 from reconciler.state.pods.residents import KEPT, Residents
 from reconciler.state.pods.terms import PodSet, Scope, anti_affinity_of

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.objects.core import Pod
-from reconciler.api.objects.label_selector import LabelSelector
+from reconciler.api.objects.selectors import LabelSelector
 from reconciler.errors import Rejected
 from reconciler.state.pods.ports import conflicting, ports_of
 from reconciler.state.pods.terms import PodSet, Scope, affinity_of, spread_of

@@ -1,14 +1,99 @@
-"""Fixes frequent mistakes of published manifests whose meaning is clear, with a warning.
+"""Frequent mistakes of manifests: fields in the wrong place, other spellings, invalid names (V-1, V-4).
 
-An API server rejects or drops these fields. So they are fixed only where a warning can be shown.
+A server would drop misplaced fields and store an object with another meaning, so they are refused.
+Mistakes whose meaning is clear are fixed where a warning can be shown.
 """
 
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from zlib import crc32
 
 from reconciler.api.versions.shapes import Raw, mapping, mappings
+from reconciler.errors import Malformed
+
+MAX_LABEL = 63
+MAX_SUBDOMAIN = 253
+MAX_IDENTIFIER = 32
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def is_label(text: str) -> bool:
+    """Whether this is a DNS label: the name of a device, a counter set or a counter."""
+    return len(text) <= MAX_LABEL and _LABEL.fullmatch(text) is not None
+
+
+def is_subdomain(text: str) -> bool:
+    """Whether this is a DNS subdomain: the name of a slice."""
+    return len(text) <= MAX_SUBDOMAIN and _SUBDOMAIN.fullmatch(text) is not None
+
+
+def is_key(text: str) -> bool:
+    """Whether the name of an attribute or capacity is valid after its domain."""
+    name = text.rpartition("/")[2]
+    return len(name) <= MAX_IDENTIFIER and _IDENTIFIER.fullmatch(name) is not None
+
+
+def invalid_names(spec: Raw) -> Iterator[str]:
+    """The names in a slice with flat devices that servers reject, one line for each kind of name."""
+    devices = mappings(spec.get("devices"))
+    names = (device.get("name") for device in devices)
+    yield from _line("device", (name for name in names if isinstance(name, str) and not is_label(name)))
+    for kind, field in (("attribute", "attributes"), ("capacity", "capacity")):
+        # Each once: thousands of devices have the same few.
+        keys = dict.fromkeys(key for device in devices for key in mapping(device.get(field)))
+        yield from _line(kind, (key for key in keys if not is_key(str(key))))
+
+
+def _line(kind: str, names: Iterable[str]) -> Iterator[str]:
+    found = list(dict.fromkeys(names))
+    if found:
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        yield f"{kind} {found[0]}{more}: invalid name; `dra-reconciler convert` fixes it"
+
+
+def reject_misplaced_fields(raw: Raw, subject: str) -> None:
+    """Raise Malformed for a field one level too high or too deep. Takes objects in the shape of v1."""
+    spec = mapping(raw.get("spec"))
+    match raw["kind"]:
+        case "Pod":
+            for number, entry in enumerate(mappings(spec.get("resourceClaims"))):
+                if "source" in entry:
+                    where = f"spec.resourceClaims[{number}].source"
+                    raise Malformed(subject, where, "was removed in 1.31; move its fields up to the entry")
+        case "ResourceClaim":
+            if "spec" in spec:
+                raise Malformed(
+                    subject, "spec.spec", "belongs in a ResourceClaimTemplate; in a claim, move it up"
+                )
+            _refuse_bare_expressions(_selectors_of(spec, "spec"), subject)
+        case "ResourceClaimTemplate":
+            _refuse_bare_expressions(_selectors_of(mapping(spec.get("spec")), "spec.spec"), subject)
+        case "DeviceClass":
+            _refuse_bare_expressions([("spec.selectors", spec.get("selectors"))], subject)
+
+
+def _selectors_of(spec: Raw, path: str) -> Iterator[tuple[str, Any]]:
+    """Every list of selectors of a claim, with its path."""
+    for number, request in enumerate(mappings(mapping(spec.get("devices")).get("requests"))):
+        way = f"{path}.devices.requests[{number}]"
+        yield f"{way}.exactly.selectors", mapping(request.get("exactly")).get("selectors")
+        for at, alternative in enumerate(mappings(request.get("firstAvailable"))):
+            yield f"{way}.firstAvailable[{at}].selectors", alternative.get("selectors")
+
+
+def _refuse_bare_expressions(found: Iterable[tuple[str, Any]], subject: str) -> None:
+    for path, selectors in found:
+        for number, selector in enumerate(mappings(selectors)):
+            if "expression" in selector:
+                raise Malformed(
+                    subject, f"{path}[{number}].expression", "belongs under `cel`; indent it further"
+                )
+
 
 Warn = Callable[[str], None]
 
@@ -28,7 +113,7 @@ def fix_mistakes(raw: Raw, warn: Warn) -> Raw:
         case "ResourceClaimTemplate" if isinstance(raw.get("spec"), Mapping):
             return {**raw, "spec": _with_selectors(raw["spec"], warn, "spec.spec")}
         case "DeviceClass" if isinstance(raw.get("spec"), Mapping):
-            return {**raw, "spec": _selectors(raw["spec"], warn, "spec")}
+            return {**raw, "spec": _fixed_selectors(raw["spec"], warn, "spec")}
         case "ResourceSlice" if isinstance(raw.get("spec"), Mapping):
             return {**raw, "spec": _devices(_with_pool(raw, warn), raw["apiVersion"], warn)}
     return raw
@@ -83,18 +168,18 @@ def _with_selectors(raw: Raw, warn: Warn, path: str) -> Raw:
 def _request(request: Any, warn: Warn, path: str) -> Any:
     if not isinstance(request, Mapping):
         return request
-    made = dict(_selectors(request, warn, path))
+    made = dict(_fixed_selectors(request, warn, path))
     if isinstance(made.get("exactly"), Mapping):
-        made["exactly"] = _selectors(made["exactly"], warn, f"{path}.exactly")
+        made["exactly"] = _fixed_selectors(made["exactly"], warn, f"{path}.exactly")
     if isinstance(made.get("firstAvailable"), list):
         made["firstAvailable"] = [
-            _selectors(one, warn, f"{path}.firstAvailable[{at}]") if isinstance(one, Mapping) else one
+            _fixed_selectors(one, warn, f"{path}.firstAvailable[{at}]") if isinstance(one, Mapping) else one
             for at, one in enumerate(made["firstAvailable"])
         ]
     return made
 
 
-def _selectors(holder: Raw, warn: Warn, path: str) -> Raw:
+def _fixed_selectors(holder: Raw, warn: Warn, path: str) -> Raw:
     """`holder` with each selector `cel: text` as `cel: {expression: text}`."""
     bare = [at for at, one in enumerate(mappings(holder.get("selectors"))) if isinstance(one.get("cel"), str)]
     if not bare:
