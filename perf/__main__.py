@@ -25,8 +25,8 @@ from perf.sweep.command import sweep
 from perf.versus_command import versus
 from perf.workload import Figure, Outcome, Size, Workload
 from reconciler.allocation.policies.demand import NO_DEMAND
-from reconciler.allocation.policies.named import policy_named
 from reconciler.allocation.policies.names import FIRST_FIT, POLICIES
+from reconciler.allocation.policies.selection import policy_named
 from reconciler.errors import Malformed
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from perf.deciding import read_claim
 from perf.fleets.objects import Json
-from reconciler.allocation.dra import allocate
+from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.policies.policy import Policy
 from reconciler.api.objects.changes import Changed, Removed
 from reconciler.api.objects.claims import ResourceClaim

@@ -9,10 +9,9 @@ import numpy as np
 
 from kernels.types import Amounts
 from perf.fleets.objects import Json
-from reconciler.allocation.dra import allocate
+from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.dra.selector_masks import warm_up
-from reconciler.allocation.policies.pod_room import PodRoom
-from reconciler.allocation.policies.policy import Policy
+from reconciler.allocation.policies.policy import PodRoom, Policy
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.semantics import Semantics

@@ -15,8 +15,8 @@ from perf.placement.mig_bench_command import mig_bench_
 from perf.placement.mig_command import mig_
 from perf.placement.openb_trace import published, read_arrivals, seeds, variants
 from perf.placement.printing import AS_JSON, seeds_in, shown
-from reconciler.allocation.policies.named import policy_named
 from reconciler.allocation.policies.names import POLICIES
+from reconciler.allocation.policies.selection import policy_named
 from reconciler.errors import Malformed
 
 BOUND = {

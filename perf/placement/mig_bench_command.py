@@ -11,8 +11,8 @@ from rich.table import Table
 
 from perf.placement import mig_bench
 from perf.placement.printing import AS_JSON, shown
-from reconciler.allocation.policies.named import policy_named
 from reconciler.allocation.policies.names import POLICIES
+from reconciler.allocation.policies.selection import policy_named
 from reconciler.errors import Malformed
 
 COMPARED = ("first-fit", "best-fit", "least-loss")

@@ -16,12 +16,11 @@ from perf.fleets.objects import Json, claim, device_class, exactly, node, pool
 from perf.placement.cluster import Times
 from perf.placement.openb_trace import Arrivals, TracePod
 from perf.workload import Progress
-from reconciler.allocation.dra import allocate
+from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.dra.request_options import ParsedClaims
 from reconciler.allocation.dra.selector_masks import warm_up
 from reconciler.allocation.policies.demand import NO_DEMAND, Demand, Shape
-from reconciler.allocation.policies.pod_room import PodRoom
-from reconciler.allocation.policies.policy import Policy, Question
+from reconciler.allocation.policies.policy import PodRoom, Policy, PolicyQuestion
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import Semantics
@@ -176,7 +175,7 @@ def _first(fits: Mask, policy: Policy | None, snapshot: Snapshot, room: PodRoom)
     """The node that the policy prefers for a pod without claims."""
     if not fits.any():
         return None
-    keys = policy.nodes(Question(NO_CLAIM, snapshot, room), fits) if policy is not None else None
+    keys = policy.nodes(PolicyQuestion(NO_CLAIM, snapshot, room), fits) if policy is not None else None
     if keys is None:
         return int(fits.argmax())
     places = np.flatnonzero(fits)

@@ -8,7 +8,7 @@ from perf.placement.printing import policy_of
 from perf.placement.profiles import SLICES
 from perf.workload import Progress
 from reconciler.allocation.policies.demand import Demand
-from reconciler.allocation.policies.named import policy_named
+from reconciler.allocation.policies.selection import policy_named
 
 LEARNED = "learned"
 """`least-loss` with a learnt value for every place"""

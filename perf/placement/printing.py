@@ -12,9 +12,9 @@ from rich.table import Table
 
 from perf.placement.random_node import RANDOM_NODE, RandomNode
 from reconciler.allocation.policies.demand import Demand
-from reconciler.allocation.policies.named import policy_named
 from reconciler.allocation.policies.names import POLICIES
 from reconciler.allocation.policies.policy import Policy
+from reconciler.allocation.policies.selection import policy_named
 
 SEEDS = click.option("--seeds", "seed_list", default="100", show_default=True, help="Such as 100,101.")
 POLICY = click.option(

@@ -6,7 +6,7 @@ import numpy as np
 
 from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.dra.candidates import Candidates
-from reconciler.allocation.policies.policy import Question, SetJudge
+from reconciler.allocation.policies.policy import PolicyQuestion, SetJudge
 from reconciler.state.devices.snapshot.snapshot import View
 
 RANDOM_NODE = "random-node"
@@ -27,19 +27,19 @@ class RandomNode:
         # Not the numbers of arrivals with the same seed: nodes would depend on what comes next.
         object.__setattr__(self, "_random", np.random.default_rng([self.seed, STREAM]))
 
-    def nodes(self, question: Question, among: Mask) -> Amounts | None:  # noqa: ARG002
+    def nodes(self, question: PolicyQuestion, among: Mask) -> Amounts | None:  # noqa: ARG002
         """See `Policy.nodes`."""
         return self._random.permutation(len(among)).astype(np.int64)
 
     def devices(
         self,
-        question: Question,  # noqa: ARG002
+        question: PolicyQuestion,  # noqa: ARG002
         candidates: Candidates,  # noqa: ARG002
         view: View,  # noqa: ARG002
     ) -> Rows | None:
         """See `Policy.devices`."""
         return None
 
-    def sets(self, question: Question, view: View) -> SetJudge | None:  # noqa: ARG002
+    def sets(self, question: PolicyQuestion, view: View) -> SetJudge | None:  # noqa: ARG002
         """See `Policy.sets`."""
         return None

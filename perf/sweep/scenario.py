@@ -16,8 +16,8 @@ from perf.placement.random_node import RANDOM_NODE
 from perf.replay import replay
 from perf.sweep import journal
 from reconciler.allocation.policies.demand import NO_DEMAND
-from reconciler.allocation.policies.named import policy_named
 from reconciler.allocation.policies.names import FIRST_FIT, POLICIES
+from reconciler.allocation.policies.selection import policy_named
 from reconciler.errors import Malformed
 
 Row = Mapping[str, Any]

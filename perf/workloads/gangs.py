@@ -11,10 +11,10 @@ from perf.deciding import Decider, Wrong, audit
 from perf.fleets import racks
 from perf.fleets.objects import Json
 from perf.workload import Figure, Outcome, Progress, Size, Workload
-from reconciler.allocation.dra import allocate
+from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.dra.budget import UNLIMITED
-from reconciler.allocation.gangs import decide_gang
-from reconciler.allocation.gangs.question import GangGranted, GangQuestion, GangUnsatisfied, Member
+from reconciler.allocation.gangs.deciding import decide_gang
+from reconciler.allocation.gangs.kinds import GangGranted, GangQuestion, GangUnsatisfied, Member
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Node, Pod

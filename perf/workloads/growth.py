@@ -13,7 +13,7 @@ from perf.fleets.objects import Json
 from perf.workload import Curve, Figure, Outcome, Progress, Size, Workload, latencies, rate
 from perf.workloads.gpus import drawn_counts, gpu_claim
 from perf.workloads.mig import partition_claim
-from reconciler.allocation.dra import allocate
+from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.dra.selector_masks import warm_up
 from reconciler.api.objects.changes import Changed, Refused, Replaced
 from reconciler.api.objects.meta import ApiObject

@@ -22,7 +22,7 @@ from perf.workload import Figure, Outcome, Progress, Size, Workload
 from perf.workloads.gpus import gpu_claim
 from perf.workloads.mig import partition_claim
 from reconciler.aio.queue import Queue
-from reconciler.allocation.dra import allocate
+from reconciler.allocation.dra.allocate import allocate
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import Semantics

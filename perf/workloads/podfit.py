@@ -10,8 +10,8 @@ from perf.deciding import Decider, Wrong, read_claim
 from perf.fleets import gpus
 from perf.fleets.objects import Json, claim, exactly
 from perf.workload import Outcome, Progress, Size, Workload, latencies
-from reconciler.allocation.dra import allocate
-from reconciler.allocation.placement import Placement
+from reconciler.allocation.dra.allocate import allocate
+from reconciler.allocation.placement.placing import Placement
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.plan import Granted

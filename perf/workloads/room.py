@@ -11,8 +11,8 @@ from perf.fleets import mig, racks
 from perf.fleets.objects import Json, claim
 from perf.workload import Figure, Outcome, Progress, Size, Workload
 from perf.workloads.mig import drawn_profiles
-from reconciler.allocation.dra import allocate
-from reconciler.allocation.gangs.question import GangQuestion, Member
+from reconciler.allocation.dra.allocate import allocate
+from reconciler.allocation.gangs.kinds import GangQuestion, Member
 from reconciler.analysis.relocation.make_room import Advice, make_room
 from reconciler.analysis.relocation.wanted import Wanted, WantedGang, WantedPod
 from reconciler.analysis.relocation.world import World, world_of

@@ -6,9 +6,10 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from reconciler.allocation.alignment import decide
+from reconciler.allocation.alignment.deciding import decide
 from reconciler.allocation.dra.budget import UNLIMITED, Budget
-from reconciler.allocation.placement import NodeChoice, Placement, Together, refusal_reason
+from reconciler.allocation.placement.placing import NodeChoice, Placement, refusal_reason
+from reconciler.allocation.placement.together import Together
 from reconciler.allocation.policies.selection import Policies
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod

@@ -7,12 +7,12 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.allocation.alignment import decide
+from reconciler.allocation.alignment.deciding import decide
 from reconciler.allocation.dra.availability import available
 from reconciler.allocation.dra.budget import Budget
 from reconciler.allocation.policies.demand import Demand, Shape
 from reconciler.allocation.policies.names import POLICIES
-from reconciler.allocation.policies.pod_room import PodRoom
+from reconciler.allocation.policies.policy import PodRoom
 from reconciler.allocation.policies.selection import OTHERS, Policies
 from reconciler.api.objects.claims import ALL, ResourceClaim
 from reconciler.api.objects.plan import Granted

@@ -8,8 +8,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.allocation.policies.demand import NO_DEMAND, ReadDemand
+from reconciler.allocation.policies.names import Weighing
 from reconciler.allocation.policies.selection import Policies
-from reconciler.allocation.policies.weighing import Weighing
 from reconciler.analysis.relocation.goals import Target, parse_goal
 from reconciler.api.objects.semantics import Semantics, with_gates
 from reconciler.cluster.client import Client

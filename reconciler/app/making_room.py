@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from reconciler.aio.worker_thread import ShouldContinue
-from reconciler.allocation.gangs.question import Member
+from reconciler.allocation.gangs.kinds import Member
 from reconciler.analysis.relocation.make_room import Advice, make_room
 from reconciler.analysis.relocation.occupants import Occupant, Occupants
 from reconciler.analysis.relocation.wanted import Place, Wanted, WantedGang, WantedPod

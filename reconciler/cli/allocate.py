@@ -7,7 +7,7 @@ from typing import TextIO
 
 import click
 
-from reconciler.allocation.defaults import STEPS
+from reconciler.allocation.dra.budget import STEPS
 from reconciler.allocation.policies.selection import Policies
 from reconciler.api.manifests.inferred_nodes import InferredNodes
 from reconciler.api.objects.claims import AllocatedDevice

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, NoReturn, TextIO
 import click
 from msgspec.structs import replace
 
-from reconciler.allocation.defaults import STEPS
+from reconciler.allocation.dra.budget import STEPS
 from reconciler.analysis.relocation.world import world_of
 from reconciler.analysis.sizing.answer import Option, Sizing, as_json
 from reconciler.analysis.sizing.demand import Item, items_in, items_of, pending_units

@@ -7,7 +7,7 @@ from typing import TextIO
 
 import click
 
-from reconciler.allocation.defaults import STEPS
+from reconciler.allocation.dra.budget import STEPS
 from reconciler.analysis.capacity.layout import fleet_layout
 from reconciler.analysis.relocation.defragment import Answer, Cells
 from reconciler.analysis.relocation.defragment import defragment as answer_of

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from reconciler.allocation.defaults import STEPS
+from reconciler.allocation.dra.budget import STEPS
 from reconciler.allocation.policies.selection import Policies
 from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.analysis.explain.explain import explain as explain_claims

@@ -4,11 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from reconciler.allocation.alignment import decide as decide_claims
-from reconciler.allocation.defaults import STEPS
-from reconciler.allocation.dra.budget import UNLIMITED
-from reconciler.allocation.gangs import decide_gang
-from reconciler.allocation.gangs.question import GangGranted, GangUnsatisfied
+from reconciler.allocation.alignment.deciding import decide as decide_claims
+from reconciler.allocation.dra.budget import STEPS, UNLIMITED
+from reconciler.allocation.gangs.deciding import decide_gang
+from reconciler.allocation.gangs.kinds import GangGranted, GangUnsatisfied
 from reconciler.allocation.policies.selection import Policies
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GangKey

@@ -3,8 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, TextIO
 
-from reconciler.allocation.reasons.explanation import Explanation, Request, Shortage, Step
-from reconciler.allocation.reasons.kinds import Kind
+from reconciler.allocation.reasons.explanation import Explanation, Kind, Request, Shortage, Step
 from reconciler.api.objects.claims import Allocation, ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reconciler.allocation.policies.names import FIRST_FIT, POLICIES
-from reconciler.allocation.policies.weighing import WEIGHINGS, Weighing
+from reconciler.allocation.policies.names import FIRST_FIT, POLICIES, WEIGHINGS, Weighing
 from reconciler.cli.options import F, all_of
 from reconciler.errors import Rejected
 

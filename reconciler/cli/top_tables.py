@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from reconciler.allocation.gangs.question import GangGranted
+from reconciler.allocation.gangs.kinds import GangGranted
 from reconciler.analysis.capacity.lines import By, CounterUsage, Line, ProfileUsage
 from reconciler.analysis.capacity.profiles import shown
 from reconciler.api.manifests.bundle import Bundle, storage_of

@@ -8,7 +8,7 @@ from typing import NamedTuple, TextIO, TypeVar
 import click
 from msgspec.structs import replace
 
-from reconciler.allocation.defaults import STEPS
+from reconciler.allocation.dra.budget import STEPS
 from reconciler.allocation.policies.selection import Policies
 from reconciler.analysis.whatif.answering import answer
 from reconciler.analysis.whatif.reading import groups_of, units_in

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from reconciler.allocation.placement import place
+from reconciler.allocation.placement.order import queue_key
 from reconciler.analysis.relocation.wanted import Wanted, WantedGang, WantedPod
 from reconciler.analysis.relocation.world import World, world_of
 from reconciler.api.manifests.bundle import Bundle, storage_of
@@ -103,7 +103,7 @@ class Asking:
             return Waiting(None, "the claim is allocated", placed=True)
         users = [self._store.pods[user] for user in self._roster.users(key)]
         if users:
-            return self.pod(min(users, key=place).key, priority)
+            return self.pod(min(users, key=queue_key).key, priority)
         return self._unit(Unit(Kind.CLAIM, key), priority)
 
     def pod(self, key: ObjectKey, priority: int | None = None) -> Waiting:

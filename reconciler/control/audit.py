@@ -7,7 +7,7 @@ from weakref import ref
 
 from msgspec import Struct
 
-from reconciler.allocation.placement import Placement
+from reconciler.allocation.placement.placing import Placement
 from reconciler.api.objects.claims import ResourceClaim, is_ours
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import gang_of

@@ -7,7 +7,7 @@ over the nodes.
 from collections.abc import Iterable
 
 from kernels.types import Amounts
-from reconciler.allocation.alignment import preferences_of
+from reconciler.allocation.alignment.preferences import preferences_of
 from reconciler.api.objects.plan import Granted
 from reconciler.control.decider import Decider
 from reconciler.control.planner import Blocked, Decide, Nothing, Planner, Ungate

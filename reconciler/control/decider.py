@@ -5,14 +5,13 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 from kernels.types import Amounts
-from reconciler.allocation.alignment import decide, preferences_of
-from reconciler.allocation.alignment.preferences import has_preferences
-from reconciler.allocation.dra import allocate
-from reconciler.allocation.dra.budget import UNLIMITED, Budget
-from reconciler.allocation.dra.node_order import prefers
-from reconciler.allocation.dra.refusal import Fatal
+from reconciler.allocation.alignment.deciding import decide
+from reconciler.allocation.alignment.preferences import has_preferences, preferences_of
+from reconciler.allocation.dra.allocate import allocate
+from reconciler.allocation.dra.budget import UNLIMITED, Budget, Fatal
+from reconciler.allocation.dra.node_attempt import only_rows
+from reconciler.allocation.dra.preferred import prefers
 from reconciler.allocation.dra.repeats import repeated, repeated_together
-from reconciler.allocation.dra.restricting import within
 from reconciler.allocation.dra.selector_masks import evaluate_all_selectors
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, RequestCount, Unsatisfied
@@ -127,7 +126,7 @@ class Decider:
             return None
         rows = {row for device in place.devices for row in snapshot.fleet.rows_of(device)}
         try:
-            only = within(question.claims, rows, snapshot)
+            only = only_rows(question.claims, rows, snapshot)
         except Fatal:
             return None
         found = decide(

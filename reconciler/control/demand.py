@@ -10,8 +10,14 @@ from typing import NamedTuple
 import structlog
 from msgspec.structs import replace
 
-from reconciler.allocation.policies.demand import NO_DEMAND, Demand, ReadDemand, read_demand
-from reconciler.allocation.policies.learning import LearntDemand, differs
+from reconciler.allocation.policies.demand import (
+    NO_DEMAND,
+    Demand,
+    LearntDemand,
+    ReadDemand,
+    demand_differs,
+    read_demand,
+)
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.manifests.sources import file_text
 from reconciler.api.objects.changes import Changed, Notice, Replaced
@@ -225,6 +231,6 @@ class DemandLearner:
     def _publish(self) -> None:
         """Let decisions use the demand, if it is another one than theirs."""
         now = self._learnt.demand(self._now().timestamp()).without_slow(self._store.snapshot())
-        if now.shapes and differs(self._policies().demand, now):
+        if now.shapes and demand_differs(self._policies().demand, now):
             self._policies.learn(now)
             log.info("demand learnt", shapes=len(now.shapes), digest=now.digest, counted=self.counted)

@@ -7,7 +7,7 @@ import structlog
 from msgspec.structs import replace
 
 from reconciler.aio.queue import Queue
-from reconciler.allocation.placement import Placement
+from reconciler.allocation.placement.placing import Placement
 from reconciler.api.objects.changes import Change, Changed, Listed, Notice, Refused, Removed, Replaced
 from reconciler.api.objects.claims import FINALIZER, ResourceClaim
 from reconciler.api.objects.core import Pod, is_report

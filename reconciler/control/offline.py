@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from reconciler.allocation.alignment import decide as decide_claims
-from reconciler.allocation.defaults import STEPS
-from reconciler.allocation.placement import Placement, place
+from reconciler.allocation.alignment.deciding import decide as decide_claims
+from reconciler.allocation.dra.budget import STEPS
+from reconciler.allocation.placement.order import queue_key
+from reconciler.allocation.placement.placing import Placement
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.manifests.bundle import Bundle, storage_of
 from reconciler.api.manifests.claims import Claims
@@ -137,7 +138,7 @@ def decide(
     a pod's Koordinator devices. Raises nothing for the content of the bundle.
     """
     run = _Run(bundle, rules, steps, machines, policies, on_question, on_pod)
-    for thing in sorted(run.waiting, key=place):
+    for thing in sorted(run.waiting, key=queue_key):
         if isinstance(thing, Pod):
             run.decide_pod(thing)
         else:

@@ -9,9 +9,10 @@ from msgspec import Struct
 
 from kernels.types import Amounts
 from reconciler.allocation.dra.companions import Companions
-from reconciler.allocation.placement import Placement, Together, refusal_reason
-from reconciler.allocation.placement.copies import Likeness
-from reconciler.allocation.policies.pod_room import PodRoom
+from reconciler.allocation.placement.other_pods import Likeness
+from reconciler.allocation.placement.placing import Placement, refusal_reason
+from reconciler.allocation.placement.together import Together
+from reconciler.allocation.policies.policy import PodRoom
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.objects.claims import FINALIZER, ResourceClaim
 from reconciler.api.objects.core import Pod, claims_of, is_live

@@ -6,7 +6,8 @@ Pods and nodes may have changed since the decision, and kube-scheduler may see p
 
 from collections.abc import Iterable
 
-from reconciler.allocation.placement import Placement, Release
+from reconciler.allocation.placement.other_pods import Release
+from reconciler.allocation.placement.placing import Placement
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod, claims_of
 from reconciler.api.objects.meta import ObjectKey

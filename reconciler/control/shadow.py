@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from reconciler.aio.queue import Closed
 from reconciler.aio.tasks import Stopped, unless
-from reconciler.allocation.placement import refusal_reason
+from reconciler.allocation.placement.placing import refusal_reason
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.objects.changes import Changed, Notice, Replaced
 from reconciler.api.objects.claims import ResourceClaim

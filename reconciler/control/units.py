@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Set
 from enum import StrEnum
 from typing import NamedTuple
 
-from reconciler.allocation.placement import Place, place
+from reconciler.allocation.placement.order import QueueKey, queue_key
 from reconciler.api.objects.core import Pod, claims_of, is_live
 from reconciler.api.objects.gangs import GangKey, GangSource, gang_of
 from reconciler.api.objects.meta import ObjectKey
@@ -133,7 +133,7 @@ def _discard(sets: dict[GangKey, set[ObjectKey]], gang: GangKey, key: ObjectKey)
             del sets[gang]
 
 
-_GONE: Place = (0, "", "", "", "")
+_GONE: QueueKey = (0, "", "", "", "")
 """The place of a deleted unit: first, since its last reconcile is short and only cleans up."""
 
 
@@ -145,13 +145,13 @@ class UnitLookup:
         self._roster = roster
         self._gangs = gangs
 
-    def place(self, unit: Unit) -> Place:
+    def place(self, unit: Unit) -> QueueKey:
         """The place of a unit in the queue."""
         if unit.kind is Kind.GANG:
-            return min(map(place, self.gated(unit.gang)), default=_GONE)
+            return min(map(queue_key, self.gated(unit.gang)), default=_GONE)
         things = self._store.pods if unit.kind is Kind.POD else self._store.claims
         thing = things.get(unit.key)
-        return place(thing) if thing is not None else _GONE
+        return queue_key(thing) if thing is not None else _GONE
 
     def claims(self, unit: Unit) -> tuple[ObjectKey, ...]:
         """The claims that a unit decides about, as far as known."""

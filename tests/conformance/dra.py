@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.node_attempt import Found, attempt
-from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import read_claims
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.quantity import Quantity

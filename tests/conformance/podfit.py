@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from reconciler.allocation.placement.filters import require_objects, tests_of
-from reconciler.allocation.placement.pod_tests import Counters, Question, passed
+from reconciler.allocation.placement.pod_tests import Counters, PodQuestion, nodes_passing
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.core import Pod, Taint
 from reconciler.api.versions.reading import read
@@ -61,11 +61,11 @@ def refused(case: Case) -> Refused:
         nodes.host(pod.key, pod, pod.spec.node_name, demand(pod))
     pod = _typed("Pod", case["pod"])
     assert isinstance(pod, Pod)
-    question = Question(pod, nodes, Counters(nodes, ()))
+    question = PodQuestion(pod, nodes, Counters(nodes, ()))
     require_objects(question)
     found: Refused = {node["metadata"]["name"]: [] for node in case["nodes"]}
     for test in tests_of(question):
-        failed = ~passed(test, question.counters)
+        failed = ~nodes_passing(test, question.counters)
         for name, filters in found.items():
             row = nodes.row_of(name)
             assert row is not None

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from reconciler.allocation.alignment import decide
+from reconciler.allocation.alignment.deciding import decide
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Unsatisfied
 from tests.tools.builders import Object, snapshot, typed

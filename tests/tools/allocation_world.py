@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from reconciler.allocation.dra.allocate import allocate
+from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.node_attempt import Found, NotFound, attempt
-from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import ParsedClaims, read_claims
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Plan, Reason, Unsatisfied

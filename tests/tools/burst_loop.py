@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
-from reconciler.allocation.dra import allocate
-from reconciler.allocation.placement import Placement
+from reconciler.allocation.dra.allocate import allocate
+from reconciler.allocation.placement.placing import Placement
 from reconciler.api.objects.changes import Changed, Removed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod

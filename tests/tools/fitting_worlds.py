@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from reconciler.allocation.alignment import decide
-from reconciler.allocation.placement import Placement
+from reconciler.allocation.alignment.deciding import decide
+from reconciler.allocation.placement.placing import Placement
 from reconciler.analysis.fitting.question import FitQuestion, PodSet, SetFit, own_claims_of, pod_of
 from reconciler.analysis.fitting.reading import question_in
 from reconciler.analysis.relocation.world import world_of

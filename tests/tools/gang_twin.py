@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, permutations
 
-from reconciler.allocation.gangs.question import GangGranted
+from reconciler.allocation.gangs.kinds import GangGranted
 from tests.tools.gang_world import ANY, CLIQUE, KEYS, Asking, Device, GangWorld, Machine, Want
 
 Given = Mapping[str, tuple[Device, ...]]

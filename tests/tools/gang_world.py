@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from reconciler.allocation.gangs.question import GangQuestion, Member
+from reconciler.allocation.gangs.kinds import GangQuestion, Member
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Node, Pod

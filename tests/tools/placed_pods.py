@@ -1,6 +1,6 @@
 """Nodes with pods, and what placement says about another pod."""
 
-from reconciler.allocation.placement import Placement
+from reconciler.allocation.placement.placing import Placement
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.semantics import Semantics

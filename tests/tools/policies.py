@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 
+from reconciler.allocation.policies.by_device import BEST_FIT, SPREAD
 from reconciler.allocation.policies.demand import Demand, Shape
 from reconciler.allocation.policies.expected_fill import ExpectedFill
 from reconciler.allocation.policies.fragmentation import Fgd
 from reconciler.allocation.policies.guard import guarded
 from reconciler.allocation.policies.least_loss import LeastLoss
 from reconciler.allocation.policies.policy import Policy
-from reconciler.allocation.policies.tightness import BEST_FIT, SPREAD
 from reconciler.api.objects.plan import Granted
 from tests.tools.allocation_world import World
 

@@ -12,7 +12,7 @@ from math import inf
 
 import click
 
-from reconciler.allocation.gangs.question import Member
+from reconciler.allocation.gangs.kinds import Member
 from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.relocation.leaving import leave, move_all, settle
 from reconciler.analysis.relocation.make_room import GAVE_UP, Advice, make_room

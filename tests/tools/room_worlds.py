@@ -6,7 +6,7 @@ from math import inf
 from random import Random
 from typing import Any
 
-from reconciler.allocation.gangs.question import GangQuestion, Member
+from reconciler.allocation.gangs.kinds import GangQuestion, Member
 from reconciler.analysis.attempt import NoFit, Sharing
 from reconciler.analysis.relocation.wanted import Wanted, WantedGang, WantedPod
 from reconciler.analysis.relocation.world import World, world_of

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from reconciler.allocation.policies.names import Weighing
 from reconciler.allocation.policies.selection import Policies, parse_policies
-from reconciler.allocation.policies.weighing import Weighing
 from tests.tools.small_fleet import Object, device_class, devices, node, pod
 
 Expected = dict[str, str]

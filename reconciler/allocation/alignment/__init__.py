@@ -3,8 +3,3 @@
 Both call the allocator repeatedly with plain claims, the best preference first. The allocator alone decides
 a claim without preferences. No I/O, no clock, no logging.
 """
-
-from reconciler.allocation.alignment.deciding import decide
-from reconciler.allocation.alignment.preferences import preferences_of
-
-__all__ = ["decide", "preferences_of"]

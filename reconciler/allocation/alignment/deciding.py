@@ -3,13 +3,15 @@
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace as replace_plan
 from functools import partial
 from itertools import product
+from typing import TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.allocation.alignment.pairs import MARK, SplitClaim, split_claim
 from reconciler.allocation.alignment.partitions import (
     InOrder,
     Only,
@@ -17,21 +19,204 @@ from reconciler.allocation.alignment.partitions import (
     decide_partitioned,
     partitioned_requests,
 )
-from reconciler.allocation.alignment.preferences import NODE, Alignment, alignments, has_preferences, limit
-from reconciler.allocation.alignment.refusing import misaligned, unpartitioned
-from reconciler.allocation.defaults import STEPS
-from reconciler.allocation.dra import allocate
-from reconciler.allocation.dra.budget import UNLIMITED, Budget
+from reconciler.allocation.alignment.preferences import (
+    NODE,
+    Alignment,
+    alignments,
+    exact,
+    has_preferences,
+    limit,
+)
+from reconciler.allocation.dra.allocate import allocate
+from reconciler.allocation.dra.budget import STEPS, UNLIMITED, Budget
 from reconciler.allocation.dra.companions import Companions
 from reconciler.allocation.dra.constraints import ANY_DOMAIN
 from reconciler.allocation.dra.node_attempt import random_share
-from reconciler.allocation.dra.node_order import preferred_places
-from reconciler.allocation.policies.pod_room import PodRoom
-from reconciler.allocation.policies.policy import Policy
-from reconciler.api.objects.claims import TIERS, DeviceConstraint, ResourceClaim
-from reconciler.api.objects.plan import Granted, Plan, Reason, Unsatisfied
+from reconciler.allocation.dra.preferred import preferred_places
+from reconciler.allocation.dra.refusal_counts import count_gates
+from reconciler.allocation.dra.request_options import read_claims
+from reconciler.allocation.policies.policy import PodRoom, Policy
+from reconciler.api.objects.claims import (
+    TIERS,
+    AllocatedConfig,
+    DeviceAllocation,
+    DeviceConfig,
+    DeviceConstraint,
+    DeviceRequest,
+    ResourceClaim,
+)
+from reconciler.api.objects.plan import Gate, Granted, Plan, Reason, RequestCount, Unsatisfied
 from reconciler.errors import Malformed
 from reconciler.state.devices.snapshot.snapshot import Snapshot
+
+_T = TypeVar("_T", DeviceConstraint, DeviceConfig)
+MARK = "~"
+"""Between the name of a request and the number of its device; the API does not allow it in names"""
+
+
+class SplitClaim(Struct, frozen=True):
+    """A claim as the allocator gets it, with requests split."""
+
+    claim: ResourceClaim
+    parts: Mapping[str, tuple[str, ...]]
+    """Request -> its parts, for requests that are split"""
+    alignments: tuple[Alignment, ...]
+    """Without `pairs`, over requests of `claim`"""
+
+    def parts_of(self, request: str) -> tuple[str, ...]:
+        """The requests of `claim` that stand for an original request."""
+        return self.parts.get(request, (request,))
+
+    def restored(self, plan: Plan) -> Plan:
+        """A plan with the original names of requests."""
+        if not self.parts:
+            return plan
+        devices = plan.allocation.devices
+        results = tuple(
+            part.model_copy(update={"request": original_request(part.request)}) for part in devices.results
+        )
+        config = tuple(_once(_restored(part) for part in devices.config))
+        given = DeviceAllocation(results=results, config=config)
+        return replace_plan(plan, allocation=plan.allocation.model_copy(update={"devices": given}))
+
+
+def split_claim(claim: ResourceClaim, alignments: Sequence[Alignment]) -> SplitClaim:
+    """A claim with its requests split as alignments in pairs need it."""
+    devices = claim.spec.devices
+    names = [request.name for request in devices.requests]
+    paired = {name for alignment in alignments if alignment.pairs for name in alignment.requests or names}
+    parts = {
+        request.name: tuple(f"{request.name}{MARK}{number}" for number in range(asked.wanted))
+        for request in devices.requests
+        if request.name in paired and (asked := exact(request)) is not None and asked.wanted > 1
+    }
+    aligned = tuple(_aligned(alignments, names, parts))
+    if not parts:
+        return SplitClaim(claim, {}, aligned)
+    split = devices.model_copy(
+        update={
+            "requests": tuple(_split(devices.requests, parts)),
+            "constraints": tuple(_widened(part, parts) for part in devices.constraints),
+            "config": tuple(_widened(part, parts) for part in devices.config),
+        }
+    )
+    spec = claim.spec.model_copy(update={"devices": split})
+    return SplitClaim(claim.model_copy(update={"spec": spec}), parts, aligned)
+
+
+def _aligned(
+    alignments: Iterable[Alignment], names: Sequence[str], parts: Mapping[str, tuple[str, ...]]
+) -> Iterator[Alignment]:
+    for alignment in alignments:
+        requests = alignment.requests or tuple(names)
+        pieces = [parts.get(name, (name,)) for name in requests]
+        alone = (
+            zip(*pieces, strict=True) if alignment.pairs else [[part for piece in pieces for part in piece]]
+        )
+        for together in alone:
+            yield alignment.model_copy(update={"requests": tuple(together), "pairs": False})
+
+
+def _split(
+    requests: Iterable[DeviceRequest], parts: Mapping[str, tuple[str, ...]]
+) -> Iterator[DeviceRequest]:
+    for request in requests:
+        if request.name not in parts or request.exactly is None:
+            yield request
+            continue
+        part = request.exactly.model_copy(update={"count": 1})
+        for name in parts[request.name]:
+            yield request.model_copy(update={"name": name, "exactly": part})
+
+
+def _widened(limited: _T, parts: Mapping[str, tuple[str, ...]]) -> _T:
+    """A constraint or configuration of requests, over their parts. No names mean all requests, as before."""
+    if not limited.requests:
+        return limited
+    requests = tuple(part for name in limited.requests for part in parts.get(name, (name,)))
+    return limited.model_copy(update={"requests": requests})
+
+
+def original_request(request: str) -> str:
+    """The request of the claim that a part belongs to."""
+    return request.partition(MARK)[0]
+
+
+def _restored(config: AllocatedConfig) -> AllocatedConfig:
+    if not config.requests:  # unset fields must stay unset: they are not written
+        return config
+    return config.model_copy(
+        update={"requests": tuple(dict.fromkeys(map(original_request, config.requests)))}
+    )
+
+
+def _once(found: Iterable[AllocatedConfig]) -> Iterator[AllocatedConfig]:
+    seen: list[AllocatedConfig] = []
+    for config in found:
+        if config not in seen:
+            seen.append(config)
+            yield config
+
+
+ALIGNED = "are near enough to each other"
+PARTITIONED = "are a partition that may be given"
+NodeNames = Collection[str] | None
+
+
+def misaligned(
+    claims: Sequence[ResourceClaim],
+    alignments: Sequence[tuple[int, Alignment]],
+    nodes: NodeNames,
+    snapshot: Snapshot,
+) -> Unsatisfied:
+    """No node has devices near enough. `alignments` are those that require a tier, by claim."""
+    concerned = {
+        (at, original_request(name)): None
+        for at, alignment in alignments
+        for name in alignment.requests or [request.name for request in claims[at].spec.devices.requests]
+    }
+    names = ", ".join(f"{claims[at].key} {name}" for at, name in concerned)
+    tiers = ", ".join(dict.fromkeys(alignment.required for _, alignment in alignments))
+    message = f"no node has devices for {names} that share {tiers}, which joint allocation requires"
+    keys = tuple(claim.key for claim in claims)
+    refused = Unsatisfied(keys, Reason.ALIGNMENT, message)
+    return _counted(refused, claims, concerned, ALIGNED, nodes, snapshot)
+
+
+def unpartitioned(
+    refused: Unsatisfied,
+    claims: Sequence[ResourceClaim],
+    partitioned: Iterable[PartitionedRequest],
+    nodes: NodeNames,
+    snapshot: Snapshot,
+) -> Unsatisfied:
+    """`refused` with counts."""
+    concerned = {one.at for one in partitioned if one.honored}
+    return _counted(refused, claims, concerned, PARTITIONED, nodes, snapshot)
+
+
+def _counted(
+    refused: Unsatisfied,
+    claims: Sequence[ResourceClaim],
+    concerned: Collection[tuple[int, str]],
+    name: str,
+    nodes: NodeNames,
+    snapshot: Snapshot,
+) -> Unsatisfied:
+    """With the counts of the tests for single devices; the last gate, `name`, leaves none."""
+    considered = sorted(
+        snapshot.topology.nodes if nodes is None else set(nodes) & set(snapshot.topology.nodes)
+    )
+    counts = []
+    for slot in read_claims(claims, snapshot.classes, snapshot.rules).slots:
+        for option in slot.options:
+            gates = count_gates(option, snapshot, None if nodes is None else considered).gates
+            if (option.claim, option.request) in concerned:
+                gates = (*gates, Gate(name, 0))
+            wanted = None if option.all else option.source.wanted
+            counts.append(RequestCount(claims[option.claim].key, option.name, wanted, gates))
+    return replace(refused, nodes=len(considered), counts=tuple(counts))
+
 
 MAX_COMBINATIONS = 27
 """Combinations of tiers that are tried where the loosest does not fit: three alignments of three tiers."""
@@ -40,7 +225,7 @@ _PART = re.compile(re.escape(MARK) + r"[0-9]+")
 _REPEATED = re.compile(r"\b(\S+ \S+?)(?:, \1)+\b")
 """A request that a message names once for each of its parts"""
 
-Nodes = Iterable[str] | None
+NodeChoices = Iterable[str] | None
 Levels = tuple[int, ...]
 """For each alignment, in order, the index of a tier"""
 PreferenceKey = tuple[int, int | str]
@@ -51,7 +236,7 @@ def decide(
     claims: Sequence[ResourceClaim],
     snapshot: Snapshot,
     *,
-    nodes: Nodes = None,
+    nodes: NodeChoices = None,
     steps: int = STEPS,
     new_share: Callable[[], str] = random_share,
     budget: Budget = UNLIMITED,
@@ -92,7 +277,7 @@ def decide(
 def _decide(
     claims: Sequence[ResourceClaim],
     snapshot: Snapshot,
-    nodes: Nodes,
+    nodes: NodeChoices,
     without: Collection[PreferenceKey],
     only: Only | None,
     prefer: InOrder | None,
@@ -190,7 +375,7 @@ class _Decision:
                 limits.setdefault(at, []).append(limit(tier, alignment.requests))
         claims = [_limited(one.claim, limits.get(at, ())) for at, one in enumerate(self._splits)]
 
-        def allocate_on(only: Only, nodes: Nodes) -> Granted | Unsatisfied:
+        def allocate_on(only: Only, nodes: NodeChoices) -> Granted | Unsatisfied:
             both = {
                 key: rows & self._only[key] if key in self._only else rows
                 for key, rows in {**self._only, **only}.items()

@@ -1,6 +1,7 @@
 """Joint allocation and partitions in claims and classes: the models, and reading them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
@@ -252,3 +253,31 @@ def _known(subject: str, annotation: str, claim: ResourceClaim, names: Sequence[
     for name in names:
         if name not in known:
             raise Malformed(subject, annotation, f"there is no request {name}; the claim has {sorted(known)}")
+
+
+def narrowed(claim: ResourceClaim, kept: Collection[str]) -> ResourceClaim:
+    """The claim with only those preferences of its annotations that concern requests in `kept`.
+
+    The annotations must be valid. Preferences of classes need no change: they follow the requests.
+    """
+    annotations = dict(claim.metadata.annotations)
+    if JOINT in annotations:
+        written = json.loads(annotations[JOINT])
+        found = [_narrow(one, kept) for one in (written if isinstance(written, list) else [written])]
+        annotations[JOINT] = json.dumps([one for one in found if one is not None] if kept else [])
+    if PARTITION in annotations:
+        one = _narrow(json.loads(annotations[PARTITION]), kept)
+        if one is not None:
+            annotations[PARTITION] = json.dumps(one)
+        else:
+            del annotations[PARTITION]
+    metadata = claim.metadata.model_copy(update={"annotations": annotations})
+    return claim.model_copy(update={"metadata": metadata})
+
+
+def _narrow(preference: dict[str, Any], kept: Collection[str]) -> dict[str, Any] | None:
+    named = preference.get("requests") or []
+    still = [name for name in named if name in kept]
+    if named and not still:
+        return None
+    return {**preference, "requests": still}

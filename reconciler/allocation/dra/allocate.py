@@ -5,19 +5,15 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from kernels.types import Mask
-from reconciler.allocation.defaults import STEPS
-from reconciler.allocation.dra.budget import UNLIMITED, Budget, SelectorsNotRun
+from reconciler.allocation.dra.budget import STEPS, UNLIMITED, Budget, Fatal, SelectorsNotRun
 from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
 from reconciler.allocation.dra.companions import Companions
-from reconciler.allocation.dra.match_attribute import nodes_with_a_value
+from reconciler.allocation.dra.constraints import nodes_with_a_value
 from reconciler.allocation.dra.node_attempt import Found, NotFound, Only, attempt, random_share
-from reconciler.allocation.dra.node_order import prefers
-from reconciler.allocation.dra.preferred import PreferredSearch
-from reconciler.allocation.dra.refusal import Fatal
+from reconciler.allocation.dra.preferred import PreferredSearch, prefers
 from reconciler.allocation.dra.refusal_counts import unsatisfied
 from reconciler.allocation.dra.request_options import ParsedClaims
-from reconciler.allocation.policies.pod_room import PodRoom
-from reconciler.allocation.policies.policy import Policy, Question
+from reconciler.allocation.policies.policy import PodRoom, Policy, PolicyQuestion
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from reconciler.cel.limits import DECISION_COST_LIMIT
@@ -80,7 +76,7 @@ def allocate(
     tried = 0
     if not by_name and among.any():
         search = PreferredSearch(
-            Question(parsed, snapshot, pod),
+            PolicyQuestion(parsed, snapshot, pod),
             policy,
             steps=steps,
             new_share=new_share,

@@ -17,8 +17,8 @@ from reconciler.allocation.dra.budget import Budget
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.companions import Reach
 from reconciler.allocation.dra.request_options import Slot
+from reconciler.allocation.dra.search import equality_classes
 from reconciler.allocation.dra.state import Choice, NodeProblem, State, begin, choose, enter_claim, viable
-from reconciler.allocation.dra.symmetry import equality_classes
 from reconciler.allocation.policies.policy import SetJudge
 
 TRIES = 256

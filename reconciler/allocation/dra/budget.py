@@ -1,8 +1,15 @@
-"""How long a decision may run. Counted in nodes and devices tried, never in time."""
+"""How long a decision may run, and how it ends without a plain answer.
+
+Steps are counted in nodes and devices tried, never in time.
+"""
 
 from collections.abc import Callable
 
+from reconciler.api.objects.plan import Reason
 from reconciler.errors import ReconcilerError
+
+STEPS = 10_000
+"""Devices tried for one decision on one node before the search gives up"""
 
 
 class Unfinished(ReconcilerError):
@@ -56,3 +63,17 @@ class WhileWanted(Budget):
 
 
 UNLIMITED = Budget()
+
+
+class Fatal(ReconcilerError):
+    """An error that ends the attempt on a node, with the reason for the answer."""
+
+    def __init__(self, reason: Reason, message: str, claim: int | None = None) -> None:
+        """`claim` is the position of the faulty claim, where the message does not name it."""
+        super().__init__(message)
+        self.reason = reason
+        self.claim = claim
+
+
+class GaveUp(ReconcilerError):
+    """The steps are used up. Whether a solution exists is not known."""

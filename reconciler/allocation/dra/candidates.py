@@ -6,11 +6,11 @@ from msgspec.structs import replace
 
 from kernels.distinct import distinct
 from kernels.types import Mask, Rows
-from reconciler.allocation.dra.capacity import Consumption
-from reconciler.allocation.dra.refusal import Fatal
+from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.request_options import RequestOption
 from reconciler.allocation.dra.selector_masks import failure
 from reconciler.allocation.dra.static_match import (
+    Consumption,
     Consumptions,
     StaticMatch,
     draws,

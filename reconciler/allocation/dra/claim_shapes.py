@@ -1,22 +1,236 @@
 """Parsed claims, cached by spec: most claims come from a few templates."""
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import is_not
 
+import numpy as np
 from msgspec import Struct, field
 
-from reconciler.allocation.defaults import STEPS
-from reconciler.allocation.dra.availability import Available
-from reconciler.allocation.dra.match_attribute import MatchGroup, match_groups
-from reconciler.allocation.dra.node_filter import NodeFilter
+from kernels.types import Amounts, Codes, Mask, Rows
+from reconciler.allocation.dra.availability import START, Available, Position, Selected, available
+from reconciler.allocation.dra.budget import STEPS, Fatal
+from reconciler.allocation.dra.constraints import MatchGroup, match_groups
 from reconciler.allocation.dra.plain_request import PlainOption, PlainRequest, plain_request
-from reconciler.allocation.dra.refusal import Fatal
-from reconciler.allocation.dra.request_options import ParsedClaims, read_claims
+from reconciler.allocation.dra.request_options import ParsedClaims, RequestOption, Slot, read_claims
 from reconciler.allocation.dra.selector_masks import is_overspent, is_quick
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.state.caches import Cache
 from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
+
+FEW = 8
+"""Changed nodes up to which judging each is faster than array calls"""
+
+
+class _OptionCounts(Struct):
+    """The counts for one request option, and which of their changes were applied."""
+
+    option: RequestOption
+    wanted: Amounts
+    """() devices that a node must have; 0 for mode All, which has no minimum. An int compares slower"""
+    current: Available | None = None
+    position: Position = START
+    selected: Amounts | None = None
+    """(N,) devices whose node selector matches each node; None if no device has a selector"""
+
+    @classmethod
+    def of(cls, option: RequestOption) -> "_OptionCounts":
+        return cls(option, np.array(0 if option.all else option.source.wanted))
+
+    def follow(self, snapshot: Snapshot) -> list[Rows] | None:
+        """Update the counts; return the places of nodes where they changed; None if any may have."""
+        current, topology = self.current, snapshot.topology
+        if current is None or not current.reaches(snapshot):
+            current = self.current = available(self.option, snapshot)
+            changes = None
+        else:
+            current.follow(snapshot)
+            if self.position is current.log.end:
+                return []
+            changes = current.log.since(self.position)
+        self.position = current.log.end
+        if changes is None:
+            self.selected = _selected(current, topology)
+            return None
+        nodes, selected = changes
+        places = [topology.place_of[nodes]]
+        if self.selected is not None:
+            places += [_apply(change, self.selected, topology) for change in selected]
+        return places
+
+
+class NodeFilter:
+    """N nodes, in the order in which they are tried. Valid for one topology."""
+
+    def __init__(self, slots: Sequence[Slot], topology: Topology) -> None:
+        self._counts = [[_OptionCounts.of(option) for option in slot.options] for slot in slots]
+        self._options = [counts for of_slot in self._counts for counts in of_slot]
+        self._codes: Rows = np.maximum(topology.order_codes, -1).astype(np.intp)
+        self._place_of = topology.place_of
+        self._all_placed = bool((topology.place_of[:-1] >= 0).all())
+        size = len(self._codes)
+        self._cells = bytearray(b"\1") * size
+        self.open: Mask = np.frombuffer(self._cells, dtype=np.bool_)
+        """(N,) has enough devices for each request alone, or may meet an error"""
+        self.failing: Mask = np.zeros(size, dtype=np.bool_)
+        """(N,) may meet an error, which must be reported"""
+        self.least: Amounts | None = None
+        """(N,) the best rank that a node could give; None without alternatives"""
+        self._plain = False
+        """Whether comparing counts is enough: no alternatives and no errors"""
+        self._single: _OptionCounts | None = None
+        """The only option, if it has a number, comparing counts is enough, and each device is of one node"""
+        if any(len(slot.options) > 1 for slot in slots):
+            self.least = np.zeros(size, dtype=np.int64)
+
+    @property
+    def of_only_slot(self) -> tuple[Available, ...]:
+        """What is available for each option, as of the last `follow`; empty if there are several slots."""
+        return tuple([_current(counts) for counts in self._options]) if len(self._counts) == 1 else ()
+
+    @property
+    def of_only_option(self) -> Available | None:
+        """What is available for the only option of the only slot, as of the last `follow`."""
+        return self._options[0].current
+
+    @property
+    def first(self) -> int:
+        """The place of the first node in `open`; -1 if there is none."""
+        return self._cells.find(1)
+
+    def follow(self, snapshot: Snapshot) -> None:
+        """Update all masks to a snapshot."""
+        if self._single is not None and self._follow_few(self._single, snapshot):
+            return
+        changed: list[Rows] = []
+        everywhere = False
+        for counts in self._options:
+            found = counts.follow(snapshot)
+            if found is None:
+                everywhere = True
+            else:
+                changed += found
+        if everywhere:
+            without_error = not any(_current(counts).fails for counts in self._options)
+            self._plain = bool(self._counts) and self.least is None and without_error
+            self._single = None
+            if self._plain and len(self._options) == 1 and not self._options[0].option.all:
+                self._single = self._options[0] if _current(self._options[0]).local else None
+            self._judge(slice(None))
+        elif changed:
+            places = changed[0] if len(changed) == 1 else np.concatenate(changed)
+            self._judge(places if self._all_placed else places[places >= 0])
+
+    def _follow_few(self, counts: _OptionCounts, snapshot: Snapshot) -> bool:
+        """The same for one request whose devices belong to one node each, if few nodes changed.
+
+        Returns whether it was done.
+        """
+        current = counts.current
+        if current is None or not current.reaches(snapshot):
+            return False
+        current.follow(snapshot)
+        if counts.position is current.log.end:
+            return True
+        nodes = current.log.few_since(counts.position, FEW)
+        if nodes is None:
+            return False
+        counts.position = current.log.end
+        place_of, count, wanted = self._place_of.item, current.per_node.item, counts.option.source.wanted
+        for node in nodes:
+            place = place_of(node)
+            if place >= 0:
+                self._cells[place] = count(node) >= wanted
+        return True
+
+    def _judge(self, places: Rows | slice) -> None:
+        codes = self._codes[places]
+        if self._plain:
+            enough = _suffices(self._counts[0][0], codes, places)
+            for (counts,) in self._counts[1:]:
+                enough &= _suffices(counts, codes, places)
+            self.open[places] = enough
+            return
+        failing = np.zeros(len(codes), dtype=np.bool_)
+        enough = np.ones(len(codes), dtype=np.bool_)
+        least = np.zeros(len(codes), dtype=np.int64)
+        for of_slot in self._counts:
+            rank = np.full(len(codes), len(of_slot))
+            for number in range(len(of_slot) - 1, -1, -1):
+                if _current(of_slot[number]).fails:
+                    failing |= _current(of_slot[number]).failing[codes]
+                rank[_suffices(of_slot[number], codes, places)] = number
+            enough &= rank < len(of_slot)
+            least += rank
+        self.failing[places] = failing
+        self.open[places] = enough | failing
+        if self.least is not None:
+            least[failing] = 0  # the rank behind an error is not known
+            self.least[places] = least
+
+    def in_order(self, among: Mask) -> Iterator[tuple[int, int]]:
+        """(best possible rank, place) of nodes, the best rank first, then in order of nodes.
+
+        among (N,)  a part of `open`
+        """
+        if self.least is not None:
+            found = np.flatnonzero(among)
+            ranks = self.least[found]
+            if ranks.any():
+                first = int(ranks.argmin())
+                yield ranks.item(first), found.item(first)
+                for at in np.argsort(ranks, kind="stable").tolist():
+                    if at != first:
+                        yield ranks.item(at), found.item(at)
+                return
+        at, size = 0, len(among)
+        while at < size:  # lazy: mostly only the first is used
+            at += int(among[at:].argmax())
+            if not among[at]:
+                return
+            yield 0, at
+            at += 1
+
+
+def _suffices(counts: _OptionCounts, codes: Rows, places: Rows | slice) -> Mask:
+    """(n,) nodes with enough devices for a request option.
+
+    codes (n,), places (n,)  of the same nodes: the fleet's code, and the position in the order
+    """
+    current = _current(counts)
+    have = current.per_node[codes]
+    if not current.local:
+        have = have + current.spanning
+        if counts.selected is not None:
+            have = have + counts.selected[places]
+    found: Mask = have >= counts.wanted
+    return found
+
+
+def _current(counts: _OptionCounts) -> Available:
+    assert counts.current is not None
+    return counts.current
+
+
+def _selected(current: Available, topology: Topology) -> Amounts | None:
+    """(N,) how many devices nodes reach by node selectors; None if no device for the request has one."""
+    if current.local or not (_selectors_of(current, topology) >= 0).any():
+        return None
+    return topology.selected_sums(current.per_selector)
+
+
+def _selectors_of(current: Available, topology: Topology) -> Codes:
+    """(n,) codes of the node selectors of the devices that may be available at some time; -1 for none."""
+    return topology.fleet.codes["selector"][current.concerned]
+
+
+def _apply(change: Selected, counts: Amounts, topology: Topology) -> Rows:
+    """Count a change for the nodes that its selectors match. Returns the places of these nodes."""
+    nodes, of = topology.selected_by().of_each(change.selectors)
+    places = topology.selected()[0][nodes]
+    np.add.at(counts, places, change.change[of])
+    return places.astype(np.intp)
+
 
 KEPT = 256
 """Specs that are cached for one topology."""

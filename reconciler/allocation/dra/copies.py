@@ -16,12 +16,11 @@ from kernels.distinct import distinct
 from kernels.groups import group_code
 from kernels.taking import groups_in_turn, taken_in_turn
 from kernels.types import Amounts, Codes, Rows
-from reconciler.allocation.defaults import STEPS
 from reconciler.allocation.dra.allocate import plausible
 from reconciler.allocation.dra.availability import Available, available
+from reconciler.allocation.dra.budget import STEPS, Fatal
 from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
 from reconciler.allocation.dra.constraints import shared_codes
-from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import MAX_RESULTS, RequestOption
 from reconciler.allocation.dra.result import PlainPlans, has_special_fields
 from reconciler.api.objects.claims import ResourceClaim

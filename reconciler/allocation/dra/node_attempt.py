@@ -1,21 +1,21 @@
 """The attempt on one node. The answer is that of kube-scheduler's allocator."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from uuid import uuid4
 
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.allocation.dra.budget import UNLIMITED, Budget
+from reconciler.allocation.dra.budget import UNLIMITED, Budget, Fatal, GaveUp
 from reconciler.allocation.dra.candidates import Candidates, find_candidates
 from reconciler.allocation.dra.companions import Companions, Reach
 from reconciler.allocation.dra.fast_path import immediate
-from reconciler.allocation.dra.refusal import Fatal, GaveUp
-from reconciler.allocation.dra.request_options import MAX_RESULTS, ParsedClaims
+from reconciler.allocation.dra.request_options import MAX_RESULTS, ParsedClaims, read_claims
 from reconciler.allocation.dra.result import plans
 from reconciler.allocation.dra.search import Search
 from reconciler.allocation.dra.state import Choice, NodeProblem, set_up
+from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Plan, Reason
 from reconciler.errors import Rejected
 from reconciler.state.devices.snapshot.snapshot import Snapshot, View
@@ -182,3 +182,10 @@ def _rank(parsed: ParsedClaims, chosen: tuple[Choice, ...]) -> int:
         [option.alternative for option in parsed.slots[slot].options].index(name)
         for slot, name in alternatives.items()
     ])  # fmt: skip
+
+
+def only_rows(claims: Sequence[ResourceClaim], rows: Iterable[int], snapshot: Snapshot) -> Only:
+    """Only these rows of the fleet, for each request. Raises Fatal if the claims are invalid."""
+    chosen = frozenset(rows)
+    slots = read_claims(claims, snapshot.classes, snapshot.rules).slots
+    return {(slot.claim, slot.options[0].request): chosen for slot in slots}

@@ -9,11 +9,10 @@ from msgspec import Struct
 
 from kernels.types import Codes
 from reconciler.allocation.dra.availability import Available
-from reconciler.allocation.dra.budget import UNLIMITED, Budget
+from reconciler.allocation.dra.budget import UNLIMITED, Budget, Fatal
 from reconciler.allocation.dra.constraints import shared_codes
 from reconciler.allocation.dra.fast_path import entangled, entangled_anywhere
 from reconciler.allocation.dra.node_attempt import NO_BETTER, Found, NotFound
-from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import MAX_RESULTS, ParsedClaims, RequestOption
 from reconciler.allocation.dra.result import PlainPlans, has_special_fields
 from reconciler.api.objects.claims import ResourceClaim

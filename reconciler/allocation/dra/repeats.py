@@ -13,8 +13,8 @@ import numpy as np
 from msgspec import Struct
 
 from kernels.types import Amounts, Mask, Rows
-from reconciler.allocation.defaults import STEPS
 from reconciler.allocation.dra.availability import judge
+from reconciler.allocation.dra.budget import STEPS
 from reconciler.allocation.dra.copies import Place, Template, allocate_copies, places, rows_of, template_of
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.plan import Granted

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from kernels.types import Mask
-from reconciler.allocation.dra.refusal import Fatal
+from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.request_options import RequestOption, Slot, read_claims
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Reason

@@ -12,13 +12,13 @@ import numpy as np
 from msgspec import Struct, field
 
 from kernels.types import Mask
-from reconciler.allocation.alignment import decide
+from reconciler.allocation.alignment.deciding import decide
 from reconciler.allocation.dra.budget import Budget
 from reconciler.allocation.dra.node_attempt import Only
 from reconciler.allocation.dra.result import pinned_to_node
 from reconciler.allocation.gangs.kinds import Kind
 from reconciler.allocation.gangs.places import Likeness
-from reconciler.allocation.policies.pod_room import PodRoom
+from reconciler.allocation.policies.policy import PodRoom
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.objects.claims import Allocation, ResourceClaim
 from reconciler.api.objects.model import Model

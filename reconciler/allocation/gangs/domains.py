@@ -1,20 +1,178 @@
 """The domains in which a gang is tried, in order, and how many members fit into each at most.
 
-Source: GANG-7.
+A tier makes domains: values that all its nodes, or all its devices, share. Source: GANG-4, GANG-6, GANG-7.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from itertools import product
 
 import numpy as np
 from msgspec import Struct
 
-from kernels.types import Amounts, Rows
-from reconciler.allocation.gangs.kinds import Kind
+from kernels.types import Amounts, Codes, Mask, Rows
+from reconciler.allocation.alignment.preferences import limit
+from reconciler.allocation.dra.constraints import Tokens, compile_constraint
+from reconciler.allocation.gangs.kinds import GangQuestion, Kind
 from reconciler.allocation.gangs.limits import Limits
 from reconciler.allocation.gangs.places import Places
-from reconciler.allocation.gangs.tiers import Grouping, Tiers
 from reconciler.api.objects.gangs import Tier
+from reconciler.api.objects.meta import DeviceID
+from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.nodes.table import Nodes
 from reconciler.state.trial import Trial
+
+
+class LabelTier(Struct, frozen=True):
+    """A tier by the label of nodes."""
+
+    tier: Tier
+    codes: Codes
+    """(N,) in the order of nodes: the value; 0 where it is missing, or not that of placed members"""
+
+
+class AttributeTier(Struct, frozen=True):
+    """A tier by an attribute of devices."""
+
+    tier: Tier
+    codes: Codes
+    """(D,) -1 where a device has no value"""
+    values: dict[Hashable, list[int]]
+    """Value -> codes of which it is part; only those of devices that placed members have"""
+
+
+class Grouping(Struct, frozen=True, eq=False):
+    """The domains of some tiers that share the values of their attributes."""
+
+    met: tuple[Tier, ...]
+    codes: Codes
+    """(N,) the domain of each place, -1 for none"""
+    names: tuple[tuple[str, ...], ...]
+    """(G,) of each domain: the value of each tier in `met`"""
+    devices: Mask | None
+    """(D,) devices that may be used; None for all"""
+
+
+class Tiers:
+    """The tiers of one question."""
+
+    def __init__(self, question: GangQuestion, nodes: Nodes, snapshot: Snapshot) -> None:
+        self._nodes, self._snapshot = nodes, snapshot
+        self._order = snapshot.topology.order
+        held = [
+            result.id
+            for member in question.members
+            for claim in member.held
+            if claim.allocation is not None
+            for result in claim.allocation.devices.results
+            if not result.admin_access
+        ]
+        self.unknown: list[str] = []
+        """Keys that are no label of a node and no attribute of a device"""
+        self._of_key: dict[str, LabelTier | AttributeTier] = {
+            tier.key: self._read(tier, question.nodes, (*question.devices, *held)) for tier in question.tiers
+        }
+        self.tiers = question.tiers
+
+    def levels(self) -> Iterator[tuple[Tier, ...]]:
+        """Which tiers to meet, the best first: the tightest preferred one matters most."""
+        choices = [(True,) if tier.required else (True, False) for tier in self.tiers]
+        for met in product(*choices):
+            yield tuple(tier for tier, wanted in zip(self.tiers, met, strict=True) if wanted)
+
+    def required(self) -> tuple[Tier, ...]:
+        """The tiers that must be met."""
+        return tuple(tier for tier in self.tiers if tier.required)
+
+    def groupings(self, met: Sequence[Tier]) -> Iterator[Grouping]:
+        """The domains of some tiers, one grouping for each choice of attribute values."""
+        labels = [one for tier in met if isinstance(one := self._of_key[tier.key], LabelTier)]
+        attributes = [one for tier in met if isinstance(one := self._of_key[tier.key], AttributeTier)]
+        codes, first = self._domains(labels)
+        of_label = {
+            one.tier.key: [values[code] for code in one.codes[first].tolist()]
+            for one in labels
+            for values in [self._nodes.values(one.tier.key)]
+        }
+        for values in product(*(one.values for one in attributes)):
+            devices = None
+            for one, value in zip(attributes, values, strict=True):
+                mask = np.isin(one.codes, one.values[value])
+                devices = mask if devices is None else devices & mask
+            if devices is not None and not devices.any():
+                continue
+            spelled = of_label | {
+                one.tier.key: [_spelled(value)] * len(first)
+                for one, value in zip(attributes, values, strict=True)
+            }
+            names = tuple(zip(*(spelled[tier.key] for tier in met), strict=True)) or ((),) * len(first)
+            yield Grouping(tuple(met), codes, names, devices)
+
+    def labels(self, tiers: Iterable[Tier]) -> list[Codes]:
+        """The codes of those tiers that are labels."""
+        found = (self._of_key[tier.key] for tier in tiers)
+        return [one.codes for one in found if isinstance(one, LabelTier)]
+
+    def _domains(self, labels: Sequence[LabelTier]) -> tuple[Codes, Rows]:
+        """(N,) domains of joint values, -1 where one is missing; and (G,) a place in each."""
+        size = len(self._order)
+        if not labels:
+            return np.zeros(size, dtype=np.int32), np.arange(min(size, 1))
+        columns = np.stack([one.codes for one in labels])
+        at = np.flatnonzero((columns > 0).all(axis=0))
+        joint = columns[0, at].astype(np.int64)
+        for column in columns[1:]:
+            joint = joint * (int(column.max(initial=0)) + 1) + column[at]
+        _, first, inverse = np.unique(joint, return_index=True, return_inverse=True)
+        codes = np.full(size, -1, dtype=np.int32)
+        codes[at] = inverse
+        return codes, at[first]
+
+    def _read(
+        self, tier: Tier, placed: Sequence[str], devices: Sequence[DeviceID]
+    ) -> LabelTier | AttributeTier:
+        codes = self._nodes.in_order(self._nodes.domains(tier.key)[0], self._order)
+        if codes.any():
+            return LabelTier(tier, self._where_placed(tier.key, codes, placed))
+        return self._attribute(tier, devices)
+
+    def _where_placed(self, key: str, codes: Codes, placed: Sequence[str]) -> Codes:
+        """The codes, only where the members are that have a place already.
+
+        Nowhere if their nodes do not exist any more, so that the value is unknown.
+        """
+        if not placed:
+            return codes
+        known = [name for name in placed if name in self._snapshot.topology.nodes]
+        values = {self._nodes.label(name, key) for name in known}
+        if len(values) != 1 or None in values:
+            return np.zeros_like(codes)
+        value = codes[self._order.index(known[0])]
+        return np.where(codes == value, codes, 0).astype(np.int32)
+
+    def _attribute(self, tier: Tier, devices: Sequence[DeviceID]) -> AttributeTier:
+        fleet = self._snapshot.fleet
+        rows = np.arange(fleet.size)
+        known = compile_constraint(limit(tier.key, ()), fleet, rows, self._snapshot.rules)
+        if not (known.codes >= 0).any():
+            self.unknown.append(tier.key)
+        fixed: Tokens | None = None
+        for device in devices:
+            for row in fleet.rows_of(device)[-1:]:
+                here = known.tokens.get(int(known.codes[row]), frozenset())
+                fixed = here if fixed is None else fixed & here
+        values: dict[Hashable, list[int]] = {}
+        for code, tokens in known.tokens.items():
+            for token in tokens if fixed is None else tokens & fixed:
+                values.setdefault(token, []).append(code)
+        return AttributeTier(
+            tier, known.codes, dict(sorted(values.items(), key=lambda one: _spelled(one[0])))
+        )
+
+
+def _spelled(value: Hashable) -> str:
+    """A value of an attribute for people; it has its type with it."""
+    plain = value[1] if isinstance(value, tuple) else value
+    return str(plain).lower() if isinstance(plain, bool) else str(plain)
 
 
 class Domain(Struct, eq=False):

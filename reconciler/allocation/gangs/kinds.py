@@ -1,22 +1,27 @@
-"""Members of a gang that are alike: equal pods with equal claims. Each kind is planned once."""
+"""The members of a gang: what is asked, the answers, and which members are alike.
+
+Alike are equal pods with equal claims. Each kind is planned once.
+"""
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from msgspec import Struct
 
 from reconciler.allocation.alignment.partitions import partitioned_requests
 from reconciler.allocation.alignment.preferences import alignments, has_preferences, preferences_of
+from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
-from reconciler.allocation.dra.refusal import Fatal
-from reconciler.allocation.gangs.question import Member
-from reconciler.allocation.placement import minds_other_pods
-from reconciler.allocation.placement.extended_resources import backed
+from reconciler.allocation.placement.placing import backed_resources
+from reconciler.allocation.placement.volumes import minds_other_pods
+from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
-from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.gangs import GangKey, Tier
+from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.model import text_of
-from reconciler.api.objects.plan import Reason
+from reconciler.api.objects.plan import Plan, Reason
 from reconciler.api.objects.selectors import Selector
 from reconciler.api.objects.storage import SELECTED_NODE
 from reconciler.errors import Malformed
@@ -26,6 +31,74 @@ from reconciler.state.nodes.room import Wanted
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.pods.ports import ports_of
 from reconciler.state.pods.terms import affinity_of, anti_affinity_of, spread_of
+
+
+class Member(Struct, frozen=True):
+    """A gated pod of the gang."""
+
+    pod: Pod
+    claims: tuple[ResourceClaim, ...]
+    """To be allocated for it. A claim that several members share is in each of them"""
+    held: tuple[ResourceClaim, ...] = ()
+    """Its claims that are allocated already"""
+
+
+@dataclass(frozen=True, slots=True)
+class GangQuestion:
+    """A gang and its members that have no place yet."""
+
+    gang: GangKey
+    members: tuple[Member, ...]
+    """In their order (`placement.place`): the first are preferred if not all fit"""
+    least: int
+    """How many of the members must get a place: the gang's minimum without those in `nodes`"""
+    tiers: tuple[Tier, ...] = ()
+    """The tightest first"""
+    nodes: tuple[str, ...] = ()
+    """Nodes of members that have a place already. They determine the domain of tiers by label"""
+    devices: tuple[DeviceID, ...] = ()
+    """Devices of members that have a place already. They determine the domain of tiers by attribute"""
+    policies: Policies = field(default=PLAIN, compare=False)
+    """Which nodes of a domain, and which devices of a node, to prefer"""
+
+
+class Seat(Struct, frozen=True):
+    """A place for one member."""
+
+    pod: ObjectKey
+    node: str
+    plans: tuple[Plan, ...]
+    """For its claims that no earlier seat allocates"""
+
+
+@dataclass(frozen=True, slots=True)
+class GangGranted:
+    """Places for at least the minimum."""
+
+    seats: tuple[Seat, ...]
+    """In the order of the members"""
+    left_out: tuple[ObjectKey, ...] = ()
+    """Members without a place; they are decided alone later"""
+    domain: tuple[tuple[Tier, str], ...] = ()
+    """The tiers that are met, each with the value that all seats share"""
+    steps: int = 0
+    policy: str = field(default="", compare=False)
+    """The placement policies that ordered nodes and devices; empty for first fit"""
+    order: tuple[ObjectKey, ...] = field(default=(), compare=False)
+    """The members with a seat in the order in which each suited its node beside those before it"""
+
+
+class GangUnsatisfied(Struct, frozen=True):
+    """No places for enough members."""
+
+    reason: str
+    """An identifier of `reasons`"""
+    message: str
+    fits: int = 0
+    """How many members fit together at most, as far as the search found"""
+    short: tuple[tuple[str, int], ...] = ()
+    """What is short in the best domain, with amounts"""
+    steps: int = 0
 
 
 class Kind(Struct, frozen=True, eq=False):
@@ -68,7 +141,7 @@ class Kind(Struct, frozen=True, eq=False):
         return [self.members[member].claims[at] for at in self.own]
 
 
-class Company(Struct, frozen=True):
+class PodInteractions(Struct, frozen=True):
     """What the pods of a gang ask of the pods around them."""
 
     crowding: bool
@@ -81,7 +154,7 @@ class Company(Struct, frozen=True):
     """The members"""
 
 
-def company_of(members: Sequence[Member], nodes: Nodes) -> Company:
+def pod_interactions(members: Sequence[Member], nodes: Nodes) -> PodInteractions:
     """Whether the pods of a gang mind one another. Raises Rejected for a selector that cannot be read."""
     ordered = crowding = False
     selectors: dict[Selector, None] = {}
@@ -95,11 +168,13 @@ def company_of(members: Sequence[Member], nodes: Nodes) -> Company:
             crowding |= bool(asked or spread)
         crowding = crowding or bool(ports_of(pod)) or bool(nodes.residents.nominated(pod))
         crowding = crowding or minds_other_pods(pod, nodes)
-    return Company(crowding, ordered, tuple(selectors), frozenset(member.pod.key for member in members))
+    return PodInteractions(
+        crowding, ordered, tuple(selectors), frozenset(member.pod.key for member in members)
+    )
 
 
 def kinds_of(
-    members: Sequence[Member], snapshot: Snapshot, nodes: Nodes, company: Company
+    members: Sequence[Member], snapshot: Snapshot, nodes: Nodes, company: PodInteractions
 ) -> tuple[Kind, ...]:
     """The kinds of a gang, in the order of their first members."""
     users = Counter(claim.metadata.uid for member in members for claim in member.claims)
@@ -119,7 +194,7 @@ def kind_of(member: Member, snapshot: Snapshot) -> Kind:
     return _kind(0, [member], [0], set(), snapshot)
 
 
-def likeness(member: Member, nodes: Nodes, company: Company) -> Hashable:
+def likeness(member: Member, nodes: Nodes, company: PodInteractions) -> Hashable:
     """Equal for members of one kind, none of which shares a claim with others."""
     return _key(member, set(), {}, nodes, company)
 
@@ -146,11 +221,11 @@ def _kind(
         own,
         others,
         demand(first.pod),
-        backed(snapshot.classes, first.pod),
+        backed_resources(snapshot.classes, first.pod),
         shape,
         error,
         prefers=has_preferences(first.claims, snapshot.classes),
-        choosy=error is None and _is_choosy(first.claims, snapshot),
+        choosy=error is None and _has_alternatives(first.claims, snapshot),
     )
 
 
@@ -166,7 +241,7 @@ def _check_preferences(claims: Sequence[ResourceClaim], snapshot: Snapshot) -> N
         raise Fatal(Reason.PREFERENCES_INVALID, str(exc)) from exc
 
 
-def _is_choosy(claims: Sequence[ResourceClaim], snapshot: Snapshot) -> bool:
+def _has_alternatives(claims: Sequence[ResourceClaim], snapshot: Snapshot) -> bool:
     if any(request.first_available for claim in claims for request in claim.spec.devices.requests):
         return True
     if not has_preferences(claims, snapshot.classes):
@@ -176,7 +251,7 @@ def _is_choosy(claims: Sequence[ResourceClaim], snapshot: Snapshot) -> bool:
 
 
 def _key(
-    member: Member, shared: set[str], texts: dict[int, bytes], nodes: Nodes, company: Company
+    member: Member, shared: set[str], texts: dict[int, bytes], nodes: Nodes, company: PodInteractions
 ) -> Hashable:
     pod = member.pod
     # Labels differ from pod to pod in a StatefulSet. They matter only to affinity and spread.

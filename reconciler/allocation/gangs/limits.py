@@ -13,7 +13,7 @@ from kernels.gangs import UNLIMITED, apart, devices_of_sets, most_with, per_doma
 from kernels.groups import group_code, group_min
 from kernels.types import Amounts, Codes, Mask
 from reconciler.allocation.dra.availability import Available, available
-from reconciler.allocation.dra.match_attribute import nodes_with_a_value
+from reconciler.allocation.dra.constraints import nodes_with_a_value
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption
 from reconciler.allocation.gangs.kinds import Kind
 from reconciler.api.objects.quantity import INT64_MAX

@@ -1,18 +1,26 @@
-"""Which nodes a member may use, and which nodes are alike for the whole gang."""
+"""Which nodes a member of a gang may use, which are alike for the gang, and whether a plan still fits."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from itertools import chain
 
 import numpy as np
+from msgspec import Struct
 
-from kernels.types import Mask
+from kernels.types import Amounts, Mask
 from reconciler.allocation.alignment.partitions import partitioned_requests
 from reconciler.allocation.alignment.preferences import NODE, alignments, limit
 from reconciler.allocation.dra.availability import available
 from reconciler.allocation.dra.state import constraint_on
-from reconciler.allocation.gangs.kinds import Company, Kind
-from reconciler.allocation.gangs.question import GangQuestion
-from reconciler.allocation.placement import Placement
-from reconciler.allocation.policies.pod_room import PodRoom
+from reconciler.allocation.gangs.kinds import (
+    GangGranted,
+    GangQuestion,
+    Kind,
+    PodInteractions,
+    kinds_of,
+    pod_interactions,
+)
+from reconciler.allocation.placement.placing import Placement
+from reconciler.allocation.policies.policy import PodRoom
 from reconciler.allocation.policies.selection import Policies
 from reconciler.api.objects.claims import DeviceConstraint, ResourceClaim
 from reconciler.api.objects.meta import ObjectKey
@@ -21,13 +29,15 @@ from reconciler.errors import Rejected
 from reconciler.state.caches import Cache
 from reconciler.state.devices.pools.pool import Usable
 from reconciler.state.devices.snapshot.snapshot import Snapshot, View
+from reconciler.state.devices.snapshot.validity import still_valid, wants_all
+from reconciler.state.nodes.room import Wanted
 from reconciler.state.trial import Trial
 
 
 class Places:
     """The nodes as the pods see them."""
 
-    def __init__(self, kinds: Sequence[Kind], company: Company, trial: Trial) -> None:
+    def __init__(self, kinds: Sequence[Kind], company: PodInteractions, trial: Trial) -> None:
         """Raises Rejected and Unlisted as `Placement` does."""
         self._trial, self._company = trial, company
         self._placement = Placement(trial.nodes, supposed=trial.supposed)
@@ -208,3 +218,102 @@ def _pattern(codes: np.ndarray) -> bytes:
     _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
     found = np.where(codes < 0, -1, first[inverse.reshape(-1)])
     return bytes(found.astype(np.int32).tobytes())
+
+
+class PodsSeen(Struct, frozen=True, eq=False):
+    """Members that are alike."""
+
+    positions: tuple[int, ...]
+    """In the question"""
+    wanted: Wanted
+    """What each takes of its node"""
+    allowed: Mask
+    """(N,) nodes that suit them, in the order of the topology"""
+
+
+class GangNodes(Struct, frozen=True, eq=False):
+    """N nodes, in the order of the topology."""
+
+    kinds: tuple[PodsSeen, ...]
+    free: Mapping[str, Amounts]
+    """Resource that a member takes -> (N,) what is left of it without the members"""
+
+
+def gang_nodes(question: GangQuestion, trial: Trial) -> GangNodes | None:
+    """What the gang sees in the state of a trial, which is as before on return.
+
+    None if more counts: affinity, spread, ports or volumes among the members, or extended resources that a
+    node need not offer; also if the question is refused before nodes are looked at.
+    """
+    mark = trial.mark()
+    try:
+        leave(question, trial)
+        snapshot, nodes = trial.snapshot, trial.nodes
+        company = pod_interactions(question.members, nodes)
+        kinds = kinds_of(question.members, snapshot, nodes, company)
+        if company.crowding or company.ordered or any(kind.waived for kind in kinds):
+            return None
+        places = Places(kinds, company, trial)
+        resources = dict.fromkeys(name for kind in kinds for name in kind.wanted)
+        free = {name: nodes.in_order(nodes.room.free_of(name), snapshot.topology.order) for name in resources}
+        seen = (
+            PodsSeen(kind.positions, kind.wanted, allowed)
+            for kind, allowed in zip(kinds, places.at_first, strict=True)
+        )
+        return GangNodes(tuple(seen), free)
+    except Rejected:
+        return None
+    finally:
+        trial.back_to(mark)
+
+
+def gang_still_fits(question: GangQuestion, granted: GangGranted, before: Snapshot, trial: Trial) -> bool:
+    """Whether all seats are possible in the state of a trial, which is as before on return.
+
+    Sound, not complete: the devices of the seats, their counters and their nodes must not have changed since
+    `before`; other pods may have come if each member still suits its node beside them, one member after
+    another in the order in which they were placed.
+    """
+    mark = trial.mark()
+    try:
+        return _devices_fit(granted, question, before, trial.snapshot) and _pods_fit(granted, question, trial)
+    except Rejected:
+        return False
+    finally:
+        trial.back_to(mark)
+
+
+def _devices_fit(granted: GangGranted, question: GangQuestion, before: Snapshot, now: Snapshot) -> bool:
+    claims = chain.from_iterable(member.claims for member in question.members)
+    whole = any(map(wants_all, claims))
+    return all(
+        still_valid(seat.node, [one.id for one in plan.allocation.devices.results], before, now, whole=whole)
+        for seat in granted.seats
+        for plan in seat.plans
+    )
+
+
+def _pods_fit(granted: GangGranted, question: GangQuestion, trial: Trial) -> bool:
+    leave(question, trial)
+    company = pod_interactions(question.members, trial.nodes)
+    kinds = kinds_of(question.members, trial.snapshot, trial.nodes, company)
+    places = Places(kinds, company, trial)
+    order = trial.snapshot.topology.order
+    place_of = {name: at for at, name in enumerate(order)}
+    seats = {seat.pod: seat for seat in granted.seats}
+    member_of = {
+        member.pod.key: (kind, number) for kind in kinds for number, member in enumerate(kind.members)
+    }
+    for plan in chain.from_iterable(seat.plans for seat in granted.seats):
+        trial.assume(plan)
+    for pod in granted.order:
+        (kind, number), node = member_of[pod], seats[pod].node
+        if node not in place_of:
+            return False
+        plans = [trial.store.assumed(claim.metadata.uid) for claim in kind.shared]
+        known = [plan for plan in plans if plan is not None]
+        allowed = places.now(kind, number, known, trial.snapshot)[place_of[node]]
+        if not (allowed and places.at_first[kind.number][place_of[node]] and places.has_room(kind, node)):
+            return False
+        trial.host(kind.members[number].pod, node, kind.wanted)
+    return True

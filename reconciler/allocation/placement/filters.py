@@ -5,22 +5,29 @@ need kinds which are listed on demand say so first. Source: rules FIT-1 to FIT-1
 `volume_filters.py` has those that look at volumes.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
 from kernels.domains import Counter, Even, Near, Vacant, per_domain, present
 from kernels.types import Codes, Mask
-from reconciler.allocation.placement.pod_tests import Question, Test
-from reconciler.allocation.placement.pod_volumes import require_storage
-from reconciler.allocation.placement.volume_filters import volumes
+from reconciler.allocation.placement.pod_tests import (
+    Counters,
+    PodQuestion,
+    Test,
+    nodes_passing,
+    require_storage,
+)
+from reconciler.allocation.placement.volumes import volumes
 from reconciler.api.objects.core import Pod
+from reconciler.errors import Rejected
 from reconciler.state.nodes.demand import PODS, demand
+from reconciler.state.nodes.table import Nodes
 from reconciler.state.pods.namespaces import KIND as NAMESPACE
 from reconciler.state.pods.ports import Port, conflicting, counted_as, ports_of
 from reconciler.state.pods.terms import PodSet, Scope, Spread, Term, affinity_of, anti_affinity_of, spread_of
 
-Filter = Callable[[Question], Iterator[Test]]
+Filter = Callable[[PodQuestion], Iterator[Test]]
 
 ROOM = "NodeResourcesFit"
 
@@ -35,32 +42,32 @@ _FEATURES: Mapping[str, Callable[[Pod], object]] = {
 """Feature that a node must declare -> whether a pod needs it, in Kubernetes 1.36"""
 
 
-def node_affinity(question: Question) -> Iterator[Test]:
+def node_affinity(question: PodQuestion) -> Iterator[Test]:
     """Node selector and required node affinity."""
     passed = question.nodes.labelled(question.pod)
     yield Test("NodeAffinity", "outside node selector or affinity", passed)
 
 
-def taints(question: Question) -> Iterator[Test]:
+def taints(question: PodQuestion) -> Iterator[Test]:
     """Taints, cordons, and nodes that are not ready."""
     yield Test("TaintToleration", "with untolerated taint", question.nodes.tolerated(question.pod))
 
 
-def node_objects(question: Question) -> Iterator[Test]:
+def node_objects(question: PodQuestion) -> Iterator[Test]:
     """Nodes without a Node object, where they may not be used."""
     nodes = question.nodes
     if not question.supposed and nodes.supposed:
         yield Test("", "without a Node object", nodes.described())
 
 
-def other_claims(question: Question) -> Iterator[Test]:
+def other_claims(question: PodQuestion) -> Iterator[Test]:
     """The nodes of the pod's claims that are allocated already."""
     if question.held:
         passed = question.nodes.matching(question.held)
         yield Test("DynamicResources", "away from other claims of the pod", passed)
 
 
-def room(question: Question) -> Iterator[Test]:
+def room(question: PodQuestion) -> Iterator[Test]:
     """CPU, memory, other resources, and the number of pods."""
     wanted, waived, but = demand(question.pod), question.waived, question.counters.but
     if not question.by_resource:
@@ -72,7 +79,7 @@ def room(question: Question) -> Iterator[Test]:
         yield Test(ROOM, reason, ~places, by_pods=True, resource=resource)
 
 
-def declared_features(question: Question) -> Iterator[Test]:
+def declared_features(question: PodQuestion) -> Iterator[Test]:
     """Features of kubelets that the pod needs."""
     needed = frozenset(name for name, needs in _FEATURES.items() if needs(question.pod))
     if needed:
@@ -85,7 +92,7 @@ def declared_features(question: Question) -> Iterator[Test]:
         )
 
 
-def host_ports(question: Question) -> Iterator[Test]:
+def host_ports(question: PodQuestion) -> Iterator[Test]:
     """Ports of the node."""
     for port in ports_of(question.pod):
         for taken in conflicting(port):
@@ -98,7 +105,7 @@ def host_ports(question: Question) -> Iterator[Test]:
             )
 
 
-def topology_spread(question: Question) -> Iterator[Test]:
+def topology_spread(question: PodQuestion) -> Iterator[Test]:
     """Topology spread constraints that must be met."""
     pod, nodes = question.pod, question.nodes
     found = spread_of(pod) if pod.spec.topology_spread_constraints else ()
@@ -131,7 +138,7 @@ def topology_spread(question: Question) -> Iterator[Test]:
         )
 
 
-def affinity(question: Question) -> Iterator[Test]:
+def affinity(question: PodQuestion) -> Iterator[Test]:
     """Required affinity: to pods that match all terms."""
     terms = affinity_of(question.pod)
     if not terms:
@@ -150,7 +157,7 @@ def affinity(question: Question) -> Iterator[Test]:
     )
 
 
-def anti_affinity(question: Question) -> Iterator[Test]:
+def anti_affinity(question: PodQuestion) -> Iterator[Test]:
     """Required anti-affinity of the pod, and of pods that are there."""
     pod = question.pod
     for term in dict.fromkeys(anti_affinity_of(pod)):
@@ -188,7 +195,7 @@ FILTERS: tuple[Filter, ...] = (
 """In the order of their reasons: a node counts under the first that it fails"""
 
 
-def require_objects(question: Question) -> None:
+def require_objects(question: PodQuestion) -> None:
     """Raise Unlisted if the tests of a pod need objects that are not listed, and Rejected as filters do."""
     pod, nodes = question.pod, question.nodes
     own = () if pod.spec.affinity is None else (*affinity_of(pod), *anti_affinity_of(pod))
@@ -198,13 +205,13 @@ def require_objects(question: Question) -> None:
         require_storage(pod, nodes.on_demand, nodes.volumes.objects)
 
 
-def tests_of(question: Question) -> Iterator[Test]:
+def tests_of(question: PodQuestion) -> Iterator[Test]:
     """All tests of a pod, in the order of their reasons."""
     for find in FILTERS:
         yield from find(question)
 
 
-def _against(question: Question) -> list[Term]:
+def _against(question: PodQuestion) -> list[Term]:
     """The anti-affinity terms of other pods that select the pod."""
     pod, residents = question.pod, question.nodes.residents
     labels_of = residents.namespaces.labels_of
@@ -216,7 +223,7 @@ def _against(question: Question) -> list[Term]:
     return list(found)
 
 
-def _port_counter(question: Question, port: Port) -> int:
+def _port_counter(question: PodQuestion, port: Port) -> int:
     nodes, counters = question.nodes, question.counters
 
     def make() -> Counter:
@@ -230,7 +237,7 @@ def _port_counter(question: Question, port: Port) -> int:
     return counters.get(port, make, takes)
 
 
-def _set_counter(question: Question, pods: PodSet, key: str) -> int:
+def _set_counter(question: PodQuestion, pods: PodSet, key: str) -> int:
     nodes, counters = question.nodes, question.counters
     residents = nodes.residents
 
@@ -244,7 +251,7 @@ def _set_counter(question: Question, pods: PodSet, key: str) -> int:
     return counters.get((pods, key), make, takes)
 
 
-def _term_counter(question: Question, term: Term) -> int:
+def _term_counter(question: PodQuestion, term: Term) -> int:
     nodes, counters = question.nodes, question.counters
 
     def make() -> Counter:
@@ -255,7 +262,7 @@ def _term_counter(question: Question, term: Term) -> int:
     return counters.get(term, make, lambda pod: term in anti_affinity_of(pod))
 
 
-def _spread_counter(question: Question, spread: Spread, codes: Codes, size: int, counted: Mask) -> int:
+def _spread_counter(question: PodQuestion, spread: Spread, codes: Codes, size: int, counted: Mask) -> int:
     nodes, counters, namespace = question.nodes, question.counters, question.pod.key.namespace
     pods = PodSet(((Scope(frozenset([namespace])), spread.selector),), terminating=False)
     ignored = spread.selector.selects_all  # kube-scheduler counts no pod for an empty selector
@@ -270,3 +277,26 @@ def _spread_counter(question: Question, spread: Spread, codes: Codes, size: int,
         return not ignored and pod.key.namespace == namespace and spread.selector.matches(pod.metadata.labels)
 
     return counters.get((pods, spread.topology_key, counted.tobytes()), make, takes)
+
+
+HERE = (host_ports, volumes, anti_affinity)
+"""Filters that look at what shares a domain with the pod"""
+EVERYWHERE = (topology_spread, affinity)
+"""Filters that look at all domains"""
+
+
+def surroundings(pod: Pod, names: Iterable[str], nodes: Nodes) -> tuple[object, ...]:
+    """Which tests some nodes pass, and the counts behind that. Equal states give equal values."""
+    rows = [row for name in sorted(names) if (row := nodes.row_of(name)) is not None]
+    found: list[object] = []
+    for filters in (HERE, EVERYWHERE):
+        counters = Counters(nodes, (pod.key,))
+        try:
+            for test in (test for find in filters for test in find(PodQuestion(pod, nodes, counters))):
+                found += [test.reason, nodes_passing(test, counters)[rows].tolist()]
+        except Rejected as exc:
+            found.append(str(exc))
+        for one in counters.made:
+            counts = one.counts[one.codes[rows]] if filters is HERE else one.counts
+            found.append(counts.tolist())
+    return tuple(found)

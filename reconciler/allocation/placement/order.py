@@ -3,14 +3,14 @@
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 
-Place = tuple[int, str, str, str, str]
+QueueKey = tuple[int, str, str, str, str]
 """Sort key of pods and claims; the smallest is first."""
 
 _YOUNGEST = "~"
 """Sorts after every timestamp, since it sorts after every digit."""
 
 
-def place(thing: Pod | ResourceClaim) -> Place:
+def queue_key(thing: Pod | ResourceClaim) -> QueueKey:
     """The place of a pod, or of a claim without a pod, among all pending ones.
 
     A claim without a pod has priority 0, like a pod without a priority. An object without a creation

@@ -4,7 +4,7 @@
 """
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -13,20 +13,23 @@ from msgspec.structs import replace
 from kernels.domains import Counter, Even, Near
 from kernels.together import Kind
 from kernels.types import Amounts, Mask
-from reconciler.allocation.placement.attach_room import attach_room
-from reconciler.allocation.placement.copies import Likeness, room_for_copies
-from reconciler.allocation.placement.extended_resources import backed
 from reconciler.allocation.placement.filters import require_objects, tests_of
-from reconciler.allocation.placement.nominated import RESERVED, beside_nominated
-from reconciler.allocation.placement.pod_tests import Counters, Question, Test, passed
+from reconciler.allocation.placement.other_pods import (
+    RESERVED,
+    Likeness,
+    Release,
+    beside_nominated,
+    release_of,
+    room_for_copies,
+)
+from reconciler.allocation.placement.pod_tests import Counters, PodQuestion, Test, nodes_passing
 from reconciler.allocation.placement.preferences import pod_preferences
-from reconciler.allocation.placement.releasing import Release, release_of
-from reconciler.allocation.placement.together import Together
-from reconciler.allocation.placement.volume_supply import volume_supply
-from reconciler.allocation.policies.pod_room import UNKNOWN_CORES, PodRoom
+from reconciler.allocation.placement.together import Together, attach_room
+from reconciler.allocation.placement.volumes import volume_supply
+from reconciler.allocation.policies.names import Weighing
+from reconciler.allocation.policies.policy import UNKNOWN_CORES, PodRoom
 from reconciler.allocation.policies.selection import Policies
-from reconciler.allocation.policies.weighing import Weighing
-from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan, Reason
@@ -38,6 +41,22 @@ from reconciler.state.devices.snapshot.node_subset import NodeSubset
 from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
 from reconciler.state.nodes.demand import CPU, PODS, demand
 from reconciler.state.nodes.table import Nodes
+
+_IMPLICIT = "deviceclass.resource.kubernetes.io/"
+
+
+def backed_resources(classes: Mapping[str, DeviceClass], pod: Pod) -> frozenset[str]:
+    """Resources of a pod that kube-scheduler turns into claims if a node does not offer them (EXT-1)."""
+    extended = [name for name in demand(pod) if "/" in name]
+    if not extended:
+        return frozenset()
+    names = {found.spec.extended_resource_name for found in classes.values()}
+    return frozenset(
+        name
+        for name in extended
+        if name in names or (name.startswith(_IMPLICIT) and name.removeprefix(_IMPLICIT) in classes)
+    )
+
 
 NAMED = 3
 """At most so many for whom room is held are named in a reason"""
@@ -118,7 +137,7 @@ class Placement:
         suiting = fitting = nodes.every()
         arrivals = False
         for test in tests_of(question):
-            found = passed(test, question.counters)
+            found = nodes_passing(test, question.counters)
             fitting = fitting & found
             if not test.by_pods:
                 suiting = suiting & found
@@ -255,7 +274,7 @@ class Placement:
         found = self._nodes.every()
         for test in tests_of(question):
             if isinstance(test.passed, np.ndarray) or test.passed.tightens:
-                found = found & passed(test, question.counters)
+                found = found & nodes_passing(test, question.counters)
         return NodeSubset(snapshot.topology.order, self._nodes.in_order(found, snapshot.topology.order))
 
     def whatever_runs(self, pod: Pod, held: Iterable[ResourceClaim], snapshot: Snapshot) -> NodeSubset:
@@ -265,7 +284,7 @@ class Placement:
         found = self._nodes.every()
         for test in tests_of(question):
             if not test.by_pods:
-                found = found & passed(test, question.counters)
+                found = found & nodes_passing(test, question.counters)
         return NodeSubset(snapshot.topology.order, self._nodes.in_order(found, snapshot.topology.order))
 
     def only(self, name: str, snapshot: Snapshot) -> NodeSubset:
@@ -322,7 +341,7 @@ class Placement:
         text = f"{int(np.count_nonzero(left))} of {len(left)} nodes suit the pod: {listed}"
         return text if left.any() or not remedies else f"{text}. To help: {'; or '.join(remedies)}"
 
-    def _held_room(self, resource: str, out: Mask, question: Question, order: tuple[str, ...]) -> str:
+    def _held_room(self, resource: str, out: Mask, question: PodQuestion, order: tuple[str, ...]) -> str:
         """How many of the nodes that are short of a resource are short because room is held, and for whom."""
         nodes, own = self._nodes, question.counters.but
         if not nodes.nominated:
@@ -364,26 +383,26 @@ class Placement:
 
     def _question(
         self, pod: Pod, held: Iterable[ResourceClaim], snapshot: Snapshot, offered: frozenset[str]
-    ) -> Question:
-        return Question(
+    ) -> PodQuestion:
+        return PodQuestion(
             pod,
             self._nodes,
             Counters(self._nodes, (pod.key, *self._nodes.nominated.charges_of_pod(pod))),
             held=tuple(selectors_of(held)),
-            waived=backed(snapshot.classes, pod) | offered,
+            waived=backed_resources(snapshot.classes, pod) | offered,
             supposed=self._supposed,
         )
 
-    def _failures(self, question: Question) -> Iterator[tuple[Test, Mask]]:
+    def _failures(self, question: PodQuestion) -> Iterator[tuple[Test, Mask]]:
         """(test, (N,) nodes that fail it), in the order of their reasons."""
         question = replace(question, by_resource=True)
         require_objects(question)
         for test in tests_of(question):
-            yield test, ~passed(test, question.counters)
+            yield test, ~nodes_passing(test, question.counters)
         if reserved := self._nominated(question):
             yield RESERVED, beside_nominated(question, reserved)
 
-    def _nominated(self, question: Question) -> dict[str, list[Pod]]:
+    def _nominated(self, question: PodQuestion) -> dict[str, list[Pod]]:
         found = self._nodes.residents.nominated(question.pod)
         if not self._nodes.nominated:
             return found

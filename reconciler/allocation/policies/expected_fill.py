@@ -16,10 +16,16 @@ from kernels.fragmentation import NEVER, WHOLE, Machines, Need
 from kernels.fragmentation import Demand as KernelDemand
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.policies.demand import Demand
-from reconciler.allocation.policies.fragmentation import KEPT, Fgd, Scores, need_in, scores_of
-from reconciler.allocation.policies.node_states import KEPT as KEPT_STATES
-from reconciler.allocation.policies.node_states import States
-from reconciler.allocation.policies.policy import LAST, Question
+from reconciler.allocation.policies.fragmentation import (
+    KEPT,
+    KEPT_STATES,
+    Fgd,
+    Scores,
+    States,
+    need_in,
+    scores_of,
+)
+from reconciler.allocation.policies.policy import LAST, PolicyQuestion
 from reconciler.state.caches import Cache
 from reconciler.state.devices.snapshot.snapshot import Topology
 
@@ -92,7 +98,7 @@ class ExpectedFill(Fgd):
             object.__setattr__(self, field, content)
         self.__post_init__()
 
-    def nodes(self, question: Question, among: Mask) -> Amounts | None:
+    def nodes(self, question: PolicyQuestion, among: Mask) -> Amounts | None:
         """See `Policy.nodes`."""
         need = need_in(question)
         if need is None:
@@ -112,7 +118,7 @@ class ExpectedFill(Fgd):
             found[places[states[places] == states[chosen]]] = -LAST  # the chosen one is the first of them
         return found
 
-    def _chosen(self, scores: Scores, need: Need, ordered: Rows, question: Question) -> int | None:
+    def _chosen(self, scores: Scores, need: Need, ordered: Rows, question: PolicyQuestion) -> int | None:
         """The place with the least loss among the first of each distinct state."""
         tried = _first_of_each_state(scores, ordered)
         if len(tried) < 2:
@@ -124,7 +130,7 @@ class ExpectedFill(Fgd):
             losses = losses * (PRICE * WHOLE + scores.compiled.pressure[scores.compiled.model[tried]])
         return int(tried[losses.argmin()])
 
-    def _fills(self, scores: Scores, question: Question) -> Fills:
+    def _fills(self, scores: Scores, question: PolicyQuestion) -> Fills:
         known, key = _FILLS.of(question.snapshot.topology), (self.demand.digest, self.seed)
         if key not in known:
             known[key] = Fills(scores.compiled.shapes, scores.nodes.rows.shape[1], self.seed)

@@ -15,13 +15,11 @@ from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.request_options import RequestOption
 from reconciler.allocation.dra.static_match import match_in_fleet
 from reconciler.allocation.policies.by_device import FARTHEST
-from reconciler.allocation.policies.compiled_demand import taking
+from reconciler.allocation.policies.compiled_demand import sizes, taking
 from reconciler.allocation.policies.demand import Demand
 from reconciler.allocation.policies.least_loss import LeastLoss
-from reconciler.allocation.policies.policy import LAST, Policy, Question, SetJudge
-from reconciler.allocation.policies.room_left import WHOLE
-from reconciler.allocation.policies.set_losses import FULLNESS
-from reconciler.allocation.policies.wanted import sizes
+from reconciler.allocation.policies.policy import LAST, Policy, PolicyQuestion, SetJudge
+from reconciler.allocation.policies.set_losses import FULLNESS, WHOLE
 from reconciler.state.caches import Cache, share
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology, View
@@ -56,7 +54,7 @@ class Guarded(Struct, frozen=True):
         """See `Policy.digest`."""
         return self.policy.digest
 
-    def nodes(self, question: Question, among: Mask) -> Amounts | None:
+    def nodes(self, question: PolicyQuestion, among: Mask) -> Amounts | None:
         """See `Policy.nodes`."""
         keys = self.policy.nodes(question, among)
         pressing = _pressing(self.policy.demand, question.snapshot)
@@ -66,11 +64,11 @@ class Guarded(Struct, frozen=True):
         found: Amounts = (keys // FULLNESS * pressing >> PARTS) * FULLNESS + fullness
         return np.where(keys < FARTHEST, found, LAST)
 
-    def devices(self, question: Question, candidates: Candidates, view: View) -> Rows | None:
+    def devices(self, question: PolicyQuestion, candidates: Candidates, view: View) -> Rows | None:
         """See `Policy.devices`."""
         return self.policy.devices(question, candidates, view)
 
-    def sets(self, question: Question, view: View) -> SetJudge | None:
+    def sets(self, question: PolicyQuestion, view: View) -> SetJudge | None:
         """See `Policy.sets`."""
         return self.policy.sets(question, view)
 

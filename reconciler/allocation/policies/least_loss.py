@@ -14,22 +14,198 @@ from itertools import compress
 import numpy as np
 from msgspec import Struct
 
-from kernels.types import Amounts, Mask, Rows
+from kernels.types import Amounts, Codes, Mask, Rows
+from reconciler.allocation.dra.availability import available
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption
-from reconciler.allocation.dra.static_match import match_in_fleet
+from reconciler.allocation.dra.state import State
+from reconciler.allocation.dra.static_match import Consumption, match_in_fleet
 from reconciler.allocation.policies.by_device import in_order, node_keys
+from reconciler.allocation.policies.compiled_demand import COUNTS, Wanted, requests_of, sizes
 from reconciler.allocation.policies.demand import NO_DEMAND, Demand
-from reconciler.allocation.policies.group_losses import GroupLosses
-from reconciler.allocation.policies.node_losses import NodeLosses
-from reconciler.allocation.policies.policy import LAST, Question, SetJudge
-from reconciler.allocation.policies.room_left import left_of_sets
-from reconciler.allocation.policies.set_losses import FULLNESS, SetLosses
-from reconciler.allocation.policies.shared_losses import SharedLosses
-from reconciler.allocation.policies.wanted import Wanted, requests_of, sizes
+from reconciler.allocation.policies.policy import LAST, PolicyQuestion, SetJudge
+from reconciler.allocation.policies.set_losses import FULLNESS, Remembered, SetLosses, left_of_sets, shares_of
 from reconciler.state.caches import Cache
+from reconciler.state.devices.occupancy.trail import Trail
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot, View
+
+
+class NodeLosses:
+    """Keys of sets: the value that the node loses, then what is left of the counter sets they draw from.
+
+    The value of a node is the sum over S requests of weight x floor(devices on which it fits / devices that
+    it asks for), or the size of all free devices without a demand. Exact for any set, while keys of single
+    devices cannot be added: two devices may close the same place.
+    """
+
+    def __init__(self, wanted: Sequence[Wanted] | None, view: View, snapshot: Snapshot) -> None:
+        """`wanted` are the requests of the demand, at least those that suit a device of the node.
+
+        None without a demand: devices count by their size.
+        """
+        self._wanted, self._view, self._snapshot = wanted or (), view, snapshot
+        rows = view.rows
+        if wanted is not None:
+            suits = [available(one.option, snapshot).mask[rows] for one in wanted]
+            self._suits = np.array(suits, dtype=np.int64).reshape(len(wanted), len(rows))
+            self._count = np.array([one.count for one in wanted], dtype=np.int64)
+            self._weight = np.array([one.weight for one in wanted], dtype=np.int64)
+        else:
+            self._suits = (view.of(snapshot.occupancy.free) * view.of(sizes(snapshot.fleet)))[None]
+            self._count = self._weight = np.ones(1, dtype=np.int64)
+        self._now = self._value(self._suits.sum(axis=1)[None])[0]
+        self._left = np.minimum(left_of_sets(rows, snapshot), FULLNESS - 1)
+        _, classes = np.unique(self._suits, axis=1, return_inverse=True)
+        self.classes: Codes = classes.reshape(-1).astype(np.int32)
+        """(n,) see `SetJudge.classes`"""
+
+    def keys(self, states: Sequence[State]) -> Amounts:
+        """See `SetJudge.keys`."""
+        still_open = np.array([state.fit & ~state.taken for state in states], dtype=np.int64)
+        counts = still_open @ self._suits.T
+        for at, state in enumerate(states):
+            for device, consumed in state.shares.items():
+                counts[at] -= self._suits[:, device] * self._used_up(device, consumed)
+        left = [sum(int(self._left[choice.at]) for choice in state.chosen) for state in states]
+        lost: Amounts = (self._now - self._value(counts)) * FULLNESS
+        return lost + np.minimum(np.array(left, dtype=np.int64), FULLNESS - 1)
+
+    def _value(self, counts: Amounts) -> Amounts:
+        """(K,) the value of nodes with so many devices (K, S) for each request."""
+        found: Amounts = (counts // self._count * self._weight).sum(axis=1)
+        return found
+
+    def _used_up(self, device: int, consumed: object) -> Amounts:
+        """(S,) 1 for requests that do not fit a shared device any more; 0 without a demand."""
+        found = np.zeros(len(self._count), dtype=np.int64)
+        shape = int(self._snapshot.fleet.codes["shape"][self._view.row(device)])
+        for at, one in enumerate(self._wanted):
+            theirs = match_in_fleet(one.option, self._snapshot).consumption.get(shape)
+            if isinstance(theirs, Consumption) and isinstance(consumed, dict):
+                found[at] = not theirs.fits(consumed)
+        return found
+
+
+KEPT_GROUPS = 4096
+"""Pairs of requests whose common nodes are cached for one fleet"""
+
+_MEETING: Cache[Fleet, OrderedDict[tuple[RequestKey, RequestKey], Amounts]] = Cache(lambda _: OrderedDict())
+
+
+class GroupLosses:
+    """Losses of one demand for one request. Valid for one fleet; follows the allocations.
+
+    A device of a group counts for a part of the weight already. These are the differences to what is really
+    lost: a group less, or none.
+    """
+
+    def __init__(self, wanted: Sequence[Wanted], option: RequestOption, snapshot: Snapshot) -> None:
+        """`wanted` are the requests of the demand.
+
+        Those of one device lose nothing more, and neither do those that use none of the devices of `option`.
+        """
+        taken = max(option.source.wanted, 1)
+        lost = [
+            (one, taken * meets)
+            for one in wanted
+            if one.count > 1 and (meets := _meets(one.option, option, snapshot)).any()
+        ]
+        self._groups = [one for one, _ in lost]
+        self._count: Amounts = np.array([[one.count] for one in self._groups], dtype=np.int64)
+        self._weight: Amounts = np.array([[one.weight] for one in self._groups], dtype=np.int64)
+        self._lost: Amounts = np.array([each for _, each in lost], dtype=np.int64)
+        self._trail: Trail = snapshot.occupancy.trail
+        self._serial = snapshot.occupancy.serial
+        count = len(snapshot.fleet.vocabulary.nodes.values) + 1
+        self.of_node: Amounts = np.zeros(count, dtype=np.int64)
+        """(N + 1,) by the fleet's code of the node; weight x `COUNTS`"""
+        self.none = not self._groups
+        """Whether nothing is lost anywhere"""
+        self._evaluate(np.arange(count), snapshot)
+
+    def reaches(self, snapshot: Snapshot) -> bool:
+        """Whether `follow` can update the losses to a snapshot."""
+        return self._trail is snapshot.occupancy.trail and self._serial <= snapshot.occupancy.serial
+
+    def follow(self, snapshot: Snapshot) -> None:
+        """Update the losses to a snapshot. The cost depends on the nodes that changed in between."""
+        serial = snapshot.occupancy.serial
+        if serial != self._serial and self._groups:
+            nodes = snapshot.fleet.codes["node"][self._trail.between(self._serial, serial)]
+            self._evaluate(np.array(sorted(set(nodes[nodes >= 0].tolist())), dtype=np.intp), snapshot)
+        self._serial = serial
+
+    def _evaluate(self, nodes: Rows, snapshot: Snapshot) -> None:
+        if not self._groups or not len(nodes):
+            return
+        before = np.array([available(one.option, snapshot).per_node[nodes] for one in self._groups])
+        lost = self._lost[:, nodes]
+        left = np.maximum(before - lost, 0)
+        whole = self._weight * COUNTS * (before // self._count - left // self._count)
+        self.of_node[nodes] = (whole - self._weight * (COUNTS // self._count) * lost).sum(axis=0)
+
+
+def _meets(one: RequestOption, other: RequestOption, snapshot: Snapshot) -> Amounts:
+    """(N + 1,) 1 for nodes, by the fleet's code, with a device that both requests may take."""
+    known, at = _MEETING.of(snapshot.fleet), (one.key, other.key)
+    if at not in known:
+        both = match_in_fleet(one, snapshot).suitable & match_in_fleet(other, snapshot).suitable
+        found = np.zeros(len(snapshot.fleet.vocabulary.nodes.values) + 1, dtype=np.int64)
+        found[snapshot.fleet.codes["node"][both]] = 1
+        found[-1] = 0  # devices without a node
+        known[at] = found
+        if len(known) > KEPT_GROUPS:
+            known.popitem(last=False)
+    return known[at]
+
+
+class SharedLosses:
+    """Losses of one demand, remembered by what shares consume. Valid for one fleet."""
+
+    def __init__(self, wanted: Sequence[Wanted], snapshot: Snapshot) -> None:
+        self._wanted = wanted
+        suits = [match_in_fleet(one.option, snapshot).suitable for one in wanted]
+        self._model, self._first = _models(
+            np.array(suits, dtype=np.bool_).reshape(len(wanted), snapshot.fleet.size)
+        )
+        self._known: dict[RequestKey, Remembered[tuple[int, int, int], int]] = {}
+
+    def of(self, option: RequestOption, rows: Rows, snapshot: Snapshot) -> Amounts:
+        """(n,) the weight, times `COUNTS`, of what fits the shared devices no longer."""
+        number, shape = shares_of(rows, snapshot)
+        states = list(zip(self._model[rows].tolist(), number.tolist(), shape.tolist(), strict=True))
+        known = self._known.setdefault(option.key, Remembered()).of(snapshot.occupancy.consumptions)
+        for state in set(states) - known.keys():
+            known[state] = self._loss(option, *state, snapshot)
+        return np.array([known[state] for state in states], dtype=np.int64)
+
+    def _loss(self, option: RequestOption, model: int, number: int, shape: int, snapshot: Snapshot) -> int:
+        taken = match_in_fleet(option, snapshot).consumption.get(shape)
+        if not isinstance(taken, Consumption):
+            return 0
+        before = snapshot.occupancy.consumptions.values[number]
+        after = taken.added_to(before)
+        total = 0
+        for one in self._wanted:
+            static = match_in_fleet(one.option, snapshot)
+            theirs = static.consumption.get(shape)
+            if static.suitable[self._first[model]] and isinstance(theirs, Consumption):
+                total += one.of_device * (theirs.fits(before) and not theirs.fits(after))
+        return total
+
+
+def _models(suits: np.ndarray) -> tuple[Codes, Rows]:
+    """(D,) the same number for devices that suit the same requests, and (M,) the first device of each.
+
+    suits (W, D)  whether a device suits a request
+    """
+    model = np.zeros(suits.shape[1], dtype=np.int64)
+    for eight in np.packbits(suits, axis=0):
+        model = np.unique(model << 8 | eight, return_inverse=True)[1].reshape(-1)
+    _, first = np.unique(model, return_index=True)
+    return model.astype(np.int32), first.astype(np.intp)
+
 
 KEPT = 64
 """Requests whose losses of groups are kept for one demand"""
@@ -52,15 +228,15 @@ class LeastLoss(Struct, frozen=True):
         """See `DevicePolicy.key`."""
         return self.name, self.demand.digest
 
-    def nodes(self, question: Question, among: Mask) -> Amounts | None:
+    def nodes(self, question: PolicyQuestion, among: Mask) -> Amounts | None:
         """See `Policy.nodes`."""
         return node_keys(self, question, among)
 
-    def devices(self, question: Question, candidates: Candidates, view: View) -> Rows | None:
+    def devices(self, question: PolicyQuestion, candidates: Candidates, view: View) -> Rows | None:
         """See `Policy.devices`."""
         return in_order(self, candidates, view, question.snapshot)
 
-    def sets(self, question: Question, view: View) -> SetJudge | None:
+    def sets(self, question: PolicyQuestion, view: View) -> SetJudge | None:
         """See `Policy.sets`."""
         tables = _tables(self, question.snapshot)
         return NodeLosses(tables.wanted_on(view, question.snapshot), view, question.snapshot)

@@ -1,6 +1,6 @@
 """Which policy decides which claims: by DeviceClass, by driver, or for all others."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -9,22 +9,40 @@ from msgspec.structs import replace
 
 from kernels.distinct import distinct
 from kernels.types import Amounts, Mask, Rows
-from reconciler.allocation.dra.budget import UNLIMITED, Budget, SelectorsNotRun
+from reconciler.allocation.dra.budget import UNLIMITED, Budget, Fatal, SelectorsNotRun
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.claim_shapes import claim_shape
-from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestKey, RequestOption, Slot
 from reconciler.allocation.dra.static_match import match_in_fleet
+from reconciler.allocation.policies.by_device import BEST_FIT, SPREAD
 from reconciler.allocation.policies.demand import NO_DEMAND, Demand
-from reconciler.allocation.policies.names import FIRST_FIT, POLICIES
-from reconciler.allocation.policies.policy import Policy, Question, SetJudge
-from reconciler.allocation.policies.weighing import Weighing
+from reconciler.allocation.policies.expected_fill import ExpectedFill
+from reconciler.allocation.policies.fragmentation import Fgd
+from reconciler.allocation.policies.guard import guarded
+from reconciler.allocation.policies.least_loss import LeastLoss
+from reconciler.allocation.policies.names import FIRST_FIT, POLICIES, Weighing
+from reconciler.allocation.policies.policy import Policy, PolicyQuestion, SetJudge
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.similar_names import instead
 from reconciler.errors import Rejected
 from reconciler.state.caches import Cache
 from reconciler.state.devices.pools.fleet import Fleet
 from reconciler.state.devices.snapshot.snapshot import Snapshot, View
+
+_MADE: Mapping[str, Callable[[Demand, int], Policy | None]] = {
+    FIRST_FIT: lambda _demand, _seed: None,
+    BEST_FIT.name: lambda _demand, _seed: BEST_FIT,
+    SPREAD.name: lambda _demand, _seed: SPREAD,
+    "least-loss": lambda demand, _seed: guarded(LeastLoss(demand)),
+    "fgd": lambda demand, _seed: Fgd(demand),
+    "expected-fill": ExpectedFill,
+}
+
+
+def policy_named(name: str, demand: Demand, *, seed: int = 0) -> Policy | None:
+    """A policy with the demand that it keeps room for; None for first fit. `name` is one of `POLICIES`."""
+    return _MADE[name](demand, seed)
+
 
 OTHERS = "*"
 """Stands for all claims that no other entry names"""
@@ -93,8 +111,6 @@ class Policies(Struct, frozen=True, dict=True):
 
     @cached_property
     def _by_target(self) -> Mapping[str, Policy | None]:
-        from reconciler.allocation.policies.named import policy_named  # noqa: PLC0415 - first fit has none
-
         made = {name: policy_named(name, self.demand, seed=self.seed) for _, name in self.names}
         return {target: made[name] for target, name in self.names}
 
@@ -169,7 +185,7 @@ class ByRequest(Struct, frozen=True, eq=False):
         """See `Policy.digest`."""
         return self.policies.demand.digest
 
-    def nodes(self, question: Question, among: Mask) -> Amounts | None:
+    def nodes(self, question: PolicyQuestion, among: Mask) -> Amounts | None:
         """See `Policy.nodes`."""
         leading, snapshot = self.used[0], question.snapshot
         slots = tuple(
@@ -180,12 +196,12 @@ class ByRequest(Struct, frozen=True, eq=False):
         own = replace(question, parsed=ParsedClaims(question.parsed.claims, slots))
         return leading.nodes(own, among)
 
-    def devices(self, question: Question, candidates: Candidates, view: View) -> Rows | None:
+    def devices(self, question: PolicyQuestion, candidates: Candidates, view: View) -> Rows | None:
         """See `Policy.devices`."""
         policy = self.policies.of_option(candidates.option, question.snapshot)
         return None if policy is None else policy.devices(question, candidates, view)
 
-    def sets(self, _question: Question, _view: View) -> SetJudge | None:
+    def sets(self, _question: PolicyQuestion, _view: View) -> SetJudge | None:
         """See `Policy.sets`. Keys of different policies cannot be compared."""
         return None
 

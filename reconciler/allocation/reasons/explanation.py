@@ -1,12 +1,52 @@
 """Explanations as values. The command, the status page, Events and logs present them."""
 
 from collections.abc import Iterator
+from enum import StrEnum
+from typing import NamedTuple
 
 from msgspec import Struct
 
-from reconciler.allocation.reasons.kinds import Kind
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.quantity import Quantity
+
+
+class Kind(StrEnum):
+    """What a gate tests. The first ten test single devices."""
+
+    CLASS = "class"
+    SELECTOR = "selector"
+    FEATURE = "feature"
+    POOL = "pool"
+    TAINTS = "taints"
+    HELD = "held"
+    CAPACITY = "capacity"
+    COUNTERS = "counters"
+    GROUPS = "groups"
+    NODES = "nodes"
+
+    # These test several devices at once.
+    ENOUGH = "enough"
+    CONSTRAINT = "constraint"
+    TOGETHER = "together"
+    ALIGNMENT = "alignment"
+    PARTITION = "partition"
+
+
+class Section(StrEnum):
+    """The sections of the page of reasons, by what resolves a reason."""
+
+    WAIT = "resolved when devices are freed or added"
+    CLAIM = "fix the claim"
+    FLEET = "fix slices, classes or nodes"
+    KOORDINATOR = "pods that request Koordinator devices"
+
+
+class Advice(NamedTuple):
+    """A row of the table."""
+
+    meaning: str
+    remedy: str
+    section: Section
 
 
 class Step(Struct, frozen=True):

@@ -5,7 +5,7 @@ The identifiers are stable: Events, log lines and the metric of pending claims u
 
 from collections.abc import Mapping
 
-from reconciler.allocation.reasons.advice import Advice, Section
+from reconciler.allocation.reasons.explanation import Advice, Section
 from reconciler.api.objects.plan import Reason
 from reconciler.plugins.koordinator.reasons import KOORDINATOR
 

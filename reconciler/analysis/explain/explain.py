@@ -5,13 +5,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from reconciler.allocation.alignment import decide
-from reconciler.allocation.defaults import STEPS
+from reconciler.allocation.alignment.deciding import decide
+from reconciler.allocation.dra.budget import STEPS, Fatal
 from reconciler.allocation.dra.claim_shapes import claim_shape
-from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import ParsedClaims, read_claims
-from reconciler.allocation.reasons.explanation import Explanation, NearMiss, Request
-from reconciler.allocation.reasons.kinds import Kind
+from reconciler.allocation.reasons.explanation import Explanation, Kind, NearMiss, Request
 from reconciler.allocation.reasons.reasons import remedy
 from reconciler.analysis.explain.funnel import GateResult, apply_gates, funnel, smallest_sets
 from reconciler.analysis.explain.gates import NodeReach

@@ -8,12 +8,10 @@ import numpy as np
 from msgspec import Struct
 
 from kernels.types import Amounts, Mask
-from reconciler.allocation.dra.disabled_features import disabled_features
+from reconciler.allocation.dra.refusal_counts import kept_for
 from reconciler.allocation.dra.request_options import RequestOption
-from reconciler.allocation.dra.static_match import resolve
-from reconciler.allocation.dra.tally import kept_for
-from reconciler.allocation.reasons.explanation import Failing, Shortage, Step
-from reconciler.allocation.reasons.kinds import Kind
+from reconciler.allocation.dra.static_match import disabled_features, resolve
+from reconciler.allocation.reasons.explanation import Failing, Kind, Shortage, Step
 from reconciler.analysis.explain.gates import SELECTION, Gate, NodeReach, gates_of, problem
 from reconciler.analysis.explain.shortage import shortages
 from reconciler.state.devices.exclusion import modes

@@ -11,12 +11,11 @@ from msgspec import Struct
 from kernels.distinct import distinct
 from kernels.fit import fits
 from kernels.types import Amounts, Codes, Mask
+from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.candidates import capacity_permits, not_excluded
-from reconciler.allocation.dra.disabled_features import disabled_features
-from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import RequestOption, SelectorUse
-from reconciler.allocation.dra.static_match import SKIP_OPERATIONS, resolve, taints_permit
-from reconciler.allocation.reasons.kinds import Kind
+from reconciler.allocation.dra.static_match import SKIP_OPERATIONS, disabled_features, resolve, taints_permit
+from reconciler.allocation.reasons.explanation import Kind
 from reconciler.api.objects.semantics import COMPATIBILITY_GROUPS, PARTITIONABLE_DEVICES
 from reconciler.cel.program import CelRefused, compile_selector
 from reconciler.state.devices.pools.fleet import Fleet

@@ -12,8 +12,7 @@ from reconciler.allocation.alignment.partitions import PartitionedRequest, parti
 from reconciler.allocation.alignment.preferences import has_preferences
 from reconciler.allocation.dra.constraints import Constraint, compile_constraint
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestOption
-from reconciler.allocation.reasons.explanation import NearMiss, Step
-from reconciler.allocation.reasons.kinds import Kind
+from reconciler.allocation.reasons.explanation import Kind, NearMiss, Step
 from reconciler.analysis.explain.funnel import GateResult
 from reconciler.analysis.explain.gates import NodeReach
 from reconciler.analysis.explain.near_misses import MOST_NODES, describe_failure

@@ -5,12 +5,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from kernels.types import Amounts, Mask, Rows
-from reconciler.allocation.dra.disabled_features import disabled_features
-from reconciler.allocation.dra.refusal import Fatal
+from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestOption
-from reconciler.allocation.dra.static_match import resolve, tolerated
-from reconciler.allocation.reasons.explanation import Lack, NearMiss
-from reconciler.allocation.reasons.kinds import Kind
+from reconciler.allocation.dra.static_match import disabled_features, resolve, tolerated
+from reconciler.allocation.reasons.explanation import Kind, Lack, NearMiss
 from reconciler.analysis.explain.funnel import GateResult
 from reconciler.analysis.explain.gates import SELECTION, Gate, NodeReach, problem
 from reconciler.analysis.explain.shortage import MOST_HOLDERS, amount, relative_shortage, shortages_of_device

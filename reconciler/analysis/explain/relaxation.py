@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 
 from reconciler.allocation.alignment.deciding import PreferenceKey, decide
-from reconciler.allocation.alignment.narrowing import narrowed
+from reconciler.allocation.alignment.preferences import narrowed
 from reconciler.api.objects.claims import DeviceRequest, ResourceClaim
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from reconciler.allocation.reasons.advice import Section
 from reconciler.allocation.reasons.explanation import (
     Explanation,
     Failing,
@@ -15,6 +14,7 @@ from reconciler.allocation.reasons.explanation import (
     Lack,
     NearMiss,
     Request,
+    Section,
     Shortage,
 )
 from reconciler.allocation.reasons.reasons import REASONS

@@ -16,12 +16,11 @@ from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.dra.availability import available
 from reconciler.allocation.dra.request_options import MAX_RESULTS, RequestKey, RequestOption
 from reconciler.allocation.dra.result import pinned_to_node
-from reconciler.allocation.gangs.domains import spread_last
+from reconciler.allocation.gangs.deciding import UNPLACED, too_few
+from reconciler.allocation.gangs.domains import Grouping, Tiers, spread_last
 from reconciler.allocation.gangs.kinds import Kind
 from reconciler.allocation.gangs.limits import lack, needs_of
-from reconciler.allocation.gangs.refusing import UNPLACED, too_few
-from reconciler.allocation.gangs.tiers import Grouping, Tiers
-from reconciler.allocation.placement import Placement
+from reconciler.allocation.placement.placing import Placement
 from reconciler.analysis.fitting.question import PodSet, Seat, Short, pod_of, uid_of
 from reconciler.api.objects.claims import Allocation
 from reconciler.api.objects.gangs import Tier

@@ -3,11 +3,19 @@
 from collections.abc import Container, Hashable, Iterable, Mapping
 
 from reconciler.allocation.dra.budget import UNLIMITED, Budget
-from reconciler.allocation.gangs import decide_gang
-from reconciler.allocation.gangs.kinds import Kind, company_of, kind_of, likeness
-from reconciler.allocation.gangs.question import GangGranted, GangQuestion, GangUnsatisfied, Member
-from reconciler.allocation.gangs.tiers import Tiers
-from reconciler.allocation.placement import refusal_reason
+from reconciler.allocation.gangs.deciding import decide_gang
+from reconciler.allocation.gangs.domains import Tiers
+from reconciler.allocation.gangs.kinds import (
+    GangGranted,
+    GangQuestion,
+    GangUnsatisfied,
+    Kind,
+    Member,
+    kind_of,
+    likeness,
+    pod_interactions,
+)
+from reconciler.allocation.placement.placing import refusal_reason
 from reconciler.analysis.defaults import STEPS
 from reconciler.analysis.fitting.filling import Filled, Filling, Form, NeedsSearch
 from reconciler.analysis.fitting.question import (
@@ -167,7 +175,7 @@ class _Batch:
         """The places that columns find, which are not taken yet. Raises NeedsSearch and Rejected."""
         nodes, snapshot = self._trial.nodes, self._trial.snapshot
         member = Member(asked.pod, asked.claims)
-        company = company_of([member], nodes)
+        company = pod_interactions([member], nodes)
         if asked.named or company.crowding:
             raise NeedsSearch
         alike = likeness(member, nodes, company)

@@ -15,8 +15,8 @@ from kernels.fit import fits
 from kernels.leaving import Weights, forced, freed_draws, nth_of_group, sums_of_group, whole
 from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.dra.availability import available
+from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.claim_shapes import claim_shape
-from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption, Slot
 from reconciler.analysis.relocation.occupants import Occupant, Occupants, Pods
 from reconciler.analysis.relocation.victim_sets import NO_PRIORITY, OFFSET, Cost

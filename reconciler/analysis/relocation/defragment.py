@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from kernels.distinct import distinct
 from kernels.types import Rows
-from reconciler.allocation.defaults import STEPS
+from reconciler.allocation.dra.budget import STEPS
 from reconciler.analysis.capacity.layout import FleetLayout, fleet_layout
 from reconciler.analysis.capacity.lines import lines
 from reconciler.analysis.capacity.measure import measure

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from msgspec import Struct
 
-from reconciler.allocation.placement import place
+from reconciler.allocation.placement.order import queue_key
 from reconciler.analysis.relocation.leaving import Move, leave, move_all
 from reconciler.analysis.relocation.occupants import DAEMON_SET, MIRROR, Occupant, Occupants, Pods
 from reconciler.analysis.relocation.world import World
@@ -160,7 +160,7 @@ def drain(world: World, drained: Drained) -> DrainAnswer:
             concerned.add(claim)
     leaving: list[ObjectKey] = []
     ignored: list[ObjectKey] = []
-    for key, one in sorted(occupants.pods.items(), key=lambda entry: place(entry[1].pod)):
+    for key, one in sorted(occupants.pods.items(), key=lambda entry: queue_key(entry[1].pod)):
         if (one.node in drained.nodes or not concerned.isdisjoint(one.claims)) and is_live(one.pod):
             belongs = bool(drained.nodes) and _belongs_to_its_node(one)
             (ignored if belongs else leaving).append(key)

@@ -7,7 +7,7 @@ from itertools import chain
 import numpy as np
 
 from kernels.types import Mask
-from reconciler.allocation.placement.pod_volumes import volumes_of
+from reconciler.allocation.placement.pod_tests import volumes_of
 from reconciler.analysis.relocation.bounds import Bounds, Holds, lower_bound
 from reconciler.analysis.relocation.leaving import Attempts, OutOfTries
 from reconciler.analysis.relocation.occupants import Pods

@@ -5,8 +5,8 @@ from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
-from reconciler.allocation.gangs.question import GangQuestion, Member
-from reconciler.allocation.placement import place
+from reconciler.allocation.gangs.kinds import GangQuestion, Member
+from reconciler.allocation.placement.order import queue_key
 from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.relocation.occupants import Occupants, Pods, Unit
 from reconciler.analysis.relocation.wanted import (
@@ -55,7 +55,7 @@ def move_all(
     """
     found = {}
     units = occupants.units(pods)
-    for unit in sorted(units, key=lambda unit: min(place(occupants.pods[key].pod) for key in unit.pods)):
+    for unit in sorted(units, key=lambda unit: min(queue_key(occupants.pods[key].pod) for key in unit.pods)):
         found[unit.pods] = _move_unit(unit, pods, occupants, world, trial)
     return tuple(found[unit.pods] for unit in units)
 
@@ -78,7 +78,7 @@ def _move_unit(unit: Unit, gone: Pods, occupants: Occupants, world: World, trial
     else:
         rules = occupants.gangs[unit.gang].rules
         tiers = rules.tiers if rules is not None else ()
-        by_order = tuple(sorted(members, key=lambda member: place(member.pod)))
+        by_order = tuple(sorted(members, key=lambda member: queue_key(member.pod)))
         wanted = WantedGang(GangQuestion(unit.gang, by_order, len(members), tiers))
     answer = wanted.place(world, trial)
     if isinstance(answer, NoFit):

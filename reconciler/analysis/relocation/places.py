@@ -8,12 +8,12 @@ from msgspec import Struct
 
 from kernels.distinct import distinct
 from kernels.types import Codes, Rows
-from reconciler.allocation.alignment import decide
-from reconciler.allocation.dra.refusal import Fatal
+from reconciler.allocation.alignment.deciding import decide
+from reconciler.allocation.dra.budget import Fatal
+from reconciler.allocation.dra.node_attempt import only_rows
 from reconciler.allocation.dra.request_options import read_claims
-from reconciler.allocation.dra.restricting import within
 from reconciler.allocation.dra.static_match import match_in_fleet
-from reconciler.allocation.placement import Placement
+from reconciler.allocation.placement.placing import Placement
 from reconciler.analysis.relocation.goals import Goal
 from reconciler.analysis.relocation.movers import FieldHolds, Mover
 from reconciler.api.objects.plan import Granted, Reason
@@ -166,7 +166,7 @@ class Places:
     def decide(self, mover: Mover, snapshot: Snapshot, node: str, among: Rows) -> PlaceOfMover | None:
         """The allocator's answer on one node with some devices."""
         self.tried += 1
-        only = within(mover.claims, among.tolist(), snapshot)
+        only = only_rows(mover.claims, among.tolist(), snapshot)
         found = decide(mover.claims, snapshot, nodes=[node], steps=self._steps, only=only)
         if not isinstance(found, Granted):
             if found.reason == Reason.GAVE_UP:

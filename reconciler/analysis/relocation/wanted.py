@@ -10,13 +10,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.allocation.alignment.preferences import has_preferences
-from reconciler.allocation.defaults import STEPS
-from reconciler.allocation.dra import allocate
-from reconciler.allocation.dra.budget import UNLIMITED, Budget
-from reconciler.allocation.dra.refusal import Fatal
-from reconciler.allocation.dra.restricting import within
-from reconciler.allocation.gangs import decide_gang
-from reconciler.allocation.gangs.question import GangGranted, GangQuestion, Member
+from reconciler.allocation.dra.allocate import allocate
+from reconciler.allocation.dra.budget import STEPS, UNLIMITED, Budget, Fatal
+from reconciler.allocation.dra.node_attempt import only_rows
+from reconciler.allocation.gangs.deciding import decide_gang
+from reconciler.allocation.gangs.kinds import GangGranted, GangQuestion, Member
 from reconciler.analysis.attempt import Asked, NoFit, Sharing, attempt
 from reconciler.analysis.relocation.world import World
 from reconciler.api.objects.claims import ALL, Allocation, ResourceClaim, ResourceClaimStatus
@@ -276,7 +274,7 @@ def regains(claim: ResourceClaim, allocation: Allocation, trial: Trial) -> bool:
     trial.release(claim.metadata.uid)
     try:
         wanted, free = [again(claim)], trial.snapshot
-        found = allocate(wanted, free, nodes=[node], only=within(wanted, rows, free))
+        found = allocate(wanted, free, nodes=[node], only=only_rows(wanted, rows, free))
     except Fatal:
         return False
     finally:

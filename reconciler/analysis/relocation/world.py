@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from reconciler.allocation.placement import Placement
+from reconciler.allocation.placement.placing import Placement
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.core import Node, PodDisruptionBudget
 from reconciler.api.objects.meta import ApiObject

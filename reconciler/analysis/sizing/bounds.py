@@ -10,7 +10,7 @@ from msgspec import Struct
 from kernels.distinct import distinct
 from kernels.packing import unique_rows
 from kernels.types import Amounts, Codes, Mask, Rows
-from reconciler.allocation.dra.refusal import Fatal
+from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.request_options import RequestOption, read_claims
 from reconciler.allocation.dra.static_match import match_in_fleet
 from reconciler.analysis.capacity.profiles import families

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from reconciler.allocation.placement import place
+from reconciler.allocation.placement.order import queue_key
 from reconciler.analysis.whatif.reading import single_units
 from reconciler.analysis.whatif.scenario import Unit
 from reconciler.api.manifests.bundle import Bundle
@@ -121,7 +121,7 @@ def pending_units(objects: Iterable[ApiObject]) -> tuple[Unit, ...]:
         if own and is_live(pod) and not pod.spec.node_name:
             found.append(Unit(f"pod {pod.key}", own, pod))
     found += [Unit(f"claim {key}", (claim,)) for key, claim in claims.items() if key not in used]
-    return tuple(sorted(found, key=lambda unit: place(unit.pod or unit.claims[0])))
+    return tuple(sorted(found, key=lambda unit: queue_key(unit.pod or unit.claims[0])))
 
 
 def _item(raw: object, where: str, subject: str, units: Mapping[str, Unit]) -> tuple[Unit, int]:

@@ -7,7 +7,7 @@ from math import prod
 
 from msgspec import Struct
 
-from reconciler.allocation.alignment import decide
+from reconciler.allocation.alignment.deciding import decide
 from reconciler.analysis.attempt import Asked, NoFit, attempt
 from reconciler.analysis.relocation.world import World, world_of
 from reconciler.analysis.sizing.demand import Item

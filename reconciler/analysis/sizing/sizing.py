@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from reconciler.allocation.defaults import STEPS
+from reconciler.allocation.dra.budget import STEPS
 from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.capacity.solver import Solver
 from reconciler.analysis.relocation.world import World

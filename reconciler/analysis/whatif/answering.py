@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from reconciler.allocation.defaults import STEPS
-from reconciler.allocation.dra.budget import UNLIMITED, Budget
+from reconciler.allocation.dra.budget import STEPS, UNLIMITED, Budget
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.analysis.whatif.reading import moved_together
 from reconciler.analysis.whatif.scenario import (

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from reconciler.allocation.placement import place
+from reconciler.allocation.placement.order import queue_key
 from reconciler.analysis.whatif.scenario import Gang, Unit
 from reconciler.api.manifests.bundle import Bundle, Entry
 from reconciler.api.manifests.templates import claim_from_template
@@ -142,7 +142,9 @@ def single_units(bundle: Bundle, machine_rules: Rules | None = None) -> tuple[Un
 
     Raises as `units_in`, but for any number.
     """
-    return tuple(sorted(_units(bundle, machine_rules), key=lambda unit: place(unit.pod or unit.claims[0])))
+    return tuple(
+        sorted(_units(bundle, machine_rules), key=lambda unit: queue_key(unit.pod or unit.claims[0]))
+    )
 
 
 def groups_of(objects: Iterable[ApiObject]) -> PodGroups:

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from reconciler.allocation.dra.budget import Budget
-from reconciler.allocation.gangs import decide_gang
-from reconciler.allocation.gangs.question import GangQuestion, GangUnsatisfied, Member, Seat
-from reconciler.allocation.placement import NodeChoice, Placement, place
+from reconciler.allocation.gangs.deciding import decide_gang
+from reconciler.allocation.gangs.kinds import GangQuestion, GangUnsatisfied, Member, Seat
+from reconciler.allocation.placement.order import queue_key
+from reconciler.allocation.placement.placing import NodeChoice, Placement
 from reconciler.allocation.policies.selection import Policies
 from reconciler.analysis.attempt import Asked, Fit, NoFit, Sharing, attempt
 from reconciler.analysis.whatif.scenario import Baseline, Gang, Placed, PlacedGang, Refused, Unit
@@ -87,7 +88,7 @@ def units_of(lost: Iterable[ResourceClaim], pods: Mapping[ObjectKey, Pod]) -> li
         pod = pods.get(user) if user is not None else None
         members = sorted(claims, key=lambda claim: claim.key)
         name = f"pod {pod.key}" if pod is not None else ", ".join(f"claim {claim.key}" for claim in members)
-        first = place(pod) if pod is not None else min(map(place, members))
+        first = queue_key(pod) if pod is not None else min(map(queue_key, members))
         units.append((first, Unit(name, tuple(map(unallocated, members)), pod)))
     return [unit for _, unit in sorted(units, key=lambda entry: entry[0])]
 

@@ -7,8 +7,8 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.allocation.gangs.picture import Picture
-from reconciler.allocation.gangs.question import GangGranted, GangUnsatisfied, Seat
+from reconciler.allocation.gangs.kinds import GangGranted, GangUnsatisfied, Seat
+from reconciler.allocation.gangs.places import GangNodes
 from reconciler.api.objects.core import Pod, claims_of
 from reconciler.api.objects.gangs import (
     SEAT,
@@ -127,7 +127,7 @@ def _version(pod: Pod) -> tuple[str, str]:
     return pod.metadata.uid, pod.metadata.resource_version
 
 
-Journal = Callable[[str, Solve, GangGranted | GangUnsatisfied, Picture | None], None]
+Journal = Callable[[str, Solve, GangGranted | GangUnsatisfied, GangNodes | None], None]
 """Records the name of a decision, the question, the answer, and what is needed to find it again"""
 
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 
-from reconciler.allocation.gangs.question import GangQuestion, Member
-from reconciler.allocation.placement import place
+from reconciler.allocation.gangs.kinds import GangQuestion, Member
+from reconciler.allocation.placement.order import queue_key
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod, claims_of, is_live
 from reconciler.api.objects.gangs import (
@@ -126,7 +126,7 @@ class GangPlanner:
     def next(self, gang: GangKey) -> GangStep:
         """What a gang needs."""
         pods = [self._store.pods[key] for key in self._gangs.members(gang)]
-        members = sorted((pod for pod in pods if is_live(pod)), key=place)
+        members = sorted((pod for pod in pods if is_live(pod)), key=queue_key)
         gated = [pod for pod in members if pod.gated]
         rules = self._rules(gang, members) if gated else None
         if rules is None:

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from reconciler.aio.worker_thread import Closed, ShouldContinue, WorkerThread
 from reconciler.allocation.dra.budget import Budget, StepLimit, Unfinished, WhileWanted
-from reconciler.allocation.gangs import decide_gang, still_fits
-from reconciler.allocation.gangs.picture import Picture, picture_of
-from reconciler.allocation.gangs.question import GangGranted, GangQuestion, GangUnsatisfied, Member
+from reconciler.allocation.gangs.deciding import decide_gang
+from reconciler.allocation.gangs.kinds import GangGranted, GangQuestion, GangUnsatisfied, Member
+from reconciler.allocation.gangs.places import GangNodes, gang_nodes, gang_still_fits
 from reconciler.api.objects.core import Pod
 from reconciler.control.gangs.planner import GangPlanner, Solve
 from reconciler.control.intake import Intake
@@ -96,10 +96,10 @@ class GangSearch:
         self._intake.put(unit, after=self._intake.queue.failed(unit))
         return None
 
-    def picture(self, solve: Solve) -> Picture | None:
+    def picture(self, solve: Solve) -> GangNodes | None:
         """What the gang sees of nodes now, for the journal."""
         with Trial(self._store, self._intake.nodes, supposed=False) as trial:
-            return picture_of(self._restricted(solve), trial)
+            return gang_nodes(self._restricted(solve), trial)
 
     def _on_loop(self, solve: Solve) -> Answer:
         """The trial ends before anybody sees it: nothing stays assumed that is not written."""
@@ -152,7 +152,7 @@ class GangSearch:
             version = self._store.snapshot_for(_own(solve)).version
             return version == before.version and serial == self._intake.nodes.serial
         with Trial(self._store, self._intake.nodes, supposed=False, own=_own(solve)) as trial:
-            return still_fits(self._restricted(solve), found, before, trial)
+            return gang_still_fits(self._restricted(solve), found, before, trial)
 
 
 def _own(solve: Solve) -> frozenset[Nominee]:

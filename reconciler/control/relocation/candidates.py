@@ -6,7 +6,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from reconciler.aio.worker_thread import ShouldContinue
-from reconciler.allocation.placement import place
+from reconciler.allocation.placement.order import queue_key
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod, PodDisruptionBudget, claims_of
 from reconciler.control.gangs.planner import GangPlanner, Solve
@@ -125,7 +125,7 @@ class Candidates:
     def units(self) -> list[Unit]:
         """The pending units that may preempt, the most important first."""
         found = [unit for unit, _, _ in self._pending if self._may_preempt(unit)]
-        return sorted(found, key=lambda unit: min(map(place, self.pods(unit))))
+        return sorted(found, key=lambda unit: min(map(queue_key, self.pods(unit))))
 
     def pods(self, unit: Unit) -> list[Pod]:
         """The gated pods of a unit; none for a claim alone."""

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from reconciler.allocation.gangs.picture import Picture
-from reconciler.allocation.gangs.question import GangQuestion, Member
+from reconciler.allocation.gangs.kinds import GangQuestion, Member
+from reconciler.allocation.gangs.places import GangNodes
 from reconciler.allocation.policies.selection import Policies
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import ResourceClaim
@@ -23,7 +23,7 @@ from reconciler.state.nodes.table import Nodes
 from reconciler.state.store import Store
 
 
-def write_picture(picture: Picture) -> dict[str, Any]:
+def write_picture(picture: GangNodes) -> dict[str, Any]:
     """Nodes by their position in the order of the topology; `nodes` is null for all."""
     return {
         "free": {name: amounts.tolist() for name, amounts in picture.free.items()},

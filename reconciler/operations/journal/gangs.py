@@ -11,11 +11,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from reconciler.allocation.alignment import decide
+from reconciler.allocation.alignment.deciding import decide
 from reconciler.allocation.dra.budget import UNLIMITED
-from reconciler.allocation.gangs import decide_gang
-from reconciler.allocation.gangs.picture import Picture
-from reconciler.allocation.gangs.question import GangGranted, GangUnsatisfied
+from reconciler.allocation.gangs.deciding import decide_gang
+from reconciler.allocation.gangs.kinds import GangGranted, GangUnsatisfied
+from reconciler.allocation.gangs.places import GangNodes
 from reconciler.allocation.policies.selection import Policies
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.gangs import GangKey, GangSource
@@ -35,7 +35,7 @@ GANG = "gang"
 
 
 def write_gang(
-    name: str, solve: Solve, answer: GangGranted | GangUnsatisfied, picture: Picture | None
+    name: str, solve: Solve, answer: GangGranted | GangUnsatisfied, picture: GangNodes | None
 ) -> dict[str, Any]:
     """The question about a gang, its answer, and what it saw of nodes if that decided its nodes."""
     question = solve.question

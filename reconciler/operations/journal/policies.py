@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from reconciler.allocation.policies.demand import NO_DEMAND, read_demand
-from reconciler.allocation.policies.pod_room import UNKNOWN_CORES, PodRoom
+from reconciler.allocation.policies.policy import UNKNOWN_CORES, PodRoom
 from reconciler.allocation.policies.selection import PLAIN, Policies
 
 POLICIES = "policies"

@@ -8,7 +8,7 @@ import numpy as np
 from kernels.scores import Crowd
 from kernels.types import Amounts
 from reconciler.allocation.placement.preferences import PodPreferences
-from reconciler.allocation.policies.pod_room import Preferences
+from reconciler.allocation.policies.policy import Preferences
 
 Json = dict[str, Any]
 Order = tuple[str, ...]

@@ -8,9 +8,9 @@ from secrets import token_hex
 import structlog
 from msgspec.structs import replace
 
-from reconciler.allocation.gangs.picture import Picture
-from reconciler.allocation.gangs.question import GangGranted, GangUnsatisfied
-from reconciler.allocation.placement import Together
+from reconciler.allocation.gangs.kinds import GangGranted, GangUnsatisfied
+from reconciler.allocation.gangs.places import GangNodes
+from reconciler.allocation.placement.together import Together
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.objects.changes import Change, Changed, Refused, Replaced
 from reconciler.api.objects.core import Node, Pod
@@ -147,7 +147,7 @@ class Recorder:
             self._files.flush()
 
     def placed(
-        self, name: str, solve: Solve, answer: GangGranted | GangUnsatisfied, picture: Picture | None
+        self, name: str, solve: Solve, answer: GangGranted | GangUnsatisfied, picture: GangNodes | None
     ) -> None:
         """Record a decision about a gang. With a picture, it can be decided again."""
         if self._files is None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from kernels.types import Mask
 from reconciler.allocation.placement.placing import among
 from reconciler.allocation.policies.demand import Demand
-from reconciler.allocation.policies.pod_room import PodRoom
+from reconciler.allocation.policies.policy import PodRoom
 from reconciler.allocation.policies.selection import Policies
 from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.api.objects.claims import ResourceClaim

@@ -7,8 +7,7 @@ import numpy as np
 from msgspec import Struct
 
 from kernels.types import Amounts, Mask, Rows
-from reconciler.allocation.reasons.explanation import Explanation, Lack, NearMiss, Request, Step
-from reconciler.allocation.reasons.kinds import Kind
+from reconciler.allocation.reasons.explanation import Explanation, Kind, Lack, NearMiss, Request, Step
 from reconciler.allocation.reasons.reasons import remedy
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from reconciler.allocation.placement import refusal_reason
+from reconciler.allocation.placement.placing import refusal_reason
 from reconciler.api.objects.core import Pod, is_live
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.plan import Gate, RequestCount

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct, field
 
-from reconciler.allocation.placement import Placement, refusal_reason
+from reconciler.allocation.placement.placing import Placement, refusal_reason
 from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ObjectKey

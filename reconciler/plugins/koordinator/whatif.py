@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
-from reconciler.allocation.placement import place
+from reconciler.allocation.placement.order import queue_key
 from reconciler.analysis.whatif.scenario import Baseline, Scenario
 from reconciler.api.objects.core import Pod, is_live
 from reconciler.api.objects.meta import DeviceID, ObjectKey
@@ -36,7 +36,7 @@ def lost_pods(
     They are as their controllers recreate them: without our pin to the node, except for a DaemonSet's pods.
     """
     lost = [pods[key] for key, one in held.items() if one.node in scenario.drained]
-    for pod in sorted(lost, key=place):
+    for pod in sorted(lost, key=queue_key):
         if pod.key not in scenario.without:
             of_node = any(owner.kind == DAEMON_SET for owner in pod.metadata.owner_references)
             yield pod if of_node else unpinned(pod, held[pod.key].node), held[pod.key]

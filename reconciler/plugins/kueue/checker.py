@@ -10,8 +10,8 @@ from typing import NoReturn
 import structlog
 from msgspec import Struct
 
-from reconciler.allocation.gangs.question import GangUnsatisfied
-from reconciler.allocation.placement import refusal_reason
+from reconciler.allocation.gangs.kinds import GangUnsatisfied
+from reconciler.allocation.placement.placing import refusal_reason
 from reconciler.api.objects.core import WORKLOAD
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.validation.fields import timestamp

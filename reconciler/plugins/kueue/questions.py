@@ -9,8 +9,8 @@ from msgspec import Struct
 from reconciler.aio.collector import postponed
 from reconciler.aio.worker_thread import Closed, ShouldContinue, WorkerThread
 from reconciler.allocation.dra.budget import Budget, StepLimit, Unfinished, WhileWanted
-from reconciler.allocation.gangs import decide_gang
-from reconciler.allocation.gangs.question import GangGranted, GangQuestion, GangUnsatisfied, Member, Seat
+from reconciler.allocation.gangs.deciding import decide_gang
+from reconciler.allocation.gangs.kinds import GangGranted, GangQuestion, GangUnsatisfied, Member, Seat
 from reconciler.api.objects.claims import ResourceClaim, ResourceClaimTemplate
 from reconciler.api.objects.core import WORKLOAD, Pod
 from reconciler.api.objects.gangs import GangKey, GangSource, Tier

@@ -13,7 +13,7 @@ from msgspec import Struct
 from reconciler.aio.tasks import forever
 from reconciler.aio.worker_thread import Closed, ShouldContinue, WorkerThread
 from reconciler.allocation.dra.budget import Unfinished
-from reconciler.allocation.placement.order import place
+from reconciler.allocation.placement.order import queue_key
 from reconciler.analysis.relocation.world import World
 from reconciler.analysis.sizing.demand import Item
 from reconciler.analysis.sizing.patterns import distinct_shapes
@@ -101,7 +101,7 @@ def groups_of(store: Store, ours: Ownership) -> tuple[Group, ...]:
 
 
 def _group(key: ObjectKey, pods: Iterable[Pod], store: Store, ours: Ownership) -> Group:
-    listed = tuple(sorted(pods, key=place))
+    listed = tuple(sorted(pods, key=queue_key))
     claims = tuple(ours.restricted(store.claims[one]) for one in claims_of(listed[0]))
     return Group(key, listed, claims)
 

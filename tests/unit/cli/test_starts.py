@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import get_args
 
 from reconciler.allocation.policies.demand import NO_DEMAND
-from reconciler.allocation.policies.named import policy_named
 from reconciler.allocation.policies.names import POLICIES
+from reconciler.allocation.policies.selection import policy_named
 from reconciler.settings import PolicyName
 from tests.tools.loaded_modules import loaded_after, loaded_by
 from tests.tools.short_manifests import CLASS, claim, gpus, together

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.allocation.dra import allocate
-from reconciler.allocation.placement import Placement
+from reconciler.allocation.dra.allocate import allocate
+from reconciler.allocation.placement.placing import Placement
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ObjectKey

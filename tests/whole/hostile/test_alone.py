@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.allocation.alignment import decide
+from reconciler.allocation.alignment.deciding import decide
 from reconciler.allocation.dra import selector_masks
 from reconciler.allocation.dra.refusal_counts import LONGEST_MESSAGE
 from reconciler.api.objects.changes import Changed, Refused, Removed

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.allocation.alignment import decide
-from reconciler.allocation.dra import allocate
+from reconciler.allocation.alignment.deciding import decide
+from reconciler.allocation.dra.allocate import allocate
+from reconciler.allocation.policies.by_device import BEST_FIT, SPREAD
 from reconciler.allocation.policies.least_loss import LeastLoss
 from reconciler.allocation.policies.policy import Policy
-from reconciler.allocation.policies.tightness import BEST_FIT, SPREAD
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Plan, Reason, Unsatisfied
 from tests.tools.alignment_outcomes import answer, given_by

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.allocation.policies.tightness import BEST_FIT
+from reconciler.allocation.policies.by_device import BEST_FIT
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from tests.tools.alignment_outcomes import answer, given_by
 from tests.tools.alignment_world import classes, gpu_nic_claim, machine

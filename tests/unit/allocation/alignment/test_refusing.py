@@ -2,8 +2,7 @@
 
 from hypothesis import given
 
-from reconciler.allocation.alignment import decide
-from reconciler.allocation.alignment.deciding import PreferenceKey
+from reconciler.allocation.alignment.deciding import PreferenceKey, decide
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from tests.tools.alignment_cases import Case, cases

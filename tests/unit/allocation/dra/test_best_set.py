@@ -13,10 +13,10 @@ from reconciler.allocation.dra.companions import Reach
 from reconciler.allocation.dra.node_attempt import Found, attempt
 from reconciler.allocation.dra.request_options import read_claims
 from reconciler.allocation.dra.state import Choice, NodeProblem
+from reconciler.allocation.policies.by_device import BEST_FIT, SPREAD
 from reconciler.allocation.policies.demand import Demand, Shape
 from reconciler.allocation.policies.least_loss import LeastLoss
-from reconciler.allocation.policies.policy import Policy, Question
-from reconciler.allocation.policies.tightness import BEST_FIT, SPREAD
+from reconciler.allocation.policies.policy import Policy, PolicyQuestion
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Plan
 from tests.tools import naive_sets as naive
@@ -91,7 +91,7 @@ def test_the_set_is_the_best_of_all_that_fit(
 
     def outcome(tries: int, width: int) -> naive.Loss:
         def choose(problem: NodeProblem, found: tuple[Choice, ...], reach: Reach | None):
-            judge = policy.sets(Question(parsed, seen), problem.view)
+            judge = policy.sets(PolicyQuestion(parsed, seen), problem.view)
             assert judge is not None
             best = BestSet(problem, parsed.slots, judge, reach, UNLIMITED, tries=tries, width=width)
             return best.better_than(found), best.steps

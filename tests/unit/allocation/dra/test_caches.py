@@ -9,7 +9,7 @@ from weakref import ref
 
 from hypothesis import HealthCheck, given, settings
 
-from reconciler.allocation.dra import allocate
+from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.dra.availability import Available, available
 from reconciler.allocation.dra.request_options import RequestOption, read_claims
 from reconciler.allocation.dra.selector_masks import evaluate_all_selectors, evaluate_selectors

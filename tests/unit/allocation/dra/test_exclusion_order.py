@@ -5,7 +5,7 @@ from itertools import combinations
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from reconciler.allocation.dra import allocate
+from reconciler.allocation.dra.allocate import allocate
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import DeviceID

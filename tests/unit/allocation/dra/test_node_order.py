@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 
 from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.dra.candidates import Candidates
-from reconciler.allocation.dra.node_order import nodes_in_order
+from reconciler.allocation.dra.preferred import nodes_in_order
 from reconciler.allocation.dra.request_options import ParsedClaims
-from reconciler.allocation.policies.pod_room import PodRoom
-from reconciler.allocation.policies.policy import Question, SetJudge
+from reconciler.allocation.policies.policy import PodRoom, PolicyQuestion, SetJudge
 from reconciler.state.devices.snapshot.snapshot import View
 from tests.tools.builders import snapshot
 from tests.tools.examples import examples
@@ -27,13 +26,13 @@ class Keys:
     name = digest = "keys"
     seed = 0
 
-    def nodes(self, _question: Question, among: Mask) -> Amounts:
+    def nodes(self, _question: PolicyQuestion, among: Mask) -> Amounts:
         return np.where(among, self.of_nodes, -1)
 
-    def devices(self, _question: Question, _candidates: Candidates, _view: View) -> Rows | None:
+    def devices(self, _question: PolicyQuestion, _candidates: Candidates, _view: View) -> Rows | None:
         return None
 
-    def sets(self, _question: Question, _view: View) -> SetJudge | None:
+    def sets(self, _question: PolicyQuestion, _view: View) -> SetJudge | None:
         return None
 
 
@@ -62,7 +61,7 @@ def test_nodes_are_tried_by_rank_policy_and_preferences(
     among, ranks, keys, points = (np.array(column) for column in zip(*nodes, strict=True))
     wishes = None if preferred is None else Points(points, preferred)
     pod = PodRoom(0, np.zeros(len(nodes), dtype=np.int64), wishes)
-    question = Question(ParsedClaims((), ()), snapshot(), pod)
+    question = PolicyQuestion(ParsedClaims((), ()), snapshot(), pod)
     found = nodes_in_order(question, Keys(keys) if chosen else None, among, ranks if ranked else None)
 
     def sorted_by(at: int) -> tuple[int, ...]:

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.allocation.dra import allocate, availability, node_filter
-from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
+from reconciler.allocation.dra import availability, claim_shapes
+from reconciler.allocation.dra.allocate import allocate
+from reconciler.allocation.dra.budget import Fatal
+from reconciler.allocation.dra.claim_shapes import ClaimShape, NodeFilter, claim_shape
 from reconciler.allocation.dra.node_attempt import Found, attempt
-from reconciler.allocation.dra.node_filter import NodeFilter
-from reconciler.allocation.dra.refusal import Fatal
 from reconciler.allocation.dra.request_options import ParsedClaims
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Unsatisfied
@@ -125,7 +125,7 @@ def test_the_answers_stay_those_of_the_search_while_devices_are_taken_and_releas
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(columns, "LONGEST_TRAIL", longest)
         patch.setattr(availability, "FEW", few)
-        patch.setattr(node_filter, "FEW", few)
+        patch.setattr(claim_shapes, "FEW", few)
         take_and_release(data)
 
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.allocation.dra import allocate, repeats
+from reconciler.allocation.dra import repeats
+from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.dra.copies import places
 from reconciler.allocation.dra.repeats import repeated, repeated_together
 from reconciler.api.objects.changes import Changed, Removed

@@ -6,12 +6,17 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reconciler.allocation.alignment import decide
+from reconciler.allocation.alignment.deciding import decide
 from reconciler.allocation.dra.budget import UNLIMITED, SelectorsNotRun, StepLimit
-from reconciler.allocation.gangs import decide_gang
-from reconciler.allocation.gangs.kinds import company_of, kinds_of
-from reconciler.allocation.gangs.question import GangGranted, GangQuestion, GangUnsatisfied, Member
-from reconciler.allocation.gangs.refusing import NO_TOPOLOGY, UNPLACED
+from reconciler.allocation.gangs.deciding import NO_TOPOLOGY, UNPLACED, decide_gang
+from reconciler.allocation.gangs.kinds import (
+    GangGranted,
+    GangQuestion,
+    GangUnsatisfied,
+    Member,
+    kinds_of,
+    pod_interactions,
+)
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Node, Pod
@@ -267,10 +272,10 @@ def test_selectors_that_never_ran_are_left_to_a_thread():
 def test_pods_that_differ_in_labels_and_names_alone_are_alike():
     trial = world(*racks([2]))
     members = gang(8).members
-    company = company_of(members, trial.nodes)
+    company = pod_interactions(members, trial.nodes)
     assert [len(kind.members) for kind in kinds_of(members, trial.snapshot, trial.nodes, company)] == [8]
     members = tuple(member(f"p{n}", affinity=apart_from("index", "p0")) for n in range(3))
-    company = company_of(members, trial.nodes)
+    company = pod_interactions(members, trial.nodes)
     kinds = kinds_of(members, trial.snapshot, trial.nodes, company)
     assert [kind.positions for kind in kinds] == [(0,), (1, 2)]
 

@@ -8,15 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reconciler.allocation.alignment import decide
+from reconciler.allocation.alignment.deciding import decide
 from reconciler.allocation.dra.budget import UNLIMITED
-from reconciler.allocation.gangs import decide_gang
-from reconciler.allocation.gangs.question import GangGranted, GangUnsatisfied
-from reconciler.allocation.placement import Placement
+from reconciler.allocation.gangs.deciding import decide_gang
+from reconciler.allocation.gangs.kinds import GangGranted, GangUnsatisfied
+from reconciler.allocation.placement.placing import Placement
 from reconciler.allocation.policies.demand import Demand, Shape
-from reconciler.allocation.policies.names import POLICIES
+from reconciler.allocation.policies.names import POLICIES, Weighing
 from reconciler.allocation.policies.selection import Policies
-from reconciler.allocation.policies.weighing import Weighing
 from reconciler.api.objects.gangs import Tier
 from reconciler.api.objects.plan import Granted
 from reconciler.state.trial import Trial

@@ -7,11 +7,10 @@ from hypothesis import assume, given, note
 from hypothesis import strategies as st
 
 from reconciler.allocation.dra.budget import UNLIMITED
-from reconciler.allocation.gangs import decide_gang
-from reconciler.allocation.gangs.question import GangUnsatisfied
-from reconciler.allocation.policies.names import POLICIES
+from reconciler.allocation.gangs.deciding import decide_gang
+from reconciler.allocation.gangs.kinds import GangUnsatisfied
+from reconciler.allocation.policies.names import POLICIES, Weighing
 from reconciler.allocation.policies.selection import PLAIN, Policies
-from reconciler.allocation.policies.weighing import Weighing
 from reconciler.api.objects.plan import Reason
 from tests.tools.examples import examples
 from tests.tools.gang_twin import TooMany, best, seats_of, verdict

@@ -5,10 +5,11 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.allocation.alignment import decide
+from reconciler.allocation.alignment.deciding import decide
 from reconciler.allocation.dra.budget import UNLIMITED
-from reconciler.allocation.gangs import decide_gang, still_fits
-from reconciler.allocation.gangs.question import GangGranted
+from reconciler.allocation.gangs.deciding import decide_gang
+from reconciler.allocation.gangs.kinds import GangGranted
+from reconciler.allocation.gangs.places import gang_still_fits
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.plan import Granted
@@ -29,7 +30,7 @@ def test_places_are_possible_unless_their_nodes_lost_the_room(world: GangWorld, 
     if not isinstance(granted, GangGranted):
         return
     seats = seats_of(world, granted)
-    assert still_fits(question, granted, before, trial)
+    assert gang_still_fits(question, granted, before, trial)
     machine = world.machines[at % len(world.machines)]
     newcomer = Pod.model_validate(asking("newcomer", cpu=str(cpu)))
     trial.host(newcomer, machine.name)
@@ -41,7 +42,7 @@ def test_places_are_possible_unless_their_nodes_lost_the_room(world: GangWorld, 
         # Overcommitted, but not by the gang: the twin counts room on every node.
         machine.name not in seats.nodes.values()
     )
-    assert still_fits(question, granted, before, trial) == possible
+    assert gang_still_fits(question, granted, before, trial) == possible
 
 
 @examples(60)
@@ -64,7 +65,7 @@ def test_places_are_not_possible_without_their_devices(world: GangWorld, at: int
     seats = seats_of(world, granted)
     used = {(one.node, one.name) for devices in seats.given.values() for one in devices}
     if (result.pool, result.device) in used:
-        assert not still_fits(question, granted, before, trial)
+        assert not gang_still_fits(question, granted, before, trial)
     elif not machine.counter:
-        assert still_fits(question, granted, before, trial)
+        assert gang_still_fits(question, granted, before, trial)
     assert {plan.uid for plan in trial.store.assumptions} == {other.metadata.uid}

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from reconciler.allocation.dra.budget import UNLIMITED
-from reconciler.allocation.gangs import decide_gang
-from reconciler.allocation.gangs.question import GangGranted, GangQuestion, GangUnsatisfied, Member
+from reconciler.allocation.gangs.deciding import decide_gang
+from reconciler.allocation.gangs.kinds import GangGranted, GangQuestion, GangUnsatisfied, Member
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod

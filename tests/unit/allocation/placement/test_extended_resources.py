@@ -1,6 +1,6 @@
 """Resources that kube-scheduler turns into claims where a node does not offer them."""
 
-from reconciler.allocation.placement.extended_resources import backed
+from reconciler.allocation.placement.placing import backed_resources
 from reconciler.api.objects.claims import DeviceClass
 from reconciler.api.objects.core import Pod
 from reconciler.api.versions.reading import read
@@ -34,4 +34,4 @@ def requesting(*resources: str) -> Pod:
 def test_a_class_backs_the_resource_it_names_and_the_one_named_after_it():
     """EXT-1."""
     pod = requesting("cpu", "example.com/gpu", f"{PREFIX}plain", f"{PREFIX}absent", "example.com/other")
-    assert backed(classes(), pod) == {"example.com/gpu", f"{PREFIX}plain"}
+    assert backed_resources(classes(), pod) == {"example.com/gpu", f"{PREFIX}plain"}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.allocation.placement import NodeChoice, Placement
+from reconciler.allocation.placement.placing import NodeChoice, Placement
 from reconciler.api.objects.changes import Changed, Removed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Node

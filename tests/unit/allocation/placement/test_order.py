@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.allocation.placement import place
+from reconciler.allocation.placement.order import queue_key
 from tests.tools.small_fleet import Object, claim, pod
 from tests.tools.unit_pictures import typed
 
@@ -29,4 +29,4 @@ def made(raw: Object, created: str = "", namespace: str = "default") -> Object:
     ],
 )
 def test_the_first_goes_first(first: Object, second: Object):
-    assert place(typed(first)) < place(typed(second))
+    assert queue_key(typed(first)) < queue_key(typed(second))

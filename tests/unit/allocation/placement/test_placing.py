@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.allocation.placement import Placement
+from reconciler.allocation.placement.placing import Placement
 from reconciler.api.objects.changes import Change, Changed, Removed, Replaced
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey

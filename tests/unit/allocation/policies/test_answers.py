@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kernels.types import Amounts, Mask
 from reconciler.allocation.dra.allocate import allocate
-from reconciler.allocation.policies.pod_room import PodRoom
+from reconciler.allocation.policies.policy import PodRoom
 from reconciler.api.objects.plan import Granted, Unsatisfied
 from tests.tools.allocation_checker import problems
 from tests.tools.allocation_strategies import contests, worlds

@@ -7,10 +7,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from reconciler.allocation.dra.allocate import allocate
+from reconciler.allocation.policies.by_device import BEST_FIT, SPREAD
 from reconciler.allocation.policies.demand import Demand, Shape
 from reconciler.allocation.policies.least_loss import LeastLoss
 from reconciler.allocation.policies.policy import Policy
-from reconciler.allocation.policies.tightness import BEST_FIT, SPREAD
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted
 from reconciler.state.devices.snapshot.snapshot import Snapshot

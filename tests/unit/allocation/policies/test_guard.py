@@ -11,8 +11,8 @@ from reconciler.allocation.dra.claim_shapes import claim_shape
 from reconciler.allocation.policies.demand import Demand, Shape
 from reconciler.allocation.policies.guard import PRICE, guarded, pressure
 from reconciler.allocation.policies.least_loss import LeastLoss
-from reconciler.allocation.policies.named import policy_named
-from reconciler.allocation.policies.policy import Question
+from reconciler.allocation.policies.policy import PolicyQuestion
+from reconciler.allocation.policies.selection import policy_named
 from reconciler.allocation.policies.set_losses import FULLNESS
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted
@@ -113,7 +113,7 @@ def test_nodes_are_ordered_by_their_loss_with_the_price_of_its_pressure(
 ):
     seen, demand = fleet(*nodes), Demand(tuple(shape(*one) for one in shapes))
     among = np.array([model in asked for model, _ in nodes])
-    question = Question(claim_shape([asking(asked)], seen).parsed, seen)
+    question = PolicyQuestion(claim_shape([asking(asked)], seen).parsed, seen)
     plain, found = (one.nodes(question, among) for one in (LeastLoss(demand), guarded(LeastLoss(demand))))
     assert plain is not None
     assert found is not None

@@ -3,8 +3,16 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.allocation.policies.demand import MAX_SHAPES, NO_DEMAND, Demand, Shape, read_demand
-from reconciler.allocation.policies.learning import SPEC_LENGTH, LearntDemand, differs
+from reconciler.allocation.policies.demand import (
+    MAX_SHAPES,
+    NO_DEMAND,
+    SPEC_LENGTH,
+    Demand,
+    LearntDemand,
+    Shape,
+    demand_differs,
+    read_demand,
+)
 from reconciler.api.objects.claims import ResourceClaimSpec
 from tests.tools.examples import examples
 from tests.tools.small_fleet import claim_spec
@@ -118,8 +126,8 @@ def test_claims_with_admin_access_and_huge_specs_are_not_counted():
 def test_a_demand_differs_by_its_shapes_and_by_their_shares():
     one, two = Shape(spec(1), 0, 100), Shape(spec(2), 0, 100)
     known = Demand((one, two))
-    assert not differs(known, Demand((two, one)))
-    assert not differs(known, Demand((Shape(spec(1), 0, 1000), Shape(spec(2), 0, 1001))))
-    assert differs(known, Demand((one,)))
-    assert differs(known, Demand((one, Shape(spec(2), 0, 150))))
-    assert differs(NO_DEMAND, known)
+    assert not demand_differs(known, Demand((two, one)))
+    assert not demand_differs(known, Demand((Shape(spec(1), 0, 1000), Shape(spec(2), 0, 1001))))
+    assert demand_differs(known, Demand((one,)))
+    assert demand_differs(known, Demand((one, Shape(spec(2), 0, 150))))
+    assert demand_differs(NO_DEMAND, known)

@@ -13,8 +13,7 @@ from reconciler.allocation.policies import expected_fill
 from reconciler.allocation.policies.demand import Demand, Shape
 from reconciler.allocation.policies.expected_fill import ExpectedFill
 from reconciler.allocation.policies.fragmentation import Fgd
-from reconciler.allocation.policies.pod_room import PodRoom
-from reconciler.allocation.policies.policy import LAST, Policy, Question
+from reconciler.allocation.policies.policy import LAST, PodRoom, Policy, PolicyQuestion
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted
 from reconciler.state.devices.snapshot.node_subset import NodeSubset
@@ -73,7 +72,7 @@ def _decide(world: Store, twin: Twin, want: Want, name: str, policy: Policy) -> 
     fits = np.array([twin.machines[one].cores >= want.cores for one in order])
     room = PodRoom(want.cores, np.array([twin.machines[one].cores for one in order], dtype=np.int64))
     if not want.gpus:
-        keys = policy.nodes(Question(ParsedClaims((), ()), seen, room), fits)
+        keys = policy.nodes(PolicyQuestion(ParsedClaims((), ()), seen, room), fits)
         assert keys is not None
         least = int(np.where(fits, keys, LAST).argmin())
         return (order[least], -1) if fits.any() else None

@@ -2,8 +2,7 @@
 
 from hypothesis import given
 
-from reconciler.allocation.reasons.explanation import Explanation
-from reconciler.allocation.reasons.kinds import Kind
+from reconciler.allocation.reasons.explanation import Explanation, Kind
 from reconciler.analysis.explain.explain import explain
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted

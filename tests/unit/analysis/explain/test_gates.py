@@ -6,10 +6,9 @@ from itertools import combinations
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from reconciler.allocation.dra.refusal import Fatal
+from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.request_options import RequestOption
-from reconciler.allocation.reasons.explanation import Request
-from reconciler.allocation.reasons.kinds import Kind
+from reconciler.allocation.reasons.explanation import Kind, Request
 from reconciler.analysis.explain.explain import explain
 from reconciler.analysis.explain.funnel import apply_gates, smallest_sets
 from reconciler.analysis.explain.gates import SELECTION, Gate, NodeReach, gates_of

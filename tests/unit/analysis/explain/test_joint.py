@@ -6,11 +6,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from reconciler.allocation.alignment import decide
-from reconciler.allocation.alignment.deciding import PreferenceKey
+from reconciler.allocation.alignment.deciding import PreferenceKey, decide
 from reconciler.allocation.alignment.preferences import alignments
-from reconciler.allocation.reasons.explanation import Explanation, Step
-from reconciler.allocation.reasons.kinds import Kind
+from reconciler.allocation.reasons.explanation import Explanation, Kind, Step
 from reconciler.analysis.explain.explain import explain
 from reconciler.analysis.explain.report import as_json
 from reconciler.api.objects.claims import ResourceClaim

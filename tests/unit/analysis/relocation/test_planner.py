@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reconciler.allocation.gangs.question import GangQuestion, Member
+from reconciler.allocation.gangs.kinds import GangQuestion, Member
 from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.defaults import TRIES
 from reconciler.analysis.relocation.leaving import Attempts

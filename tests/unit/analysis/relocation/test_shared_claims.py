@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.allocation.gangs.question import GangQuestion, Member
+from reconciler.allocation.gangs.kinds import GangQuestion, Member
 from reconciler.analysis.relocation.make_room import Advice, make_room
 from reconciler.analysis.relocation.wanted import WantedGang, WantedPod
 from reconciler.analysis.relocation.world import world_of

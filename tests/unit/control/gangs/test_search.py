@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.allocation.gangs.question import GangGranted, GangUnsatisfied
+from reconciler.allocation.gangs.kinds import GangGranted, GangUnsatisfied
 from reconciler.api.objects.gangs import GangKey, GangSource
 from reconciler.control.gangs import search
 from reconciler.control.gangs.planner import GangPlanner, Solve

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.allocation.dra.budget import UNLIMITED
-from reconciler.allocation.gangs import decide_gang
-from reconciler.allocation.gangs.picture import picture_of
+from reconciler.allocation.gangs.deciding import decide_gang
+from reconciler.allocation.gangs.places import gang_nodes
 from reconciler.allocation.policies.selection import PLAIN
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.gangs import GangRules
@@ -107,7 +107,7 @@ def test_what_a_gang_saw_of_nodes_gives_the_same_answer(world: GangWorld):
     for member in question.members:
         for one in member.claims:
             trial.store.apply(Changed("ResourceClaim", one))
-    picture = picture_of(question, trial)
+    picture = gang_nodes(question, trial)
     minds = any(pod.apart or pod.beside or pod.even for pod in world.pods)
     assert (picture is None) == minds
     if picture is None:

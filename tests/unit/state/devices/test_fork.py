@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from reconciler.allocation.dra import allocate
+from reconciler.allocation.dra.allocate import allocate
 from reconciler.api.objects.changes import Changed, Removed
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted

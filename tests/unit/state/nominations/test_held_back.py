@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.allocation.alignment import decide
+from reconciler.allocation.alignment.deciding import decide
 from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.relocation.occupants import Occupants
 from reconciler.analysis.relocation.wanted import WantedPod

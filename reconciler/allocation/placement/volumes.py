@@ -1,19 +1,27 @@
-"""The filters of kube-scheduler that look at volumes, as tests of all nodes. Source: rules VOL-1 to VOL-9."""
+"""Volumes: the filters of kube-scheduler that look at them, and the PersistentVolumes that pods compete for.
 
-from collections.abc import Iterator
+Source: rules VOL-1 to VOL-11, FIT-11.
+"""
+
+from collections import Counter as Count
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from kernels.choosing import NONE
+from kernels.choosing import NONE, Spans, leading
 from kernels.domains import Counter, Vacant
-from kernels.types import Amounts, Codes, Mask
-from reconciler.allocation.placement.pod_tests import Question, Test
-from reconciler.allocation.placement.pod_volumes import (
+from kernels.matching import Supply
+from kernels.types import Amounts, Codes, Mask, Rows
+from reconciler.allocation.placement.pod_tests import (
     BINDING,
     LIMITS,
     RESTRICTIONS,
     ZONES,
+    PodQuestion,
     PodVolumes,
+    Test,
     volumes_of,
 )
 from reconciler.api.objects.core import Pod
@@ -44,7 +52,7 @@ _TOPOLOGY = {BETA_ZONE: ZONE, BETA_REGION: REGION, ZONE: ZONE, REGION: REGION}
 """Labels of zones and regions, and the label of a node that counts where a node lacks the first"""
 
 
-def volumes(question: Question) -> Iterator[Test]:
+def volumes(question: PodQuestion) -> Iterator[Test]:
     """Volumes: shared disks, attach limits, node affinity and topology, zones."""
     pod = question.pod
     if not pod.spec.volumes:
@@ -84,7 +92,7 @@ def minds_other_pods(pod: Pod, nodes: Nodes) -> bool:
     return limited or bool(found.delayed or found.exclusive)
 
 
-def _exclusive(question: Question, found: PodVolumes) -> Iterator[Test]:
+def _exclusive(question: PodQuestion, found: PodVolumes) -> Iterator[Test]:
     for claim in found.exclusive:
         yield Test(
             RESTRICTIONS,
@@ -95,7 +103,7 @@ def _exclusive(question: Question, found: PodVolumes) -> Iterator[Test]:
         )
 
 
-def _limits(question: Question) -> Iterator[Test]:
+def _limits(question: PodQuestion) -> Iterator[Test]:
     attached, but = question.nodes.volumes.attached, question.counters.but
     own = attached.volumes_of(question.pod)
     for driver in sorted({volume.driver for volume in own}):
@@ -116,7 +124,7 @@ def _limits(question: Question) -> Iterator[Test]:
         )
 
 
-def _bound(question: Question, found: PodVolumes) -> Iterator[Test]:
+def _bound(question: PodQuestion, found: PodVolumes) -> Iterator[Test]:
     for claim, volume in found.bound:
         yield Test(
             BINDING,
@@ -126,7 +134,7 @@ def _bound(question: Question, found: PodVolumes) -> Iterator[Test]:
         )
 
 
-def _usable(question: Question, volume: PersistentVolume) -> Mask:
+def _usable(question: PodQuestion, volume: PersistentVolume) -> Mask:
     """(N,) the nodes that can use a volume."""
     nodes = question.nodes
     plugin = plugin_of(volume.spec)
@@ -150,7 +158,7 @@ def _usable(question: Question, volume: PersistentVolume) -> Mask:
     return found
 
 
-def _delayed(question: Question, found: PodVolumes) -> Iterator[Test]:
+def _delayed(question: PodQuestion, found: PodVolumes) -> Iterator[Test]:
     available, but = question.nodes.volumes.available, question.counters.but
     most, taken = len(found.delayed), dict[str, list[Codes]]()
     named: set[ObjectKey] = set()
@@ -202,7 +210,7 @@ def _delayed(question: Question, found: PodVolumes) -> Iterator[Test]:
         )
 
 
-def _with_partners(question: Question, claim: PersistentVolumeClaim, class_: StorageClass) -> Mask:
+def _with_partners(question: PodQuestion, claim: PersistentVolumeClaim, class_: StorageClass) -> Mask:
     """(N,) the nodes that can use the volume of a claim that pods have which are placed together.
 
     Where a volume that has to be made can be used is not known: wherever it could be made, presumably.
@@ -217,14 +225,14 @@ def _with_partners(question: Question, claim: PersistentVolumeClaim, class_: Sto
     return volumes.available.provisioned(class_) if existing is None else existing
 
 
-def _only(question: Question, node: str) -> Mask:
+def _only(question: PodQuestion, node: str) -> Mask:
     found = ~question.nodes.every()
     if (row := question.nodes.row_of(node)) is not None:
         found[row] = True
     return found
 
 
-def _zones(question: Question, found: PodVolumes) -> Iterator[Test]:
+def _zones(question: PodQuestion, found: PodVolumes) -> Iterator[Test]:
     nodes = question.nodes
     for volume in found.zoned:
         for key, other in _TOPOLOGY.items():
@@ -254,7 +262,7 @@ def _zone_values(label: str) -> frozenset[str]:
     return frozenset(values) if all(values) else frozenset()
 
 
-def _disk_counter(question: Question, disk: Disk) -> int:
+def _disk_counter(question: PodQuestion, disk: Disk) -> int:
     def make() -> Counter:
         using = _users(question, disk)
         codes: Codes = np.arange(1, len(using) + 1, dtype=np.int32)  # every node is a domain
@@ -263,7 +271,7 @@ def _disk_counter(question: Question, disk: Disk) -> int:
     return question.counters.get(disk, make, lambda pod: disk in uses_of(pod))
 
 
-def _user_counter(question: Question, claim: PersistentVolumeClaim) -> int:
+def _user_counter(question: PodQuestion, claim: PersistentVolumeClaim) -> int:
     def make() -> Counter:
         using = _users(question, claim.key)
         codes: Codes = np.ones(len(using), dtype=np.int32)  # the cluster is one domain
@@ -275,7 +283,7 @@ def _user_counter(question: Question, claim: PersistentVolumeClaim) -> int:
     return question.counters.get(claim.key, make, takes)
 
 
-def _users(question: Question, use: Use) -> Amounts:
+def _users(question: PodQuestion, use: Use) -> Amounts:
     """(N,) how many pods use a claim or disk on each node."""
     nodes = question.nodes
     found = np.zeros(len(nodes.every()), dtype=np.int64)
@@ -284,3 +292,134 @@ def _users(question: Question, use: Use) -> Amounts:
         if row is not None:
             found[row] += 1
     return found
+
+
+class VolumeSupply(NamedTuple):
+    """Volumes as things, claims as demands."""
+
+    supply: Supply
+    needs: Mapping[ObjectKey, tuple[int, ...]]
+    """Pod -> the types of its claims"""
+
+
+class _Type(NamedTuple):
+    """Claims that are alike, or one claim that several pods use."""
+
+    suits: Mask
+    """(V,) volumes of the class"""
+    spared: Mask
+    """(N,) rows where a volume can be made"""
+    joint: bool
+
+
+class _Class:
+    """The volumes of a class, and the types of claims for them."""
+
+    def __init__(self, affinity: Codes, places: Spans) -> None:
+        self.affinity, self.places = affinity, places
+        self.types: dict[Hashable, _Type] = {}
+        self.claims = 0
+
+    def note(self, claim: ObjectKey, found: _Type) -> Hashable:
+        """Count a claim; return the key of its type."""
+        key = claim if found.joint else (found.suits.tobytes(), found.spared.tobytes())
+        self.types.setdefault(key, found)
+        self.claims += 1
+        return key
+
+    def volumes(self) -> tuple[Mask, Rows, Rows]:
+        """(T, V) which volumes suit each type, and where each is: (E,) a volume and (E,) a row.
+
+        Of alike volumes at the same nodes, no more are kept than there are claims.
+        """
+        suits = np.stack([one.suits for one in self.types.values()])
+        numbers = np.flatnonzero(suits.any(axis=0))
+        alike = np.unique(
+            np.concatenate([self.affinity[numbers][None], suits[:, numbers]]), axis=1, return_inverse=True
+        )[1]
+        numbers = numbers[leading(alike.reshape(-1).astype(np.int32), self.claims)]
+        things, rows = self.places.of(self.affinity[numbers])
+        return suits[:, numbers], things, rows
+
+
+def volume_supply(nodes: Nodes, pods: Sequence[Pod], order: tuple[str, ...]) -> VolumeSupply:
+    """The volumes for which these pods compete, which do not count themselves. N nodes, in this order.
+
+    A claim takes part if it has to take a volume that exists, on some node at least. One that several of the
+    pods use takes one volume that all of them can use.
+    """
+    if not nodes.volumes.considered:
+        return VolumeSupply(Supply.none(len(order)), {})
+    but = tuple(pod.key for pod in pods)
+    waiting = {pod.key: dict(_waiting(nodes, pod, but)) for pod in pods}
+    users = Count(key for claims in waiting.values() for key in claims)
+    classes: dict[str, _Class] = {}
+    keys: dict[ObjectKey, list[tuple[str, Hashable]]] = defaultdict(list)
+    for pod, claims in waiting.items():
+        for key, (claim, class_) in claims.items():
+            noted = _note(classes, nodes, claim, class_, but, joint=users[key] > 1)
+            if noted is not None:
+                keys[pod].append((claim.storage_class, noted))
+    number = {
+        (name, key): at
+        for at, (name, key) in enumerate((name, key) for name, one in classes.items() for key in one.types)
+    }
+    needs = {pod: tuple(number[key] for key in found) for pod, found in keys.items()}
+    return VolumeSupply(_joined(list(classes.values()), nodes, order), needs)
+
+
+def _waiting(
+    nodes: Nodes, pod: Pod, but: Collection[ObjectKey]
+) -> Iterator[tuple[ObjectKey, tuple[PersistentVolumeClaim, StorageClass]]]:
+    """The claims of a pod that may get any volume."""
+    if not pod.spec.volumes:
+        return
+    for claim, class_ in volumes_of(pod, nodes.volumes.objects).delayed:
+        made = SELECTED_NODE in claim.metadata.annotations
+        if not made and not nodes.volumes.promised.node_of(claim.key, but=but):
+            yield claim.key, (claim, class_)
+
+
+def _note(
+    classes: dict[str, _Class],
+    nodes: Nodes,
+    claim: PersistentVolumeClaim,
+    class_: StorageClass,
+    but: Collection[ObjectKey],
+    *,
+    joint: bool,
+) -> Hashable | None:
+    """The type of a claim; None if it competes for nothing."""
+    available = nodes.volumes.available
+    spared = available.provisioned(class_) & available.roomy(class_, claim)
+    try:
+        choices = None if spared.all() else available.choices(claim, but=but)
+    except Rejected:
+        return None  # the pod suits no node
+    if choices is None:
+        return None
+    suits, affinity, places = choices
+    of_class = classes.setdefault(claim.storage_class, _Class(affinity, places))
+    return of_class.note(claim.key, _Type(suits, spared, joint))
+
+
+def _joined(classes: Sequence[_Class], nodes: Nodes, order: tuple[str, ...]) -> Supply:
+    types = [one for of_class in classes for one in of_class.types.values()]
+    if not types:
+        return Supply.none(len(order))
+    found = [one.volumes() for one in classes]
+    suits = np.zeros((len(types), sum(part.shape[1] for part, _, _ in found)), dtype=np.bool_)
+    things, rows = [], []
+    first_type = first_thing = 0
+    for part, of_things, at in found:
+        suits[first_type : first_type + len(part), first_thing : first_thing + part.shape[1]] = part
+        things.append(of_things + first_thing)
+        rows.append(at)
+        first_type, first_thing = first_type + len(part), first_thing + part.shape[1]
+    place_of = np.full(len(nodes.every()), -1, dtype=np.intp)
+    place_of[nodes.rows(order)] = np.arange(len(order))
+    places = place_of[np.concatenate(rows)]
+    known = places >= 0
+    spared = nodes.in_order(np.stack([one.spared for one in types]).T, order).T
+    joint = tuple(one.joint for one in types)
+    return Supply(suits, np.concatenate(things)[known], places[known], spared, joint)
