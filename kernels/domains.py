@@ -1,4 +1,4 @@
-"""Things at places, places in domains: rules on how many things a domain may have.
+"""Things at places, places in domains: where one more may be put, with how many points, what is free there.
 
 N places, D domains. `codes` (N,) is the domain of each place; 0 is none, so `counts[0]` is always 0.
 """
@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from kernels.types import Amounts, Codes, Mask
+from kernels.types import Amounts, Codes, Mask, Rows
 
 
 class Counter(NamedTuple):
@@ -161,3 +161,128 @@ class Even:
         enough[0] = False
         found: Mask = enough[codes[self.counter]]
         return found
+
+
+MOST = 100
+"""Points of the best place"""
+
+
+class Crowd(NamedTuple):
+    """How many things are near each place, in domains of one sort.
+
+    N places. `raw` (N,) int64 says how much speaks for, or against, each place; `among` (N,) are the
+    places that are compared. Points of other places mean nothing.
+    """
+
+    counts: Amounts
+    """(N,) things in the domain of the place"""
+    codes: Codes
+    """(N,) the domain of the place"""
+    allowance: int
+    """A constant that softens differences"""
+
+
+def of_greatest(raw: Amounts, among: Mask) -> Amounts:
+    """(N,) the share of the greatest raw amount; 0 for all if that is 0. `raw` is not negative."""
+    greatest = int(raw[among].max(initial=0))
+    return np.zeros_like(raw) if greatest == 0 else MOST * raw // greatest
+
+
+def below_greatest(raw: Amounts, among: Mask) -> Amounts:
+    """(N,) the opposite: the less, the more points."""
+    return MOST - of_greatest(raw, among)
+
+
+def between(raw: Amounts, among: Mask) -> Amounts:
+    """(N,) how far it is from the least raw amount to the greatest; 0 for all if these are equal.
+
+    Rounded as float64 division does, then down. `raw` may be negative.
+    """
+    compared = raw[among]
+    if not len(compared) or (span := int(compared.max() - compared.min())) == 0:
+        return np.zeros_like(raw)
+    found: Amounts = (MOST * ((raw - compared.min()) / span)).astype(np.int64)
+    return found
+
+
+def uncrowded(crowds: Sequence[Crowd], within: Mask, among: Mask) -> Amounts:
+    """(N,) the fewer things are near, the more points.
+
+    A thing counts ln(domains + 2), over the domains of the places that are compared: one of few domains is
+    worth less than one of many. Amounts are rounded half up before they are compared.
+
+    within (N,)  places that have a domain of every sort; others get 0 points
+    """
+    compared = within & among
+    if not compared.any():
+        return np.zeros(len(among), dtype=np.int64)
+    total = np.zeros(len(among), dtype=np.float64)
+    for crowd in crowds:
+        domains = np.count_nonzero(np.bincount(crowd.codes[compared]))
+        total += crowd.counts * np.log(domains + 2.0) + float(crowd.allowance)
+    whole = np.floor(total)
+    raw = (whole + (total - whole >= 0.5)).astype(np.int64)
+    least, greatest = int(raw[compared].min()), int(raw[compared].max())
+    if greatest == 0:
+        return np.where(within, MOST, 0).astype(np.int64)
+    found: Amounts = np.where(within, MOST * (greatest + least - raw) // greatest, 0)
+    return found
+
+
+NONE = -1
+
+
+class Spans(NamedTuple):
+    """Several lists of places, one after another."""
+
+    places: Rows
+    """(P,)"""
+    starts: Rows
+    """(S + 1,) where each list starts, and the end"""
+
+    @staticmethod
+    def joined(lists: Sequence[Rows]) -> "Spans":
+        """The lists as one."""
+        starts = np.zeros(len(lists) + 1, dtype=np.intp)
+        np.cumsum([len(one) for one in lists], out=starts[1:])
+        return Spans(np.concatenate([np.zeros(0, dtype=np.intp), *lists]), starts)
+
+    def of(self, numbers: Codes | Rows) -> tuple[Rows, Rows]:
+        """(E,) positions in `numbers` and (E,) places: each of these lists in turn.
+
+        numbers (n,) of lists
+        """
+        starts = self.starts[numbers]
+        lengths = self.starts[1:][numbers] - starts
+        ends = np.cumsum(lengths)
+        which = np.repeat(np.arange(len(lengths)), lengths)
+        at = np.arange(len(which)) - np.repeat(ends - lengths, lengths) + np.repeat(starts, lengths)
+        return which, self.places[at]
+
+
+def first_at_each(things: Codes, places: Rows, size: int, taken: Sequence[Codes] = ()) -> Codes:
+    """(size,) the first thing at each place; NONE where there is none.
+
+    things (E,) what is there, smallest first
+    places (E,) and where
+    taken  (size,) each: what is not there any more, or NONE
+    """
+    for gone in taken:
+        left = gone[places] != things
+        things, places = things[left], places[left]
+    found = np.full(size, NONE, dtype=np.int32)
+    found[places[::-1]] = things[::-1]  # of several assignments the last counts
+    return found
+
+
+def leading(groups: Codes, most: int) -> Rows:
+    """The positions of the first `most` things of each group, in order.
+
+    groups (T,)
+    """
+    order = np.argsort(groups, kind="stable")
+    ordered = groups[order]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(ordered) else order
+    rank = np.arange(len(ordered)) - np.repeat(starts, np.diff([*starts.tolist(), len(ordered)]))
+    found: Rows = np.sort(order[rank < most])
+    return found

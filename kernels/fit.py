@@ -1,8 +1,11 @@
-"""What is free in counter sets, and which devices still fit."""
+"""What is free in counter sets and on places, which devices still fit, and which are taken in turn."""
+
+from typing import NamedTuple
 
 import numpy as np
 
-from kernels.types import Amounts, Codes, Mask
+from kernels.groups import Inverse
+from kernels.types import Amounts, Codes, Mask, Rows
 
 NOTHING_REQUIRED = np.iinfo(np.int64).min
 GRID = 2
@@ -144,3 +147,157 @@ def draw_one(free: Amounts, table: Amounts, sets: Codes, draws: Codes) -> Amount
         if sets[k] >= 0:
             after[sets[k]] -= table[draws[k]]
     return after
+
+
+def taken_in_turn(free: Amounts, table: Amounts, sets: Codes, draws: Codes) -> Mask:
+    """The devices that are taken, if each takes what it draws where that is still free.
+
+    A device that does not fit in its turn fits in no later one, because nothing is released. So these are the
+    devices that claims of one device each get, one claim after the other.
+
+    free  (S, C)  free amounts. Not written to
+    table (P, C)  distinct draws
+    sets  (n,)    the one set that each device draws from, -1 for none
+    draws (n,)    row of `table` for that set
+    ->    (n,)
+    """
+    taken: Mask = sets < 0
+    order = np.flatnonzero(~taken)
+    order = order[np.argsort(sets[order], kind="stable")]
+    used, first, of_row, sizes = np.unique(
+        sets[order], return_index=True, return_inverse=True, return_counts=True
+    )
+    left = free[used]
+    turn = np.arange(len(order)) - first[of_row]
+    # Sets do not influence each other, so the first devices of all sets have their turn at once.
+    by_turn = np.argsort(turn, kind="stable")
+    end = 0
+    for size in np.bincount(turn).tolist() if len(sizes) else ():
+        places = by_turn[end : end + size]
+        end += size
+        rows, of_set = order[places], of_row[places]
+        fine = fits_required(left[of_set], required(table, draws[rows]))
+        taken[rows] = fine
+        left[of_set[fine]] -= table[draws[rows[fine]]]
+    return taken
+
+
+def groups_in_turn(groups: Rows, count: int) -> Rows:
+    """The rows that are taken, if `count` rows of one group are taken at a time.
+
+    Each time the first row wins whose group has enough rows from there on, with the next rows of that group.
+
+    groups (n,)        group of each row
+    count              at least 1
+    ->     (m, count)  rows, each at most once; rising from left to right, and in the first column
+    """
+    order = np.argsort(groups, kind="stable")
+    same = np.flatnonzero(np.diff(groups[order], prepend=-1, append=-1))
+    sizes = np.diff(same)
+    number = np.arange(len(order)) - np.repeat(same[:-1], sizes)
+    taken = order[number < np.repeat(sizes // count * count, sizes)].reshape(-1, count)
+    return taken[np.argsort(taken[:, 0], kind="stable")]
+
+
+class Shelf(NamedTuple):
+    """D devices that draw from S counter sets with C counters. Taking a device writes `open` and `left`."""
+
+    open: Mask
+    """(D,) devices that could be taken next, each judged on its own"""
+    left: Amounts
+    """(S, C) what is left of the sets"""
+    table: Amounts
+    """(P, C) distinct draws"""
+    sets: Codes
+    """(D, K) sets that each device draws from, -1 for none"""
+    draws: Codes
+    """(D, K) row of `table` for each of those sets"""
+    by_set: Inverse
+    """Set -> the devices that draw from it"""
+
+    def copy(self) -> "Shelf":
+        """The same, to be written independently."""
+        return self._replace(open=self.open.copy(), left=self.left.copy())
+
+
+def take_in_order(shelf: Shelf, rows: Rows, most: int) -> list[int]:
+    """Take the first devices that fit, at most so many. Returns their rows in the order of `rows`.
+
+    rows (n,)  distinct devices, in the order in which they are tried
+    """
+    rows = rows[shelf.open[rows]]
+    if not shelf.sets.shape[1] or not (shelf.sets[rows] >= 0).any():
+        rows = rows[:most]
+        shelf.open[rows] = False
+        return [int(row) for row in rows]
+    taken: list[int] = []
+    for row in rows.tolist():
+        if len(taken) >= most:
+            break
+        if shelf.open[row]:
+            _take(shelf, row)
+            taken.append(row)
+    return taken
+
+
+def _take(shelf: Shelf, row: int) -> None:
+    """Take one device; devices of its sets that do not fit any more are closed."""
+    shelf.open[row] = False
+    drawn = [
+        pair for pair in zip(shelf.sets[row].tolist(), shelf.draws[row].tolist(), strict=True) if pair[0] >= 0
+    ]
+    for number, draw in drawn:
+        shelf.left[number] -= shelf.table[draw]
+    for number, _ in drawn:
+        near = shelf.by_set.of(number)
+        near = near[shelf.open[near]]
+        if len(near):
+            # All that is open fits into its other sets, of which nothing was taken.
+            wanted = shelf.table[shelf.draws[near]]
+            short = (wanted > shelf.left[number]) & (wanted != 0)
+            short &= (shelf.sets[near] == number)[:, :, None]
+            shelf.open[near[short.any(axis=(1, 2))]] = False
+
+
+def has_room(total: Amounts, used: Amounts, wanted: Amounts, waived: Mask) -> Mask:
+    """Places with room for the wanted amounts.
+
+    total  (R, N)
+    used   (R, N)  may exceed the total
+    wanted (R,)    a resource that is not wanted is not checked, even where it is over-used
+    waived (R,)    resources that are not checked at places where their total is zero
+    ->     (N,)
+
+    R resources, N places. The values of one resource are contiguous: few resources are ever wanted.
+    """
+    ok = np.ones(total.shape[1], dtype=np.bool_)
+    for r in np.flatnonzero(wanted).tolist():
+        ok &= ~_short(total[r], used[r], int(wanted[r]), bool(waived[r]))
+    return ok
+
+
+def shortages(total: Amounts, used: Amounts, wanted: Amounts, waived: Mask) -> Mask:
+    """(R, N) the resources that each place is short of. The arguments are those of `has_room`."""
+    found = np.zeros(total.shape, dtype=np.bool_)
+    for r in np.flatnonzero(wanted).tolist():
+        found[r] = _short(total[r], used[r], int(wanted[r]), bool(waived[r]))
+    return found
+
+
+def copies(free: Amounts, wanted: Amounts) -> Amounts:
+    """How many times each place has room for the wanted amounts.
+
+    free   (R, N)  what is left; negative where a resource is over-used
+    wanted (R,)    a resource that is not wanted is not checked
+    ->     (N,)    at least 0; the largest integer if nothing is wanted
+    """
+    found = np.full(free.shape[1], np.iinfo(np.int64).max, dtype=np.int64)
+    for r in np.flatnonzero(wanted).tolist():
+        np.minimum(found, free[r] // wanted[r], out=found)
+    return np.maximum(found, 0, out=found)
+
+
+def _short(total: Amounts, used: Amounts, wanted: int, waived: bool) -> Mask:
+    # The difference of two non-negative amounts cannot overflow; their sum could.
+    short: Mask = total - used < wanted
+    return short & (total != 0) if waived else short

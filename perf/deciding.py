@@ -18,8 +18,8 @@ from reconciler.api.objects.plan import Granted, Plan, Unsatisfied
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import Device, ResourceSliceSpec
 from reconciler.api.versions.reading import read
-from reconciler.state.loading import store_of
 from reconciler.state.store import Store
+from reconciler.state.trial import store_of
 
 
 class Wrong(Exception):

@@ -26,9 +26,9 @@ from reconciler.api.objects.plan import Granted, Unsatisfied
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from reconciler.errors import Malformed
-from reconciler.state.devices.snapshot.snapshot import Topology
-from reconciler.state.loading import load
+from reconciler.state.devices.snapshot import Topology
 from reconciler.state.store import Store
+from reconciler.state.trial import load
 
 SECTIONS = {
     "deviceClasses": ("DeviceClass", "resource.k8s.io/v1"),

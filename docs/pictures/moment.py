@@ -14,8 +14,8 @@ from reconciler.api.versions.reading import read
 from reconciler.cli.demo import MANIFESTS
 from reconciler.cli.input import bundle_objects
 from reconciler.control.offline import Question, Report, decide
-from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.loading import load, store_of
+from reconciler.state.devices.snapshot import Snapshot
+from reconciler.state.trial import load, store_of
 
 
 @cache

@@ -17,8 +17,8 @@ from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.value import value
 from reconciler.api.versions.reading import read
-from reconciler.state.devices.snapshot.node_subset import NodeSubset
-from reconciler.state.loading import store_of
+from reconciler.state.devices.snapshot import NodeSubset
+from reconciler.state.trial import store_of
 
 
 @value(eq=False)

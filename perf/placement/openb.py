@@ -25,9 +25,8 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
-from reconciler.state.devices.snapshot.node_subset import NodeSubset
-from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.loading import store_of
+from reconciler.state.devices.snapshot import NodeSubset, Snapshot
+from reconciler.state.trial import store_of
 
 DRIVER = "gpu.example.com"
 CLASS = "gpu"

@@ -7,7 +7,7 @@ import numpy as np
 from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.policies.policy import PolicyQuestion, SetJudge
-from reconciler.state.devices.snapshot.snapshot import View
+from reconciler.state.devices.snapshot import View
 
 RANDOM_NODE = "random-node"
 STREAM = 2

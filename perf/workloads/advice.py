@@ -13,7 +13,7 @@ from reconciler.app.moving import MovePlanner
 from reconciler.control.ownership import Ownership
 from reconciler.control.relocation.moves import Calm, MovesQuestion
 from reconciler.control.relocation.rebalancer import LOOK, SHARE
-from reconciler.state.devices.snapshot.fork import Forked
+from reconciler.state.trial import Forked
 
 LOOKS = 10_000
 """Looks at rest of which one is the mean"""

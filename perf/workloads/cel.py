@@ -11,7 +11,7 @@ from perf.deciding import Decider, Wrong
 from perf.fleets import mig
 from perf.machine import ROOT
 from perf.workload import Figure, Outcome, Progress, Size, Workload
-from reconciler.cel.environment import DEVICE_SELECTOR
+from reconciler.cel.check import DEVICE_SELECTOR
 from reconciler.cel.program import CelError, DeviceView, Selector
 
 A = f"device.attributes['{mig.DRIVER}']"

@@ -18,9 +18,8 @@ from reconciler.api.manifests.documents import of_text
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.core import Node
 from reconciler.api.versions.reading import read
-from reconciler.state.devices.snapshot.fork import Forked
 from reconciler.state.nodes.table import Nodes
-from reconciler.state.trial import Trial
+from reconciler.state.trial import Forked, Trial
 
 SEED = 20
 PROFILES = list(mig.SHARE)

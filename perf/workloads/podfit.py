@@ -16,7 +16,7 @@ from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.plan import Granted
 from reconciler.api.versions.reading import read
-from reconciler.state.nodes.demand import demand
+from reconciler.state.nodes.room import demand
 from reconciler.state.nodes.table import Nodes
 
 ZONES, APPS = 8, 100

@@ -15,8 +15,7 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.plan import Granted, Plan, Reason
 from reconciler.errors import Rejected
-from reconciler.state.devices.snapshot.node_subset import NodeSubset
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.snapshot import NodeSubset, Snapshot
 
 Sharing = tuple[Pod, tuple[ResourceClaim, ...], tuple[int, ...]]
 """Another gated pod that uses some of the claims: with its allocated claims, and the positions of the shared

@@ -16,10 +16,9 @@ from reconciler.allocation.policies.policy import PodRoom
 from reconciler.allocation.policies.selection import OTHERS, Policies
 from reconciler.api.objects.claims import ALL, ResourceClaim
 from reconciler.api.objects.plan import Granted
-from reconciler.state.devices.snapshot.fork import Fork
-from reconciler.state.devices.snapshot.node_subset import NodeSubset
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.snapshot import NodeSubset, Snapshot
 from reconciler.state.store import Store
+from reconciler.state.trial import Fork
 
 STEPS = 2_000
 """Step limit of one decision on one node"""

@@ -14,8 +14,8 @@ from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Decide
 from reconciler.control.relocation.candidates import RoomPlan, RoomQuestion
 from reconciler.control.relocation.evictor import Victim, allocated_by_us
-from reconciler.state.nodes.demand import demand
-from reconciler.state.nominations.nomination import HeldPlace, devices_of
+from reconciler.state.nodes.room import demand
+from reconciler.state.nominations import HeldPlace, devices_of
 
 TRIES = 500
 """Sets of pods that are tried for one plan"""

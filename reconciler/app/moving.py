@@ -15,8 +15,8 @@ from reconciler.control.ownership import Ownership, is_made_for
 from reconciler.control.relocation.evictor import Victim, allocated_by_us
 from reconciler.control.relocation.moves import Allowed, MovesAdvice, MovesQuestion, Relocation
 from reconciler.errors import Rejected
-from reconciler.state.nodes.demand import demand
-from reconciler.state.nominations.nomination import HeldPlace
+from reconciler.state.nodes.room import demand
+from reconciler.state.nominations import HeldPlace
 from reconciler.state.store import Store
 
 DECISIONS = 1_000

@@ -1,17 +1,16 @@
 """The static check: refuse wrong names, functions and types before evaluation."""
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, cast
 
 from msgspec import Struct
 
 from reconciler.cel import types
-from reconciler.cel.environment import FUNCTIONS, TYPE_NAMES, Environment
-from reconciler.cel.errors import CelError
-from reconciler.cel.functions import Overload
-from reconciler.cel.library.regexes import compiled
+from reconciler.cel.errors import CelError, Refusal
+from reconciler.cel.library import kubernetes, lists, standard, strings, times
+from reconciler.cel.library.standard import compiled
 from reconciler.cel.library.times import parse_duration, parse_timestamp
-from reconciler.cel.refusal import Refusal
 from reconciler.cel.tree import (
     Bind,
     Call,
@@ -28,8 +27,64 @@ from reconciler.cel.tree import (
     Node,
     Select,
 )
-from reconciler.cel.types import BOOL, DYN, FIELDS, INT, Inference, Type, list_of, map_of, optional_of
+from reconciler.cel.types import (
+    BOOL,
+    DEVICE,
+    DYN,
+    FIELDS,
+    INT,
+    Inference,
+    Key,
+    Overload,
+    Type,
+    list_of,
+    map_of,
+    optional_of,
+)
 from reconciler.cel.values import NAMES
+
+_LIBRARIES = (
+    standard,
+    standard,
+    times,
+    strings,
+    strings,
+    lists,
+    standard,
+    lists,
+    kubernetes,
+    kubernetes,
+    kubernetes,
+    kubernetes,
+)
+
+
+def _functions() -> Mapping[Key, tuple[Overload, ...]]:
+    table: dict[Key, tuple[Overload, ...]] = {}
+    for library in _LIBRARIES:
+        for key, overloads in library.LIBRARY.table.items():
+            table[key] = table.get(key, ()) + tuple(overloads)
+    return MappingProxyType(table)
+
+
+FUNCTIONS = _functions()
+PATTERNED = frozenset({"matches", "find", "findAll"})
+"""Functions whose second argument is a regular expression."""
+TYPE_NAMES = frozenset(
+    {"bool", "int", "uint", "double", "string", "bytes", "list", "map", "null_type", "type", "optional_type"}
+)
+
+
+class Environment(Struct, frozen=True):
+    """The variables of one kind of expression, and the allowed types of its result."""
+
+    variables: tuple[tuple[str, Type], ...]
+    results: tuple[Type, ...]
+
+
+DEVICE_SELECTOR = Environment(variables=(("device", DEVICE),), results=(BOOL, DYN))
+"""Device selectors: one variable, a bool result (CEL-1, CEL-7)."""
+
 
 Scope = Mapping[str, Type]
 

@@ -3,16 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from reconciler.cel import access
-from reconciler.cel.check import Checked
-from reconciler.cel.comprehensions import comprehension
-from reconciler.cel.device import DeviceView
-from reconciler.cel.environment import PATTERNED, TYPE_NAMES
-from reconciler.cel.errors import CelError, Exhausted
-from reconciler.cel.frames import Failed, Frame
-from reconciler.cel.functions import Dispatch
-from reconciler.cel.limits import PATTERN_STEPS
-from reconciler.cel.logic import decide
+from reconciler.cel import evaluation
+from reconciler.cel.check import PATTERNED, TYPE_NAMES, Checked
+from reconciler.cel.errors import PATTERN_STEPS, CelError, Exhausted
+from reconciler.cel.evaluation import Failed, Frame, comprehension, decide
 from reconciler.cel.tree import (
     Bind,
     Call,
@@ -28,7 +22,19 @@ from reconciler.cel.tree import (
     Node,
     Select,
 )
-from reconciler.cel.values import NAMES, Option, TypeValue, UInt, Value, equal, map_key, name_of, truth
+from reconciler.cel.types import Dispatch
+from reconciler.cel.values import (
+    NAMES,
+    DeviceView,
+    Option,
+    TypeValue,
+    UInt,
+    Value,
+    equal,
+    map_key,
+    name_of,
+    truth,
+)
 
 Run = Callable[[Frame], Value]
 Slots = Mapping[str, int]
@@ -104,7 +110,7 @@ class Emitter:
         return self._element(self.emit(node.operand, slots), self.emit(node.key, slots), node.optional)
 
     def _element(self, operand: Run, key: Run, optional: bool) -> Run:
-        get = access.optional if optional else access.strict
+        get = evaluation.optional if optional else evaluation.strict
 
         def run(frame: Frame) -> Value:
             frame.charge(1)
@@ -114,7 +120,7 @@ class Emitter:
 
     def _has(self, node: Has, slots: Slots) -> Run:
         operand, field = self.emit(node.operand, slots), node.field
-        return lambda frame: access.present(operand(frame), field)
+        return lambda frame: evaluation.present(operand(frame), field)
 
     def _call(self, node: Call, slots: Slots) -> Run:
         arguments = [self.emit(argument, slots) for argument in node.arguments]

@@ -1,31 +1,196 @@
 """Parse text to a tree: check limits first, then build a node at each reduction of the parser."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from threading import Lock
 from typing import Any, cast
 
-from reconciler.cel import literals, macros
-from reconciler.cel.errors import CelRefused
-from reconciler.cel.limits import MAX_DEPTH, MAX_LENGTH, MAX_NESTING
+from reconciler.cel.check import FUNCTIONS
+from reconciler.cel.errors import MAX_DEPTH, MAX_LENGTH, MAX_NESTING, CelRefused, Refusal
 from reconciler.cel.parser import Parser, Token, Unexpected
 from reconciler.cel.parser_tables import parser_tables
-from reconciler.cel.refusal import Refusal
 from reconciler.cel.tree import (
+    Bind,
     Call,
+    Comprehension,
     Conditional,
     Element,
     Entry,
+    Has,
     Ident,
     Index,
     ListOf,
     Literal,
     Logic,
+    Macro,
     MapOf,
     Node,
     Select,
 )
+from reconciler.cel.values import INT_MAX, INT_MIN, UINT_MAX, UInt, Value
+
+Level = Callable[..., int]
+"""The depth of a node at an offset, given its children. Raises Refusal if too deep."""
+
+# By name and number of arguments: the macro, and how many arguments are variable names.
+_SHAPES: dict[tuple[str, int], tuple[Macro, int]] = {
+    ("all", 2): (Macro.ALL, 1),
+    ("all", 3): (Macro.ALL, 2),
+    ("exists", 2): (Macro.EXISTS, 1),
+    ("exists", 3): (Macro.EXISTS, 2),
+    ("exists_one", 2): (Macro.EXISTS_ONE, 1),
+    ("existsOne", 2): (Macro.EXISTS_ONE, 1),
+    ("exists_one", 3): (Macro.EXISTS_ONE, 2),
+    ("existsOne", 3): (Macro.EXISTS_ONE, 2),
+    ("filter", 2): (Macro.FILTER, 1),
+    ("map", 2): (Macro.MAP, 1),
+    ("map", 3): (Macro.MAP, 1),
+    ("sortBy", 2): (Macro.SORT_BY, 1),
+    ("transformList", 3): (Macro.TRANSFORM_LIST, 2),
+    ("transformList", 4): (Macro.TRANSFORM_LIST, 2),
+    ("transformMap", 3): (Macro.TRANSFORM_MAP, 2),
+    ("transformMap", 4): (Macro.TRANSFORM_MAP, 2),
+    ("transformMapEntry", 3): (Macro.TRANSFORM_MAP_ENTRY, 2),
+    ("transformMapEntry", 4): (Macro.TRANSFORM_MAP_ENTRY, 2),
+    ("optMap", 2): (Macro.OPT_MAP, 1),
+    ("optFlatMap", 2): (Macro.OPT_FLAT_MAP, 1),
+}
+
+
+def global_call(name: str, at: int, arguments: tuple[Node, ...], level: Level) -> Node:
+    """`name(arguments)`."""
+    if name == "has" and len(arguments) == 1:
+        tested = arguments[0]
+        if not isinstance(tested, Select) or tested.optional:
+            raise Refusal(at, "has() takes a field selection", "write has(a.b)")
+        return Has(tested.at, level(tested.at, tested.operand), tested.operand, tested.field)
+    return Call(at, level(at, *arguments), name, arguments, False)
+
+
+def member_call(name: str, at: int, target: Node, arguments: tuple[Node, ...], level: Level) -> Node:
+    """`target.name(arguments)`."""
+    if isinstance(target, Ident):
+        if target.name == "cel" and name == "bind" and len(arguments) == 3:
+            return Bind(at, level(at, *arguments), _name(arguments[0]), arguments[1], arguments[2])
+        # `ip.isCanonical` is a known function; `ip.family()` is a member call on the variable `ip`.
+        qualified = f"{target.name}.{name}"
+        if (qualified, False) in FUNCTIONS:
+            return Call(at, level(at, *arguments), qualified, arguments, False)
+    if shape := _SHAPES.get((name, len(arguments))):
+        return _comprehension(shape, at, target, arguments, level=level)
+    everything = (target, *arguments)
+    return Call(at, level(at, *everything), name, everything, True)
+
+
+def _comprehension(
+    shape: tuple[Macro, int], at: int, over: Node, arguments: tuple[Node, ...], *, level: Level
+) -> Comprehension:
+    macro, names = shape
+    bound = tuple(_name(argument) for argument in arguments[:names])
+    if len(set(bound)) != len(bound):
+        raise Refusal(at, f"the variable {bound[0]} is declared twice", "use two different names")
+    *where, body = arguments[names:]
+    depth = level(at, over, *where, body)
+    return Comprehension(at, depth, macro, over, bound, where[0] if where else None, body)
+
+
+def _name(node: Node) -> str:
+    if not isinstance(node, Ident):
+        raise Refusal(node.at, "expected a variable name", "use a plain identifier")
+    return node.name
+
+
+_ESCAPE = re.compile(
+    r"\\(?:([abfnrtv\"'`?\\])|[xX]([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-3][0-7]{2})|([\s\S]))"
+)
+_SIMPLE = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+
+
+def integer(text: str) -> int:
+    """A signed integer. Raises ValueError beyond 64 bits."""
+    value = int(text, 16 if "x" in text else 10)
+    if not INT_MIN <= value <= INT_MAX:
+        raise ValueError("the number does not fit 64 bits")
+    return value
+
+
+def unsigned(text: str) -> UInt:
+    """An unsigned integer. Raises ValueError beyond 64 bits."""
+    value = int(text[:-1], 16 if "x" in text else 10)
+    if not 0 <= value <= UINT_MAX:
+        raise ValueError("the number does not fit 64 unsigned bits")
+    return UInt(value)
+
+
+def string(text: str) -> str:
+    """A quoted string without its quotes and escapes. Raises ValueError with the reason."""
+    raw, body = _unquote(text)
+    return body if raw else _unescape(body, chr, _character)
+
+
+def octets(text: str) -> bytes:
+    r"""A bytes literal: text becomes UTF-8, `\x` and octal escapes are single bytes."""
+    raw, body = _unquote(text[1:])
+    if raw:
+        return body.encode()
+    # Escaped bytes are kept in str as surrogates, which UTF-8 text never contains.
+    return _unescape(body, _byte, _no_character).encode("utf-8", "surrogateescape")
+
+
+def _unquote(text: str) -> tuple[bool, str]:
+    raw = text[0] in "rR"
+    text = text[raw:]
+    width = 3 if text[:3] in ('"""', "'''") else 1
+    return raw, text[width:-width].replace("\r\n", "\n")
+
+
+def _unescape(body: str, octet: Callable[[int], str], character: Callable[[int], str]) -> str:
+    """`body` with its escapes replaced: one-byte escapes by `octet`, code points by `character`."""
+
+    def replace(match: re.Match[str]) -> str:
+        simple, hexadecimal, short, long, octal, unknown = match.groups()
+        if simple:
+            return _SIMPLE.get(simple, simple)
+        if unknown is not None:
+            raise ValueError(f"unknown escape \\{unknown}")
+        if hexadecimal or octal:
+            return octet(int(hexadecimal, 16) if hexadecimal else int(octal, 8))
+        return character(int(short or long, 16))
+
+    return _ESCAPE.sub(replace, body)
+
+
+def _character(code: int) -> str:
+    if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
+        raise ValueError(f"U+{code:04X} is not a character")
+    return chr(code)
+
+
+def _byte(code: int) -> str:
+    return chr(code) if code < 0x80 else chr(0xDC00 + code)
+
+
+def _no_character(_: int) -> str:
+    raise ValueError("a bytes literal cannot have a \\u escape")
+
+
+def literal(kind: str, text: str) -> Value:
+    """The value of a literal token. Raises ValueError with the reason."""
+    return _READERS[kind](text)
+
+
+_READERS: dict[str, Callable[[str], Value]] = {
+    "INT_LIT": integer,
+    "UINT_LIT": unsigned,
+    "FLOAT_LIT": float,
+    "STRING_LIT": string,
+    "MLSTRING_LIT": string,
+    "BYTES_LIT": octets,
+    "BOOL_LIT": "true".__eq__,
+    "NULL_LIT": lambda _: None,
+}
+
 
 _QUOTED_OR_BRACKET = re.compile(
     r'"""[\s\S]*?"""|\'\'\'[\s\S]*?\'\'\'|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|//.*|[\[({})\]]'
@@ -205,7 +370,7 @@ class _Builder:
 
     def member_dot_arg(self, children: list[Any]) -> Node:
         target, _, name, *rest = children
-        return macros.member_call(_field(name), name.at, target, _arguments(rest), _level)
+        return member_call(_field(name), name.at, target, _arguments(rest), _level)
 
     def member_index(self, children: list[Any]) -> Node:
         operand, bracket = children[:2]
@@ -228,7 +393,7 @@ class _Builder:
 
     def ident_arg(self, children: list[Any]) -> Node:
         name = next(child for child in children if isinstance(child, Token) and child != ".")
-        return macros.global_call(_identifier(name), name.at, _arguments(children), _level)
+        return global_call(_identifier(name), name.at, _arguments(children), _level)
 
     dot_ident_arg = ident_arg
 
@@ -258,7 +423,7 @@ class _Builder:
     def literal(self, children: list[Any]) -> Node:
         (token,) = children
         try:
-            value = literals.literal(token.kind, str(token))
+            value = literal(token.kind, str(token))
         except ValueError as exc:
             raise Refusal(token.at, str(exc), "fix the literal") from None
         return Literal(token.at, 1, value)

@@ -1,17 +1,25 @@
-"""Find the columns an expression reads, so that it runs once per distinct combination of their values."""
+"""What a tree tells: the columns it reads, names that stand for a path, the drivers it can match."""
 
+from collections.abc import Mapping
 from enum import StrEnum
+from functools import lru_cache
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.cel.errors import CelRefused
+from reconciler.cel.reading import read
 from reconciler.cel.tree import (
+    Bind,
     Call,
     Comprehension,
     Has,
     Ident,
     Index,
+    ListOf,
     Literal,
+    Logic,
     Node,
     Select,
     bound_names,
@@ -100,3 +108,101 @@ def path(node: Node) -> tuple[Part, tuple[str, ...]] | None:
         return None
     part, keys = below
     return part, (*keys, key)
+
+
+MAX_PATH = 3
+"""Maximum levels of a path that is inlined."""
+
+
+def inline(root: Node) -> Node:
+    """The tree with names bound to paths replaced by the paths.
+
+    `cel.bind(d, device.attributes["x"], d.a == 1)` becomes `device.attributes["x"].a == 1`, only if the
+    bound value is a short path into the device. Then nothing is computed twice, errors occur in the same
+    places, and the body can be split into leaves that read single columns.
+    """
+    # If a bound name hides `device`, an inlined path would mean something else.
+    return root if _hides_device(root) else _inline(root, {})
+
+
+def _inline(node: Node, paths: Mapping[str, Node]) -> Node:
+    if isinstance(node, Ident):
+        return paths.get(node.name, node)
+    if isinstance(node, Bind):
+        initial = _inline(node.initial, paths)
+        if _is_path(initial):
+            return _inline(node.body, {**paths, node.name: initial})
+    inner = {name: path for name, path in paths.items() if name not in bound_names(node)}
+    replaced = {
+        child: _inline(child, inner if index > 0 else paths) for index, child in enumerate(children(node))
+    }
+    return _rebuild(node, replaced)
+
+
+def _is_path(node: Node) -> bool:
+    if node.depth > MAX_PATH:
+        return False
+    match node:
+        case Ident(name="device"):
+            return True
+        case Select(operand=operand, optional=False) | Index(operand=operand, key=Literal(), optional=False):
+            return _is_path(operand)
+    return False
+
+
+def _hides_device(node: Node) -> bool:
+    return "device" in bound_names(node) or any(_hides_device(child) for child in children(node))
+
+
+def _rebuild(node: Node, replaced: dict[Node, Node]) -> Node:
+    """`node` with other children; `node` itself if they are the same."""
+    if all(old is new for old, new in replaced.items()):
+        return node
+
+    def renewed(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(renewed(item) for item in value)
+        return replaced.get(value, value) if isinstance(value, Node) else value
+
+    rebuilt = replace(node, **{name: renewed(getattr(node, name)) for name in node.__struct_fields__})
+    return replace(rebuilt, depth=max(node.depth, 1 + max(child.depth for child in replaced.values())))
+
+
+@lru_cache(maxsize=4096)
+def drivers_of(expression: str) -> frozenset[str] | None:
+    """The only drivers whose devices a selector can match; None if it does not restrict the driver.
+
+    Understands terms that compare `device.driver` with constants, joined by `&&` and `||`. Other terms
+    joined by `&&` do not matter, even if they fail: false takes precedence over an error (CEL-8).
+    """
+    try:
+        return _drivers(read(expression))
+    except CelRefused:
+        return None
+
+
+def _drivers(node: Node) -> frozenset[str] | None:
+    match node:
+        case Logic(terms=terms, ends_on=ends_on):
+            found = [_drivers(term) for term in terms]
+            known = [one for one in found if one is not None]
+            if ends_on:  # any term may make it true
+                return frozenset().union(*known) if len(known) == len(found) else None
+            return frozenset.intersection(*known) if known else None
+        case Call(function="_==_", arguments=(left, right)):
+            return _same(left, right) or _same(right, left)
+        case Call(function="_in_", arguments=(asked, ListOf(elements=elements))) if _is_driver(asked):
+            names = [one.value for one in elements if not one.optional]
+            texts = [one.value for one in names if isinstance(one, Literal) and isinstance(one.value, str)]
+            return frozenset(texts) if len(texts) == len(elements) else None
+    return None
+
+
+def _same(asked: Node, given: Node) -> frozenset[str] | None:
+    if _is_driver(asked) and isinstance(given, Literal) and isinstance(given.value, str):
+        return frozenset([given.value])
+    return None
+
+
+def _is_driver(node: Node) -> bool:
+    return path(node) == (Part.DRIVER, ())

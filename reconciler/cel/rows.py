@@ -8,9 +8,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from reconciler.cel.device import DeviceView
 from reconciler.cel.reads import Part, Read
-from reconciler.cel.values import Value
+from reconciler.cel.values import DeviceView, Value
 
 Where = slice | NDArray[np.intp]
 """Positions of devices."""

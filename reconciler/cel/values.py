@@ -1,20 +1,39 @@
-"""CEL values as Python values, and their equality.
+"""CEL values as Python values, their equality, and one device as an expression sees it.
 
 int, float, str, bytes, bool and None are themselves; a list is a tuple, a map is a dict.
 A bool is never an int here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from datetime import datetime, timedelta
 from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface
 from typing import Any, Final, Protocol
+from urllib.parse import SplitResult
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.semver import Semver
 from reconciler.cel.errors import CelError
-from reconciler.cel.opaque import Format, Url
+
+
+@dataclass(frozen=True, slots=True)
+class Url:
+    """An absolute URL or an absolute path."""
+
+    text: str
+    parts: SplitResult = dataclass_field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A named format; `problems` returns the errors of a text."""
+
+    name: str
+    problems: Callable[[str], tuple[str, ...]] = dataclass_field(compare=False)
+
 
 Value = Any
 """One of the types above, UInt, Option, TypeValue, or an opaque value of a library."""
@@ -184,3 +203,16 @@ def same(meter: Meter, left: Value, right: Value) -> bool:
         return equal(meter, left, right)
     except CelError:
         return False
+
+
+class DeviceView(Struct, frozen=True):
+    """A device with attributes and capacity by domain and id. No domain is empty."""
+
+    driver: str
+    attributes: Mapping[str, dict[str, Value]] = field(default_factory=dict)
+    """Values are int, bool, str, Semver, or tuples of one of them."""
+    capacity: Mapping[str, dict[str, Quantity]] = field(default_factory=dict)
+    shared: bool = False
+    """allowMultipleAllocations."""
+    unreadable: str = ""
+    """Why no expression can be evaluated on this device (CEL-6); empty if it can."""

@@ -14,8 +14,7 @@ from reconciler.analysis.sizing.answer import Option, Sizing, as_json
 from reconciler.analysis.sizing.demand import Item, items_in, items_of, pending_units
 from reconciler.analysis.sizing.patterns import Shape, distinct_shapes, shape_of
 from reconciler.analysis.sizing.sizing import size
-from reconciler.api.manifests.bundle import Bundle
-from reconciler.api.manifests.claims import Claims
+from reconciler.api.manifests.bundle import Bundle, Claims
 from reconciler.api.manifests.inferred_nodes import InferredNodes, infer_nodes
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Node, Pod
@@ -47,7 +46,7 @@ from reconciler.cli.options import (
 from reconciler.cli.output import Console, Table, counted, echo_value, print_line, print_table, remarks_on
 from reconciler.cli.progress import ProgressTracker, track_progress
 from reconciler.cli.world import KINDS
-from reconciler.state.nominations.nomination import NOBODY, Nomination, Nominee, of_claim, own_of_all
+from reconciler.state.nominations import NOBODY, Nomination, Nominee, of_claim, own_of_all
 
 
 class Fleet(NamedTuple):

@@ -27,7 +27,7 @@ from reconciler.control.planner import Blocked, Decide, Nothing
 from reconciler.control.units import Kind, Unit, gang_unit
 from reconciler.errors import Malformed, Rejected
 from reconciler.plugins.koordinator.rules import Rules
-from reconciler.state.nominations.nomination import NOBODY, Nomination, of_claim, own_of_all
+from reconciler.state.nominations import NOBODY, Nomination, of_claim, own_of_all
 from reconciler.state.store import Store
 from reconciler.state.trial import Trial
 

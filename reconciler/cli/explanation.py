@@ -10,7 +10,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted, Unsatisfied
 from reconciler.api.objects.similar_names import similar_key
 from reconciler.cli.output import Console, counted, plain, print_line, wrapped
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.snapshot import Snapshot
 
 
 class AllocationQuestion(NamedTuple):

@@ -17,7 +17,7 @@ from reconciler.errors import Gone, Malformed, Rejected, Retry
 if TYPE_CHECKING:
     from reconciler.cluster.client import Client
     from reconciler.state.nodes.table import Nodes
-    from reconciler.state.nominations.nomination import Nomination
+    from reconciler.state.nominations import Nomination
     from reconciler.state.store import Store
 
 

@@ -7,11 +7,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from reconciler.api.manifests.bundle import Bundle, bundle, storage_of
-from reconciler.api.manifests.documents import Document, Refusal, documents
+from reconciler.api.manifests.bundle import Bundle, bundle, storage_of, with_own_uid
+from reconciler.api.manifests.documents import STDIN, SUFFIXES, Document, Refusal, documents, manifests_in
 from reconciler.api.manifests.inferred_nodes import infer_nodes
-from reconciler.api.manifests.sources import STDIN, SUFFIXES, manifests_in
-from reconciler.api.manifests.uids import with_own_uid
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Namespace, Node, Pod
 from reconciler.api.objects.gangs import CoschedulingPodGroup, PodGroup

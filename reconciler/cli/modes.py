@@ -6,7 +6,7 @@ from typing import Any, TextIO
 
 import click
 
-from reconciler.api.manifests.uids import with_own_uid
+from reconciler.api.manifests.bundle import with_own_uid
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject
@@ -23,11 +23,10 @@ from reconciler.cli.views.exclusive_use import used_alone
 from reconciler.errors import Rejected
 from reconciler.plugins.koordinator.holdings import ExclusiveUse
 from reconciler.plugins.koordinator.objects import Device
-from reconciler.state.devices.exclusion.group_modes import group_modes
-from reconciler.state.devices.exclusion.modes import Held, Mode, problems
-from reconciler.state.devices.exclusion.modes import modes as modes_of
-from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.loading import store_of
+from reconciler.state.devices.exclusion_modes import Held, Mode, group_modes, problems
+from reconciler.state.devices.exclusion_modes import modes as modes_of
+from reconciler.state.devices.snapshot import Snapshot
+from reconciler.state.trial import store_of
 
 _AS = {"pairwise": "pairwise", "kep-5963": "as in KEP-5963"}
 KINDS = ("ResourceSlice", "ResourceClaim", "Device")

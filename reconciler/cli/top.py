@@ -38,11 +38,11 @@ from reconciler.cli.top_view import (
     exit_if_invalid,
     watch_cluster,
 )
-from reconciler.state.devices.pools.fleet import Fleet
-from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.loading import store_of
-from reconciler.state.nominations.nomination import NOBODY
+from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.snapshot import Snapshot
+from reconciler.state.nominations import NOBODY
 from reconciler.state.store import Store
+from reconciler.state.trial import store_of
 
 KINDS = ("DeviceTaintRule", "ResourceSlice", "ResourceClaim")
 MAX_CHOICES = 200_000

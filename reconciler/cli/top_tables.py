@@ -6,8 +6,7 @@ from typing import Any
 from reconciler.allocation.gangs.kinds import GangGranted
 from reconciler.analysis.capacity.lines import By, CounterUsage, Line, ProfileUsage
 from reconciler.analysis.capacity.profiles import shown
-from reconciler.api.manifests.bundle import Bundle, storage_of
-from reconciler.api.manifests.claims import Claims
+from reconciler.api.manifests.bundle import Bundle, Claims, storage_of
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import DeviceClass
 from reconciler.api.objects.core import Namespace, Node

@@ -55,8 +55,8 @@ from reconciler.errors import Rejected
 from reconciler.plugins.koordinator.objects import Device
 from reconciler.plugins.koordinator.rules import Rules
 from reconciler.plugins.koordinator.rules import Semantics as DeviceSemantics
-from reconciler.state.loading import store_of
-from reconciler.state.nominations.nomination import Nomination
+from reconciler.state.nominations import Nomination
+from reconciler.state.trial import store_of
 
 MAX_COPIES = 10_000
 """The largest --count"""

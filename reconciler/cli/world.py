@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 from reconciler.allocation.placement.order import queue_key
 from reconciler.analysis.relocation.wanted import Wanted, WantedGang, WantedPod
 from reconciler.analysis.relocation.world import World, world_of
-from reconciler.api.manifests.bundle import Bundle, storage_of
-from reconciler.api.manifests.claims import Claims
+from reconciler.api.manifests.bundle import Bundle, Claims, storage_of
 from reconciler.api.manifests.inferred_nodes import infer_nodes
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Namespace, Node, Pod, PodDisruptionBudget, is_live

@@ -26,13 +26,12 @@ from reconciler.control.decisions.allocating import (
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.units import Roster
 from reconciler.errors import Rejected
-from reconciler.state.devices.exclusion.group_modes import group_modes, held_of
-from reconciler.state.devices.exclusion.modes import conflicts, problems
-from reconciler.state.devices.occupancy.ledger import Holder
-from reconciler.state.devices.occupancy.overcommitted import Overcommitments
-from reconciler.state.devices.pools.fleet import Fleet
-from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.nodes.charging import pinned_to
+from reconciler.state.devices.exclusion_modes import conflicts, group_modes, held_of, problems
+from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.ledger import Holder
+from reconciler.state.devices.remaining import Overcommitments
+from reconciler.state.devices.snapshot import Snapshot
+from reconciler.state.pods.placed import pinned_to
 from reconciler.state.store import Store
 
 

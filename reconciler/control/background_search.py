@@ -17,8 +17,7 @@ from reconciler.control.decider import Decider, Refusal
 from reconciler.control.intake import Intake
 from reconciler.control.planner import Decide, Planner
 from reconciler.control.units import Unit
-from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.devices.snapshot.validity import still_valid, wants_all
+from reconciler.state.devices.snapshot import Snapshot, still_valid, wants_all
 
 QUICK_STEPS = 64
 """Nodes and devices that are tried on the loop, at most 0.25 ms each: 16 ms. A decision that finds devices

@@ -17,9 +17,8 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, RequestCount, Unsatisfied
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import NOT_OURS, Decide
-from reconciler.state.devices.snapshot.node_subset import NodeSubset
-from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.nominations.nomination import HeldPlace
+from reconciler.state.devices.snapshot import NodeSubset, Snapshot
+from reconciler.state.nominations import HeldPlace
 
 QuestionKey = tuple[tuple[tuple[str, ...], ...], NodeSubset | None]
 """What an answer depends on besides the snapshot: specs and preferences of the claims, and the nodes."""

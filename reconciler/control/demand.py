@@ -19,7 +19,7 @@ from reconciler.allocation.policies.demand import (
     read_demand,
 )
 from reconciler.allocation.policies.selection import PLAIN, Policies
-from reconciler.api.manifests.sources import file_text
+from reconciler.api.manifests.documents import file_text
 from reconciler.api.objects.changes import Changed, Notice, Replaced
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import ObjectKey
@@ -28,7 +28,7 @@ from reconciler.cluster.watch import Sink
 from reconciler.control.intake import Intake
 from reconciler.control.kept_config_map import KeptConfigMap
 from reconciler.errors import Malformed, Retry
-from reconciler.state.nodes.demand import CPU, demand
+from reconciler.state.nodes.room import CPU, demand
 
 
 def read_demand_file(path: Path) -> ReadDemand:

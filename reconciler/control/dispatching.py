@@ -19,9 +19,9 @@ from reconciler.control.ownership import Ownership
 from reconciler.control.units import GangRoster, Kind, Roster, Unit, UnitLookup, gang_unit
 from reconciler.control.waiting import Waiting
 from reconciler.state.delta import Delta
-from reconciler.state.nodes.charging import node_of
-from reconciler.state.nodes.demand import demand
+from reconciler.state.nodes.room import demand
 from reconciler.state.nodes.table import HERE, Hosted, Nodes
+from reconciler.state.pods.placed import node_of
 from reconciler.state.store import Store
 from reconciler.state.volumes.objects import claims_named
 

@@ -13,7 +13,7 @@ from reconciler.control.decisions.allocating import Waits
 from reconciler.control.decisions.declaration import Decision
 from reconciler.control.planner import Decide, Step
 from reconciler.control.units import Kind, Unit
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.store import Store
 
 log = structlog.get_logger()

@@ -12,9 +12,7 @@ from reconciler.control.intake import Intake
 from reconciler.control.kept_config_map import KeptConfigMap
 from reconciler.control.nominating import Nominating
 from reconciler.errors import Malformed, Retry
-from reconciler.state.nominations.nomination import Nomination
-from reconciler.state.nominations.record import Record, read_record, text_of
-from reconciler.state.nominations.table import Nominations
+from reconciler.state.nominations import Nomination, Nominations, Record, read_record, text_of
 
 HELD_ROOM = "heldRoom"
 """The key in its data: the nominations as JSON"""

@@ -25,7 +25,7 @@ from reconciler.control.units import Unit
 from reconciler.control.waiting import Pause, WatchLag
 from reconciler.ha.shard import within_shard
 from reconciler.state.delta import SUPPLY
-from reconciler.state.devices.pools.naming import Naming
+from reconciler.state.devices.naming import Naming
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.pods.groups import PodGroups
 from reconciler.state.store import Store

@@ -14,9 +14,9 @@ from reconciler.control.decisions.declaration import Report
 from reconciler.control.decisions.every import Nominated, NominationDropped, NominationExpired, NominationUsed
 from reconciler.control.units import GangRoster
 from reconciler.state.delta import Delta
-from reconciler.state.devices.occupancy.ledger import Holder
+from reconciler.state.devices.ledger import Holder
 from reconciler.state.nodes.table import Nodes
-from reconciler.state.nominations.nomination import Nomination, Nominee, NomineeKind, of_gang
+from reconciler.state.nominations import Nomination, Nominee, NomineeKind, of_gang
 from reconciler.state.store import Store
 
 GONE = "it is gone"

@@ -12,8 +12,7 @@ from reconciler.allocation.dra.budget import STEPS
 from reconciler.allocation.placement.order import queue_key
 from reconciler.allocation.placement.placing import Placement
 from reconciler.allocation.policies.selection import PLAIN, Policies
-from reconciler.api.manifests.bundle import Bundle, storage_of
-from reconciler.api.manifests.claims import Claims
+from reconciler.api.manifests.bundle import Bundle, Claims, storage_of
 from reconciler.api.manifests.inferred_nodes import InferredNodes, infer_nodes
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import FINALIZER, DeviceClass, ResourceClaim
@@ -31,10 +30,10 @@ from reconciler.errors import Rejected
 from reconciler.plugins.koordinator.objects import Device
 from reconciler.plugins.koordinator.rules import Rules
 from reconciler.plugins.koordinator.rules import Semantics as DeviceSemantics
-from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.loading import load
+from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.store import Store
+from reconciler.state.trial import load
 
 if TYPE_CHECKING:
     from reconciler.control.gangs.offline import GangReport, OfflineGangs

@@ -24,9 +24,8 @@ from reconciler.control.ownership import Ownership, is_made_for_another
 from reconciler.control.units import Kind, Roster, Unit
 from reconciler.errors import Rejected
 from reconciler.ha.shard import OURS, Membership, Side
-from reconciler.state.devices.snapshot.node_subset import NodeSubset
-from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.nominations.nomination import NOBODY, HeldPlace, Nominee, of_claim, own_of_all
+from reconciler.state.devices.snapshot import NodeSubset, Snapshot
+from reconciler.state.nominations import NOBODY, HeldPlace, Nominee, of_claim, own_of_all
 from reconciler.state.store import Store
 
 NOT_OURS = "NotOurs"

@@ -32,7 +32,7 @@ from reconciler.control.planner import Decide
 from reconciler.control.units import Kind, Unit
 from reconciler.control.waiting import Wants
 from reconciler.errors import Rejected
-from reconciler.state.nodes.charging import pinned_to
+from reconciler.state.pods.placed import pinned_to
 
 log = structlog.get_logger()
 

@@ -21,7 +21,7 @@ from reconciler.api.objects.claims import ALL, DeviceClass, DeviceSubRequest, Re
 from reconciler.api.objects.device_patterns import without_blanks
 from reconciler.api.objects.meta import ApiObject, PoolID
 from reconciler.api.objects.slices import ResourceSlice
-from reconciler.cel.drivers import drivers_of
+from reconciler.cel.reads import drivers_of
 from reconciler.errors import Rejected
 
 _NAME = re.compile(r"[a-z0-9][-a-z0-9./]*")

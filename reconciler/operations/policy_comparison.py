@@ -21,8 +21,8 @@ from reconciler.operations.metrics import catalogue as of
 from reconciler.operations.metrics.scraping import Reading, single
 from reconciler.operations.page.sources import Fact, PlacementView, PolicyRow
 from reconciler.operations.telemetry.signals import Signals
-from reconciler.state.devices.snapshot.fork import Forked
 from reconciler.state.store import Store
+from reconciler.state.trial import Forked
 
 log = structlog.get_logger()
 

@@ -19,18 +19,16 @@ from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.semantics import TAINT_RULES, TAINTS, Semantics
 from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
 from reconciler.state.delta import NOTHING, SUPPLY, Delta
-from reconciler.state.devices.inventory import Inventory
-from reconciler.state.devices.occupancy.columns import Columns
-from reconciler.state.devices.occupancy.ledger import DeviceState, Holder, Ledger
-from reconciler.state.devices.occupancy.retained_draws import Drawn, RetainedDraws
-from reconciler.state.devices.pools.assembly import Layout
-from reconciler.state.devices.pools.fleet import Fleet
-from reconciler.state.devices.pools.reach import NodeInfo
-from reconciler.state.devices.snapshot.assembly import Assembled, Assembly
-from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
-from reconciler.state.nominations.nomination import Nomination, Nominee
-from reconciler.state.nominations.reserved import Reserved
-from reconciler.state.nominations.table import Nominations
+from reconciler.state.devices.assembly import Layout
+from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.inventory import Assembled, Assembly, Inventory
+from reconciler.state.devices.ledger import DeviceState, Holder, Ledger
+from reconciler.state.devices.occupancy_columns import Columns
+from reconciler.state.devices.reach import NodeInfo
+from reconciler.state.devices.retained_draws import Drawn, RetainedDraws
+from reconciler.state.devices.snapshot import Snapshot, Topology
+from reconciler.state.held_back import Reserved
+from reconciler.state.nominations import Nomination, Nominations, Nominee
 
 
 class Vacated(Struct, frozen=True):

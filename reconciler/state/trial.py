@@ -1,27 +1,126 @@
-"""Places units one after another on a store and its nodes, and undoes all of it. Decides nothing.
+"""Stores to try things on: loaded from objects, forked, or with units placed that are undone again."""
 
-A trial on the live store must end before the next `await`: nobody else sees what it did. In a thread it
-works on forks (`state/devices/snapshot/fork.py`, `Nodes.fork`).
-"""
-
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
+from msgspec import Struct
+
+from reconciler.api.objects.changes import Change, Changed
+from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
-from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.plan import Plan
-from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.nodes.demand import demand
-from reconciler.state.nodes.room import Wanted
+from reconciler.api.objects.semantics import Semantics
+from reconciler.api.objects.slices import ResourceSlice
+from reconciler.errors import Inconsistent
+from reconciler.state.delta import Delta
+from reconciler.state.devices.inventory import Inventory
+from reconciler.state.devices.ledger import Ledger
+from reconciler.state.devices.occupancy_columns import Columns
+from reconciler.state.devices.retained_draws import RetainedDraws
+from reconciler.state.devices.snapshot import Snapshot
+from reconciler.state.held_back import Reserved
+from reconciler.state.nodes.room import Wanted, demand
 from reconciler.state.nodes.table import Nodes
-from reconciler.state.nominations.nomination import NOBODY, Nominee
+from reconciler.state.nominations import NOBODY, Nominations, Nominee
 from reconciler.state.store import Store
 
 
+class AppliesChanges(Protocol):
+    """Accepts changes one by one."""
+
+    def apply(self, change: Change, /) -> object:
+        """Apply one change."""
+
+
+def load(target: AppliesChanges, objects: Iterable[ApiObject]) -> None:
+    """Add objects in order. An object replaces an earlier one of the same kind and name."""
+    for thing in objects:
+        target.apply(Changed(type(thing).__name__, thing))
+
+
+def store_of(objects: Iterable[ApiObject], rules: Semantics) -> Store:
+    """A store with only these objects."""
+    store = Store(rules)
+    load(store, objects)
+    return store
+
+
+def with_plans(
+    stored: Mapping[ObjectKey, ResourceClaim], plans: Iterable[Plan]
+) -> dict[ObjectKey, ResourceClaim]:
+    """Claims with assumed plans as if they were written."""
+    claims = dict(stored)
+    for plan in plans:
+        claim = claims.get(plan.claim)
+        if claim is not None and claim.allocation is None:
+            status = claim.status.model_copy(update={"allocation": plan.allocation})
+            claims[plan.claim] = claim.model_copy(update={"status": status})
+    return claims
+
+
+class Fork(Struct, frozen=True, eq=False):
+    """The content of a store at one moment. Any thread may turn it into another store, once."""
+
+    snapshot: Snapshot
+    ledger: Ledger
+    retained: RetainedDraws
+    columns: Columns
+    stored: Mapping[ObjectKey, ResourceClaim]
+    """Claims as the server has them"""
+    assumed: tuple[Plan, ...]
+    pods: Mapping[ObjectKey, Pod]
+    nominations: Nominations
+
+    def claims(self) -> dict[ObjectKey, ResourceClaim]:
+        """All claims, with assumed plans as if they were written."""
+        return with_plans(self.stored, self.assumed)
+
+    def store(self) -> "Forked":
+        """A store that starts with this content, for the calling thread."""
+        return Forked(self)
+
+
+class Forked(Store):
+    """A store with a given fleet. Its devices cannot change; everything else can."""
+
+    def __init__(self, fork: Fork) -> None:
+        super().__init__(fork.snapshot.rules)
+        self._topology = fork.snapshot.topology
+        # With the taints of taint rules, of which it has none itself.
+        self._inventory = Inventory(fork.snapshot.rules, self._retained_of, fork.snapshot.fleet)
+        self._node_view = fork.snapshot.topology.nodes
+        self._nodes = dict(self._node_view)
+        self._classes = dict(fork.snapshot.classes)
+        self._ledger, self._retained, self._columns = fork.ledger, fork.retained, fork.columns
+        self._claims.update(fork.claims())
+        self._pods.update(fork.pods)
+        self._reserved = Reserved(fork.nominations)
+
+    @staticmethod
+    def fork_of(store: Store) -> Fork:
+        """The current content of a store."""
+        current = store.snapshot()
+        snapshot, ledger, retained = current.fork(), store._ledger.fork(), store._retained.fork()
+        columns = store._columns
+        assert columns is not None  # a store with a snapshot has columns
+        columns = columns.fork(snapshot.fleet, ledger, retained)
+        assumed = tuple(store.assumptions)
+        claims, pods, held = dict(store.claims), dict(store.pods), store.nominations.fork()
+        return Fork(snapshot, ledger, retained, columns, claims, assumed, pods, held)
+
+    def _put_slice(self, source: ResourceSlice) -> Delta:
+        raise Inconsistent(f"ResourceSlice {source.key.name}: a forked store cannot change devices")
+
+
 class Trial:
-    """A context manager: on exit, everything that was not kept is undone, the last first."""
+    """A context manager: on exit, everything that was not kept is undone, the last first.
+
+    A trial on the live store must end before the next `await`: nobody else sees what it did. In a thread
+    it works on forks (`Fork`, `Nodes.fork`).
+    """
 
     def __init__(
         self, store: Store, nodes: Nodes, *, supposed: bool, own: frozenset[Nominee] = NOBODY

@@ -11,7 +11,7 @@ from reconciler.allocation.dra.request_options import read_claims
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.semantics import Release
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.snapshot import Snapshot
 from tests.conformance.documents import Document
 from tests.conformance.outcome import Mismatch, Outcome, judged
 from tests.conformance.world import Case, claims, nodes, snapshot

@@ -9,9 +9,9 @@ from reconciler.allocation.placement.pod_tests import Counters, PodQuestion, nod
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.core import Pod, Taint
 from reconciler.api.versions.reading import read
-from reconciler.state.nodes.demand import demand
+from reconciler.state.nodes.labels import UNSCHEDULABLE, tolerated
+from reconciler.state.nodes.room import demand
 from reconciler.state.nodes.table import Nodes
-from reconciler.state.nodes.taints import UNSCHEDULABLE, tolerated
 from tests.conformance.documents import Document
 from tests.conformance.outcome import Mismatch, Outcome, judged
 

@@ -9,9 +9,9 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.semantics import Release, Semantics
 from reconciler.api.versions.reading import read
-from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.loading import load
+from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.store import Store
+from reconciler.state.trial import load
 
 Case = Mapping[str, Any]
 

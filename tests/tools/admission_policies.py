@@ -11,15 +11,14 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from reconciler.cel.check import check
-from reconciler.cel.device import DeviceView
-from reconciler.cel.environment import Environment
+from reconciler.cel.check import Environment, check
 from reconciler.cel.errors import CelError
 from reconciler.cel.evaluate import Emitter
-from reconciler.cel.frames import Frame
-from reconciler.cel.inlining import inline
+from reconciler.cel.evaluation import Frame
 from reconciler.cel.reading import read
+from reconciler.cel.reads import inline
 from reconciler.cel.types import BOOL, DYN
+from reconciler.cel.values import DeviceView
 
 NAMES = ("object", "oldObject", "request", "namespaceObject", "variables")
 _CONSTRUCTED = re.compile(r"\b(?:Object(?:\.[A-Za-z]+)*|JSONPatch)\{")

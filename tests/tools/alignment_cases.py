@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from reconciler.api.objects.claims import ResourceClaim
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.snapshot import Snapshot
 from tests.tools.alignment_world import PCIE, classes, gpu_nic_claim, machine
 from tests.tools.builders import held, hold, node, snapshot, typed
 

@@ -11,7 +11,7 @@ from reconciler.allocation.dra.request_options import ParsedClaims, read_claims
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Plan, Reason, Unsatisfied
 from reconciler.api.objects.semantics import GATES, Semantics
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.snapshot import Snapshot
 from tests.tools.builders import Object, device_class, node, snapshot, typed
 
 STEPS = 100_000

@@ -8,9 +8,9 @@ from reconciler.api.objects.core import Node
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
-from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.loading import store_of
+from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.store import Store
+from reconciler.state.trial import store_of
 
 Object = dict[str, Any]
 

@@ -31,8 +31,8 @@ from reconciler.control.planner import Planner
 from reconciler.control.settler import Settler
 from reconciler.control.units import Unit
 from reconciler.control.waiting import Pending
-from reconciler.state.devices.snapshot.fork import Forked
 from reconciler.state.store import Store
+from reconciler.state.trial import Forked
 from tests.tools.unit_pictures import intake, put
 
 OURS = Ownership(all_claims=True, alone=True)

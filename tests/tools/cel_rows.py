@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.semver import Semver
-from reconciler.cel.device import DeviceView
 from reconciler.cel.errors import CelError
 from reconciler.cel.program import Selector
 from reconciler.cel.rows import Column, Rows
-from reconciler.cel.values import Value
+from reconciler.cel.values import DeviceView, Value
 
 _versions = count()
 

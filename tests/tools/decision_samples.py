@@ -44,7 +44,7 @@ from reconciler.control.decisions.every import (
     RoomPlanned,
     WorkloadChecked,
 )
-from reconciler.state.nominations.nomination import of_pod
+from reconciler.state.nominations import of_pod
 
 CLAIM, POD, DEVICE = ObjectKey("ns", "c"), ObjectKey("ns", "p"), DeviceID("d", "p", "x")
 GANG = GangKey("ns", GangSource.ANNOTATION, "g")

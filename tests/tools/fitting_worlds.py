@@ -11,8 +11,7 @@ from reconciler.analysis.fitting.question import FitQuestion, PodSet, SetFit, ow
 from reconciler.analysis.fitting.reading import question_in
 from reconciler.analysis.relocation.world import world_of
 from reconciler.api.manifests.bundle import bundle
-from reconciler.api.manifests.documents import Document
-from reconciler.api.manifests.origin import Origin
+from reconciler.api.manifests.documents import Document, Origin
 from reconciler.api.objects.claims import Allocation
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.semantics import Semantics

@@ -1,6 +1,6 @@
 """The kernels for gangs, written with loops."""
 
-from kernels.gangs import UNLIMITED
+from kernels.bounds import UNLIMITED
 from kernels.types import Amounts, Codes, Mask
 
 

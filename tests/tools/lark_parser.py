@@ -8,10 +8,9 @@ from lark import Token as LarkToken
 from lark.exceptions import UnexpectedInput, UnexpectedToken
 
 from reconciler.cel import reading
-from reconciler.cel.errors import CelRefused
+from reconciler.cel.errors import CelRefused, Refusal
 from reconciler.cel.grammar import grammar_text
 from reconciler.cel.parser import Token
-from reconciler.cel.refusal import Refusal
 from reconciler.cel.tree import Node
 
 

@@ -13,9 +13,9 @@ from typing import Any
 from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.semver import Semver
-from reconciler.cel.device import DeviceView
 from reconciler.cel.errors import CelError, CelRefused
 from reconciler.cel.program import compile_selector
+from reconciler.cel.values import DeviceView
 from tests.tools.allocation_world import World
 from tests.tools.builders import Object
 from tests.tools.naive_rules import Failure, exact, permitted, resolved, selected, tolerates, values_of

@@ -5,7 +5,7 @@ from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
-from reconciler.state.nodes.demand import demand
+from reconciler.state.nodes.room import demand
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.store import Store
 from tests.tools.small_fleet import Object

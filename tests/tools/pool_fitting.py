@@ -1,7 +1,7 @@
 """What fits, and what is left of the counters, in a few words."""
 
 from reconciler.api.objects.quantity import NANO
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.snapshot import Snapshot
 from tests.tools.builders import Object
 from tests.tools.store_picture import picture
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.api.objects.meta import DeviceID
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.snapshot import Snapshot
 from tests.tools.store_picture import picture, places
 from tests.tools.store_world import Drawn
 

@@ -16,7 +16,7 @@ from reconciler.api.objects.gangs import GANG, SIZE, GangKey, GangSource
 from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
-from reconciler.state.nominations.nomination import HeldPlace, Nomination, of_claim
+from reconciler.state.nominations import HeldPlace, Nomination, of_claim
 from tests.tools.builders import Object, counter_slice, device, device_class, request, resource_slice, wants
 
 PARTS = {"whole": range(4), "half-0": range(2), "half-1": range(2, 4), **{f"q-{n}": [n] for n in range(4)}}

@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 from reconciler.cel.program import compile_selector
 from reconciler.errors import Rejected
-from reconciler.state.devices.pools.fleet import Fleet
-from reconciler.state.devices.snapshot.snapshot import Snapshot, View
+from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.snapshot import Snapshot, View
 
 EXPRESSIONS = (
     'device.attributes["d"].model == "x"',

@@ -5,7 +5,7 @@ from typing import Any
 
 from reconciler.api.objects.meta import DeviceID
 from reconciler.api.objects.semantics import Semantics
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.store import Store
 from tests.tools.retained_draws import charge_retained
 from tests.tools.store_events import Assume, Event, Forget, Look

@@ -4,13 +4,12 @@ from reconciler.analysis.whatif.answering import answer
 from reconciler.analysis.whatif.reading import groups_of, units_in
 from reconciler.analysis.whatif.scenario import Answer, Baseline, Scenario
 from reconciler.api.manifests.bundle import bundle
-from reconciler.api.manifests.documents import Document
-from reconciler.api.manifests.origin import Origin
+from reconciler.api.manifests.documents import Document, Origin
 from reconciler.api.objects.core import Node
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from reconciler.plugins.koordinator.rules import Rules
-from reconciler.state.loading import store_of
+from reconciler.state.trial import store_of
 from tests.tools.small_fleet import Object, device_class, devices, node
 
 

@@ -47,7 +47,7 @@ from reconciler.api.objects.claims import (
 )
 from reconciler.api.objects.plan import Gate, Granted, Plan, Reason, RequestCount, Unsatisfied
 from reconciler.errors import Malformed
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.snapshot import Snapshot
 
 _T = TypeVar("_T", DeviceConstraint, DeviceConfig)
 MARK = "~"

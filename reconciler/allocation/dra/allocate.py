@@ -16,10 +16,9 @@ from reconciler.allocation.dra.request_options import ParsedClaims
 from reconciler.allocation.policies.policy import PodRoom, Policy, PolicyQuestion
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
-from reconciler.cel.limits import DECISION_COST_LIMIT
+from reconciler.cel.errors import DECISION_COST_LIMIT
 from reconciler.errors import Rejected
-from reconciler.state.devices.snapshot.node_subset import NodeSubset
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.snapshot import NodeSubset, Snapshot
 
 HARD_NODES = 10
 """Nodes on which a decision may use all its steps before it gives up."""

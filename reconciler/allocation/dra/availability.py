@@ -10,8 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from kernels.distinct import distinct
-from kernels.groups import count_changes
+from kernels.groups import count_changes, distinct
 from kernels.integer_log import IntegerLog
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.candidates import capacity_fits
@@ -19,9 +18,9 @@ from reconciler.allocation.dra.request_options import RequestKey, RequestOption
 from reconciler.allocation.dra.static_match import StaticMatch, match_in_fleet
 from reconciler.state.caches import Cache
 from reconciler.state.devices.encoding.vocabulary import Name
-from reconciler.state.devices.occupancy.trail import Trail
-from reconciler.state.devices.pools.fleet import Fleet
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.occupancy import Trail
+from reconciler.state.devices.snapshot import Snapshot
 
 LONGEST_LOG = 1 << 12
 """Nodes that the log keeps. A reader that is further behind judges all nodes again, which costs as much."""

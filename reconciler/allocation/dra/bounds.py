@@ -10,14 +10,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from kernels.bounds import least_draw, max_matching
-from kernels.mixes import fitting_mixes, suffices
+from kernels.packing import fitting_mixes, suffices
 from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.constraints import Constraint
 from reconciler.allocation.dra.request_options import MAX_RESULTS, Slot
 from reconciler.allocation.dra.state import NodeProblem, State, in_use, viable
 from reconciler.state.caches import Cache
-from reconciler.state.devices.snapshot.snapshot import Topology
+from reconciler.state.devices.snapshot import Topology
 
 MAX_STATES = 4096
 """States that are looked at for the mixes of one set. With more, its devices count as if all fit together."""

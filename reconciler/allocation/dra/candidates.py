@@ -4,7 +4,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kernels.distinct import distinct
+from kernels.groups import distinct
 from kernels.types import Mask, Rows
 from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.request_options import RequestOption
@@ -20,9 +20,9 @@ from reconciler.allocation.dra.static_match import (
 )
 from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.semantics import CONSUMABLE_CAPACITY, PARTITIONABLE_DEVICES
-from reconciler.state.devices.pools.fleet import Fleet
-from reconciler.state.devices.pools.pool import Usable
-from reconciler.state.devices.snapshot.snapshot import Snapshot, View
+from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.pool import Usable
+from reconciler.state.devices.snapshot import Snapshot, View
 
 
 class Candidates(Struct, frozen=True):

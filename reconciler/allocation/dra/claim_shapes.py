@@ -16,7 +16,7 @@ from reconciler.allocation.dra.request_options import ParsedClaims, RequestOptio
 from reconciler.allocation.dra.selector_masks import is_overspent, is_quick
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.state.caches import Cache
-from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
+from reconciler.state.devices.snapshot import Snapshot, Topology
 
 FEW = 8
 """Changed nodes up to which judging each is faster than array calls"""

@@ -5,12 +5,12 @@ from typing import Protocol
 
 import numpy as np
 
-from kernels.distinct import distinct
+from kernels.groups import distinct
 from kernels.types import Codes, Mask, Rows
 from reconciler.allocation.dra.budget import Budget
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.state import Choice
-from reconciler.state.devices.snapshot.snapshot import Snapshot, View
+from reconciler.state.devices.snapshot import Snapshot, View
 
 _HERE, _EVERYWHERE = -2, -1
 """Reach of a device: only its node, all nodes; otherwise the code of its selector"""

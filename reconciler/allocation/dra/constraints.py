@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from msgspec import Struct
 
-from kernels.distinct import distinct
 from kernels.fit import NOTHING_REQUIRED, fits_required
-from kernels.groups import group_code, group_min
+from kernels.groups import distinct, group_code, group_min
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.availability import available, value_count
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestKey, RequestOption
@@ -20,8 +19,8 @@ from reconciler.api.objects.claims import DeviceConstraint
 from reconciler.api.objects.semantics import LIST_ATTRIBUTES, Semantics
 from reconciler.state.caches import Cache
 from reconciler.state.devices.encoding.vocabulary import Name
-from reconciler.state.devices.pools.fleet import Fleet
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.snapshot import Snapshot
 
 Tokens = frozenset[Hashable]
 State = Tokens | None

@@ -12,9 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from kernels.distinct import distinct
-from kernels.groups import group_code
-from kernels.taking import groups_in_turn, taken_in_turn
+from kernels.fit import groups_in_turn, taken_in_turn
+from kernels.groups import distinct, group_code
 from kernels.types import Amounts, Codes, Rows
 from reconciler.allocation.dra.allocate import plausible
 from reconciler.allocation.dra.availability import Available, available
@@ -28,8 +27,8 @@ from reconciler.api.objects.meta import DeviceID
 from reconciler.api.objects.plan import Granted
 from reconciler.errors import Rejected
 from reconciler.state.caches import Cache, share
-from reconciler.state.devices.pools.fleet import Fleet
-from reconciler.state.devices.snapshot.snapshot import Snapshot, View
+from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.snapshot import Snapshot, View
 
 CHUNK = 64
 """Nodes of which the devices are judged at once, at most"""

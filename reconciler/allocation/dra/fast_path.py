@@ -11,8 +11,8 @@ from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.request_options import MAX_RESULTS, ParsedClaims
 from reconciler.allocation.dra.state import Choice, NodeProblem, State, constraint_on, viable
 from reconciler.state.caches import Cache, share
-from reconciler.state.devices.pools.fleet import Fleet
-from reconciler.state.devices.snapshot.snapshot import View
+from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.snapshot import View
 
 
 def immediate(

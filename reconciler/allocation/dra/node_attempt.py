@@ -18,7 +18,7 @@ from reconciler.allocation.dra.state import Choice, NodeProblem, set_up
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Plan, Reason
 from reconciler.errors import Rejected
-from reconciler.state.devices.snapshot.snapshot import Snapshot, View
+from reconciler.state.devices.snapshot import Snapshot, View
 
 
 class Found(Struct, frozen=True):

@@ -18,7 +18,7 @@ from reconciler.allocation.dra.result import PlainPlans, has_special_fields
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Plan
 from reconciler.errors import Rejected
-from reconciler.state.devices.snapshot.snapshot import Snapshot, View
+from reconciler.state.devices.snapshot import Snapshot, View
 
 FEW = 64
 """Devices of a node up to which reading each is faster than array calls"""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from kernels.distinct import distinct
+from kernels.groups import distinct
 from kernels.types import Amounts, Mask
 from reconciler.allocation.dra.best_set import BestSet
 from reconciler.allocation.dra.budget import Budget, Fatal
@@ -22,7 +22,7 @@ from reconciler.allocation.dra.state import Choice, NodeProblem
 from reconciler.allocation.policies.policy import PodRoom, Policy, PolicyQuestion
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted
-from reconciler.state.devices.snapshot.snapshot import Snapshot, View
+from reconciler.state.devices.snapshot import Snapshot, View
 
 
 def nodes_in_order(

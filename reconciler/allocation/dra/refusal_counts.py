@@ -16,9 +16,9 @@ from reconciler.allocation.dra.static_match import disabled_features, taints_per
 from reconciler.api.objects.plan import Gate, Reason, RequestCount, Unsatisfied
 from reconciler.api.objects.semantics import COMPATIBILITY_GROUPS
 from reconciler.state.caches import Cache, share
-from reconciler.state.devices.exclusion.modes import explain
-from reconciler.state.devices.occupancy.trail import Trail
-from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
+from reconciler.state.devices.exclusion_modes import explain
+from reconciler.state.devices.occupancy import Trail
+from reconciler.state.devices.snapshot import Snapshot, Topology
 
 MATCH, FEATURE, POOL, FREE, CAPACITY, EXCLUSION, COUNTERS, TAINTS = (
     "match class and selectors",

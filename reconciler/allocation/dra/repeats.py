@@ -19,9 +19,8 @@ from reconciler.allocation.dra.copies import Place, Template, allocate_copies, p
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.plan import Granted
 from reconciler.state.caches import Cache
-from reconciler.state.devices.occupancy.occupancy import Occupancy
-from reconciler.state.devices.snapshot.node_subset import NodeSubset
-from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
+from reconciler.state.devices.occupancy import Occupancy
+from reconciler.state.devices.snapshot import NodeSubset, Snapshot, Topology
 
 KEPT = 16
 """Specs whose repeats are followed for one topology"""

@@ -19,8 +19,8 @@ from reconciler.api.objects.model import Maker
 from reconciler.api.objects.plan import LaterPlan, Plan, Reason
 from reconciler.api.objects.selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from reconciler.state.caches import Cache, share
-from reconciler.state.devices.pools.fleet import Fleet
-from reconciler.state.devices.snapshot.snapshot import Snapshot, View
+from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.snapshot import Snapshot, View
 
 _allocation_of, _devices_of, _device_of = Maker(Allocation), Maker(DeviceAllocation), Maker(AllocatedDevice)
 _selector_of, _term_of = Maker(NodeSelector), Maker(NodeSelectorTerm)

@@ -10,10 +10,9 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kernels.distinct import distinct
 from kernels.exclusion import compatible_with, shares_a_name
 from kernels.fit import draw_one, fits
-from kernels.index import Inverse, invert
+from kernels.groups import Inverse, distinct, invert
 from kernels.types import Amounts, Bits, Codes, Mask, Rows
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.constraints import Constraint, compile_constraint
@@ -21,7 +20,7 @@ from reconciler.allocation.dra.constraints import State as ConstraintState
 from reconciler.allocation.dra.request_options import ParsedClaims
 from reconciler.api.objects.claims import DeviceConstraint
 from reconciler.state.caches import Cache
-from reconciler.state.devices.snapshot.snapshot import Snapshot, View
+from reconciler.state.devices.snapshot import Snapshot, View
 
 
 class ExclusionColumns(Struct, frozen=True):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 from msgspec import Struct
 
-from kernels.distinct import distinct
+from kernels.groups import distinct
 from kernels.types import Codes, Mask, Rows
 from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption
@@ -30,8 +30,8 @@ from reconciler.api.objects.semantics import (
 from reconciler.api.objects.slices import CapacityPolicy, CapacityRange, DeviceTaint
 from reconciler.state.caches import Cache, share
 from reconciler.state.devices.encoding.vocabulary import CapacitySlot
-from reconciler.state.devices.pools.fleet import Fleet
-from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology, View
+from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.snapshot import Snapshot, Topology, View
 
 MILLI = NANO // 1000
 

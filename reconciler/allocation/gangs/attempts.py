@@ -24,8 +24,7 @@ from reconciler.api.objects.claims import Allocation, ResourceClaim
 from reconciler.api.objects.model import Model
 from reconciler.api.objects.plan import Granted, Plan, Reason
 from reconciler.errors import ReconcilerError
-from reconciler.state.devices.snapshot.node_subset import NodeSubset
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.snapshot import NodeSubset, Snapshot
 from reconciler.state.trial import Trial
 
 Pair = tuple[str, str, int]

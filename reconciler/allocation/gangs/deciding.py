@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 from msgspec import Struct
 
-from kernels.distinct import distinct
+from kernels.groups import distinct
 from reconciler.allocation.dra.availability import available
 from reconciler.allocation.dra.budget import Budget, SelectorsNotRun
 from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
@@ -33,9 +33,8 @@ from reconciler.api.objects.gangs import Tier
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan, Reason
 from reconciler.errors import Rejected
-from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.pods.ports import ports_of
-from reconciler.state.pods.terms import affinity_of, anti_affinity_of
+from reconciler.state.devices.snapshot import Snapshot
+from reconciler.state.pods.terms import affinity_of, anti_affinity_of, ports_of
 from reconciler.state.trial import Trial
 
 UNPLACED = "GangUnplaced"

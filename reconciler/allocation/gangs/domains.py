@@ -17,7 +17,7 @@ from reconciler.allocation.gangs.limits import Limits
 from reconciler.allocation.gangs.places import Places
 from reconciler.api.objects.gangs import Tier
 from reconciler.api.objects.meta import DeviceID
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.trial import Trial
 

@@ -25,12 +25,10 @@ from reconciler.api.objects.plan import Plan, Reason
 from reconciler.api.objects.selectors import Selector
 from reconciler.api.objects.storage import SELECTED_NODE
 from reconciler.errors import Malformed
-from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.nodes.demand import demand
-from reconciler.state.nodes.room import Wanted
+from reconciler.state.devices.snapshot import Snapshot
+from reconciler.state.nodes.room import Wanted, demand
 from reconciler.state.nodes.table import Nodes
-from reconciler.state.pods.ports import ports_of
-from reconciler.state.pods.terms import affinity_of, anti_affinity_of, spread_of
+from reconciler.state.pods.terms import affinity_of, anti_affinity_of, ports_of, spread_of
 
 
 class Member(Struct, frozen=True):

@@ -8,19 +8,17 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from msgspec import Struct
 
-from kernels.distinct import distinct
-from kernels.gangs import UNLIMITED, apart, devices_of_sets, most_with, per_domain, room_for
-from kernels.groups import group_code, group_min
+from kernels.bounds import UNLIMITED, apart, devices_of_sets, most_with, per_domain, room_for
+from kernels.groups import distinct, group_code, group_min
 from kernels.types import Amounts, Codes, Mask
 from reconciler.allocation.dra.availability import Available, available
 from reconciler.allocation.dra.constraints import nodes_with_a_value
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption
 from reconciler.allocation.gangs.kinds import Kind
 from reconciler.api.objects.quantity import INT64_MAX
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.nodes.table import Nodes
-from reconciler.state.pods.ports import ports_of
-from reconciler.state.pods.terms import anti_affinity_of
+from reconciler.state.pods.terms import anti_affinity_of, ports_of
 
 
 class Supply(Struct, frozen=True, eq=False):

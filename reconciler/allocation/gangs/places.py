@@ -27,9 +27,8 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan
 from reconciler.errors import Rejected
 from reconciler.state.caches import Cache
-from reconciler.state.devices.pools.pool import Usable
-from reconciler.state.devices.snapshot.snapshot import Snapshot, View
-from reconciler.state.devices.snapshot.validity import still_valid, wants_all
+from reconciler.state.devices.pool import Usable
+from reconciler.state.devices.snapshot import Snapshot, View, still_valid, wants_all
 from reconciler.state.nodes.room import Wanted
 from reconciler.state.trial import Trial
 

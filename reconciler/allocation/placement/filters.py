@@ -21,11 +21,22 @@ from reconciler.allocation.placement.pod_tests import (
 from reconciler.allocation.placement.volumes import volumes
 from reconciler.api.objects.core import Pod
 from reconciler.errors import Rejected
-from reconciler.state.nodes.demand import PODS, demand
+from reconciler.state.nodes.room import PODS, demand
 from reconciler.state.nodes.table import Nodes
-from reconciler.state.pods.namespaces import KIND as NAMESPACE
-from reconciler.state.pods.ports import Port, conflicting, counted_as, ports_of
-from reconciler.state.pods.terms import PodSet, Scope, Spread, Term, affinity_of, anti_affinity_of, spread_of
+from reconciler.state.pods.terms import KIND as NAMESPACE
+from reconciler.state.pods.terms import (
+    PodSet,
+    Port,
+    Scope,
+    Spread,
+    Term,
+    affinity_of,
+    anti_affinity_of,
+    conflicting,
+    counted_as,
+    ports_of,
+    spread_of,
+)
 
 Filter = Callable[[PodQuestion], Iterator[Test]]
 

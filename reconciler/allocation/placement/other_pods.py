@@ -13,12 +13,12 @@ import numpy as np
 from msgspec.structs import replace
 
 from kernels.domains import Even, Near
-from kernels.room import copies
+from kernels.fit import copies
 from kernels.types import Amounts, Mask
 from reconciler.allocation.placement.filters import ROOM, tests_of
 from reconciler.allocation.placement.pod_tests import Counters, PodQuestion, Test, nodes_passing
 from reconciler.api.objects.core import Pod
-from reconciler.state.nodes.demand import demand
+from reconciler.state.nodes.room import demand
 from reconciler.state.pods.residents import Residents
 
 RESERVED = Test(

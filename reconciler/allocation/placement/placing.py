@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kernels.domains import Counter, Even, Near
-from kernels.together import Kind
+from kernels.matching import Kind
 from kernels.types import Amounts, Mask
 from reconciler.allocation.placement.filters import require_objects, tests_of
 from reconciler.allocation.placement.other_pods import (
@@ -36,10 +36,9 @@ from reconciler.api.objects.plan import Plan, Reason
 from reconciler.api.objects.selectors import NodeSelector
 from reconciler.errors import Rejected, Unlisted
 from reconciler.state.caches import Cache, share
-from reconciler.state.devices.pools.fleet import Fleet
-from reconciler.state.devices.snapshot.node_subset import NodeSubset
-from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
-from reconciler.state.nodes.demand import CPU, PODS, demand
+from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.snapshot import NodeSubset, Snapshot, Topology
+from reconciler.state.nodes.room import CPU, PODS, demand
 from reconciler.state.nodes.table import Nodes
 
 _IMPLICIT = "deviceclass.resource.kubernetes.io/"

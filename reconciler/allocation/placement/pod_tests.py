@@ -22,8 +22,7 @@ from reconciler.api.objects.storage import (
 )
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.on_demand import KindsOnDemand
-from reconciler.state.volumes.migration import plugin_of
-from reconciler.state.volumes.objects import StorageObjects, claims_named
+from reconciler.state.volumes.objects import StorageObjects, claims_named, plugin_of
 
 
 class Test(Struct, frozen=True, eq=False):

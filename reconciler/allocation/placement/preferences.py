@@ -9,14 +9,13 @@ from contextlib import suppress
 import numpy as np
 from msgspec import Struct
 
-from kernels.domains import per_domain
-from kernels.scores import Crowd, below_greatest, between, of_greatest, uncrowded
+from kernels.domains import Crowd, below_greatest, between, of_greatest, per_domain, uncrowded
 from kernels.types import Amounts, Mask
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.selectors import NodeSelector
 from reconciler.errors import Rejected, Unlisted
 from reconciler.state.nodes.table import Nodes
-from reconciler.state.pods.namespaces import KIND as NAMESPACE
+from reconciler.state.pods.terms import KIND as NAMESPACE
 from reconciler.state.pods.terms import SOFT, PodSet, Scope, preferred_of, spread_of
 
 TAINT_TOLERATION = 3

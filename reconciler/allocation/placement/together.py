@@ -14,14 +14,13 @@ import numpy as np
 
 from kernels import domains
 from kernels.domains import Counter, Even, Rule, Vacant, Within
-from kernels.matching import Supply
-from kernels.together import Kind, fit_together
+from kernels.matching import Kind, Supply, fit_together
 from kernels.types import Amounts, Codes, Mask
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.state.nodes.table import Nodes
-from reconciler.state.volumes.attached import UNLIMITED
-from reconciler.state.volumes.migration import VolumeID
+from reconciler.state.volumes.objects import VolumeID
+from reconciler.state.volumes.uses import UNLIMITED
 
 _PLENTY = 2**40
 """More volumes than any node can have"""

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernels.choosing import NONE, Spans, leading
-from kernels.domains import Counter, Vacant
+from kernels.domains import NONE, Counter, Spans, Vacant, leading
 from kernels.matching import Supply
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.placement.pod_tests import (
@@ -34,8 +33,7 @@ from reconciler.api.objects.storage import (
 )
 from reconciler.errors import Rejected
 from reconciler.state.nodes.table import Nodes
-from reconciler.state.volumes.attached import UNLIMITED
-from reconciler.state.volumes.migration import (
+from reconciler.state.volumes.objects import (
     BETA_REGION,
     BETA_ZONE,
     REGION,
@@ -46,7 +44,7 @@ from reconciler.state.volumes.migration import (
     translated_affinity,
     volume_id,
 )
-from reconciler.state.volumes.uses import Disk, Use, excluding, uses_of
+from reconciler.state.volumes.uses import UNLIMITED, Disk, Use, excluding, uses_of
 
 _TOPOLOGY = {BETA_ZONE: ZONE, BETA_REGION: REGION, ZONE: ZONE, REGION: REGION}
 """Labels of zones and regions, and the label of a node that counts where a node lacks the first"""

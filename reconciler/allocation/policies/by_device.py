@@ -15,9 +15,9 @@ from reconciler.allocation.dra.state import State, layout_of
 from reconciler.allocation.policies.policy import LAST, PolicyQuestion, SetJudge
 from reconciler.allocation.policies.set_losses import WHOLE, left_of, left_of_set, left_of_sets
 from reconciler.state.caches import Cache
-from reconciler.state.devices.occupancy.trail import Trail
-from reconciler.state.devices.pools.fleet import Fleet
-from reconciler.state.devices.snapshot.snapshot import Snapshot, View
+from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.occupancy import Trail
+from reconciler.state.devices.snapshot import Snapshot, View
 
 Judge = Callable[[RequestOption, Rows, Snapshot], Amounts]
 """(option, (n,) rows of the fleet, snapshot) -> (n,) keys of devices that are available, all below `LAST`"""

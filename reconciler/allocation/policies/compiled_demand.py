@@ -14,8 +14,8 @@ from reconciler.allocation.dra.static_match import Consumption, StaticMatch, mat
 from reconciler.allocation.policies.demand import Demand
 from reconciler.allocation.policies.set_losses import WHOLE
 from reconciler.state.caches import Cache, share
-from reconciler.state.devices.pools.fleet import Fleet
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.snapshot import Snapshot
 
 PRECISION = 1024
 """Parts of a thousandth in which pressure is summed up"""

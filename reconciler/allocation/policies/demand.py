@@ -16,8 +16,8 @@ from reconciler.api.objects.claims import ResourceClaim, ResourceClaimSpec
 from reconciler.api.objects.meta import ObjectMeta
 from reconciler.errors import Malformed
 from reconciler.state.caches import Cache
-from reconciler.state.devices.pools.fleet import Fleet
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.snapshot import Snapshot
 
 MAX_SHAPES = 256
 """Shapes of one demand: each costs a pass over the fleet whenever the demand or the fleet changes"""

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernels.filling import Sequences, filled
-from kernels.fragmentation import NEVER, WHOLE, Machines, Need
+from kernels.fragmentation import NEVER, WHOLE, Machines, Need, Sequences, filled
 from kernels.fragmentation import Demand as KernelDemand
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.policies.demand import Demand
@@ -27,7 +26,7 @@ from reconciler.allocation.policies.fragmentation import (
 )
 from reconciler.allocation.policies.policy import LAST, PolicyQuestion
 from reconciler.state.caches import Cache
-from reconciler.state.devices.snapshot.snapshot import Topology
+from reconciler.state.devices.snapshot import Topology
 
 CANDIDATES = 8
 """Distinct states that are tried"""

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import numpy as np
 from msgspec import Struct
 
-from kernels.distinct import distinct
 from kernels.fragmentation import NEVER, Machines, Need, compile_demand, points
+from kernels.groups import distinct
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.policies.compiled_demand import (
@@ -36,7 +36,7 @@ from reconciler.allocation.policies.policy import (
 )
 from reconciler.allocation.policies.set_losses import left_of
 from reconciler.state.caches import Cache
-from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology, View
+from reconciler.state.devices.snapshot import Snapshot, Topology, View
 
 Column = TypeVar("Column", bound=np.ndarray[Any, Any])
 

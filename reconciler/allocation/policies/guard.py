@@ -21,8 +21,8 @@ from reconciler.allocation.policies.least_loss import LeastLoss
 from reconciler.allocation.policies.policy import LAST, Policy, PolicyQuestion, SetJudge
 from reconciler.allocation.policies.set_losses import FULLNESS, WHOLE
 from reconciler.state.caches import Cache, share
-from reconciler.state.devices.pools.fleet import Fleet
-from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology, View
+from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.snapshot import Snapshot, Topology, View
 
 PRICE = 4
 """What a node loses costs more by so many times its pressure"""

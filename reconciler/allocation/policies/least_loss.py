@@ -26,9 +26,9 @@ from reconciler.allocation.policies.demand import NO_DEMAND, Demand
 from reconciler.allocation.policies.policy import LAST, PolicyQuestion, SetJudge
 from reconciler.allocation.policies.set_losses import FULLNESS, Remembered, SetLosses, left_of_sets, shares_of
 from reconciler.state.caches import Cache
-from reconciler.state.devices.occupancy.trail import Trail
-from reconciler.state.devices.pools.fleet import Fleet
-from reconciler.state.devices.snapshot.snapshot import Snapshot, View
+from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.occupancy import Trail
+from reconciler.state.devices.snapshot import Snapshot, View
 
 
 class NodeLosses:

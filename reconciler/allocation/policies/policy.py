@@ -7,7 +7,7 @@ import numpy as np
 from msgspec import Struct
 
 from kernels.types import Amounts, Codes, Mask, Rows
-from reconciler.state.devices.snapshot.snapshot import Snapshot, View
+from reconciler.state.devices.snapshot import Snapshot, View
 
 if TYPE_CHECKING:
     from reconciler.allocation.dra.candidates import Candidates

@@ -7,7 +7,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kernels.distinct import distinct
+from kernels.groups import distinct
 from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.dra.budget import UNLIMITED, Budget, Fatal, SelectorsNotRun
 from reconciler.allocation.dra.candidates import Candidates
@@ -26,8 +26,8 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.similar_names import instead
 from reconciler.errors import Rejected
 from reconciler.state.caches import Cache
-from reconciler.state.devices.pools.fleet import Fleet
-from reconciler.state.devices.snapshot.snapshot import Snapshot, View
+from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.snapshot import Snapshot, View
 
 _MADE: Mapping[str, Callable[[Demand, int], Policy | None]] = {
     FIRST_FIT: lambda _demand, _seed: None,

@@ -10,10 +10,9 @@ from kernels.fit import required
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.state.caches import Cache
 from reconciler.state.devices.encoding.vocabulary import CapacitySlot
-from reconciler.state.devices.occupancy.occupancy import Consumptions
-from reconciler.state.devices.occupancy.trail import Trail
-from reconciler.state.devices.pools.fleet import Fleet
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.occupancy import Consumptions, Trail
+from reconciler.state.devices.snapshot import Snapshot
 
 K = TypeVar("K")
 V = TypeVar("V")

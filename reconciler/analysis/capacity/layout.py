@@ -5,13 +5,13 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
-from kernels.distinct import distinct
+from kernels.groups import distinct
 from kernels.packing import unique_rows
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.analysis.capacity.profiles import Profiles, family_draw, family_sums, profiles
 from reconciler.api.objects.semantics import TAINTS, Semantics
-from reconciler.state.devices.pools.counters import Scale
-from reconciler.state.devices.pools.fleet import Fleet
+from reconciler.state.devices.counters import Scale
+from reconciler.state.devices.fleet import Fleet
 
 BLOCKING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 """Taint effects that need a toleration"""

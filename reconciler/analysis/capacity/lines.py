@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from kernels.distinct import distinct
+from kernels.groups import distinct
 from kernels.types import Rows
 from reconciler.analysis.capacity.measure import Measurement
 from reconciler.analysis.capacity.profiles import families, family_sums

@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from msgspec import Struct
 
-from kernels.distinct import distinct
+from kernels.groups import distinct
 from kernels.packing import WorthBounds, unique_rows
 from kernels.types import Amounts, Bits, Codes, Mask, Rows
 from reconciler.analysis.capacity.layout import FleetLayout
 from reconciler.analysis.capacity.profiles import families, family_amounts, family_sums
 from reconciler.analysis.capacity.solver import PackingProblem, Solver
-from reconciler.state.devices.exclusion.scopes import Exclusion
-from reconciler.state.devices.occupancy.occupancy import Occupancy
+from reconciler.state.devices.exclusion import Exclusion
+from reconciler.state.devices.occupancy import Occupancy
 
 
 def may_exclude(exclusion: Exclusion, occupancy: Occupancy, rows: Rows, profile: Codes) -> Mask:

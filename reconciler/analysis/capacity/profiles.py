@@ -17,8 +17,8 @@ from msgspec import Struct
 from kernels.packing import unique_rows
 from kernels.types import Amounts, Codes, Mask
 from reconciler.api.objects.quantity import NANO, Format, Quantity
-from reconciler.state.devices.pools.counters import Scale
-from reconciler.state.devices.pools.fleet import Fleet
+from reconciler.state.devices.counters import Scale
+from reconciler.state.devices.fleet import Fleet
 
 _NUMBERED = re.compile(r"(.*?)[-_.]?[0-9]+", re.ASCII | re.DOTALL)
 _BINARY = 1024 * NANO

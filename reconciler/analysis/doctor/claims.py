@@ -21,11 +21,10 @@ from reconciler.api.objects.claims import (
     ResourceClaimTemplate,
 )
 from reconciler.api.objects.meta import DeviceID, PoolID
-from reconciler.cel.inlining import inline
 from reconciler.cel.program import CelRefused, Selector, compile_selector
 from reconciler.cel.reading import read
-from reconciler.cel.reads import Part, reads
-from reconciler.state.devices.exclusion.modes import modes
+from reconciler.cel.reads import Part, inline, reads
+from reconciler.state.devices.exclusion_modes import modes
 
 
 class Selection(Struct, frozen=True):

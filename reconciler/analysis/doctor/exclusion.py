@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
-from kernels.distinct import distinct
+from kernels.groups import distinct
 from kernels.types import Mask, Rows
 from reconciler.analysis.doctor import findings
 from reconciler.analysis.doctor.findings import Finding, shortened, suggestion
@@ -13,8 +13,8 @@ from reconciler.analysis.doctor.input import DoctorInput
 from reconciler.analysis.doctor.slices import generations
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.versions.extensions import ANNOTATION, COMPATIBLE_ONLY_WITH, FIELD, conflicts
-from reconciler.state.devices.exclusion.across_sets import across_sets
-from reconciler.state.devices.exclusion.scopes import Exclusion
+from reconciler.state.devices.exclusion import Exclusion
+from reconciler.state.devices.exclusion_modes import across_sets
 
 EXPRESSION = f"{COMPATIBLE_ONLY_WITH}.expression"
 MAX_COMPARED = 1000

@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from reconciler.api.manifests.bundle import Entry
-from reconciler.api.manifests.origin import Origin
+from reconciler.api.manifests.documents import Origin
 from reconciler.api.objects.similar_names import closest
 from reconciler.api.objects.validating import subject_of
 

@@ -6,17 +6,15 @@ from typing import TypeVar
 import numpy as np
 from msgspec import Struct
 
-from reconciler.api.manifests.bundle import Entry, bundle
-from reconciler.api.manifests.documents import Document, Refusal
-from reconciler.api.manifests.origin import Origin
-from reconciler.api.manifests.uids import with_own_uid
+from reconciler.api.manifests.bundle import Entry, bundle, with_own_uid
+from reconciler.api.manifests.documents import Document, Origin, Refusal
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Node
 from reconciler.api.objects.meta import ApiObject, PoolID
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import Device, DeviceTaintRule, ResourceSlice
-from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.loading import store_of
+from reconciler.state.devices.snapshot import Snapshot
+from reconciler.state.trial import store_of
 
 T = TypeVar("T", bound=ApiObject)
 _IN_SNAPSHOT = (ResourceSlice, DeviceClass, ResourceClaim, Node, DeviceTaintRule)

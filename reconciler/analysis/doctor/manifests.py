@@ -7,7 +7,7 @@ from reconciler.analysis.doctor import findings
 from reconciler.analysis.doctor.findings import Finding, suggestion
 from reconciler.analysis.doctor.input import DoctorInput
 from reconciler.api.manifests.bundle import already_read
-from reconciler.api.manifests.origin import Origin
+from reconciler.api.manifests.documents import Origin
 from reconciler.api.objects.claims import (
     DeviceClass,
     DeviceSubRequest,

@@ -27,7 +27,7 @@ from reconciler.analysis.explain.shortage import deciding_counters
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from reconciler.errors import Malformed
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.snapshot import Snapshot
 
 MOST_SELECTORS = 256
 """Maximum different selectors of claims whose requests are explained."""

@@ -14,8 +14,8 @@ from reconciler.allocation.dra.static_match import disabled_features, resolve
 from reconciler.allocation.reasons.explanation import Failing, Kind, Shortage, Step
 from reconciler.analysis.explain.gates import SELECTION, Gate, NodeReach, gates_of, problem
 from reconciler.analysis.explain.shortage import shortages
-from reconciler.state.devices.exclusion import modes
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices import exclusion_modes
+from reconciler.state.devices.snapshot import Snapshot
 
 
 class NodeCounts(NamedTuple):
@@ -91,7 +91,7 @@ def funnel(result: GateResult, snapshot: Snapshot) -> Funnel:
             needed = disabled_features(snapshot.topology).items()
             detail = ", ".join(f"{name} is off" for name, needing in needed if needing[stopped].any())
         elif gate.kind is Kind.GROUPS:
-            detail = modes.explain(stopped, snapshot)
+            detail = exclusion_modes.explain(stopped, snapshot)
         alive &= gate.passed
         steps.append(Step(gate.kind, gate.about, int(np.count_nonzero(alive)), len(errors), detail))
     return Funnel(tuple(steps), short, tuple(failing))

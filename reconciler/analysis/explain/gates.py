@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from msgspec import Struct
 
-from kernels.distinct import distinct
 from kernels.fit import fits
+from kernels.groups import distinct
 from kernels.types import Amounts, Codes, Mask
 from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.candidates import capacity_permits, not_excluded
@@ -18,8 +18,8 @@ from reconciler.allocation.dra.static_match import SKIP_OPERATIONS, disabled_fea
 from reconciler.allocation.reasons.explanation import Kind
 from reconciler.api.objects.semantics import COMPATIBILITY_GROUPS, PARTITIONABLE_DEVICES
 from reconciler.cel.program import CelRefused, compile_selector
-from reconciler.state.devices.pools.fleet import Fleet
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.snapshot import Snapshot
 
 
 class NodeReach:

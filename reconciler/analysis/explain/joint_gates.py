@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 
-from kernels.distinct import distinct
+from kernels.groups import distinct
 from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.alignment.deciding import PreferenceKey
 from reconciler.allocation.alignment.partitions import PartitionedRequest, partitioned_requests
@@ -19,8 +19,8 @@ from reconciler.analysis.explain.near_misses import MOST_NODES, describe_failure
 from reconciler.analysis.explain.relaxation import Relaxation
 from reconciler.analysis.explain.tiers import Masks, RequiredAlignment, required_alignments
 from reconciler.api.objects.plan import Reason
-from reconciler.state.devices.pools.fleet import Fleet
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.snapshot import Snapshot
 
 
 class ConstraintGate(Struct, frozen=True, eq=False):

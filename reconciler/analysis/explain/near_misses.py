@@ -12,8 +12,8 @@ from reconciler.allocation.reasons.explanation import Kind, Lack, NearMiss
 from reconciler.analysis.explain.funnel import GateResult
 from reconciler.analysis.explain.gates import SELECTION, Gate, NodeReach, problem
 from reconciler.analysis.explain.shortage import MOST_HOLDERS, amount, relative_shortage, shortages_of_device
-from reconciler.state.devices.exclusion import modes
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices import exclusion_modes
+from reconciler.state.devices.snapshot import Snapshot
 
 MOST_NAMED_COUNTERS = 2
 """Maximum counters that are named per device."""
@@ -69,7 +69,7 @@ def _failure(row: int, option: RequestOption, gate: Gate, snapshot: Snapshot) ->
         case Kind.COUNTERS:
             return _counters_of_device(row, snapshot)
         case Kind.GROUPS:
-            why = modes.explain(np.array([row], dtype=np.intp), snapshot)
+            why = exclusion_modes.explain(np.array([row], dtype=np.intp), snapshot)
             return f"{name} is excluded{f' ({why})' if why else ''}"
     return f"no considered node can reach {name}"
 

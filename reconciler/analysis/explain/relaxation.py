@@ -8,7 +8,7 @@ from reconciler.allocation.alignment.preferences import narrowed
 from reconciler.api.objects.claims import DeviceRequest, ResourceClaim
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.snapshot import Snapshot
 
 MOST_CONSTRAINTS = 8
 MOST_REQUESTS = 32

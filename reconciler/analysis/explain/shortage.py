@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterator
 import numpy as np
 from msgspec.structs import replace
 
-from kernels.distinct import distinct
 from kernels.fit import fits
+from kernels.groups import distinct
 from kernels.types import Amounts, Codes, Rows
 from reconciler.allocation.reasons.explanation import JointShortage, Shortage
 from reconciler.analysis.explain.relaxation import Relaxation, RequestName
@@ -14,10 +14,10 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.quantity import NANO, Format, Quantity
 from reconciler.state.caches import Cache, share
-from reconciler.state.devices.occupancy.trail import Trail
-from reconciler.state.devices.pools.counters import Scale
-from reconciler.state.devices.pools.fleet import Fleet
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.counters import Scale
+from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.occupancy import Trail
+from reconciler.state.devices.snapshot import Snapshot
 
 CHUNK = 1 << 16
 """Devices compared at once; limits memory use only."""

@@ -11,8 +11,8 @@ from reconciler.allocation.dra.constraints import Constraint, compile_constraint
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestOption, Slot
 from reconciler.analysis.explain.gates import NodeReach
 from reconciler.api.objects.semantics import Semantics
-from reconciler.state.devices.pools.fleet import Fleet
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.snapshot import Snapshot
 
 Masks = Mapping[int, Mask]
 """id of an option -> (D,) devices"""

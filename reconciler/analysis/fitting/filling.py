@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from kernels.first_fit import Shelf, take_in_order
-from kernels.gangs import per_domain, room_for
+from kernels.bounds import per_domain, room_for
+from kernels.fit import Shelf, take_in_order
 from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.dra.availability import available
 from reconciler.allocation.dra.request_options import MAX_RESULTS, RequestKey, RequestOption
@@ -26,8 +26,8 @@ from reconciler.api.objects.claims import Allocation
 from reconciler.api.objects.gangs import Tier
 from reconciler.api.objects.plan import Plan
 from reconciler.errors import Rejected
-from reconciler.state.devices.pools.pool import Usable
-from reconciler.state.devices.snapshot.snapshot import Snapshot, View
+from reconciler.state.devices.pool import Usable
+from reconciler.state.devices.snapshot import Snapshot, View
 from reconciler.state.trial import Trial
 
 

@@ -4,9 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from reconciler.analysis.fitting.question import UNLIKE_PODS, FitQuestion, PodSet
-from reconciler.api.manifests.bundle import Bundle, Entry, bundle
+from reconciler.api.manifests.bundle import Bundle, Entry, bundle, claim_from_template
 from reconciler.api.manifests.documents import Document
-from reconciler.api.manifests.templates import claim_from_template
 from reconciler.api.objects.claims import ResourceClaim, ResourceClaimTemplate
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import MAX_TIERS, Tier

@@ -10,9 +10,9 @@ from functools import cached_property
 import numpy as np
 from msgspec import Struct
 
-from kernels.distinct import distinct, distinct_pairs
+from kernels.bounds import Weights, forced, freed_draws, nth_of_group, sums_of_group, whole
 from kernels.fit import fits
-from kernels.leaving import Weights, forced, freed_draws, nth_of_group, sums_of_group, whole
+from kernels.groups import distinct, distinct_pairs
 from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.dra.availability import available
 from reconciler.allocation.dra.budget import Fatal
@@ -22,7 +22,7 @@ from reconciler.analysis.relocation.occupants import Occupant, Occupants, Pods
 from reconciler.analysis.relocation.victim_sets import NO_PRIORITY, OFFSET, Cost
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.snapshot import Snapshot
 
 STAYS = -1
 """The unit of claims that nobody can free"""
@@ -112,7 +112,7 @@ class Holds:
 
     @cached_property
     def freed(self) -> tuple[Rows, Rows, Amounts]:
-        """See `kernels.leaving.freed_draws`."""
+        """See `kernels.bounds.freed_draws`."""
         fleet, (rows, units) = self._snapshot.fleet, self._leaving
         return freed_draws(fleet.sets[rows], fleet.draws[rows], fleet.table, units)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 from msgspec import Struct
 
-from kernels.distinct import distinct
+from kernels.groups import distinct
 from kernels.types import Rows
 from reconciler.allocation.dra.budget import STEPS
 from reconciler.analysis.capacity.layout import FleetLayout, fleet_layout
@@ -21,8 +21,8 @@ from reconciler.analysis.relocation.world import World
 from reconciler.api.objects.core import controller_of
 from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference
 from reconciler.errors import Rejected
-from reconciler.state.devices.pools.fleet import Fleet
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.snapshot import Snapshot
 
 Cells = tuple[ObjectKey | None, ...]
 """The claim that holds each place; None for a free one"""

@@ -19,7 +19,7 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.similar_names import instead
 from reconciler.api.objects.slices import Device, DeviceTaintRule, ResourceSliceSpec
 from reconciler.errors import Rejected
-from reconciler.state.nodes.charging import pinned_to
+from reconciler.state.pods.placed import pinned_to
 from reconciler.state.trial import Trial
 
 DRIVER_VERSION = "driverVersion"

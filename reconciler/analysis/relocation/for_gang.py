@@ -8,7 +8,7 @@ from itertools import islice
 
 import numpy as np
 
-from kernels.leaving import whole
+from kernels.bounds import whole
 from kernels.types import Mask, Rows
 from reconciler.analysis.relocation.bounds import Bounds, Costs, Holds
 from reconciler.analysis.relocation.leaving import Attempts, OutOfTries

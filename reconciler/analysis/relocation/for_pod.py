@@ -16,8 +16,8 @@ from reconciler.analysis.relocation.wanted import WantedPod
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.errors import Rejected
-from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.nodes.demand import PODS, demand
+from reconciler.state.devices.snapshot import Snapshot
+from reconciler.state.nodes.room import PODS, demand
 from reconciler.state.nodes.table import Nodes
 
 JUDGED = ("cpu", "memory", "ephemeral-storage", PODS)

@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from kernels.distinct import distinct
+from kernels.groups import distinct
 from kernels.types import Amounts, Codes, Rows
 from reconciler.allocation.alignment.preferences import DEFAULT_TIERS
 from reconciler.analysis.capacity.layout import FleetLayout
@@ -20,7 +20,7 @@ from reconciler.analysis.capacity.solver import PackingProblem, Solver
 from reconciler.analysis.relocation.movers import FieldHolds
 from reconciler.api.objects.similar_names import instead
 from reconciler.errors import Rejected
-from reconciler.state.devices.pools.fleet import Fleet
+from reconciler.state.devices.fleet import Fleet
 
 
 class Count(NamedTuple):

@@ -24,7 +24,7 @@ from reconciler.api.objects.core import Pod, claims_of
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.pinning import unpinned
 from reconciler.plugins.koordinator.names import ALLOCATED
-from reconciler.state.nominations.nomination import devices_of
+from reconciler.state.nominations import devices_of
 from reconciler.state.trial import Trial
 
 NOT_REPLACED = "NotReplaced"

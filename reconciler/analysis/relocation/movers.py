@@ -18,8 +18,8 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod, claims_of
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.pinning import unpinned
-from reconciler.state.devices.pools.fleet import Fleet
-from reconciler.state.nodes.charging import allocation_of
+from reconciler.state.devices.fleet import Fleet
+from reconciler.state.pods.placed import allocation_of
 
 
 class Mover(Struct, frozen=True, eq=False):

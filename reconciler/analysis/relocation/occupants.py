@@ -15,10 +15,9 @@ from reconciler.api.objects.gangs import GangKey, GangRules, GangSource, gang_of
 from reconciler.api.objects.meta import ObjectKey, OwnerReference
 from reconciler.api.objects.selectors import Selector
 from reconciler.errors import Rejected
-from reconciler.state.nodes.charging import allocation_of, node_of
 from reconciler.state.nodes.table import Nodes
-from reconciler.state.pods.gang_rules import rules_of
-from reconciler.state.pods.groups import PodGroups
+from reconciler.state.pods.groups import PodGroups, rules_of
+from reconciler.state.pods.placed import allocation_of, node_of
 from reconciler.state.store import Store
 
 

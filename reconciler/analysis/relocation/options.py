@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from kernels.distinct import distinct
+from kernels.groups import distinct
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption, read_claims
@@ -19,7 +19,7 @@ from reconciler.allocation.dra.static_match import match_in_fleet
 from reconciler.analysis.capacity.profiles import families
 from reconciler.analysis.relocation.goals import Count, Goal, ProfileGoal
 from reconciler.analysis.relocation.movers import FieldHolds, Mover
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.snapshot import Snapshot
 
 MOST_IN_FIELD = 10
 """Pods of a field of which all sets are tried; of more, only all together, and then nothing is proven"""

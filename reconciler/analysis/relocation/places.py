@@ -6,7 +6,7 @@ from enum import StrEnum
 import numpy as np
 from msgspec import Struct
 
-from kernels.distinct import distinct
+from kernels.groups import distinct
 from kernels.types import Codes, Rows
 from reconciler.allocation.alignment.deciding import decide
 from reconciler.allocation.dra.budget import Fatal
@@ -18,8 +18,8 @@ from reconciler.analysis.relocation.goals import Goal
 from reconciler.analysis.relocation.movers import FieldHolds, Mover
 from reconciler.api.objects.plan import Granted, Reason
 from reconciler.errors import Rejected
-from reconciler.state.devices.pools.fleet import Fleet
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.snapshot import Snapshot
 
 
 class Ended(StrEnum):

@@ -21,7 +21,7 @@ from reconciler.api.objects.claims import ALL, Allocation, ResourceClaim, Resour
 from reconciler.api.objects.core import Pod, claims_of
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted, Plan
-from reconciler.state.nominations.nomination import Nominee, of_claim, own_of_all
+from reconciler.state.nominations import Nominee, of_claim, own_of_all
 from reconciler.state.trial import Trial
 
 

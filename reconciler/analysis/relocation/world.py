@@ -9,11 +9,11 @@ from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.core import Node, PodDisruptionBudget
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.semantics import Semantics
-from reconciler.state.nodes.charging import node_of
-from reconciler.state.nodes.demand import demand
+from reconciler.state.nodes.room import demand
 from reconciler.state.nodes.table import Nodes
-from reconciler.state.nominations.nomination import NOBODY, Nominee
+from reconciler.state.nominations import NOBODY, Nominee
 from reconciler.state.pods.groups import PodGroups
+from reconciler.state.pods.placed import node_of
 from reconciler.state.store import Store
 from reconciler.state.trial import Trial
 

@@ -7,7 +7,7 @@ from math import ceil, gcd, lcm
 import numpy as np
 from msgspec import Struct
 
-from kernels.distinct import distinct
+from kernels.groups import distinct
 from kernels.packing import unique_rows
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.budget import Fatal
@@ -17,8 +17,8 @@ from reconciler.analysis.capacity.profiles import families
 from reconciler.analysis.capacity.solver import PackingProblem, Solver
 from reconciler.analysis.sizing.demand import Item
 from reconciler.analysis.sizing.patterns import EmptyNode, Pattern
-from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.nodes.demand import amounts, demand
+from reconciler.state.devices.snapshot import Snapshot
+from reconciler.state.nodes.room import amounts, demand
 
 
 class Need(Struct, frozen=True):

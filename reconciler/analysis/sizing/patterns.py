@@ -19,8 +19,8 @@ from reconciler.api.objects.plan import Granted, Reason
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.errors import Rejected
-from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.nodes.taints import CLOSING
+from reconciler.state.devices.snapshot import Snapshot
+from reconciler.state.nodes.labels import CLOSING
 
 
 class Placer:

@@ -14,7 +14,7 @@ from reconciler.analysis.sizing.bounds import Candidate, Free, Supply, candidate
 from reconciler.analysis.sizing.cover import Cover, best_cover, cost_of, exact_cover
 from reconciler.analysis.sizing.demand import Item
 from reconciler.analysis.sizing.patterns import EmptyNode, Pattern, Placer, Shape
-from reconciler.state.nodes.demand import MOST, demand
+from reconciler.state.nodes.room import MOST, demand
 from reconciler.state.trial import Trial
 
 Progress = Callable[[str], None]

@@ -35,9 +35,9 @@ from reconciler.api.objects.similar_names import instead, key_instead
 from reconciler.errors import Rejected
 from reconciler.plugins.koordinator.holdings import Holder
 from reconciler.plugins.koordinator.whatif import DeviceSimulation, device_ids, holders, lost_pods
-from reconciler.state.loading import load
-from reconciler.state.nominations.nomination import Nominee, of_claim, own_of_all
+from reconciler.state.nominations import Nominee, of_claim, own_of_all
 from reconciler.state.store import Store
+from reconciler.state.trial import load
 
 MAX_COPIES = 1_000
 """Maximum copies if the scenario has no count"""

@@ -5,8 +5,7 @@ from typing import Any, cast
 
 from reconciler.allocation.placement.order import queue_key
 from reconciler.analysis.whatif.scenario import Gang, Unit
-from reconciler.api.manifests.bundle import Bundle, Entry
-from reconciler.api.manifests.templates import claim_from_template
+from reconciler.api.manifests.bundle import Bundle, Entry, claim_from_template
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import ResourceClaim, ResourceClaimTemplate
 from reconciler.api.objects.core import Pod, is_live
@@ -24,11 +23,9 @@ from reconciler.errors import Malformed, Rejected
 from reconciler.plugins.koordinator.demand import read_demand
 from reconciler.plugins.koordinator.names import ALLOCATED
 from reconciler.plugins.koordinator.rules import Rules
-from reconciler.state.nodes.charging import node_of
 from reconciler.state.on_demand import KindsOnDemand
-from reconciler.state.pods.gang_rules import NOT_FOUND, NoRules, rules_of
-from reconciler.state.pods.groups import PodGroups
-from reconciler.state.pods.placed import placed
+from reconciler.state.pods.groups import NOT_FOUND, NoRules, PodGroups, rules_of
+from reconciler.state.pods.placed import node_of, placed
 from reconciler.state.store import Store
 
 _ALL_KNOWN = KindsOnDemand(None)

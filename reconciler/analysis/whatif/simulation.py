@@ -19,12 +19,12 @@ from reconciler.api.objects.selectors import NodeSelector
 from reconciler.errors import Rejected
 from reconciler.plugins.koordinator.refusals import OFFERED, Refusal
 from reconciler.plugins.koordinator.whatif import DeviceSimulation, device_ids
-from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.nodes.charging import node_of
-from reconciler.state.nodes.demand import demand
+from reconciler.state.devices.snapshot import Snapshot
+from reconciler.state.nodes.room import demand
 from reconciler.state.nodes.table import Nodes
-from reconciler.state.nominations.nomination import NOBODY, Nominee
-from reconciler.state.pods.gang_rules import INCOMPLETE
+from reconciler.state.nominations import NOBODY, Nominee
+from reconciler.state.pods.groups import INCOMPLETE
+from reconciler.state.pods.placed import node_of
 from reconciler.state.trial import Trial
 
 

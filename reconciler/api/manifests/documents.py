@@ -1,16 +1,80 @@
-"""Splits texts into documents and lists into objects. An invalid document does not affect the others."""
+"""Reads files into documents: the texts of the paths on a command line, split into documents and objects.
+
+An invalid document does not affect the others.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, BinaryIO
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
 
 from msgspec import Struct
 
 from reconciler.api.manifests import json_text, plain_yaml
-from reconciler.api.manifests.origin import Origin
 from reconciler.api.manifests.parsing import ParseError
-from reconciler.api.manifests.sources import texts
 from reconciler.errors import Malformed
+
+
+class Origin(NamedTuple):
+    """A place in a file; `item` is the path to one object of a list."""
+
+    file: str
+    line: int = 1
+    """Of the first line of the document, counted from one"""
+    item: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}"
+        return f"{place} {self.item}" if self.item else place
+
+    def at(self, index: int) -> "Origin":
+        """The place of one object of the list at this place."""
+        return self._replace(item=f"{self.item}.items[{index}]" if self.item else f"items[{index}]")
+
+
+MAX_BYTES = 256 * 2**20
+"""Limit of one file: a hundred times the list of slices of a cluster with 5000 nodes."""
+SUFFIXES = (".yaml", ".yml", ".json")
+STDIN = "-"
+
+
+def texts(paths: Iterable[str], stdin: BinaryIO) -> Iterator[tuple[str, str | Malformed]]:
+    """The name of every file, with its text or the error.
+
+    A directory stands for all manifests below it, in the order of their paths.
+    """
+    for path in paths:
+        if path == STDIN:
+            yield "<stdin>", _text("<stdin>", stdin.read(MAX_BYTES + 1))
+        elif Path(path).is_dir():
+            yield from ((str(file), file_text(file)) for file in manifests_in(Path(path)))
+        else:
+            yield path, file_text(Path(path))
+
+
+def manifests_in(folder: Path) -> list[Path]:
+    """The manifests below a folder, in the order of their paths."""
+    return sorted(path for path in folder.rglob("*") if path.suffix in SUFFIXES and path.is_file())
+
+
+def file_text(path: Path) -> str | Malformed:
+    """The text of a file, or the error."""
+    try:
+        with path.open("rb") as file:
+            return _text(str(path), file.read(MAX_BYTES + 1))
+    except OSError as exc:
+        return Malformed(str(path), "", exc.strerror or type(exc).__name__)
+
+
+def _text(name: str, data: bytes) -> str | Malformed:
+    if len(data) > MAX_BYTES:
+        return Malformed(name, "", f"is larger than {MAX_BYTES // 2**20} MiB")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as exc:
+        line = data.count(b"\n", 0, exc.start) + 1
+        return Malformed(f"{name}:{line}", "", f"is not UTF-8 text: byte {data[exc.start]:#04x}")
+
 
 # At the start of a line this is always a marker, even inside a quoted or literal string. So splitting here is
 # correct, and a broken document does not hide the others.

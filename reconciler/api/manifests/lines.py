@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 import yaml
 from msgspec import Struct
 
-from reconciler.api.manifests.origin import Origin
+from reconciler.api.manifests.documents import Origin
 from reconciler.api.manifests.yaml_text import Loader
 
 Path = tuple[str, ...]

@@ -1,13 +1,12 @@
-"""Lists and sets."""
+"""Lists, sets and optional values."""
 
 from datetime import datetime, timedelta
 from itertools import pairwise
 
-from reconciler.cel.errors import CelError
-from reconciler.cel.functions import Dispatch, Library
-from reconciler.cel.library.operators import LIBRARY as OPERATORS
-from reconciler.cel.limits import MAX_INCLUDED
-from reconciler.cel.values import Meter, UInt, Value, name_of, number, same
+from reconciler.cel.errors import MAX_INCLUDED, CelError
+from reconciler.cel.library.standard import LIBRARY as OPERATORS
+from reconciler.cel.types import Dispatch, Library
+from reconciler.cel.values import NOTHING, Meter, Option, UInt, Value, name_of, number, same
 
 LIBRARY = Library()
 Items = tuple[Value, ...]
@@ -179,3 +178,32 @@ def includes(meter: Meter, target: Value, wanted: Value) -> bool:
         if same(meter, item, wanted):
             return True
     return False
+
+
+LIBRARY.function("optional.of", "T -> optional(T)")(lambda value: Option(True, value))
+LIBRARY.function("optional.none", " -> optional(T)")(lambda: NOTHING)
+LIBRARY.member("hasValue", "optional(T) -> bool")(lambda option: option.present)
+
+
+@LIBRARY.function("optional.ofNonZeroValue", "T -> optional(T)")
+def of_non_zero_value(value: Value) -> Option:
+    """Absent for the zero of a type: 0, "", false, null, and empty lists and maps."""
+    zero = value.value == 0 if type(value) is UInt else value is None or value in (0, "", b"", (), {})
+    return NOTHING if zero else Option(True, value)
+
+
+@LIBRARY.member("value", "optional(T) -> T")
+def value_of(option: Option) -> Value:
+    """The value. Raises CelError if absent."""
+    if not option.present:
+        raise CelError("optional.none() has no value")
+    return option.value
+
+
+# The evaluator skips the second argument of these two if the first has a value.
+LIBRARY.member("or", "optional(T), optional(T) -> optional(T)")(
+    lambda option, other: option if option.present else other
+)
+LIBRARY.member("orValue", "optional(T), T -> T")(
+    lambda option, other: option.value if option.present else other
+)

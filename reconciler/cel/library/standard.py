@@ -1,27 +1,208 @@
-"""The functions of standard CEL: size, conversions, type, and string tests."""
+"""The operators and functions of standard CEL, with regular expressions by RE2.
+
+Equality, logic and indexing are part of the evaluator.
+"""
 
 import math
+import operator
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any
 
-from reconciler.cel.errors import CelError
-from reconciler.cel.functions import Library
-from reconciler.cel.library.regexes import compiled, search_cost
-from reconciler.cel.library.times import duration_text, parse_duration, parse_timestamp, timestamp_text
-from reconciler.cel.numbers import double_text
+from reconciler.cel.errors import MAX_REGEX_LENGTH, REGEX_MEMORY, CelError
+from reconciler.cel.library.times import (
+    double_text,
+    duration_text,
+    parse_duration,
+    parse_timestamp,
+    timestamp_text,
+)
+from reconciler.cel.types import Library
 from reconciler.cel.values import (
     INT_MAX,
     INT_MIN,
     UINT_MAX,
+    Meter,
     TypeValue,
     UInt,
     Value,
     checked_int,
     checked_uint,
+    map_key,
     name_of,
+    number,
+    same,
 )
 
 LIBRARY = Library()
+
+_NUMERIC = ("int", "uint", "double")
+_PLAIN = tuple(f"{a}, {b} -> bool" for a in _NUMERIC for b in _NUMERIC) + tuple(
+    f"{each}, {each} -> bool" for each in ("bool", "duration", "timestamp")
+)
+
+
+def _shorter(left: Value, right: Value) -> int:
+    return min(len(left), len(right)) // 10
+
+
+def _ordering(name: str, compare: Callable[[Value, Value], bool]) -> None:
+    LIBRARY.function(name, *_PLAIN)(lambda left, right: compare(number(left), number(right)))
+    LIBRARY.function(name, "string, string -> bool", "bytes, bytes -> bool", cost=_shorter)(compare)
+
+
+_ordering("_<_", operator.lt)
+_ordering("_<=_", operator.le)
+_ordering("_>_", operator.gt)
+_ordering("_>=_", operator.ge)
+
+
+def _arithmetic(name: str, compute: Callable[[int, int], int]) -> None:
+    LIBRARY.function(name, "int, int -> int")(lambda a, b: checked_int(compute(a, b)))
+    LIBRARY.function(name, "uint, uint -> uint")(lambda a, b: checked_uint(compute(a.value, b.value)))
+
+
+_arithmetic("_+_", operator.add)
+_arithmetic("_-_", operator.sub)
+_arithmetic("_*_", operator.mul)
+LIBRARY.function("_+_", "double, double -> double")(operator.add)
+LIBRARY.function("_-_", "double, double -> double")(operator.sub)
+LIBRARY.function("_*_", "double, double -> double")(operator.mul)
+
+
+def _quotient(left: int, right: int) -> int:
+    if right == 0:
+        raise CelError("division by zero")
+    whole = abs(left) // abs(right)
+    return whole if (left < 0) == (right < 0) else -whole
+
+
+def _remainder(left: int, right: int) -> int:
+    if right == 0:
+        raise CelError("modulus by zero")
+    return left - right * _quotient(left, right)
+
+
+_arithmetic("_/_", _quotient)
+_arithmetic("_%_", _remainder)
+
+
+@LIBRARY.function("_/_", "double, double -> double")
+def _divide(left: float, right: float) -> float:
+    if right:
+        return left / right
+    return (
+        math.nan if left == 0 or math.isnan(left) else math.copysign(math.inf, left) * math.copysign(1, right)
+    )
+
+
+@LIBRARY.function("-_", "int -> int")
+def _negate(value: int) -> int:
+    return checked_int(-value)
+
+
+LIBRARY.function("-_", "double -> double")(operator.neg)
+LIBRARY.function("!_", "bool -> bool")(operator.not_)
+
+
+@LIBRARY.function(
+    "_+_", "string, string -> string", "bytes, bytes -> bytes", cost=lambda a, b: (len(a) + len(b)) // 10
+)
+def _concatenate(left: Value, right: Value) -> Value:
+    return left + right
+
+
+LIBRARY.function("_+_", "list(T), list(T) -> list(T)", cost=lambda a, b: len(a) + len(b))(_concatenate)
+
+
+def _in_time(compute: Callable[[Value, Value], Value]) -> Callable[[Value, Value], Value]:
+    def run(left: Value, right: Value) -> Value:
+        try:
+            return compute(left, right)
+        except OverflowError:
+            raise CelError("time out of range") from None
+
+    return run
+
+
+LIBRARY.function(
+    "_+_",
+    "duration, duration -> duration",
+    "timestamp, duration -> timestamp",
+    "duration, timestamp -> timestamp",
+)(_in_time(operator.add))
+LIBRARY.function(
+    "_-_",
+    "duration, duration -> duration",
+    "timestamp, duration -> timestamp",
+    "timestamp, timestamp -> duration",
+)(_in_time(operator.sub))
+
+
+@LIBRARY.function("_in_", "T, list(T) -> bool", metered=True)
+def _in_list(meter: Meter, wanted: Value, items: tuple[Value, ...]) -> bool:
+    return any(same(meter, wanted, item) for item in items)
+
+
+@LIBRARY.function("_in_", "K, map(K, V) -> bool")
+def _in_map(wanted: Value, items: dict[Value, Value]) -> bool:
+    return contains_key(items, wanted)
+
+
+def contains_key(items: dict[Value, Value], wanted: Value) -> bool:
+    """Whether a map has a key; False for a value that cannot be a key."""
+    try:
+        return map_key(wanted) in items
+    except CelError:
+        return False
+
+
+@lru_cache(maxsize=256)
+def compiled(pattern: str) -> Any:
+    """The compiled pattern. Raises CelError."""
+    if len(pattern) > MAX_REGEX_LENGTH:
+        raise CelError(
+            f"the regular expression has {len(pattern)} characters; use at most {MAX_REGEX_LENGTH}"
+        )
+    import re2  # noqa: PLC0415 - takes 2 ms, and few selectors have patterns
+
+    options = re2.Options()
+    options.max_mem = REGEX_MEMORY
+    options.log_errors = False
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as exc:
+        reason = exc.args[0].decode() if isinstance(exc.args[0], bytes) else exc.args[0]
+        raise CelError(f"{pattern!r} is not a regular expression: {reason}") from None
+
+
+def search_cost(text: str, pattern: str, *_: int) -> int:
+    """Steps of a search: at worst, each character runs each instruction of the compiled pattern."""
+    return len(text) * compiled(pattern).programsize // 100
+
+
+@LIBRARY.member("find", "string, string -> string", cost=search_cost)
+def find(text: str, pattern: str) -> str:
+    """The first match, or the empty string."""
+    found = compiled(pattern).search(text)
+    return found.group() if found else ""
+
+
+@LIBRARY.member(
+    "findAll", "string, string -> list(string)", "string, string, int -> list(string)", cost=search_cost
+)
+def find_all(text: str, pattern: str, most: int = -1) -> tuple[str, ...]:
+    """All matches, or the first `most`; a negative number means all."""
+    found: list[str] = []
+    for match in compiled(pattern).finditer(text):
+        if len(found) == most:
+            break
+        found.append(match.group())
+    return tuple(found)
+
+
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _DOUBLE = re.compile(
     r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)", re.ASCII | re.IGNORECASE

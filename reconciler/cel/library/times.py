@@ -1,12 +1,40 @@
-"""Durations and timestamps, to the microsecond. Time zones are offsets; names of zones are not supported."""
+"""Durations and timestamps, to the microsecond, and the texts of doubles.
 
+Time zones are offsets; names of zones are not supported.
+"""
+
+import math
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 
 from reconciler.api.validation import fields
 from reconciler.cel.errors import CelError
-from reconciler.cel.functions import Library
+from reconciler.cel.types import Library
+
+
+def double_text(value: float) -> str:
+    """The shortest text that parses to `value`; with an exponent below 1e-4 and from 1e6."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    text = "".join(map(str, digits))
+    scale = len(text) + int(exponent) - 1
+    if value == 0:
+        return "-0" if sign else "0"
+    if -4 <= scale < 6:
+        return format(Decimal(repr(value)).normalize(), "f")
+    mantissa = text[0] + ("." + text[1:] if len(text) > 1 else "")
+    return f"{'-' if sign else ''}{mantissa}e{'-' if scale < 0 else '+'}{abs(scale):02d}"
+
+
+def plain_text(value: float) -> str:
+    """The shortest text that parses to `value`, without an exponent."""
+    return format(Decimal(repr(value)).normalize(), "f") if math.isfinite(value) else double_text(value)
+
 
 LIBRARY = Library()
 

@@ -12,7 +12,7 @@ from reconciler.plugins.koordinator.fleet import Fleet
 from reconciler.plugins.koordinator.objects import printed, read_device
 from reconciler.plugins.koordinator.pods import KoordinatorState
 from reconciler.plugins.koordinator.rules import Rules, Semantics
-from reconciler.state.loading import load
+from reconciler.state.trial import load
 
 By = Literal["driver", "node"]
 Show = Callable[[Fleet], Awaitable[None]]

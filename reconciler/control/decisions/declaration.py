@@ -14,7 +14,7 @@ from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.plan import RequestCount
 from reconciler.control.units import Unit
-from reconciler.state.nominations import nomination as state
+from reconciler.state import nominations as state
 
 PREFIX = "dra_reconciler_"
 

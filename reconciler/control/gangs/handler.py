@@ -38,7 +38,7 @@ from reconciler.control.settler import Settler
 from reconciler.control.units import Kind, Unit, gang_unit
 from reconciler.control.waiting import AWAITS_OTHERS, Wants
 from reconciler.errors import Conflict, Gone, Rejected, Undecided
-from reconciler.state.nodes.charging import allocation_of, pinned_to
+from reconciler.state.pods.placed import allocation_of, pinned_to
 
 
 class GangWriter:

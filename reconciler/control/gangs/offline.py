@@ -13,11 +13,10 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve
 from reconciler.control.planner import Blocked, Planner
 from reconciler.control.units import GangRoster, Kind, Roster, Unit
-from reconciler.state.loading import load
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.pods.groups import PodGroups
 from reconciler.state.store import Store
-from reconciler.state.trial import Trial
+from reconciler.state.trial import Trial, load
 
 
 class GangReport(Struct, frozen=True):

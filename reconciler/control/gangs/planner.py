@@ -31,11 +31,9 @@ from reconciler.control.intake import Intake
 from reconciler.control.planner import Blocked, Nothing, Planner
 from reconciler.control.units import GangRoster, Kind, Roster, Unit
 from reconciler.errors import Rejected
-from reconciler.state.nodes.charging import node_of, pinned_to
 from reconciler.state.on_demand import NOT_LISTED, KindsOnDemand
-from reconciler.state.pods.gang_rules import INCOMPLETE, UNSUPPORTED, NoRules, rules_of
-from reconciler.state.pods.groups import PodGroups
-from reconciler.state.pods.placed import placed
+from reconciler.state.pods.groups import INCOMPLETE, UNSUPPORTED, NoRules, PodGroups, rules_of
+from reconciler.state.pods.placed import node_of, pinned_to, placed
 from reconciler.state.store import Store
 
 

@@ -19,10 +19,9 @@ from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import NOT_OURS
 from reconciler.control.units import Unit, gang_unit
-from reconciler.state.devices.snapshot.fork import Forked
-from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.nominations.nomination import Nominee, own_of_all
-from reconciler.state.trial import Trial
+from reconciler.state.devices.snapshot import Snapshot
+from reconciler.state.nominations import Nominee, own_of_all
+from reconciler.state.trial import Forked, Trial
 
 QUICK_STEPS = 100
 """Nodes and devices that are tried on the loop, about 0.25 ms each. A gang of 64 pods on 64 alike nodes

@@ -15,10 +15,10 @@ from reconciler.control.planner import Decide, Planner
 from reconciler.control.relocation.evictor import Victim
 from reconciler.control.units import Kind, Unit
 from reconciler.control.waiting import Pending
-from reconciler.state.devices.snapshot.fork import Fork
 from reconciler.state.nodes.table import Nodes
-from reconciler.state.nominations.nomination import HeldPlace, Nominee, of_gang, of_pod
+from reconciler.state.nominations import HeldPlace, Nominee, of_gang, of_pod
 from reconciler.state.pods.groups import PodGroups
+from reconciler.state.trial import Fork
 
 
 class RoomPlan(Struct, frozen=True):

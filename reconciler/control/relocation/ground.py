@@ -19,12 +19,12 @@ from reconciler.api.objects.meta import ObjectKey, PoolID
 from reconciler.api.objects.slices import DeviceTaintRule
 from reconciler.control.relocation.evictor import Victim
 from reconciler.errors import Rejected
-from reconciler.state.devices.pools.fleet import Fleet
-from reconciler.state.devices.snapshot.fork import with_plans
+from reconciler.state.devices.fleet import Fleet
 from reconciler.state.nodes.table import Nodes, relevant
-from reconciler.state.nominations.nomination import NOBODY, HeldPlace, Nomination, Nominee
+from reconciler.state.nominations import NOBODY, HeldPlace, Nomination, Nominee
 from reconciler.state.pods.groups import PodGroups
 from reconciler.state.store import Store
+from reconciler.state.trial import with_plans
 
 Name = TypeVar("Name")
 Thing = TypeVar("Thing")

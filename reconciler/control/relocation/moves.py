@@ -10,11 +10,11 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod, PodDisruptionBudget, claims_of, controller_of
 from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference
 from reconciler.control.relocation.evictor import Victim
-from reconciler.state.devices.snapshot.fork import Fork
 from reconciler.state.nodes.table import Nodes
-from reconciler.state.nominations.nomination import NOBODY, HeldPlace, Nominee, of_replacement
+from reconciler.state.nominations import NOBODY, HeldPlace, Nominee, of_replacement
 from reconciler.state.pods.groups import PodGroups
 from reconciler.state.store import Store
+from reconciler.state.trial import Fork
 
 
 class Relocation(NamedTuple):

@@ -39,8 +39,8 @@ from reconciler.control.relocation.evictor import (
 from reconciler.control.relocation.ground import Ground, changed
 from reconciler.control.units import Kind, Unit
 from reconciler.errors import Inconsistent, ReconcilerError, Rejected
-from reconciler.state.devices.snapshot.fork import Forked
-from reconciler.state.nominations.nomination import Nomination, Nominee, own_of_all
+from reconciler.state.nominations import Nomination, Nominee, own_of_all
+from reconciler.state.trial import Forked
 
 log = structlog.get_logger()
 

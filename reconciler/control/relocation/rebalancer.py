@@ -33,8 +33,8 @@ from reconciler.control.relocation.moves import (
     siblings,
 )
 from reconciler.errors import Inconsistent, Rejected
-from reconciler.state.devices.snapshot.fork import Forked
-from reconciler.state.nominations.nomination import NOBODY, Nomination
+from reconciler.state.nominations import NOBODY, Nomination
+from reconciler.state.trial import Forked
 
 log = structlog.get_logger()
 

@@ -8,7 +8,7 @@ from reconciler.api.objects.core import GATE
 from reconciler.api.objects.meta import DeviceID
 from reconciler.control.decisions.allocating import ExclusionViolated, HeldTwice, Waits
 from reconciler.control.decisions.every import MoveEvicted
-from reconciler.state.nominations.nomination import Nominee
+from reconciler.state.nominations import Nominee
 
 MOST_NAMED = 8
 """Devices that a note names: those of a whole node, as a rule"""

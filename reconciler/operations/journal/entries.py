@@ -18,9 +18,17 @@ from reconciler.control.ownership import Ownership
 from reconciler.errors import Rejected
 from reconciler.ha.shard import parse_shard
 from reconciler.plugins.koordinator.objects import Device
-from reconciler.state.devices.occupancy.retained_draws import Drawn
-from reconciler.state.nominations.nomination import HeldPlace, Nomination, Nominee
-from reconciler.state.nominations.record import as_json, nominee_as_json, nominee_of, place_as_json, place_of
+from reconciler.state.devices.retained_draws import Drawn
+from reconciler.state.nominations import (
+    HeldPlace,
+    Nomination,
+    Nominee,
+    as_json,
+    nominee_as_json,
+    nominee_of,
+    place_as_json,
+    place_of,
+)
 
 FORMAT = 1
 """Increased when a release can no longer read the format of an earlier one"""

@@ -17,8 +17,8 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.gangs import GangKey, GangSource, Tier
 from reconciler.api.objects.meta import DeviceID, ObjectKey
-from reconciler.state.devices.snapshot.snapshot import Topology
-from reconciler.state.nodes.demand import CPU, MOST, PODS
+from reconciler.state.devices.snapshot import Topology
+from reconciler.state.nodes.room import CPU, MOST, PODS
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.store import Store
 

@@ -25,8 +25,8 @@ from reconciler.control.gangs.planner import Solve
 from reconciler.control.planner import NOT_OURS
 from reconciler.operations.journal.entries import Decided
 from reconciler.operations.journal.gang_places import read_nodes, read_question, write_picture
-from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.nominations.nomination import Nominee, of_claim, of_gang, of_pod
+from reconciler.state.devices.snapshot import Snapshot
+from reconciler.state.nominations import Nominee, of_claim, of_gang, of_pod
 from reconciler.state.store import Store
 from reconciler.state.trial import Trial
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from kernels.scores import Crowd
+from kernels.domains import Crowd
 from kernels.types import Amounts
 from reconciler.allocation.placement.preferences import PodPreferences
 from reconciler.allocation.policies.policy import Preferences

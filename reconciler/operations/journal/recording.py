@@ -47,9 +47,9 @@ from reconciler.plugins.koordinator.journal import RecordedState, write_decision
 from reconciler.plugins.koordinator.pods import Grant
 from reconciler.plugins.koordinator.refusals import Refusal as DeviceRefusal
 from reconciler.state.delta import NOTHING, Delta
-from reconciler.state.devices.pools.reach import NodeInfo
-from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.nominations.nomination import Nomination, Nominee
+from reconciler.state.devices.reach import NodeInfo
+from reconciler.state.devices.snapshot import Snapshot
+from reconciler.state.nominations import Nomination, Nominee
 from reconciler.state.store import Store
 
 log = structlog.get_logger()

@@ -38,10 +38,9 @@ from reconciler.operations.journal.entries import (
 from reconciler.operations.journal.files import entries, paths
 from reconciler.operations.journal.preferences import read_preferences
 from reconciler.plugins.koordinator import journal
-from reconciler.state.devices.occupancy.retained_draws import Drawn
-from reconciler.state.devices.snapshot.snapshot import Snapshot, Topology
-from reconciler.state.nominations.nomination import Nominee
-from reconciler.state.nominations.record import nomination_of, nominee_of
+from reconciler.state.devices.retained_draws import Drawn
+from reconciler.state.devices.snapshot import Snapshot, Topology
+from reconciler.state.nominations import Nominee, nomination_of, nominee_of
 from reconciler.state.store import Store
 
 Moment = tuple[str, int]

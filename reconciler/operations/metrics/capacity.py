@@ -11,11 +11,11 @@ from kernels.types import Codes, Mask, Rows
 from reconciler.analysis.capacity.layout import tainted_devices
 from reconciler.api.objects.semantics import Semantics
 from reconciler.operations.metrics.catalogue import MAX_COUNTERS, MAX_DRIVERS, OTHER
-from reconciler.state.devices.occupancy.occupancy import Occupancy
-from reconciler.state.devices.pools.counters import Scale
-from reconciler.state.devices.pools.fleet import Fleet
-from reconciler.state.devices.pools.pool import Pool
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.counters import Scale
+from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.occupancy import Occupancy
+from reconciler.state.devices.pool import Pool
+from reconciler.state.devices.snapshot import Snapshot
 
 STATES = ("held", "shared", "allocatable", "tainted", "blocked")
 """As `top` counts them. tainted: free, but only for claims with a toleration"""

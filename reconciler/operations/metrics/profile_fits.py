@@ -9,8 +9,8 @@ from reconciler.analysis.capacity.lines import Line, lines
 from reconciler.analysis.capacity.measure import measure
 from reconciler.analysis.capacity.solver import Solver
 from reconciler.operations.metrics.catalogue import MAX_DRIVERS
-from reconciler.state.devices.pools.fleet import Fleet
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.snapshot import Snapshot
 
 Series = Iterator[tuple[tuple[str, ...], float]]
 

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from kernels.types import Codes, Rows
 from reconciler.api.objects.meta import DeviceID, PoolID
 from reconciler.api.objects.semantics import Semantics
-from reconciler.state.devices.occupancy.occupancy import Occupancy
-from reconciler.state.devices.pools.fleet import Fleet
-from reconciler.state.devices.pools.pool import Pool
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.occupancy import Occupancy
+from reconciler.state.devices.pool import Pool
+from reconciler.state.devices.snapshot import Snapshot
 
 AT_ONCE = 64
 """New pools that are indexed before the event loop may run other tasks"""

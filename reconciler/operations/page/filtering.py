@@ -12,7 +12,7 @@ from reconciler.operations.page.charts import Charts
 from reconciler.operations.page.pending import Group
 from reconciler.operations.page.query import Query, matches
 from reconciler.operations.page.sources import PendingUnit, Sources
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.snapshot import Snapshot
 
 MAX_CLAIMS = 200
 """Maximum claims of a filter; further matches are ignored"""

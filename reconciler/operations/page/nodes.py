@@ -9,7 +9,7 @@ from reconciler.operations.page.charts import Charts
 from reconciler.operations.page.filtering import named
 from reconciler.operations.page.names import shown
 from reconciler.operations.page.query import Query
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.snapshot import Snapshot
 
 A_PAGE = 25
 """Nodes on one page"""

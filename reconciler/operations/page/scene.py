@@ -11,8 +11,8 @@ from reconciler.analysis.explain.shortage import amount
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.operations.page.charts import Chart
 from reconciler.operations.page.layout import Slots, slots_of
-from reconciler.state.devices.pools.fleet import Fleet
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.snapshot import Snapshot
 
 PROFILE = "profile"
 """The attribute with the profile of a partition. Without it, the name of the device is used."""

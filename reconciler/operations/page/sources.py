@@ -13,7 +13,7 @@ from reconciler.control.gangs.planner import GangLine
 from reconciler.control.relocation.moves import MovesAdvice
 from reconciler.operations.metrics.capacity import Capacity
 from reconciler.plugins.koordinator.fleet import Fleet
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.snapshot import Snapshot
 
 
 class Fact(NamedTuple):

@@ -15,10 +15,9 @@ from reconciler.api.manifests.documents import of_text
 from reconciler.errors import Rejected
 from reconciler.operations.serving.port import Route
 from reconciler.operations.serving.question import ANSWER_SECONDS, Busy, question_route
-from reconciler.state.devices.snapshot.fork import Fork, Forked
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.store import Store
-from reconciler.state.trial import Trial
+from reconciler.state.trial import Fork, Forked, Trial
 
 PATH = "/fit"
 CHECK_EVERY = 16

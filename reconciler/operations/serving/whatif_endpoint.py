@@ -23,12 +23,11 @@ from reconciler.api.objects.storage import STORAGE
 from reconciler.errors import Rejected, Unlisted
 from reconciler.operations.serving.question import Busy
 from reconciler.operations.serving.whatif import Options
-from reconciler.state.devices.snapshot.fork import Fork, Forked
-from reconciler.state.loading import load
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.on_demand import NOT_LISTED
 from reconciler.state.pods.groups import PodGroups
 from reconciler.state.store import Store
+from reconciler.state.trial import Fork, Forked, load
 
 MAX_COPIES = 256
 """Maximum number of copies if the question has no count"""

@@ -15,7 +15,7 @@ from reconciler.operations.serving.health import Progress
 from reconciler.operations.telemetry.signals import Signals
 from reconciler.operations.telemetry.task_health import TaskHealth
 from reconciler.settings import Settings
-from reconciler.state.nominations.nomination import NomineeKind
+from reconciler.state.nominations import NomineeKind
 
 WRITES_MISSED = 2
 """Consecutive write timeouts that do not count as stuck"""

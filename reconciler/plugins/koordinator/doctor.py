@@ -8,7 +8,7 @@ from reconciler.analysis.doctor.findings import Finding, shortened, suggestion
 from reconciler.analysis.doctor.input import DoctorInput
 from reconciler.analysis.doctor.manifests import unknown_in
 from reconciler.api.manifests.bundle import Entry
-from reconciler.api.manifests.origin import Origin
+from reconciler.api.manifests.documents import Origin
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.json_annotations import read
 from reconciler.api.objects.validating import subject_of, validated

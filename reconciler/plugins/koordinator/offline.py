@@ -24,7 +24,7 @@ from reconciler.plugins.koordinator.refusals import (
     refusal,
 )
 from reconciler.plugins.koordinator.rules import Rules
-from reconciler.state.nodes.demand import demand as room_for
+from reconciler.state.nodes.room import demand as room_for
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.store import Store
 

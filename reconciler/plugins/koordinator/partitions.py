@@ -10,8 +10,8 @@ import numpy as np
 from msgspec import Struct
 from pydantic import Field, TypeAdapter
 
-from kernels.distinct import distinct
-from kernels.partitions import rank_by_remaining, remaining_sets, total_weight
+from kernels.groups import distinct
+from kernels.shares import rank_by_remaining, remaining_sets, total_weight
 from kernels.types import Amounts, Mask, Rows
 from reconciler.api.objects.json_annotations import Path, read, validated
 from reconciler.api.objects.model import ON_USE, Model, Str, Tuple, built

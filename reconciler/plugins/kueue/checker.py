@@ -29,7 +29,7 @@ from reconciler.errors import Paused, ReconcilerError, Rejected, Undecided
 from reconciler.plugins.kueue.cluster import KueueObjects, KueueWriter
 from reconciler.plugins.kueue.objects import CONTROLLER, Workload
 from reconciler.plugins.kueue.questions import Known, WorkloadHolds, WorkloadSearch, pods_of, questions_of
-from reconciler.state.nominations.nomination import HeldPlace, of_workload
+from reconciler.state.nominations import HeldPlace, of_workload
 from reconciler.state.on_demand import NOT_LISTED
 
 UNIT = Unit(Kind.WORKLOAD, ObjectKey("", "kueue"))

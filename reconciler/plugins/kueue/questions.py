@@ -23,17 +23,9 @@ from reconciler.control.ownership import Ownership
 from reconciler.control.planner import NOT_OURS
 from reconciler.errors import Rejected
 from reconciler.plugins.kueue.objects import ResourceFlavor, TopologyRequest, Workload, WorkloadPodSet
-from reconciler.state.devices.snapshot.fork import Forked
-from reconciler.state.nodes.demand import demand
-from reconciler.state.nominations.nomination import (
-    HeldPlace,
-    Nomination,
-    Nominee,
-    NomineeKind,
-    devices_of,
-    of_workload,
-)
-from reconciler.state.trial import Trial
+from reconciler.state.nodes.room import demand
+from reconciler.state.nominations import HeldPlace, Nomination, Nominee, NomineeKind, devices_of, of_workload
+from reconciler.state.trial import Forked, Trial
 
 MAX_PODS = 10_000
 """Of one Workload"""

@@ -48,10 +48,10 @@ from reconciler.plugins.provisioning.objects import (
     pod_template,
     provisioning_request,
 )
-from reconciler.state.devices.snapshot.fork import Fork, Forked
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.pods.groups import PodGroups
 from reconciler.state.store import Store
+from reconciler.state.trial import Fork, Forked
 
 _NAME = 44
 """Characters that a name takes from what it is for"""

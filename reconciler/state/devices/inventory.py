@@ -1,25 +1,69 @@
 """The slices of a fleet, encoded. Built into pools and joined to a fleet when one is asked for, or ahead."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from kernels.types import Amounts
 from reconciler.api.objects.meta import PoolID
 from reconciler.api.objects.semantics import GroupMode, Semantics
 from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
+from reconciler.state.devices.assembly import Layout, assemble, lay_out
 from reconciler.state.devices.encoding.block import Block
 from reconciler.state.devices.encoding.parts import Encoder
 from reconciler.state.devices.encoding.patterned import block_of
 from reconciler.state.devices.encoding.shedding import shed
 from reconciler.state.devices.encoding.updating import update
 from reconciler.state.devices.encoding.vocabulary import Vocabulary
-from reconciler.state.devices.exclusion.stating import StatingDrivers
-from reconciler.state.devices.occupancy.retained_draws import Drawn
-from reconciler.state.devices.pools.assembly import Layout, assemble, lay_out
-from reconciler.state.devices.pools.fleet import Fleet
-from reconciler.state.devices.pools.pool import Pool, PoolBuilder
-from reconciler.state.devices.pools.stepwise import Steps
+from reconciler.state.devices.exclusion_pairs import Steps
+from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.pool import Pool, PoolBuilder
+from reconciler.state.devices.reach import NodeInfo
+from reconciler.state.devices.retained_draws import Drawn
+from reconciler.state.devices.snapshot import Topology
+
+
+class StatingDrivers:
+    """Follows the slices whose devices have expressions, also those of pools that other shards own."""
+
+    def __init__(self) -> None:
+        self._driver_of: dict[str, str] = {}
+        """Slice -> its driver; only slices with expressions"""
+        self._slices: Counter[str] = Counter()
+
+    def __contains__(self, driver: str) -> bool:
+        return self._slices[driver] > 0
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        """Slices with expressions, and their drivers."""
+        return iter(self._driver_of.items())
+
+    def note(self, name: str, driver: str) -> set[str]:
+        """Note the driver of a slice with expressions; empty if it has none, or no longer exists.
+
+        Returns the drivers that now have such slices but did not before, or the other way round.
+        """
+        before = self._driver_of.pop(name, "")
+        if before == driver:
+            if driver:
+                self._driver_of[name] = driver
+            return set()
+        changed: set[str] = set()
+        if before:
+            self._slices[before] -= 1
+            if not self._slices[before]:
+                del self._slices[before]
+                changed.add(before)
+        if driver:
+            self._driver_of[name] = driver
+            self._slices[driver] += 1
+            if self._slices[driver] == 1:
+                changed.add(driver)
+        return changed
+
 
 SPARE_VALUES = 1 << 18
 """Unused values that a vocabulary may hold before it is replaced. A value takes about 200 bytes."""
@@ -271,3 +315,30 @@ class Inventory:
 
     def _group_mode(self, driver: str) -> GroupMode:
         return self._rules.group_mode(driver, states=driver in self._stating)
+
+
+class Assembled(NamedTuple):
+    """The fleet of one moment, with its nodes."""
+
+    topology: Topology
+    layout: Layout
+
+
+class Assembly(Struct, frozen=True, eq=False):
+    """Everything that a fleet and its topology are made of at one moment."""
+
+    joinable: Joinable
+    previous: Topology | None
+    """That of the previous fleet"""
+    nodes: Mapping[str, NodeInfo]
+    rules: Semantics
+
+    def run(self) -> Assembled:
+        """The fleet, without taint rules."""
+        pools, fresh, previous, vocabulary, matrix = self.joinable
+        layout = lay_out(pools, fresh, previous)
+        fleet = assemble(layout, (), vocabulary, matrix)
+        topology = Topology.of(
+            fleet, self.nodes, self.rules, previous=self.previous, replaced=layout.replaced
+        )
+        return Assembled(topology, layout)

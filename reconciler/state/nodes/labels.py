@@ -1,13 +1,35 @@
-"""Labels of nodes as columns. A selector requirement is evaluated once for each distinct value."""
+"""Labels and taints of nodes as columns, and which pods tolerate them. Source: core/v1, Taint and Toleration.
 
+A selector requirement is evaluated once for each distinct value.
+"""
+
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 
-from kernels.types import Codes, Mask, Rows
+from kernels.types import Amounts, Codes, Mask, Rows
+from reconciler.api.objects.core import Node, Taint, Toleration
 from reconciler.api.objects.selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
-from reconciler.state.nodes.growing import widened
+
+Array = TypeVar("Array", bound=np.ndarray[Any, Any])
+
+
+def widened(column: Array, size: int) -> Array:
+    """The same column if it has `size` rows, else a copy with twice as many; new rows are zero.
+
+    column (..., n)
+    ->     (..., m)  m at least `size`
+    """
+    have = column.shape[-1]
+    if have >= size:
+        return column
+    wider = np.zeros((*column.shape[:-1], 2 * size), dtype=column.dtype)
+    wider[..., :have] = column
+    return wider  # type: ignore[return-value]
+
 
 KEPT = 256
 """Most columns kept. Each label key that was used recently has one."""
@@ -149,3 +171,114 @@ class LabelColumns:
                 self._columns.popitem(last=False)
         self._columns.move_to_end(key)
         return column
+
+
+UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+NOT_READY = "node.kubernetes.io/not-ready"
+UNREACHABLE = "node.kubernetes.io/unreachable"
+
+CLOSING = frozenset({UNSCHEDULABLE, NOT_READY, UNREACHABLE})
+"""Taints that keep out all new pods except those of DaemonSets."""
+
+_DECIMAL = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
+_KEEP_OUT = ("NoSchedule", "NoExecute")
+_AVOID = "PreferNoSchedule"
+
+
+def taints_of(node: Node) -> tuple[Taint, ...]:
+    """The taints that keep pods out, sorted, with those that the control plane will add.
+
+    The control plane taints a cordoned or unready node with a delay, and not in every cluster.
+    """
+    found = set(own_taints(node))
+    if node.spec.unschedulable:
+        found.add(_closing(UNSCHEDULABLE))
+    for condition in node.status.conditions:
+        if condition.type == "Ready" and condition.status != "True":
+            found.add(_closing(NOT_READY if condition.status == "False" else UNREACHABLE))
+    return tuple(sorted(found, key=lambda taint: (taint.key, taint.value, taint.effect)))
+
+
+def own_taints(node: Node) -> tuple[Taint, ...]:
+    """The taints of the Node object that keep pods out."""
+    return tuple(taint for taint in node.spec.taints if taint.effect in _KEEP_OUT)
+
+
+def soft_taints(node: Node) -> tuple[Taint, ...]:
+    """The taints of the Node object that pods should avoid."""
+    return tuple(taint for taint in node.spec.taints if taint.effect == _AVOID)
+
+
+def tolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> bool:
+    """Whether every taint is tolerated."""
+    known = tuple(tolerations)
+    return all(any(_tolerates(toleration, taint) for toleration in known) for taint in taints)
+
+
+def _closing(key: str) -> Taint:
+    return Taint(key=key, effect="NoSchedule")
+
+
+def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """An empty key or effect matches any. An unknown operator tolerates nothing."""
+    if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
+        return False
+    if toleration.operator in ("", "Equal"):
+        return toleration.value == taint.value
+    if toleration.operator in ("Gt", "Lt"):
+        return _compares(toleration, taint)
+    return toleration.operator == "Exists"
+
+
+def _compares(toleration: Toleration, taint: Taint) -> bool:
+    """Whether the value of a taint is above (Gt) or below (Lt) that of the toleration (FIT-9)."""
+    bound, value = _integer(toleration.value), _integer(taint.value)
+    if bound is None or value is None:
+        return False
+    return value > bound if toleration.operator == "Gt" else value < bound
+
+
+def _integer(text: str) -> int | None:
+    """A 64-bit decimal integer without a plus sign or leading zeros; None for anything else."""
+    number = int(text) if _DECIMAL.fullmatch(text) else None
+    return number if number is not None and -(2**63) <= number < 2**63 else None
+
+
+class SoftTaints:
+    """The taints with `PreferNoSchedule` of each row of nodes."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[tuple[Taint, ...], int] = {(): 0}
+        self._kind: Codes = np.zeros(0, dtype=np.int32)
+        """(N or more,)"""
+        self._of_row: list[tuple[Taint, ...]] = []
+
+    def fork(self) -> "SoftTaints":
+        """The same taints, changed independently from now on."""
+        other = SoftTaints()
+        other._kinds, other._kind, other._of_row = dict(self._kinds), self._kind.copy(), list(self._of_row)
+        return other
+
+    def put(self, row: int, taints: tuple[Taint, ...]) -> None:
+        """Set the taints of a row: an existing row or the next one."""
+        if row == len(self._of_row):
+            self._of_row.append(())
+        if self._of_row[row] == taints and row < len(self._kind):
+            return
+        self._of_row[row] = taints
+        self._kind = widened(self._kind, row + 1)
+        self._kind[row] = self._kinds.setdefault(taints, len(self._kinds))
+        if len(self._kinds) > 2 * len(self._of_row) + SPARE:
+            self._kinds = {(): 0}
+            for at, kept in enumerate(self._of_row):
+                self._kind[at] = self._kinds.setdefault(kept, len(self._kinds))
+
+    def untolerated(self, tolerations: Iterable[Toleration]) -> Amounts | None:
+        """(N,) how many taints of each row the pod does not tolerate; None if there are none at all."""
+        known = tuple(tolerations)
+        counts = np.array(
+            [sum(not tolerated((taint,), known) for taint in taints) for taints in self._kinds],
+            dtype=np.int64,
+        )
+        found: Amounts = counts[self._kind[: len(self._of_row)]]
+        return found if found.any() else None

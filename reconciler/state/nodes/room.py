@@ -1,16 +1,108 @@
-"""What nodes offer and what their pods take, as columns that are updated pod by pod."""
+"""What pods request, what nodes offer, and what their pods and nominations take: columns updated pod by pod.
+
+Requests are computed as in kube-scheduler: sidecars, init containers, overhead.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Container as AbstractContainer
 from copy import copy
 from typing import NamedTuple
 
 import numpy as np
 
-from kernels.room import has_room, shortages
+from kernels.fit import has_room, shortages
 from kernels.types import Amounts, Mask
+from reconciler.api.objects.core import Container, ContainerStatus, Pod
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.state.nodes.demand import MOST
-from reconciler.state.nodes.growing import widened
+from reconciler.api.objects.quantity import NANO, Quantity
+from reconciler.state.nodes.labels import widened
+from reconciler.state.nominations import Nomination, Nominee, own_of
+
+CPU = "cpu"
+PODS = "pods"
+"""Every pod takes one of this resource."""
+
+MOST = 2**62 - 1
+"""The largest amount. The difference of two amounts then fits in 64 bits."""
+
+_MILLI = NANO // 1000
+_ALWAYS = "Always"
+_HUGE_PAGES = "hugepages-"
+
+Nanos = dict[str, int]
+
+
+def demand(pod: Pod) -> dict[str, int]:
+    """Resource -> amount that the pod takes. Zero amounts are left out.
+
+    Amounts are whole numbers: thousandths of a CPU, otherwise the unit of the resource. As upstream, the
+    total is rounded up, not its parts.
+    """
+    spec, status = pod.spec, pod.status
+    running = _sum(_each(spec.containers, status.container_statuses))
+    if not (spec.init_containers or spec.overhead or spec.resources):  # most pods
+        return {name: amount(name, nanos) for name, nanos in running.items() if nanos > 0} | {PODS: 1}
+    sidecars: Nanos = {}
+    peak: Nanos = {}
+    for container, asked in zip(
+        spec.init_containers, _each(spec.init_containers, status.init_container_statuses), strict=True
+    ):
+        # Init containers run one after another; sidecars that started earlier keep running.
+        starting = _sum([sidecars, asked])
+        if container.restart_policy == _ALWAYS:
+            sidecars = starting
+        peak = _most(peak, starting)
+    total = _most(_sum([running, sidecars]), peak)
+    if spec.resources is not None:
+        whole = _nanos(spec.resources.requests)
+        total |= {name: amount for name, amount in whole.items() if _for_whole_pods(name)}
+    total = _sum([total, _nanos(spec.overhead)])
+    return {name: amount(name, nanos) for name, nanos in total.items() if nanos > 0} | {PODS: 1}
+
+
+def amount(resource: str, nanos: int) -> int:
+    """Billionths as a whole number of the resource's unit, rounded up."""
+    return max(min(-(-nanos // (_MILLI if resource == CPU else NANO)), MOST), 0)
+
+
+def amounts(resources: Mapping[str, Quantity]) -> dict[str, int]:
+    """Resource -> amount that a node offers."""
+    return {name: amount(name, quantity.nanos) for name, quantity in resources.items()}
+
+
+def _each(containers: Iterable[Container], statuses: Iterable[ContainerStatus]) -> list[Nanos]:
+    now = {status.name: status for status in statuses}
+    return [_asked(container, now.get(container.name)) for container in containers]
+
+
+def _asked(container: Container, now: ContainerStatus | None) -> Nanos:
+    """The largest of requested, actual and allocated resources: they differ during a resize."""
+    asked = _nanos({**container.resources.limits, **container.resources.requests})
+    if now is None:
+        return asked
+    has = _nanos(now.resources.requests) if now.resources is not None else {}
+    return _most(_most(asked, has), _nanos(now.allocated_resources))
+
+
+def _for_whole_pods(resource: str) -> bool:
+    return resource in ("cpu", "memory") or resource.startswith(_HUGE_PAGES)
+
+
+def _nanos(resources: Mapping[str, Quantity]) -> Nanos:
+    return {name: quantity.nanos for name, quantity in resources.items()}
+
+
+def _sum(parts: Iterable[Nanos]) -> Nanos:
+    total: Nanos = {}
+    for part in parts:
+        for name, nanos in part.items():
+            total[name] = total.get(name, 0) + nanos
+    return total
+
+
+def _most(one: Nanos, other: Nanos) -> Nanos:
+    return {name: max(one.get(name, 0), other.get(name, 0)) for name in one | other}
+
 
 Wanted = Mapping[str, int]
 
@@ -247,3 +339,73 @@ class Room:
             r = self._resources.get(name)
             if r is not None:
                 self._used[r, row] = min(sums.get(name, 0), MOST)
+
+
+class _Held(NamedTuple):
+    holder: str
+    """For people: for whom it is held, and until when"""
+    charges: tuple[ObjectKey, ...]
+
+
+class NominatedRoom:
+    """Charges the room of nodes for those who are nominated. False if they hold devices only."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._held: dict[Nominee, _Held] = {}
+
+    def fork(self, room: Room) -> "NominatedRoom":
+        """The same over a fork of the room."""
+        other = NominatedRoom(room)
+        other._held = dict(self._held)
+        return other
+
+    def __bool__(self) -> bool:
+        return bool(self._held)
+
+    def hold(self, nomination: Nomination) -> bool:
+        """Hold the room of a nomination, in place of what is held for the same nominee. Returns whether a
+        node has more room now.
+        """
+        roomier = self.end(nomination.nominee)
+        keys = []
+        for at, place in enumerate(nomination.places):
+            if place.room:
+                who = f"{nomination.nominee} {nomination.nominee.source} {at}"
+                keys.append(ObjectKey("", who))  # no pod is without a namespace
+                roomier |= self._room.charge(keys[-1], Charge(place.node, dict(place.room)))
+        if keys:
+            self._held[nomination.nominee] = _Held(str(nomination), tuple(keys))
+        return roomier
+
+    def end(self, nominee: Nominee) -> bool:
+        """Hold no room for a nominee any more. Returns whether a node has more room now."""
+        roomier = False
+        held = self._held.pop(nominee, None)
+        for key in held.charges if held is not None else ():
+            roomier |= self._room.charge(key, None)
+        return roomier
+
+    def charges_of(self, own: frozenset[Nominee]) -> tuple[ObjectKey, ...]:
+        """The charges that hold room for some nominees."""
+        held = [self._held[nominee] for nominee in own if nominee in self._held] if self._held else ()
+        return tuple(key for one in held for key in one.charges)
+
+    def charges_of_pod(self, pod: Pod) -> tuple[ObjectKey, ...]:
+        """The charges that hold room for a pod."""
+        return self.charges_of(own_of(pod)) if self._held else ()
+
+    def charges(self) -> tuple[ObjectKey, ...]:
+        """All charges that hold room."""
+        return tuple(key for held in self._held.values() for key in held.charges)
+
+    def holders(
+        self, resource: str, names: AbstractContainer[str], *, but: AbstractContainer[ObjectKey]
+    ) -> list[str]:
+        """For whom a resource of some nodes is held, and until when, without the charges `but`."""
+
+        def counts(key: ObjectKey) -> bool:
+            charge = self._room.charged(key) if key not in but else None
+            return charge is not None and charge.node in names and charge.amounts.get(resource, 0) > 0
+
+        return [held.holder for held in self._held.values() if any(map(counts, held.charges))]

@@ -15,18 +15,21 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.selectors import LabelSelector, NodeSelector
 from reconciler.errors import Rejected
 from reconciler.state.devices.encoding.recent import OfObjects
-from reconciler.state.devices.snapshot.node_subset import NodeSubset
-from reconciler.state.devices.snapshot.snapshot import Topology
-from reconciler.state.nodes.demand import amounts
-from reconciler.state.nodes.growing import widened
-from reconciler.state.nodes.labels import LabelColumns
-from reconciler.state.nodes.nominated_room import NominatedRoom
-from reconciler.state.nodes.room import Charge, Room, Wanted
-from reconciler.state.nodes.soft_taints import SoftTaints
-from reconciler.state.nodes.taints import CLOSING, own_taints, soft_taints, taints_of, tolerated
+from reconciler.state.devices.snapshot import NodeSubset, Topology
+from reconciler.state.nodes.labels import (
+    CLOSING,
+    LabelColumns,
+    SoftTaints,
+    own_taints,
+    soft_taints,
+    taints_of,
+    tolerated,
+    widened,
+)
+from reconciler.state.nodes.room import Charge, NominatedRoom, Room, Wanted, amounts
 from reconciler.state.on_demand import KindsOnDemand
 from reconciler.state.pods.residents import Residents
-from reconciler.state.volumes.state import VolumeState
+from reconciler.state.volumes.available import VolumeState
 
 Column = TypeVar("Column", bound=np.ndarray[Any, Any])
 

@@ -1,12 +1,59 @@
-"""Where pods are that have a place already, and which devices they have."""
+"""Where pods are: on the node to which they are bound or to which their allocations pin them."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from reconciler.api.objects.core import Pod, claims_of
-from reconciler.api.objects.meta import DeviceID
-from reconciler.state.nodes.charging import allocation_of, node_of
+from reconciler.api.objects.claims import Allocation
+from reconciler.api.objects.core import Pod, claims_of, is_live
+from reconciler.api.objects.gangs import seated_on
+from reconciler.api.objects.meta import DeviceID, ObjectKey
+from reconciler.api.objects.pinning import pinned
+from reconciler.api.objects.selectors import NodeSelector
 from reconciler.state.store import Store
+
+
+def node_of(pod: Pod, store: Store) -> str:
+    """The node of a pod: bound, or pinned by claims or affinity. Empty if undecided or finished."""
+    if pod.finished:
+        return ""
+    if pod.spec.node_name or not is_live(pod):
+        return pod.spec.node_name  # a pod takes room until it is deleted
+    for key in claims_of(pod):
+        if node := _node_of_claim(key, store):
+            return node
+    # A pod with devices from Koordinator, and some pods of gangs, are pinned by their affinity alone.
+    return seated_on(pod) if pod.gated else pinned(pod)
+
+
+def _node_of_claim(key: ObjectKey, store: Store) -> str:
+    """The node that a claim pins its pods to; empty if it allows several, or is not decided."""
+    claim = store.claims.get(key)
+    if claim is None:
+        return ""
+    plan = store.assumed(claim.metadata.uid)
+    if plan is not None and plan.plain:  # its allocation may not be made yet
+        return plan.node
+    allocation = claim.allocation if plan is None else plan.allocation
+    return pinned_to(allocation.node_selector) if allocation is not None else ""
+
+
+def allocation_of(store: Store, key: ObjectKey) -> Allocation | None:
+    """The allocation of a claim, or the assumed one that is not written yet."""
+    claim = store.claims.get(key)
+    if claim is None:
+        return None
+    plan = store.assumed(claim.metadata.uid)
+    return plan.allocation if plan is not None else claim.allocation
+
+
+def pinned_to(selector: NodeSelector | None) -> str:
+    """The only node that an allocation's selector allows; empty if it allows several (RES-12)."""
+    if selector is None or len(selector.node_selector_terms) != 1:
+        return ""
+    for field in selector.node_selector_terms[0].match_fields:
+        if field.key == "metadata.name" and field.operator == "In" and len(field.values) == 1:
+            return field.values[0]
+    return ""
 
 
 class Placed(NamedTuple):

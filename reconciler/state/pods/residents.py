@@ -18,14 +18,22 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.selectors import Selector
 from reconciler.errors import Rejected
-from reconciler.state.nodes.growing import widened
-from reconciler.state.nodes.labels import LabelColumns
-from reconciler.state.pods.namespaces import Namespaces
-from reconciler.state.pods.ports import Port, counted_as, ports_of
-from reconciler.state.pods.selector_index import SelectorIndex
+from reconciler.state.nodes.labels import LabelColumns, widened
 from reconciler.state.pods.tally import Tally
-from reconciler.state.pods.terms import PodSet, Scope, Term, anti_affinity_of
-from reconciler.state.pods.wishes import Wish, Wishes, wishes_of
+from reconciler.state.pods.terms import (
+    Namespaces,
+    PodSet,
+    Port,
+    Scope,
+    SelectorIndex,
+    Term,
+    Wish,
+    Wishes,
+    anti_affinity_of,
+    counted_as,
+    ports_of,
+    wishes_of,
+)
 
 KEPT = 256
 """Most sets of pods whose columns are kept"""

@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from kernels.types import Amounts
-from reconciler.state.nodes.growing import widened
+from reconciler.state.nodes.labels import widened
 
 Key = TypeVar("Key", bound=Hashable)
 

@@ -1,10 +1,153 @@
-"""What pods require or prefer of the pods around them. Source: core/v1, PodAffinityTerm; FIT-1 to FIT-6."""
+"""What pods require or prefer of the pods around them, and the ports of nodes that they use.
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+Source: core/v1, PodAffinityTerm and ContainerPort; FIT-1 to FIT-7, PREF-4.
+"""
 
-from reconciler.api.objects.core import Pod, PodAffinity, PodAffinityTerm
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
+from reconciler.api.objects.core import Namespace, Pod, PodAffinity, PodAffinityTerm
 from reconciler.api.objects.selectors import LabelSelector, Requirement, Selector
+from reconciler.errors import Rejected
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class SelectorIndex(Generic[Key]):
+    """Keys by their selectors. A selector that requires a label is found by its value alone."""
+
+    def __init__(self) -> None:
+        self._by_value: dict[tuple[str, str], dict[Key, None]] = {}
+        self._others: dict[Key, None] = {}
+
+    def fork(self) -> "SelectorIndex[Key]":
+        """The same keys, changed independently from now on."""
+        other: SelectorIndex[Key] = SelectorIndex()
+        other._by_value = {pair: dict(keys) for pair, keys in self._by_value.items()}
+        other._others = dict(self._others)
+        return other
+
+    def add(self, key: Key, selector: Selector) -> None:
+        """Add a key that is not there yet."""
+        for place in self._places(selector):
+            place[key] = None
+
+    def remove(self, key: Key, selector: Selector) -> None:
+        """Remove a key with its selector."""
+        for place in self._places(selector):
+            del place[key]
+        for pair in self._pairs(selector):
+            if not self._by_value[pair]:
+                del self._by_value[pair]
+
+    def candidates(self, labels: Mapping[str, str]) -> Iterator[Key]:
+        """The keys whose selectors may match; each once. All others do not match."""
+        yield from self._others
+        if self._by_value:
+            for pair in labels.items():
+                yield from self._by_value.get(pair, ())
+
+    def _places(self, selector: Selector) -> list[dict[Key, None]]:
+        pairs = self._pairs(selector)
+        return [self._by_value.setdefault(pair, {}) for pair in pairs] if pairs else [self._others]
+
+    @staticmethod
+    def _pairs(selector: Selector) -> list[tuple[str, str]]:
+        """All labels of which a matching object has exactly one; empty if there are none."""
+        for one in selector.requirements:
+            if one.operator == "In" and one.values:
+                return [(one.key, value) for value in one.values]
+        return []
+
+
+KIND = "Namespace"
+NAME_LABEL = "kubernetes.io/metadata.name"
+
+
+class Namespaces:
+    """Known namespaces. One that is not known has the label with its name, which the API server sets."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Namespace] = {}
+
+    def fork(self) -> "Namespaces":
+        """The same namespaces, changed independently from now on."""
+        other = Namespaces()
+        other._known = dict(self._known)
+        return other
+
+    @property
+    def known(self) -> tuple[Namespace, ...]:
+        """The newest version of every namespace."""
+        return tuple(self._known.values())
+
+    def labels_of(self, name: str) -> Mapping[str, str]:
+        """The labels of a namespace."""
+        found = self._known.get(name)
+        return {NAME_LABEL: name} if found is None else found.metadata.labels
+
+    def note(self, change: Change) -> bool:
+        """Apply a change of namespaces; return whether labels changed."""
+        if change.kind != KIND:
+            return False
+        match change:
+            case Changed(object=Namespace() as one):
+                before = self._known.get(one.key.name)
+                self._known[one.key.name] = one
+                return before is None or before.metadata.labels != one.metadata.labels
+            case Removed(key=key) | Refused(key=key):
+                return self._known.pop(key.name, None) is not None
+            case Replaced(objects=objects):
+                listed = {one.key.name: one for one in objects if isinstance(one, Namespace)}
+                changed = {name: one.metadata.labels for name, one in listed.items()} != {
+                    name: one.metadata.labels for name, one in self._known.items()
+                }
+                self._known = listed
+                return changed
+        return False
+
+
+ANY = "0.0.0.0"
+"""All addresses of a node"""
+_ALWAYS = "Always"
+
+
+class Port(NamedTuple):
+    """A port of a node."""
+
+    protocol: str
+    number: int
+    address: str
+    """Empty: on any address at all, for counting"""
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.protocol}"
+
+
+def ports_of(pod: Pod) -> tuple[Port, ...]:
+    """The ports of its node that a pod uses. Init containers that end do not count."""
+    sidecars = (one for one in pod.spec.init_containers if one.restart_policy == _ALWAYS)
+    found = []
+    for container in (*sidecars, *pod.spec.containers):
+        for port in container.ports:
+            # In the network of the node, the API server sets hostPort; manifests may lack it.
+            number = port.host_port or (port.container_port if pod.spec.host_network else 0)
+            if number > 0:
+                found.append(Port(port.protocol or "TCP", number, port.host_ip or ANY))
+    return tuple(dict.fromkeys(found))
+
+
+def conflicting(port: Port) -> tuple[Port, ...]:
+    """What must not be in use at the node for a pod to use a port."""
+    anywhere = port._replace(address="")
+    return (anywhere,) if port.address == ANY else (port, port._replace(address=ANY))
+
+
+def counted_as(port: Port) -> tuple[Port, ...]:
+    """What is in use at the node when a pod uses a port."""
+    return port, port._replace(address="")
+
 
 _NOTHING = Selector((Requirement("", "In"),))
 """Selects nothing: no value is allowed"""
@@ -164,3 +307,62 @@ def _with_own(selector: Selector, keys: Sequence[str], pod: Pod) -> Selector:
     labels = pod.metadata.labels
     own = {key: labels[key] for key in keys if key in labels}
     return selector.with_labels(own) if own else selector
+
+
+REQUIRED = 1
+"""What a required affinity term of a pod counts for the pods that it selects"""
+
+
+class Wish(NamedTuple):
+    """A term of a pod on a node, and how much it counts; less than 0 keeps pods away."""
+
+    term: Term
+    weight: int
+
+
+class Wishes:
+    """How many pods have each wish, by row of nodes."""
+
+    def __init__(self) -> None:
+        self._rows: dict[Wish, dict[int, int]] = {}
+        """Sparse: most wishes are those of one workload"""
+        self._by_label: SelectorIndex[Wish] = SelectorIndex()
+
+    def fork(self) -> "Wishes":
+        """The same wishes, changed independently from now on."""
+        other = Wishes()
+        other._rows = {wish: dict(rows) for wish, rows in self._rows.items()}
+        other._by_label = self._by_label.fork()
+        return other
+
+    def count(self, pod: Pod, row: int, sign: int) -> None:
+        """Add a pod at the row of its node, or remove it with a sign of -1."""
+        for wish in wishes_of(pod):
+            if wish not in self._rows:
+                self._rows[wish] = {}
+                self._by_label.add(wish, wish.term.selector)
+            rows = self._rows[wish]
+            rows[row] = rows.get(row, 0) + sign
+            if rows[row] == 0:
+                del rows[row]
+            if not rows:
+                del self._rows[wish]
+                self._by_label.remove(wish, wish.term.selector)
+
+    def about(self, pod: Pod, labels_of: LabelsOf) -> Iterator[tuple[Wish, dict[int, int]]]:
+        """The wishes that select a pod, each with the number of pods by row. Callers must not change them."""
+        labels, namespace = pod.metadata.labels, pod.key.namespace
+        for wish in self._by_label.candidates(labels):
+            if wish.term.matches(namespace, labels, labels_of):
+                yield wish, self._rows[wish]
+
+
+def wishes_of(pod: Pod) -> tuple[Wish, ...]:
+    """What a pod on a node would like. Terms that cannot be read count for nothing."""
+    if pod.spec.affinity is None:
+        return ()
+    try:
+        required = [Wish(term, REQUIRED) for term in affinity_of(pod)]
+        return *required, *(Wish(term, weight) for term, weight in preferred_of(pod))
+    except Rejected:
+        return ()

@@ -21,7 +21,7 @@ from reconciler.control.decisions.every import (
     PodMoved,
 )
 from reconciler.embedded import ApiServer
-from reconciler.state.nominations.nomination import Nominee, NomineeKind
+from reconciler.state.nominations import Nominee, NomineeKind
 from tests.tools.simulation.audit.claims import claims_of
 from tests.tools.simulation.audit.history import STALE
 from tests.tools.simulation.fleet import Object

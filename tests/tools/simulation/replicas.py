@@ -8,7 +8,7 @@ from typing import Any
 from reconciler.api.validation.served_kinds import POD
 from reconciler.control.relocation.moves import MOVABLE
 from reconciler.embedded import ApiServer
-from reconciler.state.nominations.nomination import Nominee, NomineeKind
+from reconciler.state.nominations import Nominee, NomineeKind
 from tests.tools.simulation.fleet import Object
 
 MOST_MOVED = 1

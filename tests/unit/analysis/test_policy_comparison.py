@@ -10,8 +10,8 @@ from reconciler.allocation.policies.selection import Policies
 from reconciler.analysis.policy_comparison import Choice, Sample, compare, in_words, places, shares
 from reconciler.api.objects.claims import ResourceClaim, ResourceClaimSpec
 from reconciler.api.objects.plan import Granted
-from reconciler.state.devices.snapshot.fork import Forked
 from reconciler.state.store import Store
+from reconciler.state.trial import Forked
 from tests.tools.allocation_strategies import worlds
 from tests.tools.allocation_world import World, decide
 from tests.tools.builders import claim, device, device_class, node, request, resource_slice, store, typed

@@ -15,8 +15,8 @@ from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Decide
 from reconciler.control.relocation.candidates import RoomPlan, RoomQuestion
 from reconciler.ha.shard import Shard
-from reconciler.state.devices.snapshot.fork import Forked
-from reconciler.state.nominations.nomination import of_pod, own_of
+from reconciler.state.nominations import of_pod, own_of
+from reconciler.state.trial import Forked
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
 from tests.tools.unit_pictures import intake, key, pod_unit, step
 

@@ -15,7 +15,7 @@ from reconciler.app.moving import MovePlanner
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import MANAGED, Ownership
 from reconciler.control.relocation.moves import MOVABLE, Allowed, MovesAdvice, MovesQuestion
-from reconciler.state.devices.snapshot.fork import Forked
+from reconciler.state.trial import Forked
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
 from tests.tools.unit_pictures import intake
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reconciler.cel.environment import DEVICE_SELECTOR
+from reconciler.cel.check import DEVICE_SELECTOR
 from reconciler.cel.program import Selector, compile_selector
 from reconciler.cel.rows import KEPT_PATCHES, Column, Rows, Where, followed
 from tests.tools.examples import examples

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from reconciler.cel.device import DeviceView
-from reconciler.cel.environment import DEVICE_SELECTOR
-from reconciler.cel.errors import CelError, CelRefused
-from reconciler.cel.limits import COST_LIMIT, MAX_LENGTH
+from reconciler.cel.check import DEVICE_SELECTOR
+from reconciler.cel.errors import COST_LIMIT, MAX_LENGTH, CelError, CelRefused
 from reconciler.cel.program import Selector, compile_selector
+from reconciler.cel.values import DeviceView
 from tests.tools.cel_rows import masked, plain, rows_of
 from tests.tools.checkout import ROOT
 

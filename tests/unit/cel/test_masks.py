@@ -8,10 +8,9 @@ from msgspec.structs import replace
 
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.semver import Semver
-from reconciler.cel.device import DeviceView
 from reconciler.cel.program import compile_selector
 from reconciler.cel.rows import Column, Rows
-from reconciler.cel.values import Value
+from reconciler.cel.values import DeviceView, Value
 from tests.tools.cel_rows import masked, plain, rows_of
 from tests.tools.examples import examples
 

@@ -5,10 +5,10 @@ from threading import Barrier, Thread
 import pytest
 
 from reconciler.cel import program
-from reconciler.cel.device import DeviceView
-from reconciler.cel.environment import DEVICE_SELECTOR, Environment
+from reconciler.cel.check import DEVICE_SELECTOR, Environment
 from reconciler.cel.errors import CelRefused
 from reconciler.cel.program import Selector, Selectors
+from reconciler.cel.values import DeviceView
 from tests.tools.cel_rows import rows_of
 
 SIZE = 3

@@ -4,8 +4,8 @@ import pytest
 
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.semver import Semver
-from reconciler.cel.device import DeviceView
 from reconciler.cel.program import CelRefused, compile_selector
+from reconciler.cel.values import DeviceView
 from tests.tools.cel_rows import masked, plain, rows_of
 
 DEVICE = DeviceView(

@@ -22,9 +22,8 @@ from reconciler.cli.top import follow_usage
 from reconciler.cluster.client import Client
 from reconciler.cluster.transport import Response
 from reconciler.embedded import ApiServer, serve
-from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.nominations.nomination import NOBODY, HeldPlace, Nomination, of_pod
-from reconciler.state.nominations.record import text_of
+from reconciler.state.devices.snapshot import Snapshot
+from reconciler.state.nominations import NOBODY, HeldPlace, Nomination, of_pod, text_of
 from reconciler.state.store import Store
 from tests.tools.patience import PATIENCE
 from tests.tools.scripted_transport import Scripted, ok, status

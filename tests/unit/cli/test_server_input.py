@@ -7,8 +7,7 @@ import pytest
 import yaml
 
 from reconciler.api.manifests.bundle import bundle, read_bundle
-from reconciler.api.manifests.documents import Document
-from reconciler.api.manifests.origin import Origin
+from reconciler.api.manifests.documents import Document, Origin
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.convert import read_for_server
 from reconciler.control.offline import decide

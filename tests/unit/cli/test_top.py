@@ -14,7 +14,7 @@ from reconciler.cli.cluster import Connection
 from reconciler.cli.top import Gauge, follow_usage
 from reconciler.cli.top_tables import usage_tables
 from reconciler.embedded import serve
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.snapshot import Snapshot
 from tests.tools.builders import Object
 from tests.tools.command_servers import Overheard
 from tests.tools.partitioned_node import partitioned

@@ -23,10 +23,9 @@ from reconciler.control.decider import Decider, Refusal
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Decide
 from reconciler.state.devices import inventory
-from reconciler.state.devices.snapshot.assembly import Assembly
-from reconciler.state.devices.snapshot.node_subset import NodeSubset
-from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.nominations.nomination import NOBODY, HeldPlace, Nomination, of_claim
+from reconciler.state.devices.inventory import Assembly
+from reconciler.state.devices.snapshot import NodeSubset, Snapshot
+from reconciler.state.nominations import NOBODY, HeldPlace, Nomination, of_claim
 from reconciler.state.store import Store
 from tests.tools.builders import (
     Object,

@@ -10,8 +10,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control.build_ahead import build_ahead
 from reconciler.state.devices import inventory
-from reconciler.state.devices.inventory import MANY_POOLS
-from reconciler.state.devices.snapshot.assembly import Assembled, Assembly
+from reconciler.state.devices.inventory import MANY_POOLS, Assembled, Assembly
 from reconciler.state.store import Store
 from tests.tools.builders import device, held, hold, node, resource_slice, taint, taint_rule, typed
 from tests.tools.store_picture import picture

@@ -14,8 +14,7 @@ from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Decide, Planner
 from reconciler.control.units import Unit
-from reconciler.state.pods.ports import Port
-from reconciler.state.pods.terms import PodSet, Scope
+from reconciler.state.pods.terms import PodSet, Port, Scope
 from tests.tools.examples import FACTOR
 from tests.tools.small_fleet import Object, claim, device_class, devices, node, pod
 from tests.tools.unit_pictures import intake, key, pod_unit, put, remove

@@ -15,8 +15,8 @@ from reconciler.control.decisions.allocating import Freed, Waits
 from reconciler.control.explainer import BACKLOG, SHARE, Explainer, RefusalQueue
 from reconciler.control.planner import Decide, Nothing, Step
 from reconciler.control.units import Kind, Unit
-from reconciler.state.loading import store_of
 from reconciler.state.store import Store
+from reconciler.state.trial import store_of
 from tests.tools.builders import claim, device_class, devices, node, request, resource_slice, typed
 
 KEY = ObjectKey("default", "c")

@@ -23,8 +23,7 @@ from reconciler.control.held_room import HELD_ROOM, HeldRoomKeeper, HeldRoomTake
 from reconciler.control.intake import Intake
 from reconciler.control.kept_config_map import KeptConfigMap
 from reconciler.embedded import ApiServer, serve
-from reconciler.state.nominations.nomination import HeldPlace, Nomination, of_claim, of_replacement
-from reconciler.state.nominations.record import read_record
+from reconciler.state.nominations import HeldPlace, Nomination, of_claim, of_replacement, read_record
 from tests.tools.faulty_transport import Fault, Faulty, answer, lost_answer
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node
 from tests.tools.unit_pictures import intake, key

@@ -12,7 +12,7 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.control.decisions.declaration import Decision
 from reconciler.control.intake import Intake
 from reconciler.control.waiting import Wants
-from reconciler.state.devices.pools import naming
+from reconciler.state.devices import naming
 from reconciler.state.store import Store
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
 from tests.tools.unit_pictures import claim_unit, intake, key, pod_unit, put, remove, taken, typed

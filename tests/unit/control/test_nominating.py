@@ -11,7 +11,7 @@ from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Decide
 from reconciler.control.waiting import Wants
-from reconciler.state.nominations.nomination import (
+from reconciler.state.nominations import (
     NOBODY,
     HeldPlace,
     Nomination,

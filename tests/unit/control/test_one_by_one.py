@@ -21,8 +21,8 @@ from reconciler.control.units import Unit
 from reconciler.operations.journal.entries import Header
 from reconciler.operations.journal.recording import Recorder
 from reconciler.operations.journal.replaying import replay
-from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.nominations.nomination import HeldPlace, Nomination, of_claim
+from reconciler.state.devices.snapshot import Snapshot
+from reconciler.state.nominations import HeldPlace, Nomination, of_claim
 from tests.tools.burst_loop import OURS, BurstStage
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, node, pod
 from tests.tools.unit_pictures import claim_unit, pod_unit, remove

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.choosing import NONE, Spans, first_at_each, leading
+from kernels.domains import NONE, Spans, first_at_each, leading
 
 
 @given(

@@ -1,4 +1,4 @@
-"""`kernels.distinct` against a set, and against NumPy for the type and the shape."""
+"""`kernels.groups` against a set, and against NumPy for the type and the shape."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from kernels.distinct import distinct, distinct_pairs
+from kernels.groups import distinct, distinct_pairs
 
 TYPES = [np.bool_, np.int8, np.uint8, np.int32, np.int64, np.intp, np.uint64]
 ANY = st.sampled_from(TYPES).flatmap(lambda dtype: arrays(dtype, array_shapes(min_dims=1, min_side=0)))

@@ -6,9 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.first_fit import Shelf, take_in_order
-from kernels.fit import fits
-from kernels.index import invert
+from kernels.fit import Shelf, fits, take_in_order
+from kernels.groups import invert
 from tests.tools.examples import examples
 
 

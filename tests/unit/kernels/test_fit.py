@@ -5,16 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.fit import (
-    Fitting,
-    draw_one,
-    fits,
-    fits_gathered,
-    fits_required,
-    held_back,
-    required,
-    total_draw,
-)
+from kernels.fit import Fitting, draw_one, fits, fits_gathered, fits_required, held_back, required, total_draw
 from tests.tools import reference_kernels
 from tests.tools.arrays import EXTREME, Drawing, amounts, codes, drawings, untouched
 

@@ -4,8 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.filling import Sequences, filled
-from kernels.fragmentation import NEVER, Demand, Machines, Need, compile_demand, points
+from kernels.fragmentation import NEVER, Demand, Machines, Need, Sequences, compile_demand, filled, points
 from tests.tools import naive_fragmentation as naive
 from tests.tools.examples import examples
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels import gangs
+from kernels import bounds
 from tests.tools import gang_kernels as slow
 from tests.tools.examples import examples
 
@@ -31,22 +31,22 @@ def placed(draw: Any) -> tuple[Any, Any, Any]:
 @given(placed())
 def test_domains_hold_what_their_places_hold(world: Any):
     each, of_place, groups = world
-    assert gangs.per_domain(each, of_place, 4).tolist() == slow.per_domain(each, of_place, 4)
+    assert bounds.per_domain(each, of_place, 4).tolist() == slow.per_domain(each, of_place, 4)
     before = each.copy()
-    assert gangs.apart(each, of_place, groups).tolist() == slow.apart(each, of_place, groups)
+    assert bounds.apart(each, of_place, groups).tolist() == slow.apart(each, of_place, groups)
     assert each.tolist() == before.tolist()
 
 
 @examples(60)
 @given(amounts((4,), 0, 30), st.integers(0, 6).flatmap(lambda size: amounts((size,))))
 def test_the_modest_come_first(supply: Any, needs: Any):
-    assert gangs.most_with(supply, needs).tolist() == slow.most_with(supply, needs)
+    assert bounds.most_with(supply, needs).tolist() == slow.most_with(supply, needs)
 
 
 @examples(60)
 @given(amounts((3, 2), -5, 20), amounts((3, 2), 0, 5), amounts((3,)))
 def test_counters_limit_the_devices_of_a_set(left: Any, least: Any, devices: Any):
-    found = gangs.devices_of_sets(left, least, devices)
+    found = bounds.devices_of_sets(left, least, devices)
     assert found.tolist() == slow.devices_of_sets(left, least, devices)
 
 
@@ -54,4 +54,4 @@ def test_counters_limit_the_devices_of_a_set(left: Any, least: Any, devices: Any
 @given(amounts((2, 4), -5, 20), amounts((2,), 0, 5), amounts((4,), 0, 1))
 def test_the_scarcest_resource_limits_a_place(free: Any, wanted: Any, among: Any):
     mask = among.astype(np.bool_)
-    assert gangs.room_for(free, wanted, mask).tolist() == slow.room_for(free, wanted, mask)
+    assert bounds.room_for(free, wanted, mask).tolist() == slow.room_for(free, wanted, mask)

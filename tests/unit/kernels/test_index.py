@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.index import constant_mask, invert, row_range
+from kernels.groups import constant_mask, invert, row_range
 from tests.tools import reference_kernels
 from tests.tools.arrays import codes, untouched
 

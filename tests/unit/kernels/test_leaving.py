@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.leaving import forced, freed_draws, nth_of_group, sums_of_group, whole
+from kernels.bounds import forced, freed_draws, nth_of_group, sums_of_group, whole
 from tests.tools.examples import examples
 
 SMALL = st.integers(0, 3)

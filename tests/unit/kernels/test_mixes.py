@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.mixes import fitting_mixes, suffices, undominated
+from kernels.packing import fitting_mixes, suffices, undominated
 from tests.tools import naive_mixes
 from tests.tools.arrays import amounts, untouched
 from tests.tools.naive_mixes import Counts

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.partitions import rank_by_remaining, remaining_sets, total_weight
+from kernels.shares import rank_by_remaining, remaining_sets, total_weight
 from kernels.types import Mask
 from tests.tools import reference_shares as reference
 from tests.tools.arrays import untouched

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from kernels.room import copies, has_room, shortages
+from kernels.fit import copies, has_room, shortages
 from kernels.types import Amounts, Mask
 
 LARGE = 2**62 - 1

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kernels.scores import Crowd, below_greatest, between, of_greatest, uncrowded
+from kernels.domains import Crowd, below_greatest, between, of_greatest, uncrowded
 
 ALL = np.ones(3, dtype=np.bool_)
 

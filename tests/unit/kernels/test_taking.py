@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.taking import groups_in_turn, taken_in_turn
+from kernels.fit import groups_in_turn, taken_in_turn
 from tests.tools import reference_kernels
 from tests.tools.arrays import amounts, untouched
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from kernels.domains import Counter, Even, Near, Rule, Vacant
-from kernels.matching import Supply
-from kernels.together import Kind, fit_together
+from kernels.matching import Kind, Supply, fit_together
 from kernels.types import Amounts, Mask
 from tests.tools.naive_matching import met, supplies
 

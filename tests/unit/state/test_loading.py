@@ -2,8 +2,8 @@
 
 from reconciler.api.objects.changes import Change, Changed
 from reconciler.api.objects.semantics import Semantics
-from reconciler.state.loading import load, store_of
 from reconciler.state.store import Store
+from reconciler.state.trial import load, store_of
 from tests.tools.builders import Object, device_class, devices, held, hold, node, resource_slice, typed
 from tests.tools.store_picture import picture
 

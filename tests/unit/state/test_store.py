@@ -8,7 +8,7 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.plan import Plan
 from reconciler.state.delta import NOTHING, Delta
-from reconciler.state.devices.occupancy.ledger import Holder
+from reconciler.state.devices.ledger import Holder
 from reconciler.state.store import Store
 from tests.tools.builders import (
     Object,

@@ -13,11 +13,10 @@ from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted
-from reconciler.state.devices.snapshot.fork import Forked
-from reconciler.state.nodes.demand import demand
+from reconciler.state.nodes.room import demand
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.store import Store
-from reconciler.state.trial import Trial
+from reconciler.state.trial import Forked, Trial
 from tests.tools.builders import (
     Object,
     claim,

@@ -3,7 +3,7 @@
 import re
 
 from reconciler.api.objects.json_annotations import MAX_LENGTH
-from reconciler.cel import limits
+from reconciler.cel import errors
 from reconciler.cluster.http import LONGEST_ANSWER, LONGEST_LINE
 from reconciler.operations.events.events import BURST, MAX_BYTES, PER_SECOND
 from reconciler.operations.serving.access import LONGEST_TOKEN
@@ -28,8 +28,8 @@ def test_limits_are_those_of_the_code():
     steps = Settings.model_fields["search_steps"].default
     for told in (
         f"{LONGEST_ANSWER // 2**20} MiB; {LONGEST_LINE // 2**20} MiB",
-        f"{limits.MAX_LENGTH // 1024} KiB, {limits.MAX_NESTING}, {limits.COST_LIMIT:,}",
-        f"| {limits.DECISION_COST_LIMIT:,} |",
+        f"{errors.MAX_LENGTH // 1024} KiB, {errors.MAX_NESTING}, {errors.COST_LIMIT:,}",
+        f"| {errors.DECISION_COST_LIMIT:,} |",
         f"| {steps:,} (`search_steps`)",
         f"| {MAX_LENGTH // 2**20} MiB |",
         f"{PER_SECOND:.0f} a second after a burst of {BURST}; {MAX_BYTES // 1024} KiB of text",

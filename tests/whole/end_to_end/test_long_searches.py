@@ -10,7 +10,7 @@ from reconciler.api.objects.plan import Granted
 from reconciler.control.decider import Decider, Refusal
 from reconciler.control.decisions.allocating import Allocated
 from reconciler.control.planner import Decide
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.snapshot import Snapshot
 from tests.tools.patience import PATIENCE
 from tests.tools.running_reconciler import Cluster, reconciling
 from tests.tools.small_fleet import claim, device_class, devices, node

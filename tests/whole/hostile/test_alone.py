@@ -19,13 +19,13 @@ from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
-from reconciler.cel.limits import DECISION_COST_LIMIT, STATED_COST_LIMIT
+from reconciler.cel.errors import DECISION_COST_LIMIT, STATED_COST_LIMIT
 from reconciler.cluster.cursor import Cursor, listed
 from reconciler.cluster.decoding import LONGEST_OBJECT, cut_listing
 from reconciler.cluster.kinds import Resource
 from reconciler.errors import Retry
-from reconciler.state.loading import store_of
 from reconciler.state.store import Store
+from reconciler.state.trial import store_of
 from tests.tools.hostile_objects import CLAIMS, SLICES, Object, hostile_slice
 from tests.tools.small_fleet import claim, device_class, devices, node
 

@@ -6,7 +6,7 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference
 from reconciler.control.relocation.evictor import Victim
 from reconciler.control.relocation.moves import MovesAdvice, Relocation
 from reconciler.operations.page.panels.moves import MOST
-from reconciler.state.nominations.nomination import HeldPlace
+from reconciler.state.nominations import HeldPlace
 from tests.tools.page_documents import Seen
 from tests.tools.page_fleets import HOSTILE, small
 from tests.tools.still_page import Still, standing

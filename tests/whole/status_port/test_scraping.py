@@ -16,7 +16,7 @@ from reconciler.operations.serving.access import Local
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.serving.server import serving
 from reconciler.settings import Settings
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.snapshot import Snapshot
 from tests.tools.faulty_transport import Held, answer
 from tests.tools.running_reconciler import Cluster
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod

@@ -9,7 +9,7 @@ from reconciler.api.objects.selectors import NodeSelector
 from reconciler.api.objects.semver import Semver
 from reconciler.api.objects.slices import CapacityPolicy, DeviceAttribute, DeviceTaint
 from reconciler.state.devices.encoding.interner import Interner
-from reconciler.state.devices.pools.selecting import SelectorIndex
+from reconciler.state.devices.selector_index import SelectorIndex
 
 Scalar = int | bool | str | Semver
 Value = Scalar | tuple[Scalar, ...]

@@ -18,9 +18,9 @@ from reconciler.analysis.explain.explain import explain
 from reconciler.api.objects.changes import Changed, Removed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Unsatisfied
-from reconciler.state.devices.snapshot.fork import Forked
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.store import Store
+from reconciler.state.trial import Forked
 from tests.tools.allocation_strategies import EVERYTHING, worlds
 from tests.tools.allocation_world import STEPS, World, picks, share_ids
 from tests.tools.builders import (

@@ -10,7 +10,7 @@ from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.dra.copies import allocate_copies
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Plan
-from reconciler.state.nodes.charging import pinned_to
+from reconciler.state.pods.placed import pinned_to
 from tests.tools.allocation_strategies import worlds
 from tests.tools.allocation_world import STEPS, World
 from tests.tools.builders import (

@@ -10,7 +10,7 @@ from reconciler.api.objects.semantics import (
     Semantics,
     with_group_modes,
 )
-from reconciler.state.devices.exclusion.modes import conflicts, modes
+from reconciler.state.devices.exclusion_modes import conflicts, modes
 from tests.tools.allocation_world import NEW, World, decide, picks, without
 from tests.tools.builders import (
     Object,

@@ -12,9 +12,9 @@ from reconciler.api.objects.meta import DeviceID
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import Semantics, with_exclusion_scopes, with_group_modes
 from reconciler.cel.program import CelError, CelRefused, compile_selector
-from reconciler.state.devices.exclusion.modes import conflicts
-from reconciler.state.loading import store_of
+from reconciler.state.devices.exclusion_modes import conflicts
 from reconciler.state.store import Store
+from reconciler.state.trial import store_of
 from tests.tools.allocation_world import World, share_ids
 from tests.tools.builders import Object, claim, device, device_class, node, request, resource_slice, typed
 from tests.tools.examples import examples

@@ -8,7 +8,7 @@ from reconciler.api.objects.semantics import (
     Semantics,
     with_exclusion_scopes,
 )
-from reconciler.state.devices.exclusion.modes import problems
+from reconciler.state.devices.exclusion_modes import problems
 from tests.tools.allocation_world import NEW, World, decide, without
 from tests.tools.builders import (
     Object,

@@ -11,7 +11,7 @@ from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.preferred import nodes_in_order
 from reconciler.allocation.dra.request_options import ParsedClaims
 from reconciler.allocation.policies.policy import PodRoom, PolicyQuestion, SetJudge
-from reconciler.state.devices.snapshot.snapshot import View
+from reconciler.state.devices.snapshot import View
 from tests.tools.builders import snapshot
 from tests.tools.examples import examples
 

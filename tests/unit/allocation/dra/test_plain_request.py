@@ -15,10 +15,9 @@ from reconciler.allocation.dra.node_attempt import Found, attempt
 from reconciler.allocation.dra.request_options import ParsedClaims
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Unsatisfied
-from reconciler.state.devices.occupancy import columns
-from reconciler.state.devices.occupancy.trail import LONGEST_TRAIL
-from reconciler.state.devices.snapshot.node_subset import NodeSubset
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices import occupancy_columns
+from reconciler.state.devices.occupancy import LONGEST_TRAIL
+from reconciler.state.devices.snapshot import NodeSubset, Snapshot
 from reconciler.state.store import Store
 from tests.tools.allocation_strategies import worlds
 from tests.tools.allocation_world import STEPS, World, decide
@@ -123,7 +122,7 @@ def test_the_answers_stay_those_of_the_search_while_devices_are_taken_and_releas
     where too many changes would have to be kept.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columns, "LONGEST_TRAIL", longest)
+        patch.setattr(occupancy_columns, "LONGEST_TRAIL", longest)
         patch.setattr(availability, "FEW", few)
         patch.setattr(claim_shapes, "FEW", few)
         take_and_release(data)

@@ -15,8 +15,7 @@ from reconciler.api.objects.changes import Changed, Removed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted, Plan
-from reconciler.state.devices.snapshot.node_subset import NodeSubset
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.snapshot import NodeSubset, Snapshot
 from reconciler.state.store import Store
 from tests.tools.builders import (
     Object,

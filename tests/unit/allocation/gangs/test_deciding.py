@@ -23,9 +23,8 @@ from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.gangs import GangKey, GangSource, Tier
 from reconciler.api.objects.meta import DeviceID
 from reconciler.api.objects.plan import Granted, Reason
-from reconciler.state.devices.snapshot.fork import Forked
 from reconciler.state.nodes.table import Nodes
-from reconciler.state.trial import Trial
+from reconciler.state.trial import Forked, Trial
 from tests.tools.alignment_world import classes, gpu_nic_claim
 from tests.tools.alignment_world import machine as gpu_nic_machine
 from tests.tools.builders import (

@@ -11,7 +11,7 @@ from reconciler.api.objects.core import Node
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.errors import Rejected
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.store import Store
 from tests.tools.small_fleet import Object, claim, held, node, pod

@@ -12,8 +12,7 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
-from reconciler.state.nodes.demand import demand
-from reconciler.state.nodes.room import Charge
+from reconciler.state.nodes.room import Charge, demand
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.store import Store
 from tests.tools import node_twin

@@ -13,7 +13,7 @@ from reconciler.allocation.policies.least_loss import LeastLoss
 from reconciler.allocation.policies.policy import Policy
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.snapshot import Snapshot
 from tests.tools import naive_policies as naive
 from tests.tools.builders import (
     claim,

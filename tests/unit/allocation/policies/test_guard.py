@@ -16,7 +16,7 @@ from reconciler.allocation.policies.selection import policy_named
 from reconciler.allocation.policies.set_losses import FULLNESS
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.snapshot import Snapshot
 from tests.tools.builders import claim, device, device_class, node, request, resource_slice, snapshot, typed
 from tests.tools.examples import examples
 from tests.tools.naive_policies import Parts

@@ -16,7 +16,7 @@ from reconciler.allocation.policies.fragmentation import Fgd
 from reconciler.allocation.policies.policy import LAST, PodRoom, Policy, PolicyQuestion
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted
-from reconciler.state.devices.snapshot.node_subset import NodeSubset
+from reconciler.state.devices.snapshot import NodeSubset
 from reconciler.state.store import Store
 from tests.tools.builders import device_class, store, typed
 from tests.tools.examples import examples

@@ -14,7 +14,7 @@ from reconciler.analysis.explain.funnel import apply_gates, smallest_sets
 from reconciler.analysis.explain.gates import SELECTION, Gate, NodeReach, gates_of
 from reconciler.api.objects.plan import Reason
 from reconciler.cel.program import CelError, CelRefused, compile_selector
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.snapshot import Snapshot
 from tests.tools.allocation_strategies import CONTESTED, EVERYTHING, contests, worlds
 from tests.tools.allocation_world import World, without
 from tests.tools.builders import (

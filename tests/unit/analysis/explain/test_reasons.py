@@ -15,7 +15,7 @@ from reconciler.control import planner, releasing
 from reconciler.operations.events.unmanaged import NOT_MANAGED
 from reconciler.plugins.koordinator import handler, refusals
 from reconciler.state.on_demand import NOT_LISTED, NOT_READABLE
-from reconciler.state.pods import gang_rules
+from reconciler.state.pods import groups
 from tests.tools.checkout import ROOT
 
 
@@ -58,11 +58,11 @@ def test_every_reason_that_can_be_told_is_in_the_table():
         releasing.NOT_BOUND,
         releasing.UNUSABLE,
         *(
-            gang_rules.INCOMPLETE,
-            gang_rules.UNSUPPORTED,
-            gang_rules.NOT_FOUND,
-            gang_rules.INVALID,
-            gang_rules.DISAGREE,
+            groups.INCOMPLETE,
+            groups.UNSUPPORTED,
+            groups.NOT_FOUND,
+            groups.INVALID,
+            groups.DISAGREE,
         ),
         *(gang_refusals.UNPLACED, gang_refusals.NO_TOPOLOGY),
     }

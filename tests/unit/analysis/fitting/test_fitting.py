@@ -9,8 +9,7 @@ from reconciler.analysis.fitting.question import Fit
 from reconciler.analysis.fitting.reading import MAX_PODS, question_in
 from reconciler.analysis.relocation.world import world_of
 from reconciler.api.manifests.bundle import bundle
-from reconciler.api.manifests.documents import Document
-from reconciler.api.manifests.origin import Origin
+from reconciler.api.manifests.documents import Document, Origin
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from reconciler.errors import Rejected

@@ -13,7 +13,7 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from reconciler.errors import Rejected
-from reconciler.state.nominations.nomination import HeldPlace, Nomination, of_claim
+from reconciler.state.nominations import HeldPlace, Nomination, of_claim
 from tests.tools.builders import Object, device, node, resource_slice
 from tests.tools.machines import claim_of, device_class, halves, objects_of, pod_of, wholes
 

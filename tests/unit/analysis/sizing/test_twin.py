@@ -12,8 +12,7 @@ from reconciler.analysis.sizing.demand import items_in
 from reconciler.analysis.sizing.patterns import shape_of
 from reconciler.analysis.sizing.sizing import size
 from reconciler.api.manifests.bundle import bundle
-from reconciler.api.manifests.documents import Document
-from reconciler.api.manifests.origin import Origin
+from reconciler.api.manifests.documents import Document, Origin
 from reconciler.api.objects.core import Node
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice

@@ -12,8 +12,7 @@ from reconciler.analysis.whatif.answering import answer
 from reconciler.analysis.whatif.reading import MAX_UNITS, units_in
 from reconciler.analysis.whatif.scenario import Answer, Baseline, Limit, Lost, Placed, Refused, Scenario
 from reconciler.api.manifests.bundle import Bundle, bundle
-from reconciler.api.manifests.documents import Document
-from reconciler.api.manifests.origin import Origin
+from reconciler.api.manifests.documents import Document, Origin
 from reconciler.api.objects.changes import Changed, Removed
 from reconciler.api.objects.core import Node
 from reconciler.api.objects.meta import ObjectKey

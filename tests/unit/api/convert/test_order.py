@@ -10,8 +10,7 @@ from reconciler.analysis.doctor.checks import examine
 from reconciler.analysis.doctor.input import read_input
 from reconciler.api.convert.layout import size
 from reconciler.api.convert.objects import Converted, converted
-from reconciler.api.manifests.documents import Document
-from reconciler.api.manifests.origin import Origin
+from reconciler.api.manifests.documents import Document, Origin
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import to_v1
 from tests.tools.builders import device, resource_slice

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.api.manifests import sources
-from reconciler.api.manifests.sources import texts
+from reconciler.api.manifests import documents
+from reconciler.api.manifests.documents import texts
 from reconciler.errors import Malformed
 
 
@@ -43,7 +43,7 @@ def test_what_is_not_utf_8_is_refused_with_its_line(tmp_path: Path):
 
 
 def test_a_file_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sources, "MAX_BYTES", 2**20)
+    monkeypatch.setattr(documents, "MAX_BYTES", 2**20)
     path = tmp_path / "f.yaml"
     path.write_bytes(b"#" * (2**20 + 1))
     assert read(path) == [(str(path), f"{path}: is larger than 1 MiB")]

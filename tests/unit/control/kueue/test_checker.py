@@ -16,7 +16,7 @@ from reconciler.plugins.kueue.checker import SOONER, AdmissionChecker, KueueWake
 from reconciler.plugins.kueue.cluster import KueueWriter
 from reconciler.plugins.kueue.objects import CONTROLLER, AdmissionCheck, ResourceFlavor, Workload
 from reconciler.plugins.kueue.questions import QUICK_PODS
-from reconciler.state.nominations.nomination import of_workload
+from reconciler.state.nominations import of_workload
 from tests.tools.small_fleet import Object, device_class, devices, node, pod, template
 from tests.tools.unit_pictures import intake, put, typed
 

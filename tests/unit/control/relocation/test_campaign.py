@@ -7,7 +7,7 @@ import pytest
 from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference
 from reconciler.control.relocation.evictor import Victim
 from reconciler.control.relocation.moves import Relocation, astray, replacement
-from reconciler.state.nominations.nomination import HeldPlace
+from reconciler.state.nominations import HeldPlace
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
 from tests.tools.unit_pictures import intake, key
 

@@ -9,7 +9,7 @@ from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Decide, Planner
 from reconciler.control.relocation.candidates import Candidates
 from reconciler.control.waiting import Pending
-from reconciler.state.nominations.nomination import of_pod
+from reconciler.state.nominations import of_pod
 from tests.tools.small_fleet import DRIVER, claim, device_class, held, pod
 from tests.tools.unit_pictures import claim_unit, intake, key, pod_unit
 

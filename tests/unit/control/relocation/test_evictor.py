@@ -10,7 +10,7 @@ from reconciler.control.decisions.every import Evicted
 from reconciler.control.relocation.evictor import AGAIN, LONGEST_AGAIN, PAUSED, Evictor, Rates, Victim
 from reconciler.control.waiting import Pause
 from reconciler.errors import Conflict, Gone, Protected, ReconcilerError, Rejected, Retry, Undecided
-from reconciler.state.nominations.nomination import of_pod
+from reconciler.state.nominations import of_pod
 
 VICTIM = Victim(ObjectKey("default", "p"), "u", ())
 GRANTED = Evicted(VICTIM.key, VICTIM.uid, of_pod(ObjectKey("default", "q")))

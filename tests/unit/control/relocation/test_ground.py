@@ -14,7 +14,7 @@ from reconciler.api.versions.reading import read
 from reconciler.control.intake import Intake
 from reconciler.control.relocation.evictor import Victim
 from reconciler.control.relocation.ground import Ground, changed
-from reconciler.state.nominations.nomination import HeldPlace, Nomination, of_claim, of_pod, own_of
+from reconciler.state.nominations import HeldPlace, Nomination, of_claim, of_pod, own_of
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, held, node, pod
 from tests.tools.unit_pictures import intake, key, put, remove
 

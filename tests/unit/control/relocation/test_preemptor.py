@@ -11,7 +11,7 @@ from reconciler.control.relocation.candidates import Candidates, RoomPlan
 from reconciler.control.relocation.evictor import AGAIN, KnownBudgets, Means, Purpose, Turns
 from reconciler.control.relocation.preemptor import PAUSE, Preemptor, RoomTerms
 from reconciler.control.units import Unit
-from reconciler.state.nominations.nomination import HeldPlace
+from reconciler.state.nominations import HeldPlace
 from tests.tools.unit_pictures import intake, pod_unit
 
 A, B = pod_unit("a"), pod_unit("b")

@@ -29,7 +29,7 @@ from reconciler.operations.events.events import Events
 from reconciler.operations.events.inbox import BACKLOG, EventInbox
 from reconciler.operations.events.lasting import LastingRefusals
 from reconciler.operations.events.recorder import EventRecorder
-from reconciler.state.nominations.nomination import of_pod
+from reconciler.state.nominations import of_pod
 from tests.tools.small_fleet import DRIVER, claim, held, pod
 from tests.tools.unit_pictures import intake, key, pod_unit, put, remove
 

@@ -29,9 +29,9 @@ from reconciler.operations.journal.entries import Header, read_change, read_head
 from reconciler.operations.journal.files import entries, paths
 from reconciler.operations.journal.recording import Recorder
 from reconciler.operations.journal.replaying import replay
-from reconciler.state.loading import load
-from reconciler.state.nominations.nomination import HeldPlace, Nomination, of_claim
+from reconciler.state.nominations import HeldPlace, Nomination, of_claim
 from reconciler.state.store import Store
+from reconciler.state.trial import load
 from tests.tools.builders import claim as plain_claim
 from tests.tools.builders import counter_slice, device, held, hold, request, resource_slice, typed
 from tests.tools.builders import device_class as plain_class

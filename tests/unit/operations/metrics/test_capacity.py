@@ -14,7 +14,7 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from reconciler.operations.metrics.capacity import Capacity
 from reconciler.operations.metrics.catalogue import MAX_COUNTERS, MAX_DRIVERS, OTHER
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.store import Store
 from tests.tools.small_fleet import Object, claim, devices, held
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from reconciler.api.objects.quantity import INT64_MAX, NANO, Quantity
 from reconciler.api.objects.semantics import GATES, PARTITIONABLE_DEVICES, Semantics
-from reconciler.state.devices.pools.pool import Usable
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.pool import Usable
+from reconciler.state.devices.snapshot import Snapshot
 from tests.tools.builders import Object, counter_slice, device, held, hold, node, resource_slice, snapshot
 from tests.tools.store_picture import picture
 

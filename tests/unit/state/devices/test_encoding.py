@@ -10,9 +10,9 @@ from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.meta import DeviceID, PoolID
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.slice_text import read_slice
-from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.loading import load, store_of
+from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.store import Store
+from reconciler.state.trial import load, store_of
 from tests.tools.builders import (
     DRA,
     Object,

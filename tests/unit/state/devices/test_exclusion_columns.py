@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from reconciler.state.devices.exclusion.pairs import Conflict, scopes_apart
-from reconciler.state.devices.exclusion.scopes import Exclusion
+from reconciler.state.devices.exclusion import Exclusion
+from reconciler.state.devices.exclusion_pairs import Conflict, scopes_apart
 from tests.tools.builders import Object, device, node, resource_slice, snapshot
 
 

@@ -10,9 +10,8 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import Semantics
 from reconciler.errors import Inconsistent
-from reconciler.state.devices.snapshot.fork import Forked
-from reconciler.state.loading import store_of
 from reconciler.state.store import Store
+from reconciler.state.trial import Forked, store_of
 from tests.tools.allocation_strategies import EVERYTHING, worlds
 from tests.tools.allocation_world import STEPS, World, picks
 from tests.tools.builders import (

@@ -15,7 +15,7 @@ from reconciler.api.versions.extensions import ANNOTATION
 from reconciler.api.versions.reading import read
 from reconciler.ha.shard import parse_shard, within_shard
 from reconciler.operations.journal.entries import read_change, write_change
-from reconciler.state.devices.exclusion.group_modes import group_modes, held_of
+from reconciler.state.devices.exclusion_modes import group_modes, held_of
 from reconciler.state.store import Store
 from tests.tools.builders import Object, device, held, hold, node, resource_slice, typed
 from tests.tools.examples import examples

@@ -5,8 +5,8 @@ import pytest
 
 from reconciler.api.objects.semantics import GATES, LIST_ATTRIBUTES, Release, Semantics
 from reconciler.cel.program import compile_selector
-from reconciler.state.devices.pools.pool import Usable
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices.pool import Usable
+from reconciler.state.devices.snapshot import Snapshot
 from tests.tools.builders import Object, counter_slice, device, node, resource_slice, snapshot, version
 from tests.tools.store_picture import picture
 

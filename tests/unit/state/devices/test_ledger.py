@@ -11,7 +11,7 @@ from reconciler.api.objects.claims import Allocation
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.quantity import NANO
 from reconciler.api.objects.semantics import CONSUMABLE_CAPACITY, GATES, Semantics
-from reconciler.state.devices.occupancy.ledger import DeviceState, Holder, Ledger, Share
+from reconciler.state.devices.ledger import DeviceState, Holder, Ledger, Share
 from tests.tools.builders import Object, hold
 
 NEW = Semantics()

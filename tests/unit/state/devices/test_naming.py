@@ -11,8 +11,8 @@ from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Re
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.versions.reading import read
-from reconciler.state.devices.pools import naming
-from reconciler.state.devices.pools.naming import MAX_OF_DRIVER, MAX_OF_FLEET, Naming
+from reconciler.state.devices import naming
+from reconciler.state.devices.naming import MAX_OF_DRIVER, MAX_OF_FLEET, Naming
 
 KIND = "ResourceSlice"
 

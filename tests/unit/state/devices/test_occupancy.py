@@ -8,8 +8,8 @@ from reconciler.api.objects.changes import Changed, Removed
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.quantity import NANO
 from reconciler.api.objects.semantics import Semantics
-from reconciler.state.devices.occupancy import columns
-from reconciler.state.devices.snapshot.snapshot import Snapshot
+from reconciler.state.devices import occupancy_columns
+from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.store import Store
 from tests.tools.builders import (
     Object,
@@ -141,7 +141,7 @@ def test_a_name_in_two_generations_is_held_in_both():
 
 def test_a_long_series_of_changes_can_be_undone(monkeypatch: pytest.MonkeyPatch):
     """Also with more changes than the trail keeps."""
-    monkeypatch.setattr(columns, "LONGEST_TRAIL", 3)
+    monkeypatch.setattr(occupancy_columns, "LONGEST_TRAIL", 3)
     picture_of, before = store(node("n"), *mig()), None
     for turn in range(12):
         seen = picture_of.snapshot()
@@ -155,7 +155,7 @@ def test_a_long_series_of_changes_can_be_undone(monkeypatch: pytest.MonkeyPatch)
 
 def test_distinct_amounts_that_shares_consumed_are_forgotten(monkeypatch: pytest.MonkeyPatch):
     """Their table stays bounded, and an older snapshot keeps its own."""
-    monkeypatch.setattr(columns, "MOST_CONSUMPTIONS", 2)
+    monkeypatch.setattr(occupancy_columns, "MOST_CONSUMPTIONS", 2)
     shared = device("A", capacity={"mem": "100"}, **SHARED)
     world = store(node("n"), resource_slice("s", [shared], **ON_N))
     seen = {}

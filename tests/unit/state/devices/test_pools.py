@@ -9,9 +9,9 @@ from hypothesis import given, settings
 
 from reconciler.api.objects.semantics import GATES, PARTITIONABLE_DEVICES, Semantics
 from reconciler.errors import Rejected
-from reconciler.state.devices.pools.asked_blocks import AskedBlocks
-from reconciler.state.devices.pools.reach import Reach
-from reconciler.state.devices.snapshot.snapshot import View
+from reconciler.state.devices.pool import AskedBlocks
+from reconciler.state.devices.reach import Reach
+from reconciler.state.devices.snapshot import View
 from tests.tools.allocation_strategies import worlds
 from tests.tools.allocation_world import World
 from tests.tools.builders import (

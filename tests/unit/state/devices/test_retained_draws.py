@@ -6,9 +6,9 @@ import pytest
 
 from reconciler.api.objects.changes import Removed
 from reconciler.api.objects.meta import ObjectKey, PoolID
-from reconciler.state.devices.occupancy.overcharge import LostCounters
-from reconciler.state.loading import load
+from reconciler.state.devices.occupancy import LostCounters
 from reconciler.state.store import Store
+from reconciler.state.trial import load
 from tests.tools.builders import (
     Object,
     claim,

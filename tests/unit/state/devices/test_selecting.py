@@ -12,9 +12,9 @@ from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.selectors import NodeSelector
 from reconciler.errors import Rejected
 from reconciler.state.devices.encoding.interner import Interner
-from reconciler.state.devices.pools.reach import Reach
-from reconciler.state.devices.pools.selecting import SelectorIndex
-from reconciler.state.devices.snapshot.snapshot import Topology
+from reconciler.state.devices.reach import Reach
+from reconciler.state.devices.selector_index import SelectorIndex
+from reconciler.state.devices.snapshot import Topology
 from reconciler.state.store import Store
 from tests.tools.builders import Object, device, labelled, node, node_selector, resource_slice, store, typed
 

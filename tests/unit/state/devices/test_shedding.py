@@ -8,9 +8,9 @@ from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.semantics import Semantics
 from reconciler.state.devices import inventory as stores
 from reconciler.state.devices.encoding.vocabulary import Value
-from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.loading import load
+from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.store import Store
+from reconciler.state.trial import load
 from tests.tools.builders import (
     Object,
     counter_slice,

@@ -4,9 +4,9 @@ import pytest
 
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.meta import DeviceID
-from reconciler.state.devices.snapshot.validity import still_valid
-from reconciler.state.loading import load
+from reconciler.state.devices.snapshot import still_valid
 from reconciler.state.store import Store
+from reconciler.state.trial import load
 from tests.tools.builders import (
     DRIVER,
     Object,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.objects.core import Node, Taint, Toleration
-from reconciler.state.nodes.taints import taints_of, tolerated
+from reconciler.state.nodes.labels import taints_of, tolerated
 
 GPU = Taint(key="gpu", value="yes", effect="NoSchedule")
 

@@ -15,10 +15,10 @@ from reconciler.analysis.relocation.wanted import WantedPod
 from reconciler.api.objects.changes import Changed, Removed
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted
-from reconciler.state.devices.snapshot.fork import Forked
-from reconciler.state.devices.snapshot.snapshot import Snapshot
-from reconciler.state.nominations.nomination import NOBODY, HeldPlace, Nomination, of_pod
+from reconciler.state.devices.snapshot import Snapshot
+from reconciler.state.nominations import NOBODY, HeldPlace, Nomination, of_pod
 from reconciler.state.store import Store
+from reconciler.state.trial import Forked
 from tests.tools import reference_kernels
 from tests.tools.builders import counter_slice, device, node, resource_slice, store, typed
 from tests.tools.examples import examples

@@ -6,14 +6,7 @@ from reconciler.api.objects.gangs import GangKey, GangSource
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.plan import Plan
 from reconciler.state.nodes.table import Nodes
-from reconciler.state.nominations.nomination import (
-    HeldPlace,
-    Nomination,
-    Nominee,
-    devices_of,
-    of_claim,
-    of_gang,
-)
+from reconciler.state.nominations import HeldPlace, Nomination, Nominee, devices_of, of_claim, of_gang
 from tests.tools.builders import hold, node, typed
 
 CPU = "cpu"

@@ -11,8 +11,17 @@ from msgspec.structs import replace
 
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.errors import Malformed
-from reconciler.state.nominations.nomination import HeldPlace, Nomination, Nominee, NomineeKind
-from reconciler.state.nominations.record import MAX_LENGTH, MAX_NOMINATIONS, as_json, read_record, text_of
+from reconciler.state.nominations import (
+    MAX_LENGTH,
+    MAX_NOMINATIONS,
+    HeldPlace,
+    Nomination,
+    Nominee,
+    NomineeKind,
+    as_json,
+    read_record,
+    text_of,
+)
 
 names = st.text(min_size=1, max_size=8)
 places = st.builds(

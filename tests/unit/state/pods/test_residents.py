@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.selectors import LabelSelector
-from reconciler.state.pods.ports import Port
 from reconciler.state.pods.residents import KEPT, Residents
-from reconciler.state.pods.terms import PodSet, Scope, anti_affinity_of
+from reconciler.state.pods.terms import PodSet, Port, Scope, anti_affinity_of
 
 NODES = ("a", "b", "c")
 LABELS = st.dictionaries(st.sampled_from(["app", "tier"]), st.sampled_from(["x", "y"]))

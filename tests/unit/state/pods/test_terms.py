@@ -7,8 +7,7 @@ import pytest
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.selectors import LabelSelector
 from reconciler.errors import Rejected
-from reconciler.state.pods.ports import conflicting, ports_of
-from reconciler.state.pods.terms import PodSet, Scope, affinity_of, spread_of
+from reconciler.state.pods.terms import PodSet, Scope, affinity_of, conflicting, ports_of, spread_of
 
 TEAMS = {"one": {"team": "x"}, "two": {"team": "y"}, "three": {}}
 

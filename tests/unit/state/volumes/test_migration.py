@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.objects.storage import PersistentVolume
-from reconciler.state.volumes.migration import AWS, AZURE, VolumeID, plugin_of, translated_affinity, volume_id
+from reconciler.state.volumes.objects import AWS, AZURE, VolumeID, plugin_of, translated_affinity, volume_id
 
 ZONE, BETA = "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"
 

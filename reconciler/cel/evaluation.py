@@ -1,0 +1,264 @@
+"""What closures do as they run: the frame, selecting and indexing, logic, and loops over lists and maps."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from reconciler.cel.errors import COST_LIMIT, CelError, Exhausted
+from reconciler.cel.library.lists import sort_by
+from reconciler.cel.tree import Macro
+from reconciler.cel.values import (
+    NOTHING,
+    DeviceView,
+    Domains,
+    Option,
+    UInt,
+    Value,
+    key_value,
+    map_key,
+    name_of,
+    truth,
+)
+
+
+class Frame:
+    """A device, the values of the bound names, and the remaining steps."""
+
+    __slots__ = ("device", "remaining", "slots")
+
+    def __init__(self, device: DeviceView, names: int, remaining: int = COST_LIMIT) -> None:
+        self.device = device
+        self.slots: list[Value] = [None] * names
+        self.remaining = remaining
+
+    def charge(self, steps: int) -> None:
+        """Count `steps`. Raises Exhausted beyond the limit."""
+        self.remaining -= steps
+        if self.remaining < 0:
+            raise Exhausted(f"the evaluation exceeds {COST_LIMIT} steps")
+
+
+class Failed:
+    """A bound name whose value could not be computed: an error only where the name is used."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: CelError) -> None:
+        self.error = error
+
+
+def decide(terms: Iterable[Callable[[Frame], Value]], frame: Frame, ends_on: bool) -> bool:
+    """Evaluate terms until one equals `ends_on`. Raises the first error if none does."""
+    failure: CelError | None = None
+    for term in terms:
+        try:
+            if truth(term(frame)) is ends_on:
+                return ends_on
+        except CelError as exc:
+            failure = failure or exc
+    if failure is not None:
+        raise failure
+    return not ends_on
+
+
+MISSING: Any = object()
+_EMPTY: dict[str, Value] = {}
+
+
+def lookup(container: Value, key: Value) -> Value:
+    """The element of a map, list or device, or MISSING. Raises CelError for values without elements."""
+    kind = type(container)
+    if kind is dict:
+        return container.get(key if type(key) is str else map_key(key), MISSING)
+    if kind is Domains:
+        return container.get(key, _EMPTY) if type(key) is str else MISSING
+    if kind is tuple:
+        return _item(container, key)
+    if kind is DeviceView:
+        return field(container, key)
+    raise CelError(f"no such overload: {name_of(container)} has no elements")
+
+
+def field(device: DeviceView, name: Value) -> Value:
+    """A field of the device."""
+    match name:
+        case "driver":
+            return device.driver
+        case "attributes":
+            return Domains(device.attributes)
+        case "capacity":
+            return Domains(device.capacity)
+        case "allowMultipleAllocations":
+            return device.shared
+    return MISSING
+
+
+def _item(items: tuple[Value, ...], key: Value) -> Value:
+    if type(key) is UInt:
+        key = key.value
+    elif type(key) is float and key.is_integer():
+        key = int(key)
+    if type(key) is not int:
+        raise CelError(f"a list index must be an integer, not {name_of(key)}")
+    return items[key] if 0 <= key < len(items) else MISSING
+
+
+def strict(container: Value, key: Value) -> Value:
+    """`container[key]`. A missing key is an error (CEL-5). An optional container gives an optional result."""
+    if type(container) is Option:
+        return optional(container, key)
+    found = lookup(container, key)
+    if found is MISSING:
+        what = "index out of bounds" if type(container) is tuple else "no such key"
+        raise CelError(f"{what}: {key.value if type(key) is UInt else key}")
+    return found
+
+
+def optional(container: Value, key: Value) -> Option:
+    """`container[?key]`."""
+    if type(container) is Option:
+        if not container.present:
+            return NOTHING
+        container = container.value
+    found = lookup(container, key)
+    if found is MISSING:
+        return NOTHING
+    return found if type(found) is Option else Option(True, found)
+
+
+def present(container: Value, key: str) -> bool:
+    """`has(container.key)`."""
+    if type(container) is Option:
+        return container.present and present(container.value, key)
+    if type(container) is tuple:
+        raise CelError("no such overload: list has no fields")
+    return lookup(container, key) is not MISSING
+
+
+Run = Callable[[Frame], Value]
+Steps = Callable[[Frame], Iterator[Value]]
+"""Binds the names to one element after another; yields the index or key of each that passes `where`."""
+
+_STEP = 3
+
+
+def comprehension(macro: Macro, over: Run, slots: list[int], where: Run | None, body: Run) -> Run:
+    """The closure of a macro over the values of `over`."""
+    if macro in (Macro.OPT_MAP, Macro.OPT_FLAT_MAP):
+        return _on_option(over, slots[0], body, macro is Macro.OPT_FLAT_MAP)
+    return _MAKERS[macro](_steps(over, slots, where), slots, body)
+
+
+def _steps(over: Run, slots: list[int], where: Run | None) -> Steps:
+    def steps(frame: Frame) -> Iterator[Value]:
+        for key, value, only in _pairs(over(frame)):
+            frame.charge(_STEP)
+            if len(slots) == 2:
+                frame.slots[slots[0]], frame.slots[slots[1]] = key, value
+            else:
+                frame.slots[slots[0]] = only
+            if where is None or truth(where(frame)):
+                yield key
+
+    return steps
+
+
+def _pairs(value: Value) -> Iterator[tuple[Value, Value, Value]]:
+    """Index or key, value, and the value that a single name is bound to."""
+    if type(value) is tuple:
+        return ((index, item, item) for index, item in enumerate(value))
+    if isinstance(value, dict):
+        return ((key_value(key), item, key_value(key)) for key, item in value.items())
+    raise CelError(f"no such overload: {name_of(value)} has no elements")
+
+
+def _all(steps: Steps, _slots: list[int], body: Run) -> Run:
+    return _quantifier(steps, body, ends_on=False)
+
+
+def _exists(steps: Steps, _slots: list[int], body: Run) -> Run:
+    return _quantifier(steps, body, ends_on=True)
+
+
+def _quantifier(steps: Steps, body: Run, *, ends_on: bool) -> Run:
+    return lambda frame: decide((body for _ in steps(frame)), frame, ends_on)
+
+
+def _exists_one(steps: Steps, _slots: list[int], body: Run) -> Run:
+    return lambda frame: sum([truth(body(frame)) for _ in steps(frame)]) == 1
+
+
+def _filter(steps: Steps, slots: list[int], body: Run) -> Run:
+    def run(frame: Frame) -> Value:
+        kept: list[Value] = []
+        for _ in steps(frame):
+            item = frame.slots[slots[0]]
+            if truth(body(frame)):
+                kept.append(item)
+        return tuple(kept)
+
+    return run
+
+
+def _map(steps: Steps, _slots: list[int], body: Run) -> Run:
+    return lambda frame: tuple([body(frame) for _ in steps(frame)])
+
+
+def _transform_map(steps: Steps, _slots: list[int], body: Run) -> Run:
+    return lambda frame: {map_key(key): body(frame) for key in steps(frame)}
+
+
+def _transform_map_entry(steps: Steps, _slots: list[int], body: Run) -> Run:
+    def run(frame: Frame) -> Value:
+        made: dict[Any, Value] = {}
+        for _ in steps(frame):
+            entries = body(frame)
+            if not isinstance(entries, dict):
+                raise CelError(f"no such overload: expected a map, got {name_of(entries)}")
+            frame.charge(len(entries))
+            for key, value in entries.items():
+                if key in made:
+                    raise CelError(f"duplicate key {key_value(key)} in a map")
+                made[key] = value
+        return made
+
+    return run
+
+
+def _sort_by(steps: Steps, slots: list[int], body: Run) -> Run:
+    def run(frame: Frame) -> Value:
+        items: list[Value] = []
+        keys: list[Value] = []
+        for _ in steps(frame):
+            items.append(frame.slots[slots[0]])
+            keys.append(body(frame))
+        frame.charge(len(items) * len(items).bit_length())
+        return sort_by(tuple(items), tuple(keys))
+
+    return run
+
+
+def _on_option(over: Run, slot: int, body: Run, flat: bool) -> Run:
+    def run(frame: Frame) -> Value:
+        frame.charge(_STEP)
+        option = over(frame)
+        if type(option) is not Option:
+            raise CelError(f"no such overload: {name_of(option)} is not optional")
+        if not option.present:
+            return NOTHING
+        frame.slots[slot] = option.value
+        return body(frame) if flat else Option(True, body(frame))
+
+    return run
+
+
+_MAKERS: dict[Macro, Callable[[Steps, list[int], Run], Run]] = {
+    Macro.ALL: _all,
+    Macro.EXISTS: _exists,
+    Macro.EXISTS_ONE: _exists_one,
+    Macro.FILTER: _filter,
+    Macro.MAP: _map,
+    Macro.TRANSFORM_LIST: _map,
+    Macro.TRANSFORM_MAP: _transform_map,
+    Macro.TRANSFORM_MAP_ENTRY: _transform_map_entry,
+    Macro.SORT_BY: _sort_by,
+}

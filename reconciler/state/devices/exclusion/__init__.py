@@ -1,1 +1,0 @@
-"""Which devices exclude one another, and which of them are held."""

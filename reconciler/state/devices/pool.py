@@ -1,0 +1,400 @@
+"""A pool: its ordered slices, and which devices a node can use. Source: docs/reference/rules/pools.md."""
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+import numpy as np
+from msgspec import Struct
+
+from kernels.groups import Inverse, constant_mask, invert, row_range
+from kernels.types import Codes, Mask, Rows
+from reconciler.api.objects.meta import PoolID
+from reconciler.api.objects.semantics import PARTITIONABLE_DEVICES, GroupMode, Semantics
+from reconciler.state.devices.counters import DrawTable, PoolCounters, compile_counters
+from reconciler.state.devices.encoding.block import Block
+from reconciler.state.devices.encoding.parts import Encoder, Names
+from reconciler.state.devices.encoding.recent import Recent
+from reconciler.state.devices.exclusion_pairs import Steps
+from reconciler.state.devices.exclusion_rules import PoolExclusion, compile_exclusion
+from reconciler.state.devices.reach import Reach
+from reconciler.state.devices.retained_draws import Drawn, finer_than
+
+
+class Asked(NamedTuple):
+    """What one node reaches of a pool of D devices."""
+
+    blocks: Sequence[int]
+    """Positions of the slices that concern it, rising"""
+    devices: Mask
+    """(D,) devices of those that it reaches"""
+
+
+class AskedBlocks:
+    """The slices of one pool and their D devices, by the nodes and node selectors that they name.
+
+    Slices that name nodes device by device concern whom their devices name. All others are asked.
+    """
+
+    def __init__(self, blocks: Sequence[Block], offsets: Rows, rules: Semantics) -> None:
+        """`offsets` (slices + 1,) is the first device of each slice."""
+        self._blocks, self._offsets, self._rules = blocks, offsets, rules
+        self._of = np.repeat(np.arange(len(blocks)), np.diff(offsets))
+        """(D,) the position of each device's slice"""
+        looked_up = self._looked_up()
+        self._others: list[int] = np.flatnonzero(~looked_up).tolist()
+        if not rules.has(PARTITIONABLE_DEVICES):
+            looked_up[:] = False  # such slices concern nobody
+        self._by_node = self._inverted("node", looked_up)
+        self._by_selector = self._inverted("selector", looked_up)
+
+    def _looked_up(self) -> Mask:
+        """(slices,) those that name nodes by device only."""
+        found = np.array([_by_device_only(block, self._rules) for block in self._blocks], dtype=np.bool_)
+        anywhere = np.concatenate([block.anywhere for block in self._blocks])
+        found[self._of[anywhere]] = False
+        return found
+
+    def _inverted(self, name: str, looked_up: Mask) -> Inverse:
+        codes: Codes = np.concatenate([block.column(name) for block in self._blocks])
+        codes = np.where(looked_up[self._of], codes, -1)
+        return invert(codes, int(codes.max(initial=-1)) + 1)
+
+    def by(self, node: Reach) -> Asked:
+        """What a node reaches. Needs all selectors to be readable."""
+        devices = np.zeros(len(self._of), dtype=np.bool_)
+        blocks = np.zeros(len(self._blocks), dtype=np.bool_)
+        for index, codes in ((self._by_selector, node.codes), (self._by_node, (node.node_code,))):
+            size = len(index.start) - 1  # later selectors, and nodes that no device names, have no place here
+            known = [code for code in codes if 0 <= code < size]
+            if known:
+                rows, _ = index.of_each(np.array(known, dtype=np.intp))
+                devices[rows] = True
+                blocks[self._of[rows]] = True
+        for at in self._others:
+            if node.concerns(self._blocks[at], self._rules):
+                blocks[at] = True
+                devices[self._offsets[at] : self._offsets[at + 1]] = node.devices(self._blocks[at])
+        return Asked(np.flatnonzero(blocks).tolist(), devices)
+
+
+def _by_device_only(block: Block, rules: Semantics) -> bool:
+    spec = block.slice.spec
+    return bool(spec.per_device_node_selection) and not (
+        spec.node_name
+        or spec.all_nodes
+        or spec.node_selector is not None
+        or (rules.old and spec.shared_counters)  # concerns all nodes
+    )
+
+
+KEPT = 1 << 10
+"""Most machine types that are cached."""
+
+
+FEW_BLOCKS = 4
+"""Slices up to which asking each is faster than looking them up"""
+
+
+class Usable(Enum):
+    """Whether a node can use a pool."""
+
+    YES = "usable"
+    INCOMPLETE = "incomplete"
+    INVALID = "invalid"
+
+
+class PoolOnNode(Struct, frozen=True):
+    """A pool as one node sees it."""
+
+    pool: PoolID
+    usable: Usable
+    problem: str
+    """Why it is incomplete or invalid; empty if usable."""
+    rows: Rows
+    """(n,) devices of the slices that target the node, as positions in the pool, in first-fit order"""
+    span: slice | None
+    """The same positions as a range, if they are contiguous"""
+    here: Mask
+    """(n,) whether the node reaches the device itself"""
+    whole: bool
+    """Whether it reaches all of them because all slices of the pool name it alone"""
+    has_binding_conditions: bool
+    """Whether a device has binding conditions. Such pools are tried last (POOL-14)."""
+
+
+class Pool:
+    """All slices of one (driver, pool name), sorted by slice name (POOL-9). Immutable once built."""
+
+    __slots__ = (
+        "_asked",
+        "_binding",
+        "_generations",
+        "_named",
+        "_on_only",
+        "_per_device",
+        "_wanted",
+        "blocks",
+        "counters",
+        "exclusion",
+        "id",
+        "nodes",
+        "offsets",
+        "positions",
+        "size",
+    )
+
+    def __init__(
+        self,
+        pool: PoolID,
+        blocks: tuple[Block, ...],
+        named: Names,
+        offsets: Rows,
+        counters: PoolCounters,
+        exclusion: PoolExclusion | None,
+    ) -> None:
+        self.id = pool
+        self.blocks = blocks
+        self.counters = counters
+        self.exclusion = exclusion
+        self.offsets = offsets
+        """(slices + 1,) first device of each slice"""
+        self.size = int(offsets[-1])
+        specs = [block.slice.spec for block in blocks]
+        nodes = tuple(dict.fromkeys([spec.node_name or "" for spec in specs]))
+        self.nodes = None if "" in nodes else nodes
+        """The nodes that can see this pool; None if selectors decide"""
+        self._named = named
+        self.positions = named.positions
+        """Device name -> its positions: usually one, several if generations overlap or by mistake"""
+        self._generations = dict[int, int]()
+        """Generation -> its slices"""
+        self._per_device = self._binding = False
+        for block, spec in zip(blocks, specs, strict=True):
+            generation = spec.pool.generation
+            self._generations[generation] = self._generations.get(generation, 0) + 1
+            self._per_device = self._per_device or bool(spec.per_device_node_selection)
+            self._binding = self._binding or block.has_binding_conditions
+        self._wanted = specs[0].pool.resource_slice_count
+        """Slices of the first generation"""
+        self._asked: tuple[Semantics, AskedBlocks] | None = None
+        """The rules, and an index of the slices by these"""
+        self._on_only: tuple[Semantics, PoolOnNode | None] | None = None
+        """The rules, and what `on` returns by them for the only node that the slices name"""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all devices."""
+        return self._named.all
+
+    def is_named_like(self, other: "Pool") -> bool:
+        """Whether both have the same devices by name, in the same order."""
+        return self._named is other._named or self.names == other.names
+
+    @property
+    def repeats_names(self) -> bool:
+        """Whether two devices have one name: generations overlap, or by mistake."""
+        return self._named.has_duplicates
+
+    def rows_of(self, device: str) -> tuple[int, ...]:
+        """Positions of a device name; see `positions`."""
+        return self.positions.get(device, ())
+
+    def on(self, node: Reach, rules: Semantics) -> PoolOnNode | None:
+        """The pool as a node sees it; None if it does not exist there (POOL-3 to POOL-7, POOL-11).
+
+        Raises Rejected if a needed node selector cannot be parsed (NM-1).
+        """
+        only = self.nodes is not None and self.nodes == (node.node.name,)
+        if only and self._on_only is not None and self._on_only[0] is rules:
+            return self._on_only[1]
+        found = self._on(node, rules, only=only)
+        if only and not self._per_device:
+            self._on_only = rules, found  # nothing else of the node matters
+        return found
+
+    def _on(self, node: Reach, rules: Semantics, *, only: bool) -> PoolOnNode | None:
+        """The same, computed. `only` is whether all slices name this node."""
+        if only and rules.has(PARTITIONABLE_DEVICES):
+            relevant: Sequence[int] = range(len(self.blocks))
+            reached = None
+        else:
+            relevant, reached = self._reached(node, rules)
+        if not relevant:
+            return None
+        if only and len(self.blocks) == self._wanted == 1:  # most pools
+            problem = self._invalid(relevant, self.blocks[0].generation, rules)
+            if not problem:
+                return self._usable(relevant, node, reached, whole=not self._per_device)
+        current, generation, wanted = relevant, max(self._generations), self._wanted
+        if len(self._generations) > 1 or not only or len(relevant) < len(self.blocks):
+            generation = max(self.blocks[at].generation for at in relevant)
+            current = [at for at in relevant if self.blocks[at].generation == generation]
+            first = next((at for at in current if self.blocks[at].slice.spec.node_name), current[0])
+            wanted = self.blocks[first].slice.spec.pool.resource_slice_count
+        if len(current) != wanted:
+            if max(self._generations) > generation:
+                return None
+            found = self._generations[generation]
+            if found != wanted:
+                problem = f"{found} of {wanted} slices of generation {generation} are published"
+                return self._unusable(Usable.INCOMPLETE, problem)
+        problem = self._invalid(current, generation, rules)
+        if problem:
+            return self._unusable(Usable.INVALID, problem)
+        return self._usable(current, node, reached, whole=only and not self._per_device)
+
+    def _reached(self, node: Reach, rules: Semantics) -> tuple[Sequence[int], Mask | None]:
+        """Positions of the slices that concern a node, rising; and (n,) its devices, if they are known."""
+        if len(self.blocks) <= FEW_BLOCKS or node.may_fail:
+            return [at for at, block in enumerate(self.blocks) if node.concerns(block, rules)], None
+        if self._asked is None or self._asked[0] is not rules:
+            self._asked = rules, AskedBlocks(self.blocks, self.offsets, rules)
+        return self._asked[1].by(node)
+
+    def offered(self, rules: Semantics) -> Mask:
+        """(n,) devices of slices that some node could use, judging by the slices alone."""
+        mask = np.zeros(self.size, dtype=np.bool_)
+        newest = max(block.generation for block in self.blocks)
+        for at, block in enumerate(self.blocks):
+            spec = block.slice.spec
+            peers = [b for b in self.blocks if b.generation == block.generation]
+            beside = [b for b in peers if spec.node_name and b.slice.spec.node_name == spec.node_name]
+            wanted = spec.pool.resource_slice_count
+            whole = len(beside) == wanted or (block.generation == newest and len(peers) == wanted)
+            broken = rules.has(PARTITIONABLE_DEVICES) and block.generation in self.counters.problems
+            mask[self.offsets[at] : self.offsets[at + 1]] = whole and not broken
+        return mask
+
+    def flaw(self, rules: Semantics) -> str:
+        """What is wrong with the newest generation; empty if it is complete and valid."""
+        newest = max(block.generation for block in self.blocks)
+        peers = [block for block in self.blocks if block.generation == newest]
+        wanted = peers[0].slice.spec.pool.resource_slice_count
+        if len(peers) != wanted:
+            return f"{len(peers)} of {wanted} slices of generation {newest} are published"
+        return self._invalid(range(len(self.blocks)), newest, rules)
+
+    def _unusable(self, usable: Usable, problem: str) -> PoolOnNode:
+        return PoolOnNode(
+            self.id,
+            usable,
+            problem,
+            np.zeros(0, np.intp),
+            None,
+            np.zeros(0, np.bool_),
+            whole=False,
+            has_binding_conditions=False,
+        )
+
+    def _invalid(self, current: Sequence[int], generation: int, rules: Semantics) -> str:
+        if self.repeats_names:
+            seen: set[str] = set()
+            for at in current:
+                for name in self.blocks[at].names:
+                    if name in seen:
+                        return f"two devices are named {name}"
+                    seen.add(name)
+        if rules.has(PARTITIONABLE_DEVICES):
+            return self.counters.problems.get(generation, "")
+        return ""
+
+    def _usable(
+        self, current: Sequence[int], node: Reach, reached: Mask | None, *, whole: bool
+    ) -> PoolOnNode:
+        span = None
+        if current[-1] - current[0] + 1 == len(current):
+            span = slice(self.offsets.item(current[0]), self.offsets.item(current[-1] + 1))
+            rows = row_range(span.start, span.stop)
+        else:
+            rows = np.concatenate(
+                [row_range(self.offsets.item(at), self.offsets.item(at + 1)) for at in current]
+            )
+        if whole:
+            here = constant_mask(len(rows), yes=True)
+        elif reached is not None:
+            here = reached[rows]
+        else:
+            here = np.concatenate([node.devices(self.blocks[at]) for at in current])
+        return PoolOnNode(
+            pool=self.id,
+            usable=Usable.YES,
+            problem="",
+            rows=rows,
+            span=span,
+            here=here,
+            whole=whole,
+            has_binding_conditions=self._binding
+            and any(self.blocks[at].has_binding_conditions for at in current),
+        )
+
+
+class PoolBuilder:
+    """Builds pools. Pools of identical machines share what they have in common."""
+
+    def __init__(self, encoder: Encoder, rules: Semantics) -> None:
+        self.table = DrawTable()
+        self._encoder = encoder
+        self._rules = rules
+        self._counters: Recent[Hashable, PoolCounters] = Recent(KEPT)
+        self._last: tuple[Block, PoolCounters] | None = None
+        """The only slice of a pool, and its counters: machines of one type often follow one another"""
+        self._offsets: Recent[tuple[int, ...], Rows] = Recent(KEPT)
+
+    def adopt(self, encoder: Encoder) -> None:
+        """Use a new encoder from now on."""
+        self._encoder = encoder
+
+    def build(
+        self, pool: PoolID, members: Iterable[Block], retained: Mapping[str, Drawn], mode: GroupMode
+    ) -> Steps[Pool]:
+        """The pool of some slices, in any order. `retained` are the retained draws of its held devices."""
+        blocks = tuple(members)
+        if len(blocks) > 1:
+            blocks = tuple(sorted(blocks, key=lambda block: block.slice.metadata.name.encode()))
+        named = blocks[0].named
+        if len(blocks) > 1:
+            named = self._encoder.names(tuple([name for block in blocks for name in block.names]))
+        counters = self._counters_of(blocks)
+        finer = finer_than(counters, retained) if retained else None
+        if finer:
+            exact = compile_counters(blocks, self._encoder.vocabulary, self.table, finer)
+            if exact.problems == counters.problems:
+                counters = exact
+        exclusion = None
+        if any(block.exclusive for block in blocks):
+            exclusion = yield from compile_exclusion(
+                pool, blocks, counters, self._encoder.vocabulary, self._rules, mode
+            )
+        sizes = tuple([len(block.names) for block in blocks])
+        offsets = self._offsets.get(sizes)
+        if offsets is None:
+            offsets = self._offsets.put(sizes, np.cumsum((0, *sizes), dtype=np.intp))
+        return Pool(pool, blocks, named, offsets, counters, exclusion)
+
+    def _counters_of(self, blocks: tuple[Block, ...]) -> PoolCounters:
+        if len(blocks) > 1:
+            return self._looked_up(blocks)
+        block, last = blocks[0], self._last
+        if (
+            last is not None
+            and last[0].drawn is block.drawn
+            and last[0].published == block.published
+            and last[0].generation == block.generation
+        ):
+            return last[1]
+        found = self._looked_up(blocks)
+        if not found.problems:
+            self._last = block, found
+        return found
+
+    def _looked_up(self, blocks: tuple[Block, ...]) -> PoolCounters:
+        alike = tuple([
+            (block.generation, block.published, block.drawn.shape, block.drawn.tobytes()) for block in blocks
+        ])  # fmt: skip
+        known = self._counters.get(alike)
+        if known is None:
+            known = compile_counters(blocks, self._encoder.vocabulary, self.table)
+            if not known.problems:  # problems name slices
+                self._counters.put(alike, known)
+        return known

@@ -1,0 +1,288 @@
+"""What is left of the counter sets of a fleet, and which devices fit in it. Source: CTR-2, CTR-3, CTR-6.
+
+Also the sets from which more is drawn than they publish.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from copy import copy
+from typing import NamedTuple
+
+import numpy as np
+from msgspec import Struct
+
+from kernels.fit import Fitting, fits, required, total_draw
+from kernels.groups import distinct
+from kernels.types import Amounts, Mask, Rows
+from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
+from reconciler.api.objects.quantity import Format, Quantity
+from reconciler.state.devices.assembly import Layout
+from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.occupancy import Overcharge, Trail, overcharge_of, without_device
+from reconciler.state.devices.retained_draws import RetainedDraws
+from reconciler.state.devices.snapshot import Snapshot
+
+
+class Remaining:
+    """Follows, device by device, what is taken from S counter sets with C counters."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        retained: RetainedDraws,
+        taken: Rows,
+        layout: Layout | None,
+        previous: "Remaining | None",
+    ) -> None:
+        """Computed from the rows (n,) that are taken in fresh pools, and copied for all other pools.
+
+        Without a layout or what there was before, all pools are fresh.
+        """
+        self.fleet = fleet
+        self._retained = retained
+        self.left: Amounts = fleet.totals.copy()
+        """(S, C) negative if over-committed"""
+        if layout is not None and previous is not None:
+            width = previous.left.shape[1]
+            for run in layout.runs:
+                if run.before >= 0:
+                    self.left[layout.sets(run), :width] = previous.left[layout.old_sets(run)]
+        self.left -= total_draw(len(fleet.totals), fleet.table, fleet.sets[taken], fleet.draws[taken])
+        self.overcharges = self._charge_retained(layout, previous)
+        """What held devices are charged beyond their current slices"""
+        self._overcommitted: Mask = np.any(self.left < 0, axis=1)
+        self._any_overcommitted = bool(self._overcommitted.any())
+        self._of_set: dict[int, tuple[Rows, Fitting | None]] = {}
+        self._of_draws: dict[bytes, Fitting] = {}
+
+    def fork(self, fleet: Fleet, retained: RetainedDraws) -> "Remaining":
+        """The same over forks of fleet and retained draws; both change independently."""
+        other = copy(self)
+        other.fleet, other._retained = fleet, retained
+        other._overcommitted = self._overcommitted.copy()
+        other._of_set, other._of_draws = {}, {}  # they learn as they are used
+        other.detach()
+        return other
+
+    def detach(self) -> None:
+        """Leave the arrays to those who read them, and go on with copies."""
+        self.left = self.left.copy()
+        self.overcharges = dict(self.overcharges)
+
+    def charges_alike(self, fleet: Fleet, at: int) -> bool:
+        """Whether the held devices of a pool at a position of another fleet are charged the same there."""
+        pool = fleet.pools[at]
+        retained, charged = self._retained.of(pool.id), self.overcharges.get(pool.id)
+        overcharge = overcharge_of(pool, retained, fleet.table) if retained else None
+        return (overcharge or None) == charged
+
+    def charge(self, row: int, *, taken: bool) -> list[int]:
+        """Take what one device draws, or release it; return its counter sets."""
+        drawn = []
+        for number, draw in zip(self.fleet.sets[row].tolist(), self.fleet.draws[row].tolist(), strict=True):
+            if number >= 0:
+                drawn.append(number)
+                if taken:
+                    self.left[number] -= self.fleet.table[draw]
+                else:
+                    self.left[number] += self.fleet.table[draw]
+        return drawn
+
+    def drop_overcharge(self, device: DeviceID) -> set[int] | None:
+        """Drop the overcharge of a device that no claim holds any more; return its counter sets.
+
+        None if it has no overcharge.
+        """
+        overcharge = self.overcharges.get(device.pool_id)
+        if overcharge is None or device.device in self._retained.of(device.pool_id):
+            return None
+        at = self.fleet.index[device.pool_id]
+        remaining = without_device(self.fleet.pools[at], overcharge, device.device, self.fleet.table)
+        if remaining.of_device == overcharge.of_device and remaining.lost == overcharge.lost:
+            return None
+        first = int(self.fleet.first_set[at])
+        relieved = {first + place.set for place in overcharge.of_device.get(device.device, ())}
+        for place, units in overcharge.charged.items():
+            self.left[first + place.set, place.counter] += units - remaining.charged.get(place, 0)
+        if remaining:
+            self.overcharges[device.pool_id] = remaining
+        else:
+            del self.overcharges[device.pool_id]
+        return relieved
+
+    def update_overcommitted(self, sets: Iterable[int]) -> Sequence[int]:
+        """Update which sets are over-committed; return all sets of the pools where that changed."""
+        flipped = []
+        for number in sets:
+            over = min(self.left[number].tolist(), default=0) < 0
+            if over != self._overcommitted.item(number):
+                self._overcommitted[number] = over
+                flipped.append(number)
+        if not flipped:
+            return ()
+        self._any_overcommitted = bool(self._overcommitted.any())
+        groups = distinct(self.fleet.set_group[flipped])
+        affected: list[int] = np.flatnonzero(np.isin(self.fleet.set_group, groups)).tolist()
+        return affected
+
+    def fitting(self, rows: Rows | slice) -> Mask:
+        """(n,) devices, in this order, whose draws fit in what is left."""
+        fleet = self.fleet
+        return self._usable(rows, fits(self.left, fleet.table, fleet.sets[rows], fleet.draws[rows]))
+
+    def fitting_by_set(self, sets: Collection[int]) -> tuple[Rows, Mask] | None:
+        """(n,) devices that draw from a few sets, and (n,) whether they fit, set by set.
+
+        None if one of them draws from two sets.
+        """
+        found: list[tuple[Rows, Mask]] = []
+        for number in sets:
+            known = self._of_set.get(number)
+            if known is None:
+                known = self._of_set[number] = self._drawing(number)
+            rows, fitting = known
+            if fitting is not None:
+                found.append((rows, fitting.of(self.left[number])))
+            elif len(rows):
+                return None
+        if not found:
+            return self.fleet.by_set.rows[:0], np.zeros(0, dtype=np.bool_)
+        rows, mask = found[0]
+        if len(found) > 1:
+            rows, mask = np.concatenate([one for one, _ in found]), np.concatenate([one for _, one in found])
+        return rows, self._usable(rows, mask)
+
+    def _usable(self, rows: Rows | slice, fitting: Mask) -> Mask:
+        """(n,) those of `fitting` whose pool is not over-committed (CTR-6)."""
+        if not self._any_overcommitted:
+            return fitting
+        fleet = self.fleet
+        sets, over = fleet.sets[rows], fleet.set_group[self._overcommitted]
+        return fitting & ~((sets >= 0) & np.isin(fleet.set_group[sets], over)).any(axis=1)
+
+    def _drawing(self, number: int) -> tuple[Rows, Fitting | None]:
+        """The devices that draw from a set, and which of them fit by what is left.
+
+        None if there are none or if one draws from another set too. Sets of identical machines share one.
+        """
+        rows = self.fleet.by_set.of(number)
+        sets, draws = self.fleet.sets[rows], self.fleet.draws[rows]
+        if not len(rows) or not bool((sets[:, 0] == number).all() and (sets[:, 1:] < 0).all()):
+            return rows, None
+        key = draws[:, 0].tobytes()
+        if key not in self._of_draws:
+            self._of_draws[key] = Fitting(required(self.fleet.table, draws[:, 0]))
+        return rows, self._of_draws[key]
+
+    def _charge_retained(
+        self, layout: Layout | None, previous: "Remaining | None"
+    ) -> dict[PoolID, Overcharge]:
+        """Charge retained draws to fresh pools; the other pools are charged already."""
+        found: dict[PoolID, Overcharge] = {}
+        fresh: Collection[PoolID] = self._retained.pools()
+        if layout is not None and previous is not None:
+            fresh = {pool.id for pool in layout.fresh()}
+            found = {
+                pool: overcharge
+                for pool, overcharge in previous.overcharges.items()
+                if pool not in fresh and pool in self.fleet.index
+            }
+        for pool in self._retained.pools():
+            if pool in fresh and pool in self.fleet.index:
+                at = self.fleet.index[pool]
+                overcharge = overcharge_of(self.fleet.pools[at], self._retained.of(pool), self.fleet.table)
+                if overcharge:
+                    found[pool] = overcharge
+                for place, units in overcharge.charged.items():
+                    self.left[int(self.fleet.first_set[at]) + place.set, place.counter] -= units
+        return found
+
+
+class Key(NamedTuple):
+    """One counter set of one generation of a pool."""
+
+    pool: PoolID
+    generation: int
+    counter_set: str
+
+
+class Overcommitted(Struct, frozen=True):
+    """More is drawn from a counter set than it publishes."""
+
+    key: Key
+    short: tuple[tuple[str, str], ...]
+    """Counter and missing amount"""
+    claims: tuple[ObjectKey, ...]
+    """The claims whose devices draw from the set; none if the published amount is negative"""
+
+
+class Overcommitments:
+    """Follows the over-committed counter sets from snapshot to snapshot."""
+
+    def __init__(self) -> None:
+        self._trail: Trail | None = None
+        self._serial = 0
+        self._known: dict[Key, Overcommitted] = {}
+
+    def follow(self, snapshot: Snapshot) -> tuple[list[Overcommitted], list[Key]]:
+        """Sets that are newly over-committed or differently so, and sets that no longer are."""
+        occupancy, fleet = snapshot.occupancy, snapshot.fleet
+        before = dict(self._known)
+        if occupancy.trail is self._trail and occupancy.serial >= self._serial:
+            if occupancy.serial == self._serial:
+                return [], []
+            sets = fleet.sets[self._trail.between(self._serial, occupancy.serial)]
+            changed = distinct(sets[sets >= 0]).astype(np.intp)
+        else:
+            changed = np.arange(len(fleet.totals), dtype=np.intp)
+            self._known = {}
+        self._trail, self._serial = occupancy.trail, occupancy.serial
+        over = changed[(occupancy.left[changed] < 0).any(axis=1)]
+        if self._known:
+            for number in np.setdiff1d(changed, over).tolist():
+                self._known.pop(_key(snapshot, number), None)
+        found = list(_found(snapshot, over))
+        self._known |= {it.key: it for it in found}
+        return (
+            [it for it in found if before.get(it.key) != it],
+            sorted(key for key in before if key not in self._known),
+        )
+
+
+def _found(snapshot: Snapshot, over: Rows) -> Iterator[Overcommitted]:
+    fleet, occupancy = snapshot.fleet, snapshot.occupancy
+    for number in over.tolist():
+        columns = fleet.set_columns[number]
+        short = tuple(
+            (name, str(Quantity(-left * unit, Format.BINARY)))
+            for name, unit, left in zip(
+                columns.counters, columns.units, occupancy.left[number].tolist(), strict=False
+            )
+            if left < 0
+        )
+        rows = fleet.by_set.of(number)
+        taken = rows[occupancy.held[rows] | occupancy.sharing[rows]]
+        devices = {fleet.id_of(row) for row in taken.tolist()} | set(_overcharged_devices(snapshot, number))
+        claims = {claim for device in devices for claim in occupancy.claims_of(device)}
+        yield Overcommitted(_key(snapshot, number), short, tuple(sorted(claims)))
+
+
+def _overcharged_devices(snapshot: Snapshot, number: int) -> Iterator[DeviceID]:
+    """Devices whose retained draws are charged to a set, published or not."""
+    at = _pool_at(snapshot, number)
+    pool = snapshot.fleet.pools[at].id
+    overcharge = snapshot.occupancy.overcharges.get(pool)
+    local = number - int(snapshot.fleet.first_set[at])
+    for name, places in overcharge.of_device.items() if overcharge else ():
+        if any(place.set == local for place in places):
+            yield DeviceID(*pool, name)
+
+
+def _key(snapshot: Snapshot, number: int) -> Key:
+    columns = snapshot.fleet.set_columns[number]
+    pool = snapshot.fleet.pools[_pool_at(snapshot, number)]
+    return Key(pool.id, columns.id.generation, columns.id.name)
+
+
+def _pool_at(snapshot: Snapshot, number: int) -> int:
+    # Every set belongs to one pool; pools without sets have empty ranges.
+    return int(np.searchsorted(snapshot.fleet.first_set, number, side="right")) - 1

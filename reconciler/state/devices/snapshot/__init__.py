@@ -1,1 +1,0 @@
-"""Frozen snapshots of the fleet. Every decision reads one."""

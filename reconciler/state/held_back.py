@@ -1,0 +1,137 @@
+"""The snapshots that others see while nominations count: what is nominated counts as held.
+
+Without nominations nothing is computed.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from msgspec.structs import replace
+
+from kernels.fit import fits, held_back, total_draw
+from kernels.groups import distinct
+from kernels.types import Rows
+from reconciler.state.devices.exclusion import ScopeOccupancy
+from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.occupancy import LONGEST_TRAIL, Occupancy, Trail
+from reconciler.state.devices.snapshot import Snapshot
+from reconciler.state.nominations import Nomination, Nominations, Nominee
+
+
+class HeldBack:
+    """Follows the occupancy of one fleet for one set of nominations.
+
+    A nominated device may still be in use, and so may what it will draw from counters. So a counter
+    never falls below zero by a nomination: that would make a pool look over-committed (CTR-6). It is
+    lowered to what remains for others, at least zero.
+    """
+
+    def __init__(self, nominations: Sequence[Nomination], fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._held_for = {
+            row: str(one) for one in nominations for device in one.devices for row in fleet.rows_of(device)
+        }
+        self._rows: Rows = np.array(sorted(self._held_for), dtype=np.intp)
+        self._trail = Trail()
+        self._base: Trail | None = None
+        self._serial = 0
+        self._affected: Rows = self._rows
+
+    def follows(self, snapshot: Snapshot) -> bool:
+        """Whether a snapshot has the fleet of this one."""
+        return snapshot.fleet is self._fleet
+
+    def of(self, snapshot: Snapshot, version: int) -> Snapshot:
+        """A snapshot in which the nominated devices are held; the same one if none of them exists."""
+        if not len(self._rows):
+            return snapshot
+        return replace(snapshot, version=version, occupancy=self._occupancy(snapshot.occupancy))
+
+    def _occupancy(self, base: Occupancy) -> Occupancy:
+        fleet, rows = self._fleet, self._rows
+        held, fit, free = base.held.copy(), base.fits.copy(), base.free.copy()
+        unused = rows[~(held[rows] | base.sharing[rows])]
+        wanted = total_draw(len(fleet.totals), fleet.table, fleet.sets[unused], fleet.draws[unused])
+        left = held_back(base.left, wanted)
+        held[rows] = True
+        again = distinct(np.concatenate([rows, fleet.by_set.of_any(np.flatnonzero(wanted.any(axis=1)))]))
+        scopes = None
+        if fleet.exclusion is not None and base.open is not None:
+            scopes = ScopeOccupancy(fleet.exclusion, held | base.sharing)
+            again = distinct(np.concatenate([again, np.flatnonzero(scopes.open != base.open)]))
+        fit[again] &= fits(left, fleet.table, fleet.sets[again], fleet.draws[again])
+        if scopes is not None:
+            fit[again] &= scopes.open[again]
+        free[again] = (fit[again] | base.sharing[again]) & ~held[again]
+        self._follow(base, again)
+        return replace(
+            base,
+            held=held,
+            left=left,
+            fits=fit,
+            free=free,
+            open=base.open if scopes is None else scopes.open,
+            common=base.common if scopes is None else scopes.names,
+            trail=self._trail,
+            serial=len(self._trail),
+            held_for=self._held_for,
+            base=base,
+        )
+
+    def _follow(self, base: Occupancy, again: Rows) -> None:
+        """Note which rows may differ from the previous answer."""
+        if self._base is not base.trail or base.serial < self._serial or len(self._trail) >= LONGEST_TRAIL:
+            self._base, self._trail = base.trail, Trail()
+        elif base.serial > self._serial:
+            changed = base.trail.between(self._serial, base.serial)
+            self._trail.add(distinct(np.concatenate([changed, again, self._affected])))
+        self._serial, self._affected = base.serial, again
+
+
+KEPT = 8
+"""Most sets of nominations that are followed. Most decisions have none of their own, so they share one."""
+
+
+class Reserved:
+    """The nominations of a store, and the snapshots that respect them."""
+
+    def __init__(self, nominations: Nominations) -> None:
+        self.nominations = nominations
+        self._followed: OrderedDict[tuple[Nomination, ...], HeldBack] = OrderedDict()
+        self._made: dict[tuple[Nomination, ...], Snapshot] = {}
+        self._made_of = -1
+
+    def outdated(self) -> None:
+        """Drop the snapshots: while one is referenced, the next change copies the columns."""
+        self._made.clear()
+
+    def ended(self) -> None:
+        """Keep nothing once no nomination is left: followers refer to a whole fleet."""
+        if not self.nominations:
+            self._made.clear()
+            self._followed.clear()
+
+    def snapshot(self, base: Snapshot, own: frozenset[Nominee], next_version: Callable[[], int]) -> Snapshot:
+        """A snapshot as a decision for `own` sees it. Equal states have one version."""
+        if self._made_of != base.version:
+            self._made.clear()
+            self._made_of = base.version
+        others = self.nominations.besides(own)
+        if not others:
+            return base
+        found = self._made.get(others)
+        if found is None:
+            found = self._made[others] = self._follower(others, base).of(base, next_version())
+        return found
+
+    def _follower(self, others: tuple[Nomination, ...], base: Snapshot) -> HeldBack:
+        if any(not known.follows(base) for known in self._followed.values()):
+            self._followed.clear()  # all are of an earlier fleet
+        found = self._followed.get(others)
+        if found is None:
+            found = self._followed[others] = HeldBack(others, base.fleet)
+            if len(self._followed) > KEPT:
+                self._followed.popitem(last=False)
+        self._followed.move_to_end(others)
+        return found

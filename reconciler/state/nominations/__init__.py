@@ -1,1 +1,0 @@
-"""Room that is held for something until a deadline: devices, and resources of nodes."""
