@@ -26,7 +26,7 @@ class Highlight(NamedTuple):
     """Of the run: its workload and case"""
     figures: tuple[str, ...]
     kubernetes: str = ""
-    """What Kubernetes' own allocator needed for the same on a machine of the same kind; see NOTES.md"""
+    """What Kubernetes' own allocator needed for the same on a machine of the same kind"""
 
 
 HIGHLIGHTS = (

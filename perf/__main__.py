@@ -14,16 +14,14 @@ from perf import printing
 from perf.catalogue import WORKLOADS
 from perf.child import Failed, run_in_child
 from perf.live import KUBECONFIG
-from perf.machine import calibrate, commit, machine
 from perf.oracle import Unanswered, ask
 from perf.page import page
 from perf.placement.command import placement
 from perf.replay import replay
-from perf.results import Report, Run, load, save, summed_up
-from perf.sizes import known, parsed, progress_bar
+from perf.results import Report, Run, calibrate, commit, load, machine, save, summed_up
 from perf.sweep.command import sweep
-from perf.versus_command import versus
-from perf.workload import Figure, Outcome, Size, Workload
+from perf.versus import versus
+from perf.workload import Figure, Outcome, Size, Workload, known, parsed, progress_bar
 from reconciler.allocation.policies.demand import NO_DEMAND
 from reconciler.allocation.policies.names import FIRST_FIT, POLICIES
 from reconciler.allocation.policies.selection import policy_named

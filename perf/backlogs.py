@@ -1,21 +1,60 @@
 """Backlogs of claims through HTTP, and the writes of as many claims alone, in turns."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from functools import partial
+from time import perf_counter, process_time
 
 import numpy as np
 
-from perf.announcing import in_namespace
+from perf.fleets import mig
 from perf.fleets.objects import Json
-from perf.floor import SETTLES, write_floor
-from perf.lag import Lag
-from perf.live import CONFIG_MAP, Cluster
-from perf.pace import Pace
-from perf.reconciling import Heard, reconciling
+from perf.live import CONFIG_MAP, Cluster, Lag, Pace, in_flight, in_namespace
+from perf.replica import Heard, reconciling
 from perf.workload import Figure, Size
+from reconciler.api.objects.claims import AllocatedDevice, Allocation, DeviceAllocation, ResourceClaim
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.plan import Plan
+from reconciler.api.versions.reading import read
+from reconciler.cluster.echoes import Echoes
 from reconciler.cluster.transport import Transport
+from reconciler.cluster.writer import Withdrawals, Writer
+
+SETTLES = 1.5
+"""Seconds for the server to get done with what came before: its garbage is collected for a second after a
+process has listed the fleet, and takes as much processor time as its writes"""
+
+
+async def write_floor(made: Cluster, raws: Iterable[Json]) -> Pace:
+    """Create claims of one request `partition` each, then allocate each to a device that does not exist."""
+    claims = _read(made, await made.create_all(raws))
+    await asyncio.sleep(SETTLES)
+    writer = Writer(
+        made.client,
+        made.served,
+        echoes=Echoes(holds=lambda *_: False, add=lambda _: None),
+        withdrawals=Withdrawals(),
+        now=lambda: datetime.now(UTC),
+    )
+    done: list[tuple[float, float]] = []
+
+    async def write(one: ResourceClaim) -> None:
+        device = AllocatedDevice(request="partition", driver=mig.DRIVER, pool="node", device=one.key.name)
+        allocation = Allocation(devices=DeviceAllocation(results=(device,)))
+        plan = Plan(one.key, one.metadata.uid, one.metadata.resource_version, "node", allocation)
+        await writer.write(plan, one)
+        done.append((perf_counter(), process_time()))
+
+    await in_flight(write, claims)
+    return Pace.of(done)
+
+
+def _read(made: Cluster, raws: Sequence[Json]) -> list[ResourceClaim]:
+    kind = made.served["ResourceClaim"]
+    found = [read({"kind": kind.kind, "apiVersion": kind.api_version, **raw}) for raw in raws]
+    return [one for one in found if isinstance(one, ResourceClaim)]
+
 
 SWITCH = ObjectKey("default", "perf-pause")
 """The ConfigMap that pauses the process, so that a backlog can wait for it"""

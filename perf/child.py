@@ -17,7 +17,7 @@ from time import monotonic
 from typing import Any
 
 from perf.catalogue import WORKLOADS
-from perf.machine import ROOT
+from perf.results import ROOT
 from perf.workload import Curve, Figure, Outcome, Progress, Size
 from reconciler.operations.logs.setup import configure
 

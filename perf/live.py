@@ -7,23 +7,97 @@ are created too, so it should be one that nobody else uses.
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
-from typing import TypedDict, TypeVar
+from time import thread_time
+from typing import NamedTuple, TypedDict, TypeVar
 
 import msgspec
+import numpy as np
+import yaml
 
 from perf.deciding import Wrong
-from perf.fleets.objects import Json
-from perf.machine import ROOT
+from perf.fleets import mig
+from perf.fleets.objects import Json, claim
+from perf.results import ROOT
+from perf.workload import Figure
+from reconciler.aio.tasks import Heartbeat
+from reconciler.api.objects.claims import FINALIZER
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.client import Client
 from reconciler.cluster.discovery import CLAIM, discover
 from reconciler.cluster.kinds import NAMESPACE, NODE, POD, TEMPLATE, Resource, Served
 from reconciler.cluster.transport import Request, Transport, refusal
-from reconciler.errors import Gone
+from reconciler.errors import Conflict, Gone
+
+WARM_UP = 10
+"""One in so many claims, from the first, does not count: connections open, caches are built"""
+
+
+class Pace(NamedTuple):
+    """Of one burst of claims."""
+
+    rate: float
+    """Claims a second"""
+    spent: float
+    """Seconds of processor time of this process for a claim"""
+
+    @classmethod
+    def of(cls, done: Sequence[tuple[float, float]]) -> "Pace":
+        """`done` is when each claim was done, by `perf_counter` and `process_time`: two or more, in order."""
+        first = min(len(done) // WARM_UP, len(done) - 2)
+        claims = len(done) - 1 - first
+        (began, before), (ended, after) = done[first], done[-1]
+        return cls(claims / (ended - began), (after - before) / claims)
+
+
+EVERY = 0.005
+"""Seconds between two looks. Whoever wants to run at some moment waits as long as the look next to it."""
+
+
+class Lag:
+    """Looks at the running loop, several times if need be."""
+
+    def __init__(self) -> None:
+        self._late: list[float] = []
+        self._held = 0.0
+        self._spent = 0.0
+
+    @asynccontextmanager
+    async def measured(self) -> AsyncIterator[None]:
+        """Look as long as the block runs."""
+        self._spent = thread_time()
+        beats = asyncio.create_task(Heartbeat(self._beat, every=EVERY).run(), name="lag")
+        await asyncio.sleep(0)
+        try:
+            yield
+            await asyncio.sleep(EVERY)  # a stall at the very end counts, too
+        finally:
+            beats.cancel()
+            await asyncio.wait([beats])
+
+    def _beat(self, late: float) -> None:
+        spent = thread_time()
+        self._held = max(self._held, spent - self._spent)
+        self._spent = spent
+        self._late.append(late)
+
+    def longest_hold(self, during: str) -> Figure:
+        """Most processor time of the loop between two looks: that of its longest step, and at most EVERY
+        more. Other processes do not count.
+        """
+        return Figure(f"{during}, longest hold", self._held * 1e3, "ms")
+
+    def figures(self, during: str) -> list[Figure]:
+        """The 99th percentile and the longest, in milliseconds."""
+        late = np.array(self._late or [0.0]) * 1e3
+        return [
+            Figure(f"{during}, lag p99", float(np.percentile(late, 99)), "ms"),
+            Figure(f"{during}, lag max", float(late.max()), "ms"),
+        ]
+
 
 KUBECONFIG = "PERF_KUBECONFIG"
 """The variable by which the path of a kubeconfig reaches the process that measures"""
@@ -67,7 +141,7 @@ async def reach() -> AsyncIterator[Reach]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "perf.server",
+        "perf.replica",
         cwd=ROOT,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
@@ -198,3 +272,51 @@ async def in_flight(work: Callable[[T], Awaitable[R]], things: Iterable[T]) -> l
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(one(thing)) for thing in things]
     return [task.result() for task in tasks]
+
+
+FILE = ROOT / "deploy/admission/announce-claims.yaml"
+SPACE = "perf-announced"
+"""The namespace"""
+ANNOUNCED_LABEL = "dra-reconciler.io/announce-claims"
+POLICY_SECONDS = 30.0
+"""Seconds that a server has to apply a new policy"""
+
+
+async def announced_namespace(made: Cluster) -> str:
+    """A namespace in which claims are announced from now on; empty if the server has no such policies.
+
+    Raises Wrong if they have no effect, or if somebody else has a namespace of the name.
+    """
+    for raw in yaml.safe_load_all(FILE.read_text(encoding="utf-8")):
+        try:
+            await made.create(raw)
+        except Conflict:  # it is deployed here
+            continue
+        except Gone:
+            return ""
+    try:
+        await made.create(_namespace())
+    except Conflict as exc:
+        raise Wrong(f"the namespace {SPACE} is there already: delete it, if it is not in use") from exc
+    until = asyncio.get_running_loop().time() + POLICY_SECONDS
+    while asyncio.get_running_loop().time() < until:
+        tried = await made.try_out(
+            in_namespace(claim("tried", [mig.partition("partition", "1g.5gb")]), SPACE)
+        )
+        if FINALIZER in tried["metadata"].get("finalizers", ()):
+            return SPACE
+        await asyncio.sleep(LOOK)
+    raise Wrong(f"the policies of {FILE.name} have no effect in namespace {SPACE} after {POLICY_SECONDS:g} s")
+
+
+def in_namespace(raw: Json, namespace: str) -> Json:
+    """The same object in another namespace."""
+    return {**raw, "metadata": {**raw["metadata"], "namespace": namespace}}
+
+
+def _namespace() -> Json:
+    return {
+        "apiVersion": NAMESPACE.api_version,
+        "kind": NAMESPACE.kind,
+        "metadata": {"name": SPACE, "labels": {ANNOUNCED_LABEL: "true"}},
+    }

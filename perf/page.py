@@ -10,7 +10,7 @@ from perf.results import Report, Run, latest
 INTRODUCTION = """# Results
 
 Made by `python -m perf page perf/kept/*.json` from what `run --out` wrote; do not edit. [README](README.md)
-says what is measured and how to repeat it, [NOTES](NOTES.md) what was tried and how figures changed, and
+says what is measured and how to repeat it, and
 [PLACEMENT](PLACEMENT.md) how much of a fleet each policy fills.
 
 Every row has the median of the repeats, their 99th percentile and the worst. *Kubernetes* is Kubernetes' own

@@ -2,12 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 
-import numpy as np
 from rich.table import Table
 
 from perf.phases import PREFIX
 from perf.results import Report, Run, Summary, gain
-from perf.versus import Versus
 from perf.workload import Workload
 
 NOTEWORTHY = 1.1
@@ -18,7 +16,7 @@ def catalogue(workloads: Iterable[Workload]) -> Table:
     """What can be run."""
     table = Table("workload", "what it measures", "sizes", box=None, pad_edge=False)
     for workload in workloads:
-        sizes = [" ".join(filter(None, [case, _size(size)])) for case, size in workload.cases.items()]
+        sizes = [" ".join(filter(None, [case, size_text(size)])) for case, size in workload.cases.items()]
         table.add_row(workload.name, workload.about, "\n".join(sizes))
     return table
 
@@ -30,7 +28,7 @@ def headline(run: Run) -> str:
 
 def conditions(run: Run) -> str:
     """The size, the speed of the machine, and the memory that was needed."""
-    return f"{_size(run.size)}; {run.calibration}; peak {max(run.peak_mib):,.0f} MiB"
+    return f"{size_text(run.size)}; {run.calibration}; peak {max(run.peak_mib):,.0f} MiB"
 
 
 def run_table(run: Run) -> Table:
@@ -84,31 +82,14 @@ def comparison(before: Report, after: Report) -> Table:
         if old is None:
             continue
         table.add_section()
-        differs = "" if old.size == run.size else f"sizes differ: {_size(old.size)} and {_size(run.size)}"
+        differs = (
+            "" if old.size == run.size else f"sizes differ: {size_text(old.size)} and {size_text(run.size)}"
+        )
         table.add_row(f"[bold]{run.title}", str(old.calibration), str(run.calibration), "", differs)
         for was, now in _pairs(old, run):
             times = gain(was, now)
             table.add_row(f"  {now.name}", _with_unit(was), _with_unit(now), f"{times:.2f}", _verdict(times))
         table.add_row("  peak memory", f"{max(old.peak_mib):.0f} MiB", f"{max(run.peak_mib):.0f} MiB", "", "")
-    return table
-
-
-def versus_table(done: Versus) -> Table:
-    """Both medians, the median of the pairs' ratios with its quartiles, and whether these agree."""
-    table = Table(box=None, pad_edge=False)
-    table.add_column("figure")
-    for heading in (done.base, done.head, "gain", "quartiles"):
-        table.add_column(heading, justify="right")
-    table.add_column("")
-    colours = {"better": "[green]better", "worse": "[red]worse", "": ""}
-    for one in done.compared:
-        table.add_section()
-        table.add_row(f"[bold]{one.workload} {one.case}".rstrip(), "", "", "", "", _size(one.size))
-        for ratio in one.ratios:
-            low, middle, high = ratio.gain
-            medians = [f"{number(float(np.median(side)))} {ratio.unit}" for side in (ratio.base, ratio.head)]
-            spread = f"{low:.3f} to {high:.3f}"
-            table.add_row(f"  {ratio.name}", *medians, f"{middle:.3f}", spread, colours[ratio.verdict])
     return table
 
 
@@ -142,5 +123,6 @@ def number(value: float) -> str:
     return f"{value:.3g}"
 
 
-def _size(size: object) -> str:
+def size_text(size: object) -> str:
+    """The names and numbers of a size."""
     return ", ".join(f"{name}={value:,}" for name, value in dict(size).items())  # type: ignore[call-overload]

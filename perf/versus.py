@@ -16,13 +16,17 @@ from shutil import rmtree
 from tempfile import TemporaryDirectory
 from typing import Literal, NamedTuple
 
+import click
 import numpy as np
 from pydantic import computed_field
+from rich.console import Console
+from rich.table import Table
 
-from perf.child import run_in_child
-from perf.machine import ROOT, Machine
-from perf.results import Kept
-from perf.workload import Figure, Progress, Size, Workload
+from perf.catalogue import WORKLOADS
+from perf.child import Failed, run_in_child
+from perf.printing import number, size_text
+from perf.results import ROOT, Kept, Machine, machine
+from perf.workload import Figure, Progress, Size, Workload, known, parsed, progress_bar
 
 MEMORY = "peak memory"
 TRIFLE = 1.01
@@ -115,11 +119,11 @@ def in_turns(
     The first round compiles the code of both. `told` hears the round, the side, what is done and of how much.
     """
     values: dict[Side, list[dict[str, Figure]]] = {"base": [], "head": []}
-    for number in range(rounds + 1):
-        order: tuple[Side, Side] = ("base", "head") if number % 2 else ("head", "base")
+    for turn in range(rounds + 1):
+        order: tuple[Side, Side] = ("base", "head") if turn % 2 else ("head", "base")
         for side in order:
-            found = run(checkouts[side], workload.name, size, partial(told, number, side))
-            if number:
+            found = run(checkouts[side], workload.name, size, partial(told, turn, side))
+            if turn:
                 values[side].append({figure.name: figure for figure in found})
     return Compared(workload=workload.name, case=case, size=dict(size), ratios=tuple(_ratios(values)))
 
@@ -209,3 +213,86 @@ def pinned(*, wanted: bool) -> Iterator[int | None]:
 
 def _git(repository: Path, *arguments: str) -> None:
     subprocess.run(["git", *arguments], cwd=repository, check=True, capture_output=True)
+
+
+def versus_table(done: Versus) -> Table:
+    """Both medians, the median of the pairs' ratios with its quartiles, and whether these agree."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("figure")
+    for heading in (done.base, done.head, "gain", "quartiles"):
+        table.add_column(heading, justify="right")
+    table.add_column("")
+    colours = {"better": "[green]better", "worse": "[red]worse", "": ""}
+    for one in done.compared:
+        table.add_section()
+        table.add_row(f"[bold]{one.workload} {one.case}".rstrip(), "", "", "", "", size_text(one.size))
+        for ratio in one.ratios:
+            low, middle, high = ratio.gain
+            medians = [f"{number(float(np.median(side)))} {ratio.unit}" for side in (ratio.base, ratio.head)]
+            spread = f"{low:.3f} to {high:.3f}"
+            table.add_row(f"  {ratio.name}", *medians, f"{middle:.3f}", spread, colours[ratio.verdict])
+    return table
+
+
+@click.command()
+@click.argument("base")
+@click.argument("head")
+@click.argument("names", nargs=-1, metavar="[WORKLOAD]...", type=click.Choice(list(WORKLOADS)))
+@click.option("--rounds", type=click.IntRange(min=2), default=6, show_default=True)
+@click.option("--set", "sizes", multiple=True, metavar="NAME=NUMBER", help="Another size than `list` shows.")
+@click.option("--case", "cases", multiple=True, help="Only these cases of the workloads that have several.")
+@click.option("--pin/--no-pin", default=True, help="Run on one core only, if the system can.  [default: pin]")
+@click.option("--out", type=click.Path(dir_okay=False, writable=True, path_type=Path), help="Keep as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+def versus(
+    base: str,
+    head: str,
+    names: Sequence[str],
+    rounds: int,
+    sizes: Sequence[str],
+    cases: Sequence[str],
+    pin: bool,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Run two commits in turns, by default all workloads, and print ratios with their spread.
+
+    Both run from git worktrees in a temporary folder, each with the packages of its own requirements.lock,
+    which are installed once in a cache folder. Of each pair of runs the ratio counts; above 1 the second
+    commit is better. Sizes are those of the working tree.
+    """
+    try:
+        commits = resolve(base), resolve(head)
+    except (LookupError, OSError) as exc:
+        raise click.ClickException(str(exc)) from exc
+    other = dict(parsed(size) for size in sizes)
+    here, done = machine(), []
+    with progress_bar() as progress, worktrees(*commits) as checkouts, pinned(wanted=pin) as core:
+        task = progress.add_task("versus", total=1.0)
+        for workload in (WORKLOADS[name] for name in names or WORKLOADS):
+            for case, size in workload.cases.items():
+                if cases and case and case not in cases:
+                    continue
+
+                def told(number: int, side: Side, at: int, of: int, title: str = workload.name) -> None:
+                    turn = f"round {number} of {rounds}" if number else "warming up"
+                    progress.update(task, description=f"{title} {turn} {side}", completed=at, total=of)
+
+                try:
+                    done.append(
+                        in_turns(checkouts, workload, case, {**size, **known(other, size)}, rounds, told=told)
+                    )
+                except Failed as exc:
+                    raise click.ClickException(str(exc)) from exc
+    result = Versus(
+        base=commits[0], head=commits[1], machine=here, cpu=core, rounds=rounds, compared=tuple(done)
+    )
+    text = result.model_dump_json(indent=1)
+    if out is not None:
+        out.write_text(text + "\n", "utf-8")
+    if as_json:
+        print(text)
+        return
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    console.print(f"{here}; {rounds} rounds", highlight=False)
+    console.print(versus_table(result), highlight=False)

@@ -4,7 +4,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+import click
 import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as ProgressBar
 
 from perf.fleets.objects import Json
 
@@ -95,3 +99,22 @@ def filling(seconds: Sequence[float], points: int = 20) -> Curve:
         for start in range(0, len(seconds) - width + 1, width)
     ]
     return Curve("time of a claim while the fleet fills", "claims decided", "us a claim", means)
+
+
+def progress_bar() -> ProgressBar:
+    """A bar on standard error, which goes away at the end."""
+    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
+    return ProgressBar(*columns, console=Console(stderr=True), transient=True)
+
+
+def known(other: Mapping[str, int], size: Size) -> Mapping[str, int]:
+    """The sizes among these that a workload has."""
+    return {name: value for name, value in other.items() if name in size}
+
+
+def parsed(text: str) -> tuple[str, int]:
+    """`NAME=NUMBER`. Raises BadParameter."""
+    name, _, value = text.partition("=")
+    if not value.isdigit():
+        raise click.BadParameter(f"write {name or 'name'}=NUMBER, not {text!r}", param_hint="--set")
+    return name, int(value)

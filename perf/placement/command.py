@@ -10,14 +10,53 @@ import click
 from rich.console import Console
 
 from perf.placement import openb
-from perf.placement.churn_command import churn_
-from perf.placement.mig_bench_command import mig_bench_
+from perf.placement.mig_bench import mig_bench_
 from perf.placement.mig_command import mig_
-from perf.placement.openb_trace import published, read_arrivals, seeds, variants
-from perf.placement.printing import AS_JSON, seeds_in, shown
+from perf.placement.openb import published, read_arrivals, seeds, variants
+from perf.placement.playing import mixed_models
+from perf.placement.printing import AS_JSON, SEEDS, means, seeds_in, shown
+from perf.placement.printing import POLICY as POLICY_OPTION
+from perf.placement.random_node import RANDOM_NODE
 from reconciler.allocation.policies.names import POLICIES
 from reconciler.allocation.policies.selection import policy_named
 from reconciler.errors import Malformed
+
+FIGURES = ("held", "accepted", "p50_ms", "p99_ms", "p50_processor_ms", "p99_processor_ms")
+
+
+@click.command("churn")
+@click.option("--nodes", default=1250, show_default=True, type=click.IntRange(min=5))
+@click.option(
+    "--load", "loads", multiple=True, type=click.FloatRange(min=0.01), help="0.9 and 1.2 without it."
+)
+@SEEDS
+@click.option("--arrivals", default=40000, show_default=True, type=click.IntRange(min=10))
+@POLICY_OPTION
+@AS_JSON
+def churn_(
+    nodes: int,
+    loads: Sequence[float],
+    seed_list: str,
+    arrivals: int,
+    policies: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Play claims that come and go on A100 as partitions, whole H100 and shared L4: GPUs in use."""
+    rows: list[dict[str, Any]] = []
+    for load in loads or (0.9, 1.2):
+        for seed in seeds_in(seed_list):
+            for name in policies or (RANDOM_NODE, *POLICIES):
+                with shown(f"load {load} seed {seed} {name}") as progress:
+                    done = mixed_models(
+                        name, load=load, arrivals=arrivals, seed=seed, nodes=nodes, progress=progress
+                    )
+                named = {"load": load, "seed": seed, "policy": name}
+                rows.append({**named, **done.figures, **done.times.to_json()})
+    if as_json:
+        print(json.dumps(rows, indent=1))
+        return
+    Console().print(means(rows, "load", FIGURES))
+
 
 BOUND = {
     "default": 96.91, "cpu050": 96.91, "cpu100": 96.87, "cpu200": 96.90, "cpu250": 96.91,

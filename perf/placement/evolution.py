@@ -11,8 +11,7 @@ import numpy as np
 
 from kernels.types import Amounts, Rows
 from perf.placement.loss_system import Arrival
-from perf.placement.profiles import PLACES, PROFILES
-from perf.placement.states import CODE, CODES, NEVER, first_fit, preferences, worth
+from perf.placement.profiles import CODE, CODES, NEVER, PLACES, PROFILES, first_fit, preferences, worth
 from perf.workload import Progress
 
 GENERATIONS = 50

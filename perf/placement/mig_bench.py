@@ -7,19 +7,26 @@ decides in process, and the oldest job that fits comes first.
 
 import csv
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import click
+from rich.console import Console
+from rich.table import Table
 
 from perf.deciding import read_claim
 from perf.fleets.mig import CLASS, DRIVER
 from perf.fleets.objects import Json, claim, device_class, exactly, node, node_names, pool
-from perf.placement import waiting
+from perf.placement import loss_system
 from perf.placement.cluster import Cluster, Kind, Running
 from perf.placement.loss_system import Arrival
+from perf.placement.printing import AS_JSON, shown
 from perf.workload import Progress
 from reconciler.allocation.policies.demand import Demand, Shape
+from reconciler.allocation.policies.names import POLICIES
 from reconciler.allocation.policies.policy import Policy
+from reconciler.allocation.policies.selection import policy_named
 from reconciler.errors import Malformed
 
 NODES, GPUS_A_NODE, SLICES = 2, 4, 7
@@ -100,7 +107,9 @@ def play(jobs: list[Job], policy: Policy | None, progress: Progress) -> dict[str
     kinds = [_kind(amount) for amount in memory]
     arriving = [Arrival(job.arrival_ms, memory.index(job.memory_mi), job.work) for job in jobs]
     cluster = Cluster(objects(), policy)
-    waited = waiting.play(cluster, kinds, arriving, progress, running=_runs, count_from=COUNTED_FROM)
+    waited = loss_system.play_queue(
+        cluster, kinds, arriving, progress, running=_runs, count_from=COUNTED_FROM
+    )
     window = arriving[-1].at - COUNTED_FROM
     done = waited.to_json()
     return {
@@ -172,3 +181,51 @@ def _only(folder: Path, pattern: str) -> Path:
     if len(found) != 1:
         raise Malformed(str(folder), pattern, f"matches {len(found)} files; choose a folder with one")
     return found[0]
+
+
+COMPARED = ("first-fit", "best-fit", "least-loss")
+DIFFERENCES = (
+    "Published runs had fake agents, a real API server and a real scheduler. Here the engine decides in\n"
+    "process: no time of binding counts, and the oldest job that fits always comes first."
+)
+HOUR = 3_600_000
+"""Milliseconds"""
+
+
+@click.command("mig-bench")
+@click.option(
+    "--trace",
+    "folder",
+    required=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder with a trace (*trace.jsonl) and its published figures (*summary.csv).",
+)
+@click.option("--policy", "policies", multiple=True, type=click.Choice(POLICIES), help="Only these policies.")
+@AS_JSON
+def mig_bench_(folder: Path, policies: Sequence[str], as_json: bool) -> None:
+    """Play a trace of the MIG-scheduler-benchmark (FouoF): slices in use and waits, beside the published."""
+    rows: list[dict[str, Any]] = []
+    try:
+        jobs, theirs = read_jobs(folder), published(folder)
+        demand = demand_of(jobs)
+        for name in policies or COMPARED:
+            with shown(name) as progress:
+                rows.append({"policy": name, **play(jobs, policy_named(name, demand), progress)})
+    except Malformed as exc:
+        raise click.ClickException(str(exc)) from exc
+    if as_json:
+        print(json.dumps({"ours": rows, "published": theirs, "differences": DIFFERENCES}, indent=1))
+        return
+    console = Console()
+    console.print(_table([*rows, *theirs]))
+    console.print(DIFFERENCES, highlight=False, soft_wrap=True)
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    headings = ("policy", "slices in use", "mean wait h", "p95 wait h", "makespan h", "p50 ms")
+    table = Table(*headings, box=None, pad_edge=False)
+    for row in rows:
+        waits = (f"{row[name] / HOUR:.3f}" for name in ("mean_wait", "p95_wait", "makespan"))
+        decision = f"{row['p50_ms']:.3f}" if "p50_ms" in row else "published"
+        table.add_row(row["policy"], f"{row['in_use'] * 100:.2f} %", *waits, decision)
+    return table

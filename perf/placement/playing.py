@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from perf.placement import churn, loss_system, mig, repacking, waiting
+from perf.placement import churn, loss_system, mig, repacking
 from perf.placement.cluster import Cluster, Times
 from perf.placement.printing import policy_of
 from perf.placement.profiles import SLICES
@@ -56,7 +56,7 @@ def partitions(
         chosen = policy_of(policy, mig.demand_of(mix), seed)
     cluster = Cluster(mig.objects(nodes), chosen)
     if queue:
-        figures = waiting.play(cluster, mig.kinds(), arriving, progress).to_json()
+        figures = loss_system.play_queue(cluster, mig.kinds(), arriving, progress).to_json()
     else:
         played = loss_system.play(cluster, mig.kinds(), arriving, warm_up, progress)
         figures = played.to_json(SLICES * gpus)

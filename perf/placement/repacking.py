@@ -11,8 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from perf.placement.loss_system import Arrival, Played
-from perf.placement.profiles import PLACES, PROFILES
-from perf.placement.states import CODE, OPEN
+from perf.placement.profiles import CODE, OPEN, PLACES, PROFILES
 from perf.workload import Progress
 
 PRICES = np.array(

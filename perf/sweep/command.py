@@ -3,19 +3,55 @@
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 
 import click
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from perf.sweep import executors, summary
-from perf.sweep.batches import Batches
 from perf.sweep.executors import dask, processes
-from perf.sweep.progress import shown
 from perf.sweep.results import Result, Results, Task, tasks_of
-from perf.sweep.spec import read_spec
+from perf.sweep.spec import Batches, read_spec
 from reconciler.errors import Rejected
+
+BETWEEN_LINES = 10.0
+"""Seconds"""
+Advance = Callable[[int, int], None]
+"""Called with the scenarios that have results, and those that failed"""
+
+
+@contextmanager
+def shown(total: int, before: int) -> Iterator[Advance]:
+    """Show the progress on standard error. `before` scenarios have results already."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _in_lines(total)
+        return
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("scenarios", total=total, completed=before)
+        yield lambda done, failed: progress.update(
+            task,
+            completed=done + failed,
+            description=f"scenarios, {failed} failed" if failed else "scenarios",
+        )
+
+
+def _in_lines(total: int) -> Advance:
+    told = monotonic()
+
+    def advance(done: int, failed: int) -> None:
+        nonlocal told
+        if (now := monotonic()) - told >= BETWEEN_LINES or done + failed == total:
+            told = now
+            print(f"{done} of {total} scenarios, {failed} failed", file=sys.stderr, flush=True)
+
+    return advance
+
 
 INDEX = "JOB_COMPLETION_INDEX"
 """What an Indexed Job of Kubernetes tells each of its pods"""
@@ -119,7 +155,7 @@ def _sum_up(played: Sequence[tuple[Task, Result]], out: Path, suffix: str) -> No
     if suffix == "none":
         return
     try:
-        from perf.sweep.plots import draw  # noqa: PLC0415 - of an extra, and slow to import
+        from perf.sweep.summary import draw  # noqa: PLC0415 - of an extra, and slow to import
     except ImportError:
         print("no plots: install the extra `perf`", file=sys.stderr)
         return

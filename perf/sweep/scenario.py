@@ -1,6 +1,7 @@
 """What can be played in a sweep. A scenario is a value, and its row a pure function of it."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache, partial
 from pathlib import Path
@@ -10,15 +11,70 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_validator
 
 from perf.placement import openb, playing
 from perf.placement.mig import NODES
-from perf.placement.openb_trace import read_arrivals
+from perf.placement.openb import read_arrivals
 from perf.placement.profiles import MIXES
 from perf.placement.random_node import RANDOM_NODE
 from perf.replay import replay
-from perf.sweep import journal
 from reconciler.allocation.policies.demand import NO_DEMAND
 from reconciler.allocation.policies.names import FIRST_FIT, POLICIES
-from reconciler.allocation.policies.selection import policy_named
-from reconciler.errors import Malformed
+from reconciler.allocation.policies.selection import parse_policies, policy_named
+from reconciler.control.demand import read_demand_file
+from reconciler.errors import Malformed, Rejected
+from reconciler.operations.journal.replaying import Again
+from reconciler.operations.journal.replaying import replay as replay_journal
+
+RECORDED = "recorded"
+"""The policies of the journal itself: then all decisions must be the same"""
+
+
+def compare(file: Path, policy: str, demand: Path | None) -> dict[str, int]:
+    """Decisions by how they differ. Raises Malformed for a file that is no journal or no demand."""
+    counts: Counter[str] = Counter()
+
+    def count(again: Again) -> None:
+        counts[_difference(again)] += 1
+
+    wanted = None if demand is None else read_demand_file(demand).demand
+    try:
+        replay_journal(
+            file,
+            names=None if policy == RECORDED else parse_policies((policy,)),
+            demand=wanted,
+            seen=count,
+        )
+    except Rejected as exc:
+        raise Malformed(str(file), "", f"cannot be replayed: {exc}") from exc
+    return {"decisions": counts.total(), **{name: counts[name] for name in DIFFERENCES}}
+
+
+DIFFERENCES = (
+    "same",
+    "other_devices",
+    "other_node",
+    "refused_instead",
+    "granted_instead",
+    "other_reason",
+    "unknown",
+)
+"""`unknown`: the file does not have the inputs of the decision"""
+
+
+def _difference(again: Again) -> str:
+    then, now = again.then, again.now
+    if now is None:
+        return "unknown"
+    if again.same:
+        return "same"
+    match bool(then.reason), bool(now.reason):
+        case True, True:
+            return "other_reason"
+        case True, False:
+            return "granted_instead"
+        case False, True:
+            return "refused_instead"
+        case _:
+            return "other_devices" if then.node == now.node else "other_node"
+
 
 Row = Mapping[str, Any]
 Load = Annotated[float, Field(gt=0, le=1000)]
@@ -182,16 +238,16 @@ class Journal(Played):
 
     play: Literal["journal"]
     file: str
-    policy: str = journal.RECORDED
+    policy: str = RECORDED
     demand: str = ""
     """File with another demand than the recorded one"""
 
     @classmethod
     def policies(cls) -> tuple[str, ...]:
-        return (journal.RECORDED, *POLICIES)
+        return (RECORDED, *POLICIES)
 
     def row(self) -> Row:
-        return journal.compare(Path(self.file), self.policy, Path(self.demand) if self.demand else None)
+        return compare(Path(self.file), self.policy, Path(self.demand) if self.demand else None)
 
 
 Scenario = Annotated[Mig | Churn | Openb | Scripted | Journal, Field(discriminator="play")]

@@ -9,7 +9,7 @@ import numpy as np
 
 from perf.deciding import Decider, Wrong
 from perf.fleets import mig
-from perf.machine import ROOT
+from perf.results import ROOT
 from perf.workload import Figure, Outcome, Progress, Size, Workload
 from reconciler.cel.check import DEVICE_SELECTOR
 from reconciler.cel.program import CelError, DeviceView, Selector

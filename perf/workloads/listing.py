@@ -17,7 +17,7 @@ from time import perf_counter, process_time
 from perf.fleets import gpus, mig
 from perf.fleets.objects import Json
 from perf.fleets.served import served
-from perf.lag import Lag
+from perf.live import Lag
 from perf.workload import Figure, Outcome, Progress, Size, Workload
 from perf.workloads.gpus import gpu_claim
 from perf.workloads.mig import partition_claim

@@ -5,16 +5,13 @@ import math
 from time import perf_counter
 
 from perf import pods
-from perf.announcing import announced_namespace
 from perf.backlogs import KINDS, Claims, rounds
 from perf.deciding import Wrong
 from perf.fleets import mig
 from perf.fleets.objects import Json, claim
-from perf.lag import Lag
-from perf.live import Cluster, Reach, cluster, in_flight, reach
-from perf.reconciling import Heard, reconciling
-from perf.replica import replica
-from perf.sightings import watching
+from perf.live import Cluster, Lag, Reach, announced_namespace, cluster, in_flight, reach
+from perf.pods import watching
+from perf.replica import Heard, reconciling, replica
 from perf.workload import Figure, Outcome, Progress, Size, Workload, latencies
 from perf.workloads.mig import drawn_profiles
 from reconciler.cluster.http import connect

@@ -13,7 +13,7 @@ from time import perf_counter
 
 from perf.fleets import mig
 from perf.fleets.objects import Json
-from perf.lag import Lag
+from perf.live import Lag
 from perf.workload import Figure, Outcome, Progress, Size, Workload
 from perf.workloads.live import labelled_claim
 from perf.workloads.mig import drawn_profiles

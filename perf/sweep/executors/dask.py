@@ -4,9 +4,9 @@ from contextlib import ExitStack
 from importlib import import_module
 from typing import Any
 
-from perf.sweep.batches import Batches, play
 from perf.sweep.executors import AHEAD, Done
 from perf.sweep.results import Task
+from perf.sweep.spec import Batches, play
 from reconciler.errors import Rejected
 
 TIMEOUT = "30s"

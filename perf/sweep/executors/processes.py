@@ -4,9 +4,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 
-from perf.sweep.batches import Batches, play
 from perf.sweep.executors import AHEAD, Done
 from perf.sweep.results import Result, Task
+from perf.sweep.spec import Batches, play
 from reconciler.errors import Rejected
 
 

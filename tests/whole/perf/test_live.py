@@ -4,10 +4,9 @@ import pytest
 from click.testing import CliRunner
 
 from perf.__main__ import main
-from perf.announcing import SPACE, announced_namespace
 from perf.fleets import mig
 from perf.fleets.objects import Json
-from perf.live import DELETED, Cluster, cluster
+from perf.live import DELETED, SPACE, Cluster, announced_namespace, cluster
 from perf.workloads.live import WORKLOADS, labelled_claim
 from reconciler.api.objects.claims import FINALIZER
 from reconciler.cluster.http import connect

@@ -2,11 +2,10 @@
 
 import pytest
 
-from perf.machine import Calibration
-from perf.pace import Pace
+from perf.live import Pace
 from perf.phases import PHASES, PREFIX, figures, lengths, shares
 from perf.printing import phases_table
-from perf.results import Run, summed_up
+from perf.results import Calibration, Run, summed_up
 from perf.workload import Outcome
 
 POD = {

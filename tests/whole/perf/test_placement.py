@@ -10,8 +10,7 @@ from click.testing import CliRunner
 from perf.__main__ import main
 from perf.placement import churn, evolution, loss_system, mig, repacking
 from perf.placement.cluster import Cluster
-from perf.placement.profiles import MIXES, PLACES, PROFILES, mean_size
-from perf.placement.states import preferences, worth
+from perf.placement.profiles import MIXES, PLACES, PROFILES, mean_size, preferences, worth
 from reconciler.allocation.policies.least_loss import LeastLoss
 from tests.tools.small_openb import write_openb
 

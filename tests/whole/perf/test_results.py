@@ -6,10 +6,9 @@ import pytest
 from rich.console import Console
 
 from docs import main_results
-from perf.machine import ROOT, Calibration, Machine
 from perf.page import page
 from perf.printing import comparison, run_table
-from perf.results import Report, Run, latest, load, save, summed_up
+from perf.results import ROOT, Calibration, Machine, Report, Run, latest, load, save, summed_up
 from perf.workload import Curve, Figure, Outcome
 
 

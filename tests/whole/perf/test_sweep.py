@@ -19,11 +19,10 @@ from click.testing import CliRunner
 from perf.__main__ import main
 from perf.fleets import gpus
 from perf.fleets.objects import claim, exactly
-from perf.sweep import code
-from perf.sweep.batches import SECONDS, Batches, play
+from perf.sweep import results
 from perf.sweep.results import Result, Results, Task, tasks_of
 from perf.sweep.scenario import Mig
-from perf.sweep.spec import read_spec
+from perf.sweep.spec import SECONDS, Batches, play, read_spec
 from perf.sweep.summary import lines
 from reconciler.control.decisions.allocating import Allocated
 from reconciler.errors import Malformed
@@ -229,7 +228,7 @@ def test_other_code_and_other_inputs_are_other_results(spec: Path, monkeypatch: 
 
 
 def test_the_digest_of_the_code_covers_what_rows_follow_from_alone():
-    files = {path.relative_to(ROOT).as_posix() for path in code.files_of(code.START)}
+    files = {path.relative_to(ROOT).as_posix() for path in results.files_of(results.START)}
     needed = {
         "kernels/fit.py",
         "perf/placement/loss_system.py",
@@ -240,7 +239,7 @@ def test_the_digest_of_the_code_covers_what_rows_follow_from_alone():
     }
     assert needed <= files
     assert _by_parsing("perf/sweep/scenario.py", set()) <= files
-    assert not {"perf/sweep/plots.py", "perf/sweep/command.py", "reconciler/cli/top.py"} & files
+    assert not {"perf/sweep/summary.py", "perf/sweep/command.py", "reconciler/cli/top.py"} & files
 
 
 def _by_parsing(path: str, known: set[str]) -> set[str]:

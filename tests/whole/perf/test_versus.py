@@ -9,9 +9,8 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-import perf.versus_command
-from perf.machine import Machine
-from perf.printing import versus_table
+from perf import versus as command
+from perf.results import Machine
 from perf.versus import (
     Checkout,
     Compared,
@@ -22,9 +21,10 @@ from perf.versus import (
     interpreter,
     measure,
     resolve,
+    versus,
+    versus_table,
     worktrees,
 )
-from perf.versus_command import versus
 from perf.workload import Figure, Outcome, Workload
 
 TOLD = """
@@ -136,7 +136,7 @@ def test_a_commit_without_a_lock_runs_with_this_interpreter(tmp_path: Path):
 def test_the_command_prints_json_with_the_spread(repository: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(repository)
     for name, function in (("resolve", resolve), ("worktrees", worktrees)):
-        monkeypatch.setattr(perf.versus_command, name, lambda *a, f=function: f(*a, repository))
+        monkeypatch.setattr(command, name, lambda *a, f=function: f(*a, repository))
     arguments = ["HEAD~1", "HEAD", "kernel", "--rounds", "2", "--set", "nodes=3", "--json"]
     result = CliRunner().invoke(versus, arguments, catch_exceptions=False)
     found = json.loads(result.stdout)
@@ -156,7 +156,7 @@ def test_what_is_no_commit_is_refused_by_name():
 def test_a_tiny_workload_of_ours_runs_from_another_folder(tmp_path: Path):
     """The code is that of the folder, and not of the installed package."""
     for name in ("perf", "kernels", "reconciler"):
-        (tmp_path / name).symlink_to(Path(perf.versus_command.__file__).parents[1] / name)
+        (tmp_path / name).symlink_to(Path(command.__file__).parents[1] / name)
     figures = measure(
         Checkout(tmp_path, sys.executable), "whole-gpu", {"nodes": 4, "claims": 6}, lambda *_: None
     )
