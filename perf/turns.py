@@ -40,7 +40,7 @@ from reconciler.control.units import Unit
 from reconciler.control.waiting import Pending
 from reconciler.operations.logs.setup import LOGGER, configure
 from reconciler.operations.metrics.meters import Meters
-from reconciler.operations.metrics.tracing import NoTraces
+from reconciler.operations.metrics.requests import NoTraces
 from reconciler.operations.observer import OperationsObserver
 from reconciler.state.store import Store
 

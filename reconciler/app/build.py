@@ -43,10 +43,10 @@ from reconciler.control.shadow import Shadow
 from reconciler.control.template_maker import TemplateMaker
 from reconciler.errors import Gone, ReconcilerError
 from reconciler.operations.journal.recording import Recorder
-from reconciler.operations.metrics.tracing import NoTraces
+from reconciler.operations.metrics.requests import NoTraces
 from reconciler.operations.observer import OperationsObserver
 from reconciler.operations.serving.port import StatusPort
-from reconciler.operations.telemetry.task_health import TaskHealth
+from reconciler.operations.telemetry import TaskHealth
 from reconciler.plugins.kueue.cluster import KueueKinds
 from reconciler.plugins.kueue.setup import kinds_for_check, kueue_jobs
 from reconciler.settings import Settings

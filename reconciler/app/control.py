@@ -45,7 +45,7 @@ from reconciler.operations.journal.entries import RECORDED_SETTINGS, Header
 from reconciler.operations.journal.recording import Recorder
 from reconciler.operations.page.sources import PlacementView
 from reconciler.operations.policy_comparison import PolicyComparison
-from reconciler.operations.telemetry.signals import Signals
+from reconciler.operations.telemetry import Signals
 from reconciler.plugins.koordinator.fleet import Fleet
 from reconciler.plugins.koordinator.handler import KoordinatorHandler
 from reconciler.plugins.koordinator.objects import read_device

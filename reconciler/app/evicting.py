@@ -31,9 +31,8 @@ from reconciler.control.relocation.rebalancer import MovesTerms, Rebalancer
 from reconciler.control.waiting import Pending
 from reconciler.errors import Gone, Rejected, Relist, Retry
 from reconciler.operations.journal.recording import Recorder
-from reconciler.operations.telemetry.moves import moves_signals
-from reconciler.operations.telemetry.room import room_signals
-from reconciler.operations.telemetry.signals import Signals
+from reconciler.operations.signals import moves_signals, room_signals
+from reconciler.operations.telemetry import Signals
 from reconciler.settings import Settings
 
 log = structlog.get_logger()

@@ -14,10 +14,9 @@ from reconciler.app.leadership import LeaderRole, leader_role
 from reconciler.cluster.client import Client
 from reconciler.cluster.kinds import Resource
 from reconciler.cluster.transport import GuardedTransport, Transport, never
-from reconciler.operations.metrics.metered import Metered
-from reconciler.operations.metrics.tracing import NoTraces, tracing
+from reconciler.operations.metrics.requests import Metered, NoTraces, tracing
 from reconciler.operations.serving.port import StatusPort
-from reconciler.operations.telemetry.telemetry import Telemetry
+from reconciler.operations.telemetry import Telemetry
 from reconciler.settings import Settings
 
 

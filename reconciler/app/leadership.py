@@ -22,10 +22,10 @@ from reconciler.ha.campaign import Campaign, Leases
 from reconciler.ha.elector import Elector
 from reconciler.ha.fenced_transport import FencedTransport
 from reconciler.operations.metrics import catalogue as of
-from reconciler.operations.metrics.scraping import by, single
+from reconciler.operations.metrics.meters import labelled, single
 from reconciler.operations.page.sources import Fact
-from reconciler.operations.serving.statusz import Row
-from reconciler.operations.telemetry.signals import Signals
+from reconciler.operations.serving.port import Row
+from reconciler.operations.telemetry import Signals
 from reconciler.settings import Settings
 
 log = structlog.get_logger()
@@ -183,7 +183,7 @@ def lease_signals(candidate: Candidate, clock: Callable[[], float]) -> Signals:
             "Lease": rows,
         },
         readings=[
-            by(of.LEADER, lambda: {lease: float(candidate.leads())}),
+            labelled(of.LEADER, lambda: {lease: float(candidate.leads())}),
             single(of.RIVALS, lambda: len(campaign.rivals)),
         ],
         facts=[lambda: Fact("Lease", f"{lease}, held by {elector.holder or 'nobody'}")],

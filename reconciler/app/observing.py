@@ -17,20 +17,15 @@ from reconciler.control.relocation.moves import MovesAdvice
 from reconciler.control.waiting import Pending
 from reconciler.operations.doctor_schedule import DoctorSchedule
 from reconciler.operations.events.events import Events
-from reconciler.operations.events.inbox import EventInbox
-from reconciler.operations.events.lasting import LastingRefusals
-from reconciler.operations.events.recorder import EventRecorder
+from reconciler.operations.events.recorder import EventInbox, EventRecorder, LastingRefusals
 from reconciler.operations.events.unmanaged import UnmanagedClaims
-from reconciler.operations.metrics.capacity import Capacity
+from reconciler.operations.metrics.devices import Capacity
 from reconciler.operations.page.late_routes import late_page_routes
-from reconciler.operations.page.page_sources import PageSources, RefusalMessages
+from reconciler.operations.page.sources import PageSources, RefusalMessages
 from reconciler.operations.serving.port import Route
-from reconciler.operations.telemetry.fleet import fleet_signals
-from reconciler.operations.telemetry.process import process_facts
-from reconciler.operations.telemetry.progress import liveness_signals, work_signals
-from reconciler.operations.telemetry.server import server_signals
-from reconciler.operations.telemetry.signals import Signals
-from reconciler.operations.telemetry.task_health import TaskHealth
+from reconciler.operations.serving.questions import FitEndpoint, WhatifEndpoint, whatif_routes
+from reconciler.operations.signals import fleet_signals, liveness_signals, server_signals, work_signals
+from reconciler.operations.telemetry import Signals, TaskHealth, process_facts
 from reconciler.settings import Settings
 
 
@@ -200,11 +195,8 @@ def _page(
 
 
 def _questions(settings: Settings, intake: Intake, placing: Placing) -> Iterator[Route]:
-    """The endpoints for questions. Off by default, so each is imported if it is enabled."""
+    """The endpoints for questions, off by default."""
     if settings.status_what_if:
-        from reconciler.operations.serving.whatif import whatif_routes  # noqa: PLC0415
-        from reconciler.operations.serving.whatif_endpoint import WhatifEndpoint  # noqa: PLC0415
-
         endpoint = WhatifEndpoint(
             intake.store,
             intake.nodes,
@@ -214,8 +206,6 @@ def _questions(settings: Settings, intake: Intake, placing: Placing) -> Iterator
         )
         yield from whatif_routes(endpoint.ask)
     if settings.status_fit:
-        from reconciler.operations.serving.fit import FitEndpoint  # noqa: PLC0415
-
         yield from FitEndpoint(intake.store, intake.nodes, ready=intake.listed.is_set).routes()
 
 

@@ -26,8 +26,7 @@ from reconciler.cli.output import (
     print_table,
     remark,
 )
-from reconciler.operations.logs.reading import Line, Reader
-from reconciler.operations.logs.summary import Summary, latencies, summarize
+from reconciler.operations.logs.reading import Line, Reader, Summary, latencies, summarize
 
 _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 

@@ -17,9 +17,9 @@ import structlog
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.operations.events.events import Notice, Regarding
 from reconciler.operations.metrics import catalogue as of
-from reconciler.operations.metrics.scraping import Reading, single
+from reconciler.operations.metrics.meters import Reading, single
 from reconciler.operations.page.sources import Fact
-from reconciler.operations.telemetry.signals import Signals
+from reconciler.operations.telemetry import Signals
 from reconciler.settings import Settings
 from reconciler.state.store import Store
 

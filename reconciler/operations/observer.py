@@ -1,13 +1,16 @@
-"""Shows operators what is decided: the log first, then metrics, traces and all other listeners."""
+"""Shows operators what is decided: one log line each, then metrics, traces and all other listeners."""
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
+from typing import Any
 
-from reconciler.control.decisions.declaration import Decision, Report
+import structlog
+
+from reconciler.control.decisions.declaration import Decision, LoggedField, Report
 from reconciler.control.units import Unit
-from reconciler.operations.logs.decision_log import log_decision
+from reconciler.operations.logs.setup import LineLoggers
 from reconciler.operations.metrics.meters import Meters
-from reconciler.operations.metrics.tracing import NoTraces
+from reconciler.operations.metrics.requests import NoTraces
 
 
 class OperationsObserver:
@@ -30,3 +33,61 @@ class OperationsObserver:
         log_decision(decision)
         for listener in self._listeners:
             listener(decision)
+
+
+log = structlog.get_logger(__name__)
+
+
+class _Fields(dict[type[Decision], tuple[LoggedField, ...]]):
+    """The log fields of each class, computed once: there may be thousands of decisions per second."""
+
+    def __missing__(self, kind: type[Decision]) -> tuple[LoggedField, ...]:
+        found = self[kind] = tuple(kind.logged_fields())
+        return found
+
+
+_FIELDS = _Fields()
+
+
+class _LineWriter:
+    """Writes lines as structlog does, without binding a logger and copying the fields for each: that would
+    take as long as everything else.
+    """
+
+    def __init__(self) -> None:
+        self._factory: LineLoggers | None = None
+        self._logger: Any = None
+
+    def write(self, level: str, fields: dict[str, Any]) -> None:
+        """Write a line. `fields` has the event, and is changed."""
+        config = structlog.get_config()
+        factory, processors = config["logger_factory"], config["processors"]
+        if not isinstance(factory, LineLoggers):
+            getattr(log, level)(**fields)
+            return
+        if level not in factory.levels:
+            return
+        if factory is not self._factory:  # configured anew
+            self._factory, self._logger = factory, factory(__name__)
+        try:
+            for process in processors:
+                fields = process(self._logger, level, fields)
+        except structlog.DropEvent:
+            return
+        getattr(self._logger, level)(fields)
+
+
+_WRITER = _LineWriter()
+
+
+def log_decision(decision: Decision) -> None:
+    """Log a decision."""
+    line = decision.line
+    fields: dict[str, Any] = {}
+    for attribute, name, logged in _FIELDS[type(decision)]:
+        value = getattr(decision, attribute)
+        if value is None and logged.optional:
+            continue
+        fields[name] = value if logged.write is None else logged.write(value)
+    fields["event"] = line.event
+    _WRITER.write(line.level, fields)

@@ -18,9 +18,9 @@ from reconciler.control.decider import Refusal
 from reconciler.control.demand import PoliciesInUse
 from reconciler.control.planner import Decide
 from reconciler.operations.metrics import catalogue as of
-from reconciler.operations.metrics.scraping import Reading, single
+from reconciler.operations.metrics.meters import Reading, single
 from reconciler.operations.page.sources import Fact, PlacementView, PolicyRow
-from reconciler.operations.telemetry.signals import Signals
+from reconciler.operations.telemetry import Signals
 from reconciler.state.store import Store
 from reconciler.state.trial import Forked
 

@@ -20,8 +20,7 @@ from reconciler.control.decisions.allocating import Allocated, Waits
 from reconciler.control.offline import Answer, decide
 from reconciler.operations.journal.entries import Decided
 from reconciler.operations.journal.replaying import Again, replay
-from reconciler.operations.serving.whatif import Options
-from reconciler.operations.serving.whatif_endpoint import WhatifEndpoint
+from reconciler.operations.serving.questions import WhatifEndpoint, WhatifOptions
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.on_demand import NOT_LISTED
 from reconciler.state.pods.groups import PodGroups
@@ -168,7 +167,7 @@ async def asked_of_the_port(scenario: Scenario) -> Expected:
         ask = WhatifEndpoint(
             store, nodes, PodGroups(), ready=lambda: True, policies=lambda: scenario.policies
         ).ask
-        found = await ask(yaml.safe_dump_all(asked), Options(1, frozenset(), frozenset()))
+        found = await ask(yaml.safe_dump_all(asked), WhatifOptions(1, frozenset(), frozenset()))
         told |= dict([_placed(unit, found)])
     return told
 

@@ -15,7 +15,7 @@ from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.control.relocation.moves import MovesAdvice
-from reconciler.operations.metrics.capacity import Capacity
+from reconciler.operations.metrics.devices import Capacity
 from reconciler.operations.page.late_routes import late_page_routes
 from reconciler.operations.page.sources import Fact, GangEntry, PendingUnit, PlacementView, Sources
 from reconciler.operations.serving.access import Local

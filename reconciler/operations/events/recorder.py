@@ -1,23 +1,141 @@
-"""Writes Events about claims and pods: why they are pending, what they got, and devices held in conflict."""
+"""Events about claims and pods: why they are pending, what they got, and devices held in conflict.
+
+Decisions go to an inbox. Refusals are held until they have lasted: most end by themselves, after a write or a
+controller's turn.
+"""
 
 import asyncio
+import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from msgspec import Struct
+
 from reconciler.allocation.reasons.explanation import Explanation
+from reconciler.allocation.reasons.reasons import remedy
 from reconciler.analysis.explain.explain import explain_briefly
 from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.core import Pod, claims_of
-from reconciler.api.objects.meta import ApiObject, ObjectKey
+from reconciler.api.objects.core import GATE, Pod, claims_of
+from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
 from reconciler.cluster.kinds import Served
-from reconciler.control.decisions.allocating import Allocated, DevicesGiven, HeldTwice, Ungated, Waits
+from reconciler.control.decisions.allocating import (
+    Allocated,
+    DevicesGiven,
+    ExclusionViolated,
+    HeldTwice,
+    Ungated,
+    Waits,
+)
+from reconciler.control.decisions.declaration import Decision
 from reconciler.control.decisions.every import Evicted, MoveEvicted, MovesAborted
 from reconciler.control.explainer import Explainer, RefusalQueue
 from reconciler.control.planner import Step
-from reconciler.control.units import Unit
-from reconciler.operations.events import notes
+from reconciler.control.units import Kind, Unit
+from reconciler.control.waiting import Pending
 from reconciler.operations.events.events import Events, Notice, Regarding
-from reconciler.operations.events.inbox import EventInbox, Finding, Outcome
+from reconciler.state.nominations import Nominee
 from reconciler.state.store import Store
+
+RECHECK_SECONDS = 1.0
+"""Minimum time until a unit is checked again whose claims are being written"""
+
+
+class _Held(Struct):
+    """The newest refusal of a unit."""
+
+    unit: Unit
+    waits: Waits
+    spell: int
+
+
+class LastingRefusals:
+    """Passes on the newest refusal of each unit that has been pending for some seconds without interruption.
+
+    The time counts from the first refusal, whatever its reason. So a unit whose reason keeps changing is
+    reported as well.
+    """
+
+    def __init__(self, pending: Pending, *, seconds: float, clock: Callable[[], float]) -> None:
+        """`seconds` is how long a unit must be pending; `clock` counts seconds."""
+        self._pending = pending
+        self._seconds = seconds
+        self._clock = clock
+        self._held: dict[Unit, _Held] = {}
+        self._due: list[tuple[float, int, _Held]] = []
+        self._added = asyncio.Event()
+        self._entries = 0
+
+    def add(self, waits: Waits) -> None:
+        """Hold a refusal back. Cheap, and never blocks."""
+        if waits.pod is None and not waits.claims:
+            return
+        unit = Unit(Kind.POD, waits.pod) if waits.pod is not None else Unit(Kind.CLAIM, waits.claims[0])
+        spell, held = self._pending.spell(unit), self._held.get(unit)
+        if held is not None and held.spell == spell:
+            held.waits = waits
+            return
+        self._held[unit] = held = _Held(unit, waits, spell)
+        self._schedule(held, self._seconds)
+        self._added.set()
+
+    async def run(self, in_flight: Callable[[Waits], bool], pass_on: Callable[[Waits], None]) -> None:
+        """Pass on refusals until cancelled. `in_flight` tells whether a claim of one is being written."""
+        while True:
+            self._added.clear()
+            while self._due and self._due[0][0] <= self._clock():
+                self._take(heapq.heappop(self._due)[2], in_flight, pass_on)
+            try:
+                async with asyncio.timeout(self._due[0][0] - self._clock() if self._due else None):
+                    await self._added.wait()
+            except TimeoutError:
+                continue
+
+    def _take(
+        self, held: _Held, in_flight: Callable[[Waits], bool], pass_on: Callable[[Waits], None]
+    ) -> None:
+        if self._held.get(held.unit) is not held:
+            return  # it was not pending in between, and is held back anew
+        if self._pending.spell(held.unit) == held.spell and in_flight(held.waits):
+            self._schedule(held, max(self._seconds, RECHECK_SECONDS))
+            return
+        del self._held[held.unit]
+        if self._pending.spell(held.unit) == held.spell:
+            pass_on(held.waits)
+
+    def _schedule(self, held: _Held, seconds: float) -> None:
+        self._entries += 1
+        heapq.heappush(self._due, (self._clock() + seconds, self._entries, held))
+
+
+BACKLOG = 256
+"""Queued decisions of each sort; further ones have no Event"""
+
+Outcome = Allocated | DevicesGiven | Ungated | Evicted | MoveEvicted | MovesAborted
+Finding = HeldTwice | ExclusionViolated
+
+
+class EventInbox:
+    """Adding a decision is cheap and never blocks."""
+
+    def __init__(self, lasting: LastingRefusals) -> None:
+        self.lasting = lasting
+        """Refusals, until they have lasted"""
+        self.outcomes: asyncio.Queue[Outcome] = asyncio.Queue(BACKLOG)
+        """What was written"""
+        self.findings: asyncio.Queue[Finding] = asyncio.Queue(BACKLOG)
+        """Devices that claims hold in conflict"""
+
+    def on_decision(self, decision: Decision) -> None:
+        """Add a decision, unless no Event tells of its kind."""
+        match decision:
+            case Waits():
+                self.lasting.add(decision)
+            case Allocated() | DevicesGiven() | Ungated() | Evicted() | MoveEvicted() | MovesAborted():
+                if not self.outcomes.full():
+                    self.outcomes.put_nowait(decision)
+            case HeldTwice() | ExclusionViolated():
+                if not self.findings.full():
+                    self.findings.put_nowait(decision)
+
 
 ALLOCATED, UNGATED = "Allocated", "Ungated"
 HELD_TWICE, INCOMPATIBLE = "DeviceHeldTwice", "IncompatibleDevices"
@@ -101,7 +219,7 @@ class EventRecorder:
         return any(claim is not None and self._store.assumed(claim.metadata.uid) for claim in claims)
 
     def _explained(self, waits: Waits, explanation: Explanation | None) -> None:
-        self._events.record(self._of_refusal(waits, notes.refused(waits, explanation)))
+        self._events.record(self._of_refusal(waits, refused_note(waits, explanation)))
 
     def _of_refusal(self, waits: Waits, text: str) -> Iterator[Notice]:
         pods = [found for key in _pods_of(waits) if (found := self._pod(key)) is not None]
@@ -119,13 +237,13 @@ class EventRecorder:
         name, pod = outcome.decision_id, self._pod(outcome.pod)
         match outcome:
             case Allocated(devices=devices, node=node):
-                text = notes.allocated(devices, node)
+                text = allocated_note(devices, node)
                 for claim in self._claims([outcome.claim]):
                     yield Notice(self._regarding(claim), ALLOCATED, text, name, "Normal", related=pod)
             case DevicesGiven(devices=devices, node=node) if pod is not None:
-                yield Notice(pod, ALLOCATED, notes.allocated(devices, node), name, "Normal")
+                yield Notice(pod, ALLOCATED, allocated_note(devices, node), name, "Normal")
             case Ungated() if pod is not None:
-                yield Notice(pod, UNGATED, notes.UNGATED, name, "Normal", UNGATING)
+                yield Notice(pod, UNGATED, UNGATED_NOTE, name, "Normal", UNGATING)
 
     def _of_leaving(self, outcome: Evicted | MoveEvicted | MovesAborted) -> Notice:
         """On a pod that was evicted, which may be gone by now, or on one that was to be."""
@@ -135,16 +253,16 @@ class EventRecorder:
         )
         match outcome:
             case Evicted(nominee=nominee):
-                return Notice(pod, PREEMPTED, notes.preempted(nominee), name, "Normal", PREEMPTING)
+                return Notice(pod, PREEMPTED, preempted_note(nominee), name, "Normal", PREEMPTING)
             case MoveEvicted():
-                return Notice(pod, MOVED, notes.moved(outcome), name, "Normal", MOVING)
+                return Notice(pod, MOVED, moved_note(outcome), name, "Normal", MOVING)
             case MovesAborted(why=why):
-                return Notice(pod, MOVES_DROPPED, notes.not_moved(why), name, "Normal", MOVING)
+                return Notice(pod, MOVES_DROPPED, not_moved_note(why), name, "Normal", MOVING)
 
     def _of_finding(self, finding: Finding) -> Iterator[Notice]:
         """On the claims that still hold devices, and on the pods that they are reserved for."""
         reason = HELD_TWICE if isinstance(finding, HeldTwice) else INCOMPATIBLE
-        text = notes.found(finding)
+        text = finding_note(finding)
         claims = [claim for claim in self._claims(finding.claims) if claim.allocation is not None]
         concerned: list[ApiObject] = [*claims, *self._users(claims)]
         for thing in concerned:
@@ -176,3 +294,64 @@ class EventRecorder:
 def _pods_of(waits: Waits) -> Sequence[ObjectKey]:
     """The pod that waits, or the pods of the gang."""
     return waits.pods or () if waits.pod is None else (waits.pod,)
+
+
+MOST_NAMED = 8
+"""Devices that a note names: those of a whole node, as a rule"""
+UNGATED_NOTE = f"Removed the scheduling gate {GATE}: all its devices are allocated."
+
+
+def refused_note(waits: Waits, explanation: Explanation | None) -> str:
+    """Why claims are pending. The nearest miss comes before the counts, because long notes are cut."""
+    parts = [waits.message]
+    if explanation is not None:
+        parts.append(explanation.short())
+    parts.append(remedy(waits.reason))
+    return ". ".join(part.rstrip(".") for part in parts if part) + "."
+
+
+def allocated_note(devices: Iterable[DeviceID], node: str) -> str:
+    """`Allocated 2 devices on node n: gpu.example.com/n: gpu-0, gpu-1.`"""
+    devices = tuple(devices)
+    where = f" on node {node}" if node else ""
+    return (
+        f"Allocated {len(devices)} device{'' if len(devices) == 1 else 's'}{where}: {named_devices(devices)}."
+    )
+
+
+def preempted_note(nominee: Nominee) -> str:
+    """`Preempted by pod research/train-0, ...`"""
+    return f"Preempted by {nominee}, which has a higher priority and needs the devices of this pod."
+
+
+def moved_note(move: MoveEvicted) -> str:
+    """Why a pod was evicted, and what becomes of it."""
+    return (
+        f"Evicted to move it to node {move.to}, so that one more {move.counted} fits in {move.place}. "
+        f"Held there for what replaces it: {named_devices(move.devices)}."
+    )
+
+
+def not_moved_note(why: str) -> str:
+    """Why a plan to move pods ended."""
+    return f"A plan to move pods so that more fits was aborted at this pod: {why.rstrip('.')}."
+
+
+def named_devices(devices: tuple[DeviceID, ...]) -> str:
+    """Devices by pool, `MOST_NAMED` at most, and how many others there are."""
+    pools: dict[str, list[str]] = {}
+    for device in devices[:MOST_NAMED]:
+        pools.setdefault(str(device.pool_id), []).append(device.device)
+    shown = "; ".join(f"{pool}: {', '.join(names)}" for pool, names in pools.items())
+    more = len(devices) - MOST_NAMED
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def finding_note(finding: HeldTwice | ExclusionViolated) -> str:
+    """What is wrong with held devices, and what to do."""
+    if isinstance(finding, HeldTwice):
+        holders = ", ".join(map(str, finding.claims))
+        what = f"Device {finding.device} is held by {holders}, but only one claim can hold it"
+    else:
+        what = f"Devices that exclude one another are held at the same time: {finding.message.rstrip('.')}"
+    return f"{what}. Nothing is freed automatically: delete the pods of one of the claims."

@@ -3,8 +3,14 @@
 import sys
 from collections.abc import Iterable, Iterator
 
-from reconciler.operations.logs.catalogue import DECISIONS, PROCESS, RECONCILES, Event
-from reconciler.operations.logs.fields import COMMON, FIELDS
+from reconciler.operations.logs.catalogue import (
+    COMMON,
+    DECISION_EVENTS,
+    FIELDS,
+    PROCESS_EVENTS,
+    RECONCILE_EVENTS,
+    Event,
+)
 
 _HEAD = """\
 # Log lines
@@ -32,7 +38,7 @@ _JSON = {
 
 def page() -> str:
     """The whole page."""
-    sections = (("Decisions", DECISIONS), ("Reconciles", RECONCILES), ("Process", PROCESS))
+    sections = (("Decisions", DECISION_EVENTS), ("Reconciles", RECONCILE_EVENTS), ("Process", PROCESS_EVENTS))
     lines = [line for title, events in sections for line in _section(title, events)]
     return "\n".join([_HEAD, *lines, *_fields()])
 

@@ -1,15 +1,22 @@
-"""The charts of a fleet: one per counter set, and one per group of devices without counters."""
+"""The charts of a fleet: one per counter set or group of devices without counters; and what each shows.
+
+As in the diagrams of KEP-4815, each slot is a column, each profile a row, each device a span of slots. Other
+counters are shown by amount.
+"""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from weakref import ref
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from kernels.types import Codes, Rows
-from reconciler.api.objects.meta import DeviceID, PoolID
+from kernels.types import Amounts, Codes, Rows
+from reconciler.analysis.capacity.layout import tainted_devices
+from reconciler.analysis.explain.shortage import amount
+from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.semantics import Semantics
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.occupancy import Occupancy
@@ -156,3 +163,215 @@ def _charts_of(pool: Pool, rules: Semantics) -> Iterator[Chart]:
     plain = np.flatnonzero(current & (of_device < 0).all(axis=1))
     for start in range(0, len(plain), CELLS):
         yield Chart(pool, -1, "", plain[start : start + CELLS], flaw)
+
+
+_NUMBERED = re.compile(r"(.*?)[-_.]?(\d{1,6})", re.DOTALL)
+MOST_SLOTS = 64
+"""Slots of one group; with more, the spans could not be distinguished"""
+
+
+class Slots(Struct, frozen=True):
+    """Counters that are adjacent slots, each with a total of 1."""
+
+    name: str
+    columns: tuple[int, ...]
+    """Their positions among the counters, in the order of their numbers"""
+    labels: tuple[str, ...]
+    """Their numbers"""
+
+
+class Run(Struct, frozen=True):
+    """Adjacent slots from `start` up to, not including, `stop`."""
+
+    start: int
+    stop: int
+
+
+def slots_of(counters: Sequence[str], totals: Sequence[int], draws: Amounts) -> list[Slots]:
+    """The groups of slots among the counters of a set.
+
+    totals (C,)   in the unit of each counter
+    draws  (n, C) consumption of the devices
+
+    A group is two or more counters with a total of 1 whose names differ in a number at the end, and that
+    devices consume completely or not at all.
+    """
+    groups: dict[str, list[tuple[int, int]]] = {}
+    published = np.array(totals, dtype=np.int64)
+    whole = ((draws == 0) | (draws == published)).all(axis=0)
+    for column, name in enumerate(counters):
+        found = _NUMBERED.fullmatch(name)
+        if found is None or totals[column] != 1 or not whole[column]:
+            continue
+        groups.setdefault(found[1], []).append((int(found[2]), column))
+    made = []
+    for name, members in sorted(groups.items()):
+        members.sort()
+        if 2 <= len(members) <= MOST_SLOTS:
+            columns = tuple(column for _, column in members)
+            made.append(Slots(name or "slot", columns, tuple(str(number) for number, _ in members)))
+    return made
+
+
+def runs(drawn: Sequence[bool]) -> tuple[Run, ...]:
+    """The runs of adjacent consumed slots."""
+    found, start = [], None
+    for at, one in enumerate((*drawn, False)):
+        if one and start is None:
+            start = at
+        elif not one and start is not None:
+            found.append(Run(start, at))
+            start = None
+    return tuple(found)
+
+
+def lanes(profiles: Sequence[object], spans: Sequence[tuple[Run, ...]]) -> list[list[int]]:
+    """Rows of devices. Devices of one profile share a row if they do not overlap.
+
+    profiles (n,) key of devices that differ only in position
+    spans    (n,) the slots of each device; devices without slots are ignored
+
+    Widest first, then by position.
+    """
+    order = sorted(
+        (at for at in range(len(spans)) if spans[at]),
+        key=lambda at: (-_width(spans[at]), str(profiles[at]), spans[at][0].start, at),
+    )
+    made: list[tuple[object, list[int]]] = []
+    for at in order:
+        for profile, row in made:
+            if profile == profiles[at] and not any(_overlap(spans[at], spans[other]) for other in row):
+                row.append(at)
+                break
+        else:
+            made.append((profiles[at], [at]))
+    return [row for _, row in made]
+
+
+def _width(spans: tuple[Run, ...]) -> int:
+    return sum(run.stop - run.start for run in spans)
+
+
+def _overlap(one: tuple[Run, ...], other: tuple[Run, ...]) -> bool:
+    return any(a.start < b.stop and b.start < a.stop for a in one for b in other)
+
+
+PROFILE = "profile"
+"""The attribute with the profile of a partition. Without it, the name of the device is used."""
+
+
+class ShownDevice(Struct, frozen=True):
+    """One device."""
+
+    name: str
+    profile: str
+    state: str
+    """One of capacity.STATES"""
+    claims: tuple[ObjectKey, ...]
+    consumed: tuple[tuple[str, str], ...]
+    """Capacity and the consumed amount"""
+
+
+class Scene(Struct, frozen=True):
+    """All data of a drawing, without references to the snapshot."""
+
+    chart: Chart
+    nodes: tuple[str, ...]
+    """Nodes that the pool names; empty if it has node selectors"""
+    devices: tuple[ShownDevice, ...]
+    draws: Amounts
+    """(n, C) consumption of each device from the set"""
+    counters: tuple[str, ...]
+    totals: tuple[int, ...]
+    left: tuple[int, ...]
+    units: tuple[int, ...]
+    slots: tuple[Slots, ...]
+
+    @property
+    def fingerprint(self) -> Hashable:
+        """Equal for scenes of one chart that have the same drawing."""
+        return self.chart, self.devices, self.left
+
+    def amount(self, counter: int, number: int) -> str:
+        """An amount of a counter as a Kubernetes quantity."""
+        return str(amount(number * self.units[counter]))
+
+
+def scene(chart: Chart, snapshot: Snapshot) -> Scene | None:
+    """The current scene of a chart; None if its pool is gone or published again."""
+    fleet = snapshot.fleet
+    at = fleet.index.get(chart.pool)
+    if at is None:
+        return None
+    pool = fleet.pools[at]
+    if pool is not chart.of:
+        return None
+    rows = chart.rows + int(fleet.start[at])
+    counters: tuple[str, ...] = ()
+    totals: tuple[int, ...] = ()
+    left: tuple[int, ...] = ()
+    units: tuple[int, ...] = ()
+    draws = np.zeros((len(rows), 0), dtype=np.int64)
+    if chart.set >= 0:
+        columns = pool.counters.sets[chart.set]
+        number = chart.set + int(fleet.first_set[at])
+        counters, units, totals = columns.counters, columns.units, columns.totals
+        left = tuple(snapshot.occupancy.left[number, : len(counters)].tolist())
+        draws = _draws(fleet, rows, number)[:, : len(counters)]
+    return Scene(
+        chart=chart,
+        nodes=pool.nodes or (),
+        devices=tuple(_devices(rows, snapshot)),
+        draws=draws,
+        counters=counters,
+        totals=totals,
+        left=left,
+        units=units,
+        slots=tuple(slots_of(counters, totals, draws)),
+    )
+
+
+def _draws(fleet: Fleet, rows: Rows, number: int) -> Amounts:
+    here = fleet.sets[rows] == number
+    return np.where(here[:, :, None], fleet.table[fleet.draws[rows]], 0).sum(axis=1, dtype=np.int64)
+
+
+def _devices(rows: Rows, snapshot: Snapshot) -> Iterator[ShownDevice]:
+    tainted = tainted_devices(snapshot.fleet, snapshot.rules, rows)
+    for row, needs_toleration in zip(rows.tolist(), tainted.tolist(), strict=True):
+        yield _device(row, snapshot, tainted=needs_toleration)
+
+
+def _device(row: int, snapshot: Snapshot, *, tainted: bool) -> ShownDevice:
+    fleet, occupancy = snapshot.fleet, snapshot.occupancy
+    device = fleet.id_of(row)
+    held, sharing = bool(occupancy.held[row]), bool(occupancy.sharing[row])
+    if held:
+        state = "held"
+    elif sharing:
+        state = "shared"
+    elif not occupancy.fits[row]:
+        state = "blocked"
+    else:
+        state = "tainted" if tainted else "allocatable"
+    claims = occupancy.claims_of(device) if held or sharing else ()
+    consumed = occupancy.consumed.get(row, {}) if sharing else {}
+    return ShownDevice(
+        device.device,
+        _profile(row, fleet),
+        state,
+        claims,
+        tuple((key, str(amount(nanos))) for key, nanos in consumed.items()),
+    )
+
+
+def _profile(row: int, fleet: Fleet) -> str:
+    at = int(fleet.pool_of[row])
+    pool = fleet.pools[at]
+    local = row - int(fleet.start[at])
+    block = int(np.searchsorted(pool.offsets, local, side="right")) - 1
+    device = pool.blocks[block].slice.spec.devices[local - int(pool.offsets[block])]
+    for name, value in device.attributes.items():
+        if name.rpartition("/")[2] == PROFILE and value.string:
+            return value.string
+    return ""

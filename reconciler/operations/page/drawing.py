@@ -1,14 +1,13 @@
 """A scene as shapes with coordinates in SVG user units, for the template."""
 
 from collections.abc import Iterator
+from hashlib import sha256
 
 from msgspec import Struct, field
 
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.operations.page.colours import colour, letters
-from reconciler.operations.page.layout import Run, Slots, lanes, runs
-from reconciler.operations.page.names import shown
-from reconciler.operations.page.scene import Scene, Shown
+from reconciler.operations.page.charts import Run, Scene, ShownDevice, Slots, lanes, runs
+from reconciler.operations.page.query import shown
 
 WIDTH = 420
 TRACK_AT, TRACK = 112, 240
@@ -208,7 +207,7 @@ def _runs(scene: Scene, number: int, group: Slots) -> Iterator[Run]:
 
 
 def _span(
-    device: Shown,
+    device: ShownDevice,
     run: Run,
     wide: float,
     top: float,
@@ -225,7 +224,7 @@ def _span(
     return Span(x + 1, top + 1, width - 2, height - 2, device.state, about(device), text, holder)
 
 
-def _text(device: Shown, holder: Holder | None, width: float) -> str:
+def _text(device: ShownDevice, holder: Holder | None, width: float) -> str:
     if holder is None:
         return ""
     more = "+" if len(device.claims) > 1 else ""
@@ -249,7 +248,7 @@ def place(number: float) -> str:
     return f"{number:.1f}".removesuffix(".0")
 
 
-def about(device: Shown) -> str:
+def about(device: ShownDevice) -> str:
     """A device in one line."""
     name = shown(device.name)
     parts = [f"{name} ({shown(device.profile)})" if device.profile else name]
@@ -266,3 +265,38 @@ def about(device: Shown) -> str:
         case _:
             parts.append("blocked: its counters or an excluding device are in use, or its pool is invalid")
     return ", ".join(parts)
+
+
+LIGHT = (
+    "#9c3d2b", "#8a5200", "#6b6000", "#3f6b12", "#00704d", "#006d75",
+    "#0b66a0", "#3f5bb5", "#6a4db8", "#8b40a3", "#a0357c", "#a83252",
+)  # fmt: skip
+"""Fills of a light page, for white text"""
+DARK = (
+    "#f2a391", "#e5ac62", "#cdbb50", "#a3c871", "#68d1a6", "#5dcdd6",
+    "#79c2f5", "#a4b6fb", "#c3abf9", "#dfa3f0", "#f29fd3", "#f8a1b4",
+)  # fmt: skip
+"""Fills of a dark page, for dark text"""
+
+
+def colour(claim: ObjectKey) -> int:
+    """Position of the claim's colour. Claims may share colours, so on charts each also has a letter."""
+    return sha256(str(claim).encode(errors="surrogatepass")).digest()[0] % len(LIGHT)
+
+
+def rules() -> str:
+    """CSS: the colours as custom properties, and a class for each."""
+    light = "".join(f"--c{at}:{value};" for at, value in enumerate(LIGHT))
+    dark = "".join(f"--c{at}:{value};" for at, value in enumerate(DARK))
+    classes = "".join(f".c{at}{{--own:var(--c{at})}}" for at in range(len(LIGHT)))
+    return f":root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}{classes}"
+
+
+def letters(number: int) -> str:
+    """0, 1, ... as A, B, ..., Z, AA, AB, ..."""
+    text = ""
+    number += 1
+    while number:
+        number, rest = divmod(number - 1, 26)
+        text = chr(ord("A") + rest) + text
+    return text

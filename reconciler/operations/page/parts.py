@@ -1,15 +1,20 @@
-"""Parts of the page as HTML, each with a version: parts with equal versions are equal."""
+"""Parts of the page as HTML, each with a version, and the panels that make them.
+
+Parts with equal versions are equal.
+"""
 
 from datetime import datetime
 from hashlib import sha256
+from typing import ClassVar, Literal, Protocol
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from msgspec import Struct
 
 from reconciler.api.validation.fields import age
-from reconciler.operations.metrics.capacity import STATES
+from reconciler.operations.metrics.devices import STATES
 from reconciler.operations.page.drawing import TRACK_AT, Span, place
+from reconciler.operations.page.query import Query
 
 _UNKNOWN = "version-unknown"
 
@@ -80,3 +85,22 @@ def _age(created: str, now: datetime) -> str:
         return age(created, now) if created else ""
     except (ValueError, TypeError):  # TypeError: a time without a zone
         return ""
+
+
+Area = Literal["head", "notes", "top", "lists", "map"]
+"""head and notes are above and below the filters, top is as wide as the page, lists are beside the map"""
+
+
+class Panel(Protocol):
+    """Makes one part of the page, and maybe parts inside it."""
+
+    id: ClassVar[str]
+    area: ClassVar[Area]
+    title: ClassVar[str]
+    """The text of the link to the panel; empty for none"""
+    nested: ClassVar[bool]
+    """Whether there are parts inside, which are updated by themselves"""
+
+    async def parts(self, query: Query, /) -> list[Part]:
+        """The part, then those inside it; nothing if the panel has no data in this process."""
+        ...

@@ -1,16 +1,19 @@
-"""Pending claims by reason: how many, since when, and the oldest of each."""
+"""Pending claims by reason, each with its age and a link to its explanation."""
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import ClassVar, NamedTuple
 from urllib.parse import urlencode
 
 from msgspec import Struct, field
 
 from reconciler.allocation.reasons.reasons import remedy
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.operations.page.names import shown
-from reconciler.operations.page.query import Query
+from reconciler.operations.page.parts import Area, Part, Renderer
+from reconciler.operations.page.query import MAX_COMPARED, Query, matches, shown
 from reconciler.operations.page.sources import PendingUnit, Sources
 
 AT_ONCE = 500
@@ -135,7 +138,7 @@ def pending_group(group: Group, query: Query) -> PendingGroup:
         here = entries[start : start + A_PAGE]
     return PendingGroup(
         shown(group.reason),
-        counted(group.claims, group.pods),
+        counted_words(group.claims, group.pods),
         _known(group.oldest),
         remedy(group.reason),
         tuple([_row(entry) for entry in here]),
@@ -149,7 +152,7 @@ def pages_of(group: Group) -> int:
     return max(-(-len(group.entries) // A_PAGE), 1)
 
 
-def filtered(groups: Sequence[Group], wanted: set[tuple[str, ObjectKey]]) -> tuple[Group, ...]:
+def only_entries(groups: Sequence[Group], wanted: set[tuple[str, ObjectKey]]) -> tuple[Group, ...]:
     """The groups with only those entries."""
     made = []
     for group in groups:
@@ -160,7 +163,7 @@ def filtered(groups: Sequence[Group], wanted: set[tuple[str, ObjectKey]]) -> tup
     return tuple(made)
 
 
-def counted(claims: int, pods: int) -> str:
+def counted_words(claims: int, pods: int) -> str:
     """How many, in words."""
     parts = [f"{claims} claim{'s' * (claims != 1)}"] if claims or not pods else []
     return " and ".join([*parts, *([f"{pods} pod{'s' * (pods != 1)}"] if pods else [])])
@@ -189,3 +192,90 @@ def _row(entry: Entry) -> PendingRow:
 
 def _known(created: str) -> str:
     return "" if created == _LAST else created
+
+
+def select_entries(wanted: str, groups: Iterable[Group]) -> set[tuple[str, ObjectKey]]:
+    """Kind and key of the pending entries whose own name, or whose pod's name, matches the filter."""
+    entries = islice((entry for group in groups for entry in group.entries), MAX_COMPARED)
+    return {
+        (entry.kind, entry.key)
+        for entry in entries
+        if matches(wanted, str(entry.key)) or matches(wanted, str(entry.unit.key))
+    }
+
+
+MOST_OPEN = 4
+"""Reasons whose claims are visible at once; the others are one line each until they are opened"""
+KEPT = 16
+"""Queries whose list is kept"""
+FRESH = timedelta(seconds=5)
+"""How long a kept list shows the same ages. The script of the page counts them on"""
+
+
+class PendingPanel:
+    """A group for each reason with its oldest claims; with a filter by reason, all of its claims."""
+
+    id: ClassVar[str] = "waiting"
+    area: ClassVar[Area] = "lists"
+    title: ClassVar[str] = "Pending"
+    nested: ClassVar[bool] = False
+
+    def __init__(self, sources: Sources, renderer: Renderer) -> None:
+        self._sources = sources
+        self._renderer = renderer
+        self._index = PendingIndex(sources)
+        self._known: OrderedDict[Query, tuple[tuple[Group, ...], datetime, Part]] = OrderedDict()
+
+    async def parts(self, query: Query) -> list[Part]:
+        groups, now = await self._index.groups(), self._sources.now()
+        known = self._known.get(query)
+        if known is not None and known[0] is groups and now - known[1] < FRESH:
+            return [known[2]]
+        part = self._part(query, groups, now)
+        self._known[query] = groups, now, part
+        if len(self._known) > KEPT:
+            self._known.popitem(last=False)
+        return [part]
+
+    def _part(self, query: Query, groups: tuple[Group, ...], now: datetime) -> Part:
+        claims, pods = sum(group.claims for group in groups), sum(group.pods for group in groups)
+        summary = _summary(claims, pods)
+        if query.claim:
+            more = f" of the first {MAX_COMPARED:,}" if claims + pods > MAX_COMPARED else ""
+            groups = only_entries(groups, select_entries(query.claim, groups))
+            matching = counted_words(
+                sum(group.claims for group in groups), sum(group.pods for group in groups)
+            )
+            summary += f" {matching}{more} match{'es' * _one(groups)} {shown(query.claim)}."
+        if query.reason:
+            groups = tuple([group for group in groups if group.reason == query.reason])
+        total = sum(len(group.entries) for group in groups)
+        values: dict[str, object] = {
+            "summary": summary,
+            "open": MOST_OPEN,
+            "groups": [pending_group(group, query) for group in groups],
+            "all_reasons": query.narrowed(at="waiting", reason="") if query.reason else "",
+            "pager": _pager(groups[0], query) if query.reason and groups else None,
+        }
+        return self._renderer.part(self.id, "waiting.html", values, badge=str(total), now=now)
+
+
+def _summary(claims: int, pods: int) -> str:
+    if not claims + pods:
+        return "No claim is pending."
+    return f"{counted_words(claims, pods)} {'is' if claims + pods == 1 else 'are'} pending."
+
+
+def _one(groups: tuple[Group, ...]) -> bool:
+    return sum(len(group.entries) for group in groups) == 1
+
+
+def _pager(group: Group, query: Query) -> dict[str, object]:
+    pages = pages_of(group)
+    page = min(query.pending, pages)
+    return {
+        "page": page,
+        "pages": pages,
+        "previous": query.url(pending=page - 1, at="waiting") if page > 1 else "",
+        "next": query.url(pending=page + 1, at="waiting") if page < pages else "",
+    }

@@ -1,7 +1,13 @@
-"""The routes of the page. It loads nothing from other servers, and its policy forbids other scripts."""
+"""The routes of the page, what it consists of, and the stream of its changes.
+
+The page loads nothing from other servers, and its policy forbids other scripts.
+"""
 
 import asyncio
+import json
 from base64 import b64encode
+from collections.abc import Collection, Hashable
+from datetime import datetime
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -9,13 +15,175 @@ from importlib.resources import files
 from aiohttp import web
 from markupsafe import Markup
 
-from reconciler.operations.page import colours
+from reconciler.operations.page import drawing
+from reconciler.operations.page.charts import Index
+from reconciler.operations.page.explanation import Busy, Explainer, explanation_values, question_of
+from reconciler.operations.page.fleet import FleetPanel, NodesPanel
+from reconciler.operations.page.map import A_PAGE, MapPanel
+from reconciler.operations.page.panels import FiltersPanel, GangsPanel, HeadPanel, MovesPanel, PlacementPanel
+from reconciler.operations.page.parts import Panel, Part, Renderer
+from reconciler.operations.page.pending import PendingPanel
 from reconciler.operations.page.query import Query
 from reconciler.operations.page.sources import Sources
-from reconciler.operations.page.stream import Stream, clock_time
-from reconciler.operations.page.view import JUMP, MOST_PARTS, View
-from reconciler.operations.page.why import Busy, Explainer, question, values
 from reconciler.operations.serving.port import Route
+from reconciler.plugins.koordinator.page import MachinesPanel
+
+JUMP = "jump"
+"""The part with links to the panels"""
+MOST_PARTS = A_PAGE + 16
+"""Parts of one page"""
+
+
+class View:
+    """Makes the parts of all panels."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+        self._state: Hashable = None
+        self._versions: dict[Query, dict[str, str]] = {}
+        self.renderer = Renderer()
+        index = Index(sources.snapshot)
+        self.panels: tuple[Panel, ...] = (
+            HeadPanel(sources, self.renderer),
+            FiltersPanel(sources, self.renderer),
+            FleetPanel(sources, self.renderer, index),
+            PendingPanel(sources, self.renderer),
+            GangsPanel(sources, self.renderer),
+            NodesPanel(sources, self.renderer, index),
+            MapPanel(sources, self.renderer, index),
+            MachinesPanel(sources, self.renderer),
+            PlacementPanel(sources, self.renderer),
+            MovesPanel(sources, self.renderer),
+        )
+        """In the order of the page"""
+
+    async def parts(self, query: Query, wanted: Collection[str] | None = None) -> list[Part]:
+        """The parts of all panels, and the links to them. If `wanted` is given, only those parts, without the
+        parts that are inside others of them.
+        """
+        asked = self._asked(wanted)
+        found = {panel.id: await panel.parts(query) for panel in asked}
+        if wanted is None:
+            return [part for parts in found.values() for part in parts] + [self._jump(found)]
+        made = []
+        for parts in found.values():
+            whole = [part for part in parts[:1] if part.id in wanted]
+            made += whole or [part for part in parts if part.id in wanted]
+        return made + ([self._jump(found)] if JUMP in wanted else [])
+
+    async def versions(self, query: Query) -> dict[str, str]:
+        """Part -> version. Computed only after a change."""
+        version = self._sources.snapshot().version if self._sources.ready() else -1
+        sources = self._sources
+        moves, facts = tuple(sources.moves()), tuple(sources.facts())
+        state = (version, sources.pending_version(), sources.gangs_version(), moves, facts)
+        if state != self._state:
+            self._state = state
+            self._versions.clear()
+        if query not in self._versions:
+            found = {part.id: part.version for part in await self.parts(query)}
+            if state != self._state:
+                return found
+            self._versions[query] = found
+        return self._versions[query]
+
+    def _asked(self, wanted: Collection[str] | None) -> list[Panel]:
+        """The panels that make these parts."""
+        if wanted is None or JUMP in wanted:
+            return list(self.panels)
+        inside = set(wanted) - {panel.id for panel in self.panels}
+        return [panel for panel in self.panels if panel.id in wanted or (inside and panel.nested)]
+
+    def _jump(self, found: dict[str, list[Part]]) -> Part:
+        links = [
+            (panel.id, panel.title, found[panel.id][0].badge)
+            for panel in self.panels
+            if panel.title and found[panel.id]
+        ]
+        return self.renderer.part(JUMP, "jump.html", {"links": links})
+
+
+MOST_CLIENTS = 12
+"""Fewer than the concurrent requests of the port, so that health and metrics still answer"""
+PAUSE_SECONDS = 0.5
+"""Minimum time between two messages to a client: changes come in bursts"""
+BEAT_SECONDS = 15.0
+"""Maximum time without a message: proxies keep the connection. The page takes silence of three for a broken
+one."""
+WRITE_SECONDS = 10.0
+"""Timeout of a write to a client"""
+RETRY_MS = 3000
+
+
+class Stream:
+    """Sends the versions of pages to a few clients. The only state of a client is its last message."""
+
+    def __init__(self, view: View, sources: Sources, stop: asyncio.Event) -> None:
+        self._view = view
+        self._sources = sources
+        self._stop = stop
+        self.clients = 0
+
+    async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Send versions until the process ends. Cancelled if the client disconnects."""
+        if self.clients >= MOST_CLIENTS:
+            return web.Response(status=503, text="too many pages are open\n", headers={"Retry-After": "30"})
+        self.clients += 1
+        try:
+            response = web.StreamResponse(
+                headers={
+                    "Content-Type": "text/event-stream",
+                    "Cache-Control": "no-store",
+                    "X-Content-Type-Options": "nosniff",
+                    "X-Accel-Buffering": "no",
+                }
+            )
+            await response.prepare(request)
+            if request.method != "HEAD":
+                await self._send(response, Query.read(request.query))
+            return response
+        finally:
+            self.clients -= 1
+
+    async def _send(self, response: web.StreamResponse, query: Query) -> None:
+        sent: dict[str, str] | None = None
+        await _write(response, f"retry: {RETRY_MS}\n\n")
+        last = self._sources.clock()
+        while not self._stop.is_set():
+            versions = await self._view.versions(query)
+            now = self._sources.clock()
+            if versions != sent:
+                await _write(response, message("state", self._sources.now(), versions))
+                sent, last = versions, now
+            elif now - last >= BEAT_SECONDS:
+                await _write(response, message("alive", self._sources.now()))
+                last = now
+            try:
+                async with asyncio.timeout(PAUSE_SECONDS):
+                    await self._stop.wait()
+            except TimeoutError:
+                continue
+
+
+def message(kind: str, now: datetime, versions: dict[str, str] | None = None) -> str:
+    """An event: `state` with all versions, so that a client may miss earlier ones, or `alive` without."""
+    data: dict[str, object] = {"at": clock_time(now), "time": now.isoformat()}
+    if versions is not None:
+        data["versions"] = versions
+    return f"event: {kind}\ndata: {json.dumps(data)}\n\n"
+
+
+def clock_time(now: datetime) -> str:
+    """Date and time with the zone."""
+    return f"{now:%Y-%m-%d %H:%M:%S %Z}"
+
+
+async def _write(response: web.StreamResponse, text: str) -> None:
+    try:
+        async with asyncio.timeout(WRITE_SECONDS):
+            await response.write(text.encode())
+    except TimeoutError as exc:
+        raise ConnectionResetError("the client does not read") from exc
 
 
 def page_routes(sources: Sources, stop: asyncio.Event) -> list[Route]:
@@ -53,7 +221,7 @@ def page_routes(sources: Sources, stop: asyncio.Event) -> list[Route]:
 
     async def why(request: web.BaseRequest) -> web.StreamResponse:
         named = [request.query.get(name, "") for name in ("kind", "namespace", "name")]
-        asked = question(*named)
+        asked = question_of(*named)
         if asked is None:
             return web.Response(status=400, text="expected ?kind=claim&namespace=...&name=...\n")
         try:
@@ -61,7 +229,9 @@ def page_routes(sources: Sources, stop: asyncio.Event) -> list[Route]:
         except Busy as busy:
             retry = {"Retry-After": str(max(1, round(busy.seconds + 0.5)))}
             return web.Response(status=429, text=f"too many explanations: {busy}\n", headers=retry)
-        return _html(view, "explanation.html", at=clock_time(sources.now()), **values(asked, explanation))
+        return _html(
+            view, "explanation.html", at=clock_time(sources.now()), **explanation_values(asked, explanation)
+        )
 
     return [
         Route("/", whole),
@@ -93,7 +263,7 @@ def _headers(content_type: str) -> dict[str, str]:
 @cache
 def _style() -> Markup:
     # The stylesheet has no external data, so it needs no escaping.
-    return Markup(f"{colours.rules()}\n{_file('style.css')}")
+    return Markup(f"{drawing.rules()}\n{_file('style.css')}")
 
 
 @cache

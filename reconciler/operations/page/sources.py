@@ -1,19 +1,31 @@
 """The data of the page, as functions of other parts of the process. None of them waits."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.allocation.reasons.explanation import Explanation
+from reconciler.analysis.explain.explain import explain_briefly
 from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import DeviceID, ObjectKey
-from reconciler.control.gangs.planner import GangLine
+from reconciler.control.decisions.allocating import Waits
+from reconciler.control.decisions.declaration import Decision
+from reconciler.control.gangs.planner import GangLine, GangOverview
+from reconciler.control.intake import Intake
+from reconciler.control.loop import Reconciler
+from reconciler.control.planner import Decide, Step
 from reconciler.control.relocation.moves import MovesAdvice
-from reconciler.operations.metrics.capacity import Capacity
+from reconciler.control.units import Kind, Unit, gang_unit
+from reconciler.control.waiting import Pending
+from reconciler.operations.metrics.devices import Capacity
+from reconciler.plugins.koordinator.explain import explain_pod
 from reconciler.plugins.koordinator.fleet import Fleet
+from reconciler.plugins.koordinator.pods import KoordinatorState
 from reconciler.state.devices.snapshot import Snapshot
+from reconciler.state.store import Store
 
 
 class Fact(NamedTuple):
@@ -113,3 +125,195 @@ class Sources(Struct, frozen=True):
     """None if it is no gang"""
     gangs_version: Callable[[], Hashable]
     """Changes whenever a pod of a gang has changed"""
+
+
+MOST_HELD = 5
+"""Nominations that the header names"""
+
+SPARE = 1000
+"""Messages kept beyond twice the pending units, before messages of other units are dropped"""
+
+
+class RefusalMessages:
+    """The last refusal message of every pending unit."""
+
+    def __init__(self, pending: Pending) -> None:
+        self._pending = pending
+        self._messages: dict[Unit, str] = {}
+
+    def on_decision(self, decision: Decision) -> None:
+        """Keep the message of a refusal; ignore other decisions."""
+        if not isinstance(decision, Waits) or not (decision.pod or decision.claims or decision.gang):
+            return
+        unit = _unit(decision)
+        self._messages.pop(unit, None)
+        self._messages[unit] = decision.message
+        if len(self._messages) > 2 * len(self._pending) + SPARE:
+            self._messages = {
+                unit: text for unit, text in self._messages.items() if self._pending.reason(unit)
+            }
+
+    def of(self, unit: Unit, default: str = "") -> str:
+        """The last message about a unit."""
+        return self._messages.get(unit, default)
+
+
+class PageSources:
+    """The data of the page about a running reconciler."""
+
+    def __init__(
+        self,
+        intake: Intake,
+        reconciler: Reconciler,
+        step: Callable[[Unit], Step],
+        machines: KoordinatorState | None,
+        pending: Pending,
+        messages: RefusalMessages,
+        placement: Callable[[], PlacementView | None] = lambda: None,
+        moves: Callable[[], Sequence[MovesAdvice]] = lambda: (),
+    ) -> None:
+        """`step` returns the next step of a unit; `machines` has Koordinator's devices, if served; `moves` is
+        the standing advice.
+        """
+        self._intake = intake
+        self._reconciler = reconciler
+        self._step = step
+        self._machines = machines
+        self._pending = pending
+        self._messages = messages
+        self._placement = placement
+        self._moves = moves
+        self._gangs = GangOverview(intake)
+
+    def sources(
+        self,
+        capacity: Capacity,
+        facts: Sequence[Callable[[], Fact]],
+        *,
+        clock: Callable[[], float],
+        now: Callable[[], datetime],
+    ) -> Sources:
+        """`facts` are about the process; facts about the fleet follow them."""
+        intake = self._intake
+        return Sources(
+            ready=intake.listed.is_set,
+            now=now,
+            clock=clock,
+            facts=lambda: [*(fact() for fact in facts), *self._facts()],
+            snapshot=intake.store.snapshot,
+            capacity=capacity,
+            claims=lambda: intake.store.claims,
+            devices_of=self._devices_of,
+            pending=self._pending_units,
+            created=self._created,
+            by_reason=self._pending.by_reason,
+            pending_version=self._pending_version,
+            fleet=self._fleet,
+            placement=self._placement,
+            moves=self._moves,
+            explain=self._explain,
+            gangs=self._gangs.keys,
+            gang=self._gang,
+            gangs_version=lambda: intake.gangs.changes,
+        )
+
+    def _facts(self) -> Iterator[Fact]:
+        intake, reconciler = self._intake, self._reconciler
+        if intake.pause.paused:
+            yield Fact("Writes", f"paused ({intake.pause.why}); skipped: {intake.pause.held}", alert=True)
+        else:
+            yield Fact("Writes", "enabled")
+        if intake.listed.is_set():
+            twice = intake.held_twice
+            over = int((intake.store.snapshot().occupancy.left < 0).any(axis=1).sum())
+            yield Fact("Devices held twice", str(twice), alert=twice > 0)
+            yield Fact("Counter sets over-committed", str(over), alert=over > 0)
+        if intake.store.nominations:
+            yield Fact("Held room", _held_room(intake.store))
+        if refused := len(intake.store.refused):
+            yield Fact("Invalid objects ignored", str(refused), alert=True)
+        if reconciler.failures:
+            yield Fact("Failed reconciles (internal errors)", str(reconciler.failures), alert=True)
+
+    def _pending_version(self) -> Hashable:
+        fleet = self._fleet()
+        return self._pending.changes, fleet.changes if fleet is not None else 0
+
+    def _fleet(self) -> Fleet | None:
+        return self._machines.fleet if self._machines is not None else None
+
+    def _devices_of(self, claim: ObjectKey) -> Sequence[DeviceID]:
+        known = self._intake.store.claims.get(claim)
+        if known is None:
+            return ()
+        plan = self._intake.store.assumed(known.metadata.uid)
+        allocation = plan.allocation if plan is not None else known.allocation
+        if allocation is None:
+            return ()
+        return [DeviceID(one.driver, one.pool, one.device) for one in allocation.devices.results]
+
+    def _pending_units(self) -> Iterator[PendingUnit]:
+        for unit, reason, named in list(self._pending):  # the caller may pause
+            message = self._messages.of(unit)
+            claims = named
+            if unit.kind is Kind.POD and unit.key not in self._intake.store.claims:
+                claims = tuple([key for key in named if key != unit.key])  # the pod counts under its own name
+            if unit.kind is Kind.GANG:
+                claims = tuple([key for key in named if key in self._intake.store.claims])
+            yield PendingUnit(str(unit.kind), unit.key, claims, reason, message)
+
+    def _created(self, kind: str, key: ObjectKey) -> str:
+        store = self._intake.store
+        known = store.claims.get(key) if kind == "claim" else store.pods.get(key)
+        if known is None and kind == "pod" and self._machines is not None:
+            known = self._machines.pod(key)
+        return (known.metadata.creation_timestamp or "") if known is not None else ""
+
+    def _explain(self, question: Question) -> Explanation | None:
+        unit = Unit(Kind(question.kind), question.key)
+        if not self._intake.listed.is_set():
+            return None
+        about_devices = self._explain_devices(unit)
+        if about_devices is not None:
+            return replace(about_devices, message=self._messages.of(unit, about_devices.message))
+        asked = self._step(unit)
+        if not isinstance(asked, Decide):
+            return None
+        found = explain_briefly(asked.claims, self._intake.store.snapshot_for(asked.own), asked.nodes)
+        reason = self._pending.reason(unit)
+        if reason and not found.allocatable:
+            found = replace(found, reason=reason, message=self._messages.of(unit, found.message))
+        return found
+
+    def _gang(self, gang: GangKey) -> GangEntry | None:
+        line, unit = self._gangs.line(gang), gang_unit(gang)
+        if line is None:
+            return None
+        reason = self._pending.reason(unit) or ""
+        return GangEntry(line, reason, self._messages.of(unit) if reason else "")
+
+    def _explain_devices(self, unit: Unit) -> Explanation | None:
+        """Why a pod is pending for Koordinator's devices; None if it is not."""
+        if self._machines is None or unit.kind is not Kind.POD:
+            return None
+        pod, demand = self._machines.pod(unit.key), self._machines.demand(unit.key)
+        reason = self._pending.reason(unit)
+        if pod is None or demand is None or not reason:
+            return None
+        return explain_pod(pod, demand, self._machines.fleet, reason)
+
+
+def _unit(waits: Waits) -> Unit:
+    if waits.gang is not None:
+        return gang_unit(waits.gang)
+    return Unit(Kind.POD, waits.pod) if waits.pod is not None else Unit(Kind.CLAIM, waits.claims[0])
+
+
+def _held_room(store: Store) -> str:
+    """For whom room is held: `pod default/a until 12:00:00Z (2 devices on n0)`."""
+    texts = []
+    for one in list(store.nominations)[:MOST_HELD]:
+        count, nodes = len(one.devices), ", ".join(dict.fromkeys(place.node for place in one.places))
+        texts.append(f"{one} ({count} device{'' if count == 1 else 's'} on {nodes})")
+    more = len(store.nominations) - len(texts)
+    return "; ".join([*texts, *([f"{more} more"] if more > 0 else [])])

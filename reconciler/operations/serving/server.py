@@ -1,21 +1,141 @@
-"""Serves the status port: address, certificate and access control."""
+"""Serves the status port: address, access control, limits on connections, and a certificate from files.
+
+A new connection replaces the oldest one without a request. Otherwise idle connections could block the
+kubelet, which restarts a pod that does not answer its probes.
+"""
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
+from pathlib import Path
+from typing import Never
 
 import structlog
+from aiohttp import web
+from msgspec import Struct
 
 from reconciler.cluster.client import Client
 from reconciler.errors import Rejected
-from reconciler.operations.serving.access import Access, Local, Token, is_loopback
-from reconciler.operations.serving.certificates import Certificate
-from reconciler.operations.serving.connections import LimitedServer, Limits
+from reconciler.operations.serving.access import Access, Local, Review, Token, is_loopback
 from reconciler.operations.serving.port import StatusPort
-from reconciler.operations.serving.review import Review
 from reconciler.settings import Settings
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+MAX_CONNECTIONS = 256
+"""Connections after the TLS handshake, which has its own timeout of `MAX_SECONDS`"""
+MAX_SECONDS = 10.0
+"""From the start of a connection, or the previous response, until a request with its headers is complete"""
+MAX_HEADERS = 48
+"""Headers of a request, each of at most `MAX_LINE` bytes"""
+MAX_LINE = 8190
+
+
+class Limits(Struct, frozen=True):
+    """Limits of all connections."""
+
+    connections: int = MAX_CONNECTIONS
+    seconds: float = MAX_SECONDS
+
+
+class LimitedServer(web.Server):
+    """An HTTP server that closes connections beyond the limits."""
+
+    def __init__(self, handler: Handler, limits: Limits) -> None:
+        """`handler` answers one request."""
+
+        async def answer(request: web.BaseRequest) -> web.StreamResponse:
+            self._answered.add(request.protocol)
+            try:
+                return await handler(request)
+            finally:
+                self._answered.discard(request.protocol)
+
+        super().__init__(
+            answer,
+            handler_cancellation=True,
+            access_log=None,
+            keepalive_timeout=limits.seconds,  # also for the first request
+            max_headers=MAX_HEADERS,
+            max_line_size=MAX_LINE,
+            max_field_size=MAX_LINE,
+        )
+        self._max_connections = limits.connections
+        self._open: dict[web.RequestHandler, asyncio.Transport] = {}
+        self._answered: set[web.RequestHandler] = set()
+        """Connections with a request in progress"""
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        """See `web.Server`."""
+        super().connection_made(handler, transport)
+        self._open[handler] = transport
+        if len(self._open) > self._max_connections:
+            # The oldest without a request. If all others have one, this is the new connection itself.
+            idle = next(each for each in self._open if each not in self._answered)
+            self._open.pop(idle).abort()
+
+    def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
+        """See `web.Server`."""
+        super().connection_lost(handler, exc)
+        self._open.pop(handler, None)
+
+
+RENEWED_SECONDS = 10.0
+"""Interval between checks of the files. Certificates are renewed days before they expire."""
+
+
+class Certificate:
+    """A server context that reloads its certificate from files; new connections use the new certificate."""
+
+    def __init__(self, certificate: Path, key: Path) -> None:
+        """Raises Rejected if the files are not a certificate and its key."""
+        self._files = (certificate, key)
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._stamps = self._look()
+        self._load()
+
+    def renew(self) -> bool:
+        """Load the files if they changed. If that raises Rejected, the old certificate stays in use."""
+        stamps = self._look()
+        if stamps == self._stamps:
+            return False
+        # Try the pair in a separate context: the one in use must not get half a pair.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*self._files)
+        self._load()
+        self._stamps = stamps
+        return True
+
+    async def follow(self, every: float = RENEWED_SECONDS) -> Never:
+        """Reload whenever the files change, until cancelled."""
+        failing = False
+        while True:
+            await asyncio.sleep(every)
+            try:
+                if self.renew():
+                    log.info("status port certificate reloaded", file=str(self._files[0]))
+                failing = False
+            except (Rejected, OSError) as exc:  # errors of ssl are OSErrors
+                if not failing:
+                    log.warning("status port certificate not reloaded", error=str(exc))
+                failing = True
+
+    def _look(self) -> tuple[tuple[int, int], ...]:
+        try:
+            found = [file.stat() for file in self._files]
+        except OSError as exc:
+            raise Rejected(f"certificate of the status port: {exc.filename}: {exc.strerror}") from exc
+        return tuple((one.st_mtime_ns, one.st_ino) for one in found)
+
+    def _load(self) -> None:
+        try:
+            self.context.load_cert_chain(*self._files)
+        except OSError as exc:
+            where = " and ".join(map(str, self._files))
+            raise Rejected(f"certificate of the status port: {where}: {exc}") from exc
+
 
 log = structlog.get_logger()
 

@@ -7,7 +7,6 @@ from typing import ClassVar
 from msgspec import Struct
 
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.operations.page.colours import colour, letters
 from reconciler.operations.page.drawing import (
     LABEL,
     LETTER_WIDTH,
@@ -17,13 +16,12 @@ from reconciler.operations.page.drawing import (
     Holder,
     Label,
     Span,
+    colour,
+    letters,
 )
-from reconciler.operations.page.filtering import MAX_CLAIMS, MAX_COMPARED, named
-from reconciler.operations.page.names import shown
-from reconciler.operations.page.overview import bar
-from reconciler.operations.page.panels.panel import Area
-from reconciler.operations.page.parts import Part, Renderer
-from reconciler.operations.page.query import Query, matches
+from reconciler.operations.page.fleet import bar
+from reconciler.operations.page.parts import Area, Part, Renderer
+from reconciler.operations.page.query import MAX_CLAIMS, MAX_COMPARED, Query, matches, named_by, shown
 from reconciler.operations.page.sources import Sources
 from reconciler.plugins.koordinator.figures import (
     ALLOCATABLE,
@@ -169,9 +167,9 @@ class Selection(Struct, frozen=True):
 
 def select_machines(query: Query, fleet: Fleet) -> Selection:
     """The machines of a query, ordered by name."""
-    names = sorted(named(query.node, list(fleet.machines))) if query.node else sorted(fleet.machines)
+    names = sorted(named_by(query.node, list(fleet.machines))) if query.node else sorted(fleet.machines)
     if query.driver:
-        kinds = named(query.driver, list(TYPES))
+        kinds = named_by(query.driver, list(TYPES))
         names = [name for name in names if any(fleet.machines[name].devices.get(kind) for kind in kinds)]
     if query.claim:
         held = set(_nodes_of(query.claim, fleet))
@@ -193,7 +191,7 @@ def machines_values(query: Query, fleet: Fleet) -> dict[str, object]:
         first = (selected.page - 1) * A_PAGE + 1
         what = "machines that match the filter" if query.filtered else "machines"
         summary = f"{first} to {first + len(selected.here) - 1} of {selected.number} {what}."
-    kinds = named(query.driver, list(TYPES)) if query.driver else list(TYPES)
+    kinds = named_by(query.driver, list(TYPES)) if query.driver else list(TYPES)
     return {
         "summary": summary,
         "number": selected.number,

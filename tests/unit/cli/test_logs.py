@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from reconciler.cli import main
 from reconciler.cli.options import Clock
 from reconciler.operations.logs.catalogue import EVENTS
-from reconciler.operations.logs.reading import RENAMED, Reader
-from reconciler.operations.logs.summary import latencies
+from reconciler.operations.logs.reading import RENAMED, Reader, latencies
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 """The time of the command"""

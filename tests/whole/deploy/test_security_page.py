@@ -6,8 +6,7 @@ from reconciler.api.objects.json_annotations import MAX_LENGTH
 from reconciler.cel import errors
 from reconciler.cluster.http import LONGEST_ANSWER, LONGEST_LINE
 from reconciler.operations.events.events import BURST, MAX_BYTES, PER_SECOND
-from reconciler.operations.serving.access import LONGEST_TOKEN
-from reconciler.operations.serving.review import AT_ONCE, CACHE_SECONDS
+from reconciler.operations.serving.access import AT_ONCE, CACHE_SECONDS, LONGEST_TOKEN
 from reconciler.settings import Settings
 from tests.tools.deployed_rights import DEPLOY, Granted, bound
 

@@ -7,7 +7,7 @@ import pytest
 from perf.fleets import mig
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.validation.fields import age, timestamp
-from reconciler.operations.page import stream
+from reconciler.operations.page import routes
 from reconciler.operations.page.sources import PendingUnit
 from tests.tools.browsing import Browser
 from tests.tools.page_fleets import small
@@ -42,7 +42,7 @@ def wait(still: Still, name: str, seconds: int, reason: str = "DevicesInUse") ->
 
 async def test_the_script_prints_ages_as_the_server_does(browser: Browser, monkeypatch: pytest.MonkeyPatch):
     """The server's clock counts, which here stands still; a later message moves it."""
-    monkeypatch.setattr(stream, "BEAT_SECONDS", 0.0)
+    monkeypatch.setattr(routes, "BEAT_SECONDS", 0.0)
     async with standing(small()) as still:
         for seconds in SECONDS:
             wait(still, f"c-{seconds}", seconds)

@@ -15,7 +15,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.validation.fields import timestamp
 from reconciler.control.decisions.allocating import Allocated, Waits
 from reconciler.control.gangs.planner import GangLine
-from reconciler.operations.metrics.capacity import STATES
+from reconciler.operations.metrics.devices import STATES
 from reconciler.operations.page.sources import GangEntry, PendingUnit
 from tests.tools import builders, small_fleet, still_page
 from tests.tools.gangs import annotated

@@ -5,7 +5,7 @@ import pytest
 from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference
 from reconciler.control.relocation.evictor import Victim
 from reconciler.control.relocation.moves import MovesAdvice, Relocation
-from reconciler.operations.page.panels.moves import MOST
+from reconciler.operations.page.panels import MOST_MOVES
 from reconciler.state.nominations import HeldPlace
 from tests.tools.page_documents import Seen
 from tests.tools.page_fleets import HOSTILE, small
@@ -50,12 +50,12 @@ async def test_each_move_says_from_where_to_where_and_what_it_frees():
 
 async def test_a_long_plan_is_cut():
     async with standing(small()) as still:
-        moves = tuple(move(number) for number in range(MOST + 1))
+        moves = tuple(move(number) for number in range(MOST_MOVES + 1))
         still.moves = (MovesAdvice("whole=2", "device of whole", 0, 2, 2, moves),)
         found = await page(still)
-    assert f"{MOST} are shown." in found.text
-    assert f"web-{MOST - 1} " in found.text
-    assert f"web-{MOST} " not in found.text
+    assert f"{MOST_MOVES} are shown." in found.text
+    assert f"web-{MOST_MOVES - 1} " in found.text
+    assert f"web-{MOST_MOVES} " not in found.text
 
 
 async def test_the_panel_is_absent_while_nothing_should_move():

@@ -14,8 +14,8 @@ import pytest
 
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.decisions.allocating import Allocated, Waits
-from reconciler.operations.page import stream
-from reconciler.operations.page.overview import use_map
+from reconciler.operations.page import routes
+from reconciler.operations.page.fleet import use_map
 from reconciler.operations.page.sources import Fact, PendingUnit
 from tests.tools.page_documents import Seen, page
 from tests.tools.page_fleets import (
@@ -112,7 +112,7 @@ async def test_filters_work_without_scripts_and_show_in_their_fields():
 
 
 async def test_long_maps_have_pages_that_stay_within_bounds(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("reconciler.operations.page.panels.map.A_PAGE", 1)
+    monkeypatch.setattr("reconciler.operations.page.map.A_PAGE", 1)
     async with settled(small(), 1, 1) as (seen, _):
         first, second, beyond = [await page(seen, f"/?page={number}") for number in (1, 2, 99)]
         assert len(first.charts) == len(second.charts) == 1
@@ -242,7 +242,7 @@ async def test_a_filtered_page_hears_only_of_what_it_shows():
 
 
 async def test_the_number_of_open_pages_is_limited(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(stream, "MOST_CLIENTS", 1)
+    monkeypatch.setattr(routes, "MOST_CLIENTS", 1)
     async with settled(small(), 1, 1) as (seen, _):
         async with listening(seen) as heard:
             await heard.state()
@@ -262,7 +262,7 @@ async def test_the_number_of_open_pages_is_limited(monkeypatch: pytest.MonkeyPat
 
 
 async def test_a_quiet_stream_says_that_it_lives(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(stream, "BEAT_SECONDS", 0.0)
+    monkeypatch.setattr(routes, "BEAT_SECONDS", 0.0)
     async with (
         settled(small(), 1, 1) as (seen, _),
         aiohttp.ClientSession() as session,

@@ -12,8 +12,7 @@ import yaml
 
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control.decisions.allocating import Allocated
-from reconciler.operations.serving.fit import FitEndpoint
-from reconciler.operations.serving.question import MAX_BYTES, Busy
+from reconciler.operations.serving.questions import MAX_BYTES, Busy, FitEndpoint
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.store import Store
 from tests.tools.output_schemas import fitting

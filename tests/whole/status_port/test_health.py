@@ -9,9 +9,8 @@ from aiohttp import web
 from reconciler.control.decisions.allocating import Allocated
 from reconciler.ha.shard import LEASE
 from reconciler.operations.metrics.catalogue import CATALOGUE
-from reconciler.operations.serving.health import Progress
-from reconciler.operations.serving.port import Route
-from reconciler.operations.telemetry.task_health import TaskHealth
+from reconciler.operations.serving.port import Progress, Route
+from reconciler.operations.telemetry import TaskHealth
 from tests.tools.faulty_transport import Held
 from tests.tools.running_reconciler import Cluster
 from tests.tools.small_fleet import claim, device_class, devices, node, pod

@@ -8,10 +8,9 @@ from structlog.testing import capture_logs
 
 from reconciler.control.decisions.allocating import Allocated, Freed, Ungated, Waits
 from reconciler.control.decisions.declaration import PREFIX
-from reconciler.operations.metrics.capacity import Capacity
 from reconciler.operations.metrics.catalogue import CATALOGUE
-from reconciler.operations.metrics.meters import Meters
-from reconciler.operations.metrics.scraping import Readings, metrics_routes
+from reconciler.operations.metrics.devices import Capacity
+from reconciler.operations.metrics.meters import Meters, Readings, metrics_routes
 from reconciler.operations.serving.access import Local
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.serving.server import serving

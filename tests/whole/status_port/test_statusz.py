@@ -9,8 +9,8 @@ from reconciler.cluster.discovery import unserved
 from reconciler.cluster.kinds import NODE, POD, Resource, Served
 from reconciler.cluster.transport import Response
 from reconciler.control.decisions.allocating import Allocated
-from reconciler.operations.serving.statusz import Statusz
-from reconciler.operations.telemetry.settings import settings_shown
+from reconciler.operations.serving.port import Statusz
+from reconciler.operations.telemetry import settings_shown
 from reconciler.settings import Settings
 from tests.tools.faulty_transport import Send
 from tests.tools.running_reconciler import Cluster

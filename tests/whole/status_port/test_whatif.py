@@ -14,10 +14,14 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.control.decisions.allocating import Allocated
 from reconciler.operations.serving.access import Local
 from reconciler.operations.serving.port import StatusPort
-from reconciler.operations.serving.question import MAX_BYTES, Busy
+from reconciler.operations.serving.questions import (
+    MAX_BYTES,
+    Busy,
+    WhatifEndpoint,
+    WhatifOptions,
+    whatif_routes,
+)
 from reconciler.operations.serving.server import serving
-from reconciler.operations.serving.whatif import Options, whatif_routes
-from reconciler.operations.serving.whatif_endpoint import WhatifEndpoint
 from reconciler.settings import Settings
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.pods.groups import PodGroups
@@ -29,7 +33,7 @@ from tests.tools.small_fleet import claim, device_class, devices, node, pod, tem
 from tests.tools.watched_reconciler import Answer, utc_now, watched
 
 pytestmark = pytest.mark.loopback
-NOTHING = Options(None, frozenset(), frozenset())
+NOTHING = WhatifOptions(None, frozenset(), frozenset())
 
 
 def fleet(**counts: int) -> Cluster:

@@ -9,7 +9,7 @@ import pytest
 from reconciler.control.decisions.allocating import Waits
 from reconciler.control.units import Kind, Unit
 from reconciler.control.waiting import Pending
-from reconciler.operations.events.lasting import LastingRefusals
+from reconciler.operations.events.recorder import LastingRefusals
 from tests.tools.unit_pictures import key
 
 SECONDS = 10.0

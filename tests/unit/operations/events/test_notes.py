@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.api.objects.meta import DeviceID
-from reconciler.operations.events.notes import allocated
+from reconciler.operations.events.recorder import allocated_note
 
 
 def on(pool: str, number: int, driver: str = "gpu.example.com") -> list[DeviceID]:
@@ -33,4 +33,4 @@ def on(pool: str, number: int, driver: str = "gpu.example.com") -> list[DeviceID
     ],
 )
 def test_devices_are_named_by_pool_and_many_are_counted(devices: list[DeviceID], node: str, text: str):
-    assert allocated(devices, node) == text
+    assert allocated_note(devices, node) == text

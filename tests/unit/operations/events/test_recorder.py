@@ -26,9 +26,7 @@ from reconciler.control.planner import Nothing
 from reconciler.control.units import Kind, Unit
 from reconciler.control.waiting import Pending
 from reconciler.operations.events.events import Events
-from reconciler.operations.events.inbox import BACKLOG, EventInbox
-from reconciler.operations.events.lasting import LastingRefusals
-from reconciler.operations.events.recorder import EventRecorder
+from reconciler.operations.events.recorder import BACKLOG, EventInbox, EventRecorder, LastingRefusals
 from reconciler.state.nominations import of_pod
 from tests.tools.small_fleet import DRIVER, claim, held, pod
 from tests.tools.unit_pictures import intake, key, pod_unit, put, remove

@@ -7,9 +7,8 @@ from typing import NamedTuple
 import pytest
 
 from reconciler.control.decisions.every import DECISIONS
-from reconciler.operations.logs.catalogue import EVENTS
+from reconciler.operations.logs.catalogue import COMMON, EVENTS, FIELDS
 from reconciler.operations.logs.document import page
-from reconciler.operations.logs.fields import COMMON, FIELDS
 from tests.tools.checkout import ROOT
 
 METHODS = ("debug", "info", "warning", "error", "exception", "critical")

@@ -23,11 +23,10 @@ from reconciler.control.decisions.declaration import (
     Seconds,
 )
 from reconciler.control.decisions.every import DECISIONS
-from reconciler.operations.logs.catalogue import EVENTS, Event, events_of
-from reconciler.operations.logs.decision_log import log_decision
-from reconciler.operations.logs.fields import FIELDS, described
+from reconciler.operations.logs.catalogue import EVENTS, FIELDS, Event, described_fields, events_of
 from reconciler.operations.logs.setup import Format, configure
 from reconciler.operations.metrics.meters import Meters
+from reconciler.operations.observer import log_decision
 from tests.tools.decision_samples import SAMPLES, Sample
 
 STRANGE = MetricSpec("strange_total", "counter", "Help.", (("what", "what it was"),))
@@ -88,7 +87,7 @@ def written(level: str, form: Format, log: Callable[[Sample], None], patch: pyte
 def test_decisions_are_written_as_structlog_writes_their_fields(
     level: str, form: Format, monkeypatch: pytest.MonkeyPatch
 ):
-    plain = structlog.get_logger("reconciler.operations.logs.decision_log")
+    plain = structlog.get_logger("reconciler.operations.observer")
 
     def log_plainly(sample: Sample) -> None:
         getattr(plain, sample.level)(sample.event, **sample.fields, decision_id="id")
@@ -124,7 +123,7 @@ def test_one_class_is_enough_for_a_line_its_description_and_its_metrics():
     assert list(events_of(Strange)) == [
         Event("strange", Level.ERROR, "Something strange happened.", fields, ("pod",))
     ]
-    assert described([Strange])["oddity"] == ((int,), "how odd")
+    assert described_fields([Strange])["oddity"] == ((int,), "how odd")
     meters = Meters(process=False, kinds=[Strange])
     value = meters.registry.get_sample_value
     assert value("dra_reconciler_strange_total", {"what": "odd"}) == 0

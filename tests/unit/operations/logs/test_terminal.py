@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.operations.logs.terminal import TerminalRenderer
+from reconciler.operations.logs.setup import TerminalRenderer
 
 NOON = "2026-01-01T12:00:00.000000Z"
 

@@ -12,8 +12,8 @@ from reconciler.api.objects.changes import Changed, Removed
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
-from reconciler.operations.metrics.capacity import Capacity
 from reconciler.operations.metrics.catalogue import MAX_COUNTERS, MAX_DRIVERS, OTHER
+from reconciler.operations.metrics.devices import Capacity
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.store import Store
 from tests.tools.small_fleet import Object, claim, devices, held

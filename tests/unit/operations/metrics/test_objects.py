@@ -5,7 +5,7 @@ from typing import Any
 
 from reconciler.control.ownership import Ownership
 from reconciler.ha.shard import parse_shard
-from reconciler.operations.metrics.objects import AT_ONCE, ObjectCounts
+from reconciler.operations.metrics.devices import OBJECTS_AT_ONCE, ObjectCounts
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
 from tests.tools.unit_pictures import intake, put
 
@@ -72,13 +72,13 @@ async def test_nothing_is_counted_before_all_objects_are_listed():
 
 
 async def test_claims_that_come_during_the_count_are_counted_next_time():
-    found = intake(*(claim(f"c{number}") for number in range(AT_ONCE + 1)))
+    found = intake(*(claim(f"c{number}") for number in range(OBJECTS_AT_ONCE + 1)))
     found.listed.set()
     counts = ObjectCounts(found, Ownership(alone=True))
     counting = asyncio.create_task(counts.refresh())
     await asyncio.sleep(0)  # it has counted the first part
     put(found, claim("late"))
     await counting
-    assert counts.claims["unallocated"] == AT_ONCE + 1
+    assert counts.claims["unallocated"] == OBJECTS_AT_ONCE + 1
     await counts.refresh()
-    assert counts.claims["unallocated"] == AT_ONCE + 2
+    assert counts.claims["unallocated"] == OBJECTS_AT_ONCE + 2

@@ -9,8 +9,8 @@ import pytest
 from reconciler.cluster.kinds import POD, Resource
 from reconciler.cluster.transport import Request, Response, WatchRequest
 from reconciler.errors import Relist, Retry, Undecided
-from reconciler.operations.metrics.metered import Metered
 from reconciler.operations.metrics.meters import Meters
+from reconciler.operations.metrics.requests import Metered
 
 CLAIMS = Resource("ResourceClaim", "resource.k8s.io", "v1", "resourceclaims", namespaced=True)
 CLAIM = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/a"

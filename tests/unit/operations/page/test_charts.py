@@ -8,11 +8,9 @@ import pytest
 
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.meta import DeviceID, ObjectKey
-from reconciler.operations.page.charts import CELLS, Charts, Index
+from reconciler.operations.page.charts import CELLS, Charts, Index, Scene, scene
 from reconciler.operations.page.drawing import draw
-from reconciler.operations.page.filtering import select_charts, select_claims
-from reconciler.operations.page.query import Query
-from reconciler.operations.page.scene import Scene, scene
+from reconciler.operations.page.query import Query, select_charts, select_claims
 from tests.tools import builders
 from tests.tools.builders import counter_slice, device, devices, request, resource_slice, typed
 from tests.tools.still_page import Still

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.operations.page import colours
+from reconciler.operations.page import drawing
 from reconciler.operations.page.routes import _style
 
 TEXT, SHAPE = 4.5, 3.0
@@ -40,8 +40,8 @@ def themes() -> dict[str, dict[str, str]]:
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_text_and_shapes_stand_out(theme: str):
     of = themes()[theme]
-    fills = [of[f"c{at}"] for at in range(len(colours.LIGHT))]
-    assert fills == list(colours.LIGHT if theme == "light" else colours.DARK)
+    fills = [of[f"c{at}"] for at in range(len(drawing.LIGHT))]
+    assert fills == list(drawing.LIGHT if theme == "light" else drawing.DARK)
     for fill in fills:
         assert contrast(fill, of["on"]) >= TEXT, fill
         assert contrast(fill, of["card"]) >= SHAPE, fill
@@ -57,16 +57,16 @@ def test_text_and_shapes_stand_out(theme: str):
 
 def test_a_claim_keeps_its_colour_and_claims_spread_over_all_of_them():
     keys = [ObjectKey("default", f"claim-{number}") for number in range(300)]
-    assert [colours.colour(key) for key in keys] == [colours.colour(key) for key in keys]
-    assert {colours.colour(key) for key in keys} == set(range(len(colours.LIGHT)))
-    assert colours.colour(ObjectKey("default", "claim-0")) == 11
-    assert colours.colour(ObjectKey("a", "\udc80")) >= 0
+    assert [drawing.colour(key) for key in keys] == [drawing.colour(key) for key in keys]
+    assert {drawing.colour(key) for key in keys} == set(range(len(drawing.LIGHT)))
+    assert drawing.colour(ObjectKey("default", "claim-0")) == 11
+    assert drawing.colour(ObjectKey("a", "\udc80")) >= 0
 
 
 def test_letters_go_on_after_z():
-    assert [colours.letters(at) for at in (0, 25, 26, 51, 52, 701, 702)] == [
+    assert [drawing.letters(at) for at in (0, 25, 26, 51, 52, 701, 702)] == [
         "A", "Z", "AA", "AZ", "BA", "ZZ", "AAA",
     ]  # fmt: skip
-    made = [colours.letters(at) for at in range(2000)]
+    made = [drawing.letters(at) for at in range(2000)]
     assert len(set(made)) == len(made)
     assert all(len(one) <= len(other) for one, other in pairwise(made))

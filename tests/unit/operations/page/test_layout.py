@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.operations.page.layout import MOST_SLOTS, Run, lanes, runs, slots_of
+from reconciler.operations.page.charts import MOST_SLOTS, Run, lanes, runs, slots_of
 
 
 def draws(*rows: list[int]) -> np.ndarray:

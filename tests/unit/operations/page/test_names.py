@@ -5,8 +5,7 @@ from urllib.parse import parse_qs, urlsplit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.operations.page.names import LONGEST, anchor, shown
-from reconciler.operations.page.query import Query
+from reconciler.operations.page.query import LONGEST_NAME, Query, anchor, shown
 
 
 def test_names_that_can_be_shown_are_not_changed():
@@ -19,10 +18,10 @@ def test_what_hides_or_turns_text_is_made_visible():
 
 def test_long_names_keep_head_and_tail():
     made = shown("head" + "x" * 5000 + "tail")
-    assert len(made) == LONGEST
+    assert len(made) == LONGEST_NAME
     assert made.startswith("headx")
     assert made.endswith("xtail")
-    assert shown("y" * LONGEST) == "y" * LONGEST
+    assert shown("y" * LONGEST_NAME) == "y" * LONGEST_NAME
     assert shown("abcdef", 5) == "ab…ef"
 
 

@@ -4,7 +4,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.decisions.allocating import Freed, Waits
 from reconciler.control.units import Kind, Unit
 from reconciler.control.waiting import Pending
-from reconciler.operations.page.page_sources import SPARE, RefusalMessages
+from reconciler.operations.page.sources import SPARE, RefusalMessages
 
 
 def unit(name: str) -> Unit:

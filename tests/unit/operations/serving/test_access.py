@@ -21,11 +21,9 @@ from reconciler.embedded import ApiServer, serve
 from reconciler.embedded.accounts import Roles, read_tokens
 from reconciler.embedded.guard import Guard
 from reconciler.errors import Rejected, Retry
-from reconciler.operations.serving.access import Token, is_loopback
-from reconciler.operations.serving.certificates import Certificate
+from reconciler.operations.serving.access import CACHE_SECONDS, Review, Token, is_loopback
 from reconciler.operations.serving.port import Route, StatusPort
-from reconciler.operations.serving.review import CACHE_SECONDS, Review
-from reconciler.operations.serving.server import access_for, serving
+from reconciler.operations.serving.server import Certificate, access_for, serving
 from reconciler.settings import Settings
 from tests.tools.watched_reconciler import ask, utc_now
 

@@ -11,9 +11,8 @@ from aiohttp import web
 from yarl import URL
 
 from reconciler.operations.serving.access import Local
-from reconciler.operations.serving.connections import MAX_HEADERS, Limits
 from reconciler.operations.serving.port import Route, StatusPort
-from reconciler.operations.serving.server import LIMITS, serving
+from reconciler.operations.serving.server import LIMITS, MAX_HEADERS, Limits, serving
 from reconciler.settings import Settings
 from tests.tools.patience import PATIENCE
 from tests.tools.watched_reconciler import ask, utc_now

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from reconciler.operations.serving.access import Local
 from reconciler.operations.serving.port import StatusPort
-from reconciler.operations.serving.question import question_route
+from reconciler.operations.serving.questions import question_route
 from reconciler.operations.serving.server import serving
 from reconciler.settings import Settings
 from tests.tools.patience import PATIENCE

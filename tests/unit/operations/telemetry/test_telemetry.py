@@ -4,9 +4,8 @@ import asyncio
 from datetime import UTC, datetime
 
 from reconciler.operations.metrics import catalogue as of
-from reconciler.operations.metrics.scraping import by
-from reconciler.operations.telemetry.signals import Signals
-from reconciler.operations.telemetry.telemetry import Telemetry
+from reconciler.operations.metrics.meters import labelled
+from reconciler.operations.telemetry import Signals, Telemetry
 from reconciler.settings import Settings
 
 
@@ -33,8 +32,8 @@ def test_a_process_that_ends_is_not_ready():
 def test_the_last_signal_of_a_name_counts():
     seen = telemetry(asyncio.Event())
     seen.register(
-        Signals(live={"tasks": lambda: "ended: a"}, readings=[by(of.LEADER, lambda: {"x": 1.0})]),
-        Signals(live={"tasks": lambda: "ended: b"}, readings=[by(of.LEADER, lambda: {"x": 2.0})]),
+        Signals(live={"tasks": lambda: "ended: a"}, readings=[labelled(of.LEADER, lambda: {"x": 1.0})]),
+        Signals(live={"tasks": lambda: "ended: b"}, readings=[labelled(of.LEADER, lambda: {"x": 2.0})]),
     )
     assert seen.live.problems() == {"tasks": "ended: b"}
     values = [sample.value for family in seen.readings.collect() for sample in family.samples]

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from reconciler.allocation.reasons.explanation import Explanation, Request
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.operations.page.names import shown
-from reconciler.operations.page.overview import BAR
+from reconciler.operations.page.fleet import BAR
+from reconciler.operations.page.query import shown
 from reconciler.operations.page.sources import Question, Sources
 
 SHARE = 0.05
@@ -41,7 +41,7 @@ class Explainer:
             self._next = ended + (ended - began) * (1 / SHARE - 1)
 
 
-def values(question: Question, explanation: Explanation | None) -> dict[str, object]:
+def explanation_values(question: Question, explanation: Explanation | None) -> dict[str, object]:
     """The values of the template."""
     named = f"{question.kind} {shown(str(question.key))}"
     if explanation is None:
@@ -59,7 +59,7 @@ def values(question: Question, explanation: Explanation | None) -> dict[str, obj
     }
 
 
-def question(kind: str, namespace: str, name: str) -> Question | None:
+def question_of(kind: str, namespace: str, name: str) -> Question | None:
     """The question of a request; None if it has no valid name."""
     if kind not in ("claim", "pod") or not name or len(name) > 253 or len(namespace) > 253:
         return None

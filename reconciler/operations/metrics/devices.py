@@ -1,16 +1,30 @@
-"""Counts of published and held devices and counters of each driver, from arrays."""
+"""Figures about the cluster, made at a scrape: devices and counters, what still fits, claims and slices."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import TypeVar
 from weakref import ref
 
 import numpy as np
 from msgspec import Struct
 
 from kernels.types import Codes, Mask, Rows
-from reconciler.analysis.capacity.layout import tainted_devices
+from reconciler.aio.worker_thread import ShouldContinue, WorkerThread
+from reconciler.analysis.capacity.layout import FleetLayout, fleet_layout, tainted_devices
+from reconciler.analysis.capacity.lines import Line, lines
+from reconciler.analysis.capacity.measure import measure
+from reconciler.analysis.capacity.solver import Solver
+from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.semantics import Semantics
+from reconciler.api.objects.slices import ResourceSlice
+from reconciler.control.intake import Intake
+from reconciler.control.ownership import Ownership
+from reconciler.ha.shard import Side
+from reconciler.operations.metrics import catalogue as of
 from reconciler.operations.metrics.catalogue import MAX_COUNTERS, MAX_DRIVERS, OTHER
+from reconciler.operations.metrics.meters import Reading, Values, labelled
 from reconciler.state.devices.counters import Scale
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.occupancy import Occupancy
@@ -19,7 +33,7 @@ from reconciler.state.devices.snapshot import Snapshot
 
 STATES = ("held", "shared", "allocatable", "tainted", "blocked")
 """As `top` counts them. tainted: free, but only for claims with a toleration"""
-AT_ONCE = 64
+POOLS_AT_ONCE = 64
 """New pools that are indexed before the event loop may run other tasks"""
 
 
@@ -92,7 +106,7 @@ class Capacity:
             for at, pool in enumerate(fleet.pools):
                 known = self._pools.get(pool)
                 indexed[pool] = known or _index_pool(pool, rules)
-                if known is None and at % AT_ONCE == 0:
+                if known is None and at % POOLS_AT_ONCE == 0:
                     await asyncio.sleep(0)
             self._pools = indexed
             self._index = _index_fleet(fleet, indexed, rules)
@@ -179,3 +193,173 @@ def _sums(index: _FleetIndex, fleet: Fleet, occupancy: Occupancy) -> Iterator[tu
         left = occupancy.left[sets, :width].sum(axis=0, dtype=np.float64) * units
         for name, total, rest in zip(scale.counters, totals.tolist(), left.tolist(), strict=True):
             yield index.drivers[driver], name, total, rest
+
+
+def capacity_readings(capacity: Capacity) -> list[Reading]:
+    """Published and held devices. Refresh `capacity` before."""
+    return [
+        Reading(of.DEVICES, lambda: _devices(capacity)),
+        Reading(of.COUNTER_CAPACITY, lambda: _counters(capacity, 0)),
+        Reading(of.COUNTER_AVAILABLE, lambda: _counters(capacity, 1)),
+    ]
+
+
+def _devices(capacity: Capacity) -> Values:
+    return [
+        ((driver, state), number)
+        for driver, states in capacity.holdings.devices.items()
+        for state, number in states.items()
+    ]
+
+
+def _counters(capacity: Capacity, which: int) -> Values:
+    return [
+        ((driver, counter), both[which])
+        for driver, counters in capacity.holdings.counters.items()
+        for counter, both in counters.items()
+    ]
+
+
+_Series = Iterator[tuple[tuple[str, ...], float]]
+
+
+class ProfileFits:
+    """How many more devices of each profile fit. The solver caches earlier searches."""
+
+    def __init__(self, snapshot: Callable[[], Snapshot], *, ready: Callable[[], bool]) -> None:
+        """`ready` tells whether all objects were listed."""
+        self._snapshot = snapshot
+        self._ready = ready
+        self._worker = WorkerThread("profile fits")
+        self._solver = Solver()
+        self._layout: FleetLayout | None = None
+        self._version = -1
+        self.lines: list[Line] = []
+        """One per driver, for the drivers with most devices"""
+
+    async def refresh(self) -> None:
+        """Update `lines`, unless an update is running. If cancelled, they stay unchanged."""
+        if not self._ready() or self._worker.busy:
+            return
+        snapshot = self._snapshot()
+        if snapshot.version == self._version:
+            return
+        found = await self._worker.run(partial(self._measured, snapshot))
+        self._version = snapshot.version
+        self.lines = sorted(found, key=lambda line: (-line.devices, line.driver))[:MAX_DRIVERS]
+
+    def fits(self) -> _Series:
+        """(driver, profile) -> devices that still fit."""
+        for line in self.lines:
+            yield from (((line.driver, one.profile), float(one.fits)) for one in line.profiles)
+
+    def fragmentation(self) -> _Series:
+        """(driver, profile) -> fragmentation; none if nothing is available."""
+        for line in self.lines:
+            for one in line.profiles:
+                if one.fragmentation is not None:
+                    yield (line.driver, one.profile), one.fragmentation
+
+    def stranded(self) -> _Series:
+        """Driver -> the largest stranded part of an available counter; none if nothing is available."""
+        for line in self.lines:
+            parts = [one.stranded / one.left for one in line.counters if one.left]
+            if parts:
+                yield (line.driver,), max(parts)
+
+    def _measured(self, snapshot: Snapshot, _: ShouldContinue) -> list[Line]:
+        fleet: Fleet = snapshot.fleet
+        if self._layout is None or self._layout.fleet is not fleet:
+            self._layout = fleet_layout(fleet, snapshot.rules)
+        return lines(measure(self._layout, snapshot.occupancy, self._solver), "driver")
+
+
+def profile_readings(fits: ProfileFits) -> list[Reading]:
+    """Devices that still fit. Refresh `fits` before."""
+    return [
+        Reading(of.PROFILE_FITS, fits.fits),
+        Reading(of.PROFILE_FRAGMENTATION, fits.fragmentation),
+        Reading(of.STRANDED, fits.stranded),
+    ]
+
+
+OBJECTS_AT_ONCE = 1024
+"""Objects that are counted before the event loop may run other tasks: a millisecond"""
+
+T = TypeVar("T")
+
+
+class ObjectCounts:
+    """The claims and slices of a shard. Before all kinds are listed, nothing is counted."""
+
+    def __init__(self, intake: Intake, ours: Ownership) -> None:
+        self._intake = intake
+        self._ours = ours
+        self.claims: dict[str, int] = {}
+        """State -> claims"""
+        self.slices: dict[str, int] = {}
+        """How nodes are selected -> slices"""
+        self.oldest: float | None = None
+        """When the oldest claim was created that we have to allocate, in seconds since 1970"""
+
+    def readings(self) -> list[Reading]:
+        """Refresh before."""
+        return [
+            labelled(of.CLAIMS, lambda: self.claims),
+            Reading(of.OLDEST_PENDING, self._oldest),
+            labelled(of.SLICES, lambda: self.slices),
+        ]
+
+    async def refresh(self) -> None:
+        """Count again. If cancelled, the counts stay unchanged."""
+        if not self._intake.listed.is_set():
+            return
+        claims, slices = Counter(allocated=0, unallocated=0), Counter(per_device=0)
+        oldest: ResourceClaim | None = None
+        store = self._intake.store
+        async for claim in _in_steps(store.claims.values()):
+            if self._ours.side(claim, lambda: store.snapshot().classes).side is Side.ELSEWHERE:
+                continue
+            claims["unallocated" if claim.allocation is None else "allocated"] += 1
+            if self._is_pending(claim) and (oldest is None or _created(claim) < _created(oldest)):
+                oldest = claim
+        async for source in _in_steps(store.slices):
+            slices[_node_selection(source)] += 1
+        created = oldest.metadata.created if oldest is not None else None
+        self.oldest = created.timestamp() if created is not None else None
+        self.claims, self.slices = dict(claims), dict(slices)
+
+    def _is_pending(self, claim: ResourceClaim) -> bool:
+        """Whether we have to allocate a claim: it is ours, or of a gated pod."""
+        if claim.allocation is not None or claim.deleting or claim.metadata.creation_timestamp is None:
+            return False
+        if self._ours.claims(claim):
+            return True
+        users = (self._intake.store.pods.get(key) for key in self._intake.roster.users(claim.key))
+        return any(pod is not None and pod.gated for pod in users)
+
+    def _oldest(self) -> Values:
+        return [] if self.oldest is None else [((), self.oldest)]
+
+
+async def _in_steps(things: Iterable[T]) -> AsyncIterator[T]:
+    for number, thing in enumerate(list(things), 1):
+        yield thing
+        if number % OBJECTS_AT_ONCE == 0:
+            await asyncio.sleep(0)
+
+
+def _created(claim: ResourceClaim) -> str:
+    """The API server writes all times in one format, which sorts as text."""
+    return claim.metadata.creation_timestamp or ""
+
+
+def _node_selection(source: ResourceSlice) -> str:
+    spec = source.spec
+    if spec.per_device_node_selection:
+        return "per_device"
+    if spec.all_nodes:
+        return "all_nodes"
+    if spec.node_selector is not None:
+        return "node_selector"
+    return "node_name" if spec.node_name else "none"

@@ -1,1 +1,0 @@
-"""The panels of the page, one file and one template each; `panel` is their interface."""

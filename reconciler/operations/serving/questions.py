@@ -1,0 +1,334 @@
+"""Questions over HTTP: `POST /whatif` and `POST /fit`, answered from a fork of the state, in a thread.
+
+The body holds the manifests, as YAML or JSON; the query of /whatif holds `count`, and any number of `without`
+and `drain`. An answer is JSON, also if something does not fit. Slices in the body count as if published.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+from aiohttp import web
+from msgspec import Struct
+
+from reconciler.aio.worker_thread import Closed, ShouldContinue, WorkerThread
+from reconciler.allocation.dra.budget import Budget, Unfinished, WhileWanted
+from reconciler.allocation.policies.selection import PLAIN, Policies
+from reconciler.analysis.fitting.fitting import fit
+from reconciler.analysis.fitting.question import as_json as fit_as_json
+from reconciler.analysis.fitting.reading import question_in
+from reconciler.analysis.whatif.answering import answer as answer_whatif
+from reconciler.analysis.whatif.reading import units_in
+from reconciler.analysis.whatif.scenario import Baseline, Scenario
+from reconciler.analysis.whatif.scenario import as_json as whatif_as_json
+from reconciler.api.manifests.bundle import Bundle, bundle, storage_of
+from reconciler.api.manifests.documents import of_text
+from reconciler.api.objects.claims import DeviceClass, ResourceClaim
+from reconciler.api.objects.core import Namespace, Node
+from reconciler.api.objects.meta import ApiObject, ObjectKey
+from reconciler.api.objects.slices import ResourceSlice
+from reconciler.api.objects.storage import STORAGE
+from reconciler.errors import Rejected, Unlisted
+from reconciler.operations.serving.port import Route
+from reconciler.state.nodes.table import Nodes
+from reconciler.state.on_demand import NOT_LISTED
+from reconciler.state.pods.groups import PodGroups
+from reconciler.state.store import Store
+from reconciler.state.trial import Fork, Forked, Trial, load
+
+MAX_BYTES = 2**20
+"""Size of a body"""
+READ_SECONDS = 10.0
+"""Timeout to read the body"""
+ANSWER_SECONDS = 60.0
+"""Timeout of the answer. Large fleets need most of it to build a snapshot."""
+NAMED_TYPES = ("application/json", "application/yaml")
+"""Content types that a refusal names"""
+TYPES = frozenset({*NAMED_TYPES, "application/x-yaml", "text/yaml"})
+"""A page in a browser cannot send these to another site without CORS permission"""
+
+
+class Busy(Exception):
+    """Another question is in progress, or not all objects are listed yet."""
+
+
+Reply = Callable[[web.BaseRequest, str], Awaitable[dict[str, Any]]]
+"""Takes a request and the text of its body; returns the answer as JSON. Raises Rejected or Busy."""
+
+
+def question_route(
+    path: str, reply: Reply, *, seconds: float = ANSWER_SECONDS, read_seconds: float = READ_SECONDS
+) -> Route:
+    """The route of one kind of question. `read_seconds` are for its body, `seconds` for the answer."""
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        if request.content_type not in TYPES:
+            return _text_response(415, f"unsupported content type; use {' or '.join(NAMED_TYPES)}")
+        try:
+            text = await _body_of(request, read_seconds)
+            async with asyncio.timeout(seconds):
+                result = await reply(request, text)
+        except Rejected as exc:
+            return _text_response(400, str(exc))
+        except Busy as exc:
+            return _text_response(429, str(exc), {"Retry-After": "5"})
+        except TimeoutError:
+            return _text_response(503, f"no answer within {seconds:g} seconds", {"Retry-After": "60"})
+        return web.Response(text=json.dumps(result, indent=2) + "\n", content_type="application/json")
+
+    return Route(path, handle, methods=("POST",))
+
+
+async def _body_of(request: web.BaseRequest, seconds: float) -> str:
+    """The body. Raises HTTPRequestEntityTooLarge (413), HTTPRequestTimeout (408), and Rejected."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(seconds):
+            async for chunk in request.content.iter_any():
+                body += chunk
+                if len(body) > MAX_BYTES:
+                    raise web.HTTPRequestEntityTooLarge(MAX_BYTES, len(body))
+    except TimeoutError as exc:
+        reason = f"the body did not arrive within {seconds:g} seconds"
+        raise web.HTTPRequestTimeout(reason=reason) from exc
+    try:
+        return body.decode()
+    except UnicodeDecodeError as exc:
+        raise Rejected("the body is not UTF-8") from exc
+
+
+def _text_response(status: int, text: str, headers: dict[str, str] | None = None) -> web.Response:
+    return web.Response(status=status, text=f"{text}\n", headers=headers)
+
+
+FIT_PATH = "/fit"
+FIT_CHECK_EVERY = 16
+"""Sets and steps of the search between two checks for cancellation"""
+
+
+class FitEndpoint:
+    """One question is answered at a time. What is decided but not written yet counts as held."""
+
+    def __init__(self, store: Store, nodes: Nodes, *, ready: Callable[[], bool]) -> None:
+        """`ready` tells whether all objects were listed."""
+        self._store, self._nodes, self._ready = store, nodes, ready
+        self._worker = WorkerThread("fit")
+
+    def routes(self, *, seconds: float = ANSWER_SECONDS) -> list[Route]:
+        """The route `/fit`."""
+        return [question_route(FIT_PATH, self._reply, seconds=seconds)]
+
+    async def _reply(self, request: web.BaseRequest, text: str) -> dict[str, Any]:
+        if request.query:
+            raise Rejected("unknown option " + min(request.query) + "; the body holds the whole question")
+        return await self.ask(text)
+
+    async def ask(self, text: str) -> dict[str, Any]:
+        """The answer as JSON. Raises Busy, and Rejected for an invalid question."""
+        if not self._ready():
+            raise Busy("not all objects are listed yet")
+        if self._worker.busy:
+            raise Busy("another question is in progress")
+        fork, nodes = Forked.fork_of(self._store), self._nodes.fork()
+        try:
+            return await self._worker.run(lambda wanted: _answer_fit(text, fork, nodes, wanted))
+        except (Unfinished, Closed) as exc:
+            raise Busy("the answer was cancelled") from exc
+        finally:
+            # The answer says which objects are not listed yet; they are when it is asked again.
+            self._nodes.on_demand.want(nodes.on_demand.wanted)
+
+
+def _answer_fit(text: str, fork: Fork, nodes: Nodes, wanted: ShouldContinue) -> dict[str, Any]:
+    question = question_in(bundle(of_text("body", text)))
+    with Trial(fork.store(), nodes, supposed=False) as trial:
+        return fit_as_json(fit(question, trial, budget=WhileWanted(wanted, FIT_CHECK_EVERY)))
+
+
+WHATIF_PATH = "/whatif"
+MAX_COUNT = 1_000
+MAX_NAMES = 100
+"""Claims and nodes that one question may leave out"""
+
+
+class WhatifOptions(Struct, frozen=True):
+    """The parameters of the query."""
+
+    count: int | None
+    without: frozenset[ObjectKey]
+    drained: frozenset[str]
+
+
+Ask = Callable[[str, WhatifOptions], Awaitable[dict[str, Any]]]
+"""Takes the text of the body and returns the answer as JSON. Raises Rejected or Busy."""
+
+
+def whatif_routes(ask: Ask, *, seconds: float = ANSWER_SECONDS) -> list[Route]:
+    """The route `/whatif`."""
+
+    async def reply(request: web.BaseRequest, text: str) -> dict[str, Any]:
+        return await ask(text, _options(request))
+
+    return [question_route(WHATIF_PATH, reply, seconds=seconds)]
+
+
+def _options(request: web.BaseRequest) -> WhatifOptions:
+    query = request.query
+    unknown = sorted(set(query) - {"count", "without", "drain"})
+    if unknown:
+        raise Rejected(f"unknown option {unknown[0]}; use count, without or drain")
+    without, drained = query.getall("without", []), query.getall("drain", [])
+    if len(without) + len(drained) > MAX_NAMES:
+        raise Rejected(f"without and drain may name at most {MAX_NAMES} claims and nodes")
+    return WhatifOptions(_count(query.getall("count", [])), frozenset(map(_key, without)), frozenset(drained))
+
+
+def _count(given: list[str]) -> int | None:
+    if not given:
+        return None
+    text = given[-1]
+    if not (text.isascii() and text.isdecimal() and len(text) < 10 and 1 <= int(text) <= MAX_COUNT):
+        raise Rejected(f"count must be a number from 1 to {MAX_COUNT}")
+    return int(text)
+
+
+def _key(name: str) -> ObjectKey:
+    namespace, _, last = name.rpartition("/")
+    return ObjectKey(namespace or "default", last)
+
+
+MAX_COPIES = 256
+"""Maximum number of copies if the question has no count"""
+STEPS = 2_000
+"""Step limit of one decision on one node"""
+CHECK_EVERY = 64
+"""Objects or devices between two checks for cancellation"""
+
+
+_OF_VOLUMES = ("persistentVolumeClaim", "volumeClaimTemplate")
+"""Fields of pods with claims of volumes"""
+
+
+class Others(NamedTuple):
+    """Objects that are known beside the store."""
+
+    namespaces: tuple[Namespace, ...]
+    storage: tuple[ApiObject, ...]
+    volumes: bool
+    """Whether the volumes of pods are considered"""
+    groups: PodGroups
+
+
+class WhatifEndpoint:
+    """Answers questions on a copy; the store that the reconciler uses does not change."""
+
+    def __init__(
+        self,
+        store: Store,
+        nodes: Nodes,
+        groups: PodGroups,
+        *,
+        ready: Callable[[], bool],
+        policies: Callable[[], Policies] = lambda: PLAIN,
+    ) -> None:
+        """`ready` tells whether all objects were listed; `policies` are those in use."""
+        self._store = store
+        self._nodes = nodes
+        self._groups = groups
+        self._ready = ready
+        self._policies = policies
+        self._worker = WorkerThread("what if")
+
+    async def ask(self, text: str, options: WhatifOptions) -> dict[str, Any]:
+        """The answer. Raises Busy; Rejected for an invalid question. If cancelled, the thread ends soon."""
+        if not self._ready():
+            raise Busy("not all objects are listed yet")
+        if self._worker.busy:
+            raise Busy("another question is in progress")
+        self._require_storage(text)
+        fork, nodes = Forked.fork_of(self._store), self._nodes.known
+        volumes = self._nodes.volumes
+        others = Others(
+            self._nodes.residents.namespaces.known,
+            volumes.objects.known,
+            volumes.considered,
+            self._groups.fork(),
+        )
+        supply = (*self._store.slices, *self._store.taint_rules)
+        try:
+            return await self._worker.run(
+                partial(_answer_whatif, text, options, fork, supply, nodes, others, self._policies())
+            )
+        except (Unfinished, Closed) as exc:
+            raise Busy("the answer was cancelled") from exc
+
+    def _require_storage(self, text: str) -> None:
+        """Let storage objects be listed for a question with volumes. Raises Busy until they are."""
+        if self._nodes.volumes.considered and any(word in text for word in _OF_VOLUMES):
+            try:
+                self._nodes.on_demand.require_all(STORAGE, "a volume of the question")
+            except Unlisted as exc:
+                if exc.reason == NOT_LISTED:
+                    raise Busy(str(exc)) from exc
+                raise
+
+
+def _answer_whatif(
+    text: str,
+    options: WhatifOptions,
+    fork: Fork,
+    supply: tuple[ApiObject, ...],
+    nodes: tuple[Node, ...],
+    others: Others,
+    policies: Policies,
+    wanted: ShouldContinue,
+) -> dict[str, Any]:
+    budget = WhileWanted(wanted, CHECK_EVERY)
+    manifests = bundle(of_text("body", text))
+    if manifests.refused:
+        raise Rejected(str(manifests.refused[0].problem))
+    units = units_in(manifests)
+    if not units and not options.drained:
+        raise Rejected("the body holds no pending claim, no template and no pod, and no node is drained")
+    added = tuple(_added(manifests))
+    if any(isinstance(thing, ResourceSlice) for thing in added):  # other devices need another fleet
+        store = Store(fork.snapshot.rules)
+        added = (
+            *nodes,
+            *fork.snapshot.classes.values(),
+            *supply,
+            *fork.pods.values(),
+            *fork.claims().values(),
+            *added,
+        )
+        for one in fork.nominations:
+            store.nominate(one)
+    else:
+        store = fork.store()
+    load(store, _counted(added, budget))
+    nodes, namespaces = (*nodes, *manifests.of(Node)), (*others.namespaces, *manifests.of(Namespace))
+    storage = (*others.storage, *storage_of(manifests))
+    scenario = Scenario(units, options.count, options.without, options.drained)
+    baseline = Baseline(
+        store, nodes, namespaces, storage=storage, volumes=others.volumes, groups=others.groups
+    )
+    return whatif_as_json(
+        answer_whatif(
+            scenario, baseline, steps=STEPS, max_copies=MAX_COPIES, budget=budget, policies=policies
+        )
+    )
+
+
+def _counted(objects: Iterable[ApiObject], budget: Budget) -> Iterator[ApiObject]:
+    for thing in objects:
+        budget.spend()
+        yield thing
+
+
+def _added(manifests: Bundle) -> Iterable[ApiObject]:
+    held = (claim for claim in manifests.of(ResourceClaim) if claim.allocation is not None)
+    if next(held, None) is not None:
+        raise Rejected("a claim of the body has an allocation; remove its status")
+    return (*manifests.of(Node), *manifests.of(DeviceClass), *manifests.of(ResourceSlice))

@@ -1,0 +1,240 @@
+"""What each part contributes to health, metrics, `/statusz` and the header of the page."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+
+from reconciler.aio.tasks import Heartbeat
+from reconciler.api.objects.semantics import GATES
+from reconciler.cluster.discovery import unserved
+from reconciler.cluster.kinds import Served
+from reconciler.cluster.writer import Dropped
+from reconciler.control.failures import Failures
+from reconciler.control.intake import Intake
+from reconciler.control.loop import Reconciler
+from reconciler.control.ownership import Ownership
+from reconciler.control.relocation.candidates import RoomLine, StandingRoom
+from reconciler.control.relocation.moves import MovesAdvice, StandingAdvice
+from reconciler.control.waiting import Pending
+from reconciler.operations.metrics import catalogue as of
+from reconciler.operations.metrics.devices import (
+    Capacity,
+    ObjectCounts,
+    ProfileFits,
+    capacity_readings,
+    profile_readings,
+)
+from reconciler.operations.metrics.meters import Reading, Values, labelled, single
+from reconciler.operations.metrics.requests import Metered
+from reconciler.operations.page.sources import Fact
+from reconciler.operations.serving.port import Progress, Row
+from reconciler.operations.telemetry import Signals, TaskHealth
+from reconciler.plugins.koordinator.figures import amount_series, device_series
+from reconciler.plugins.koordinator.fleet import Fleet
+from reconciler.settings import Settings
+from reconciler.state.nominations import NomineeKind
+
+WRITES_MISSED = 2
+"""Consecutive write timeouts that do not count as stuck"""
+
+
+def work_signals(reconciler: Reconciler, failures: Failures, pending: Pending, intake: Intake) -> Signals:
+    """Reconciles, failures, queue and pending claims."""
+    queue = intake.queue
+    return Signals(
+        readings=[
+            labelled(of.PENDING, pending.by_reason),
+            labelled(of.HELD_ROOM, lambda: _held_room(intake)),
+            single(of.TURNS, lambda: reconciler.reconciles),
+            single(of.FAILURES, lambda: reconciler.failures + failures.count),
+            labelled(of.QUEUE, lambda: {"due": queue.due, "backing_off": len(queue) - queue.due}),
+            single(of.QUEUE_AGE, lambda: queue.oldest_age),
+            single(of.RETRIES, lambda: queue.retries),
+        ]
+    )
+
+
+def _held_room(intake: Intake) -> dict[str, float]:
+    """What room is held for -> devices."""
+    found = dict.fromkeys(map(str, NomineeKind), 0.0)
+    for one in intake.store.nominations:
+        found[one.nominee.kind] += len(one.devices)
+    return found
+
+
+def liveness_signals(
+    settings: Settings,
+    intake: Intake,
+    reconciler: Reconciler,
+    *,
+    metered: Metered,
+    heart: Heartbeat,
+    tasks: TaskHealth,
+    stop: asyncio.Event,
+    leads: Callable[[], bool],
+    clock: Callable[[], float],
+) -> Signals:
+    """The checks of `/livez`. `leads` tells whether this process is the leader; `clock` is the loop's."""
+    stalled = max(settings.stalled_seconds, WRITES_MISSED * settings.write_seconds)
+
+    def waiting() -> float:
+        """Age of the oldest due work that this process may do, in seconds."""
+        ours = intake.listed.is_set() and leads() and not stop.is_set()
+        return intake.queue.oldest_age if ours else 0.0
+
+    def heartless() -> str:
+        if heart.last is None or (since := clock() - heart.last) <= stalled:
+            return ""
+        return f"no heartbeat for {since:.0f} s"
+
+    progress = Progress(lambda: reconciler.reconciles + metered.answers, waiting, stalled, clock)
+    return Signals(live={"workers": progress.problem, "loop": heartless, "tasks": tasks.problem})
+
+
+def server_signals(
+    served: Served,
+    off: frozenset[str],
+    *,
+    last_contact: Mapping[str, float],
+    dropped: Dropped,
+    clock: Callable[[], float],
+) -> Signals:
+    """`off` are feature gates that the server lacks; `last_contact` is that of the client that watches;
+    `clock` counts seconds of the event loop.
+    """
+    kinds = sorted(resource.kind for resource in served)
+    missing = unserved(served)
+
+    def ages() -> Iterable[tuple[str, float]]:
+        now = clock()
+        return [(kind, now - last_contact[kind]) for kind in kinds if kind in last_contact]
+
+    return Signals(
+        ready={"discovery": lambda: ""},
+        sections={
+            "Server": lambda: _server(served, missing, off),
+            "Fields dropped by the API server": lambda: _dropped_rows(dropped.fields),
+            "Last event of each watch": lambda: [(kind, f"{age:.0f} s ago") for kind, age in ages()],
+        },
+        readings=[
+            labelled(of.CACHE_AGE, lambda: dict(ages())),
+            single(of.DROPPED_FIELDS, lambda: len(dropped.fields)),
+        ],
+    )
+
+
+def _server(served: Served, missing: Iterable[str], off: Iterable[str]) -> list[Row]:
+    rows = [(resource.kind, resource.api_version) for resource in served]
+    rows.append(("not served", ", ".join(missing) or "none"))
+    rows.append(("feature gates off", ", ".join(sorted(off)) or "none detected"))
+    rows.append(("feature gates known", ", ".join(GATES)))
+    return rows
+
+
+def _dropped_rows(fields: dict[str, str]) -> list[Row]:
+    return [
+        (field, f"is the feature gate {gate} off?" if gate else "unknown cause")
+        for field, gate in fields.items()
+    ]
+
+
+def fleet_signals(
+    intake: Intake, ours: Ownership, served: Served, capacity: Capacity, machines: Fleet | None
+) -> Signals:
+    """`machines` has Koordinator's devices, if they are served."""
+    store, objects = intake.store, ObjectCounts(intake, ours)
+    fits = ProfileFits(store.snapshot, ready=intake.listed.is_set)
+    held = capacity_readings(capacity)
+    return Signals(
+        ready={f"listed-{resource.plural}": _listed(intake, resource.kind) for resource in served},
+        readings=[
+            *profile_readings(fits),
+            *objects.readings(),
+            labelled(of.REFUSED_OBJECTS, lambda: Counter(kind for kind, _ in store.refused)),
+            *(held if machines is None else _with_machines(held, machines)),
+        ],
+        refresh=[capacity.refresh, fits.refresh, objects.refresh],
+    )
+
+
+def _with_machines(held: list[Reading], machines: Fleet) -> list[Reading]:
+    """The same metrics with the series of Koordinator's devices appended."""
+    also: dict[str, Callable[[], Values]] = {
+        of.DEVICES.name: lambda: device_series(machines),
+        of.COUNTER_CAPACITY.name: lambda: amount_series(machines, left=False),
+        of.COUNTER_AVAILABLE.name: lambda: amount_series(machines, left=True),
+    }
+    return [_joined(reading, also[reading.spec.name]) for reading in held]
+
+
+def _joined(reading: Reading, more: Callable[[], Values]) -> Reading:
+    return Reading(reading.spec, lambda: [*reading.source(), *more()])
+
+
+def _listed(intake: Intake, kind: str) -> Callable[[], str]:
+    return lambda: f"{kind} is not listed yet" if kind in intake.unlisted else ""
+
+
+MOVES_TITLE = "Moves for more room"
+
+
+def moves_signals(standing: StandingAdvice) -> Signals:
+    """The standing advice as metrics, on the page and in `/statusz`."""
+    return Signals(
+        readings=[labelled(of.MOVES_GAIN, standing.gains), labelled(of.MOVES_ADVISED, standing.moves)],
+        facts=[lambda: _moves_fact(standing)],
+        sections={
+            MOVES_TITLE: lambda: [(one.goal, _told_moves_in_full(one, standing)) for one in standing.lines]
+        },
+    )
+
+
+def _moves_fact(standing: StandingAdvice) -> Fact:
+    """A panel of the page has the moves."""
+    texts = [_told_moves(one, standing) for one in standing.lines if one.moves]
+    return Fact(MOVES_TITLE, "; ".join(texts) or "no plan now")
+
+
+def _told_moves_in_full(advice: MovesAdvice, standing: StandingAdvice) -> str:
+    """With each move: `...: pod a from n0 to n1, ...`"""
+    moves = f": {', '.join(map(str, advice.moves))}" if advice.moves else ""
+    return f"{_told_moves(advice, standing)}{moves}"
+
+
+def _told_moves(advice: MovesAdvice, standing: StandingAdvice) -> str:
+    """`device of whole: 3 instead of 1 after 2 moves`"""
+    if not advice.moves:
+        return advice.why or f"{advice.before} of {advice.counted}: nothing to do"
+    count = len(advice.moves)
+    note = " (budgets not considered)" if standing.without_budgets else ""
+    plural = "" if count == 1 else "s"
+    return f"{advice.counted}: {advice.after} instead of {advice.before} after {count} move{plural}{note}"
+
+
+MOST_PLANS = 5
+"""Plans that the header of the page names; /statusz has all"""
+
+
+def room_signals(standing: StandingRoom) -> Signals:
+    """The standing advice as a metric, on the page and in `/statusz`."""
+    return Signals(
+        readings=[labelled(of.ROOM_ADVICE, standing.counts)],
+        facts=[lambda: _room_fact(standing)],
+        sections={"Room by evictions": lambda: [(str(one.unit), _told_room(one)) for one in standing.lines]},
+    )
+
+
+def _room_fact(standing: StandingRoom) -> Fact:
+    lines = standing.lines
+    texts = [f"{one.unit}: {_told_room(one)}" for one in lines[:MOST_PLANS]]
+    more = len(lines) - len(texts)
+    return Fact(
+        "Room by evictions", "; ".join([*texts, *([f"{more} more"] if more > 0 else [])]) or "no plan now"
+    )
+
+
+def _told_room(line: RoomLine) -> str:
+    plan = line.plan
+    pods = ", ".join(str(victim.key) for victim in plan.victims)
+    nodes = ", ".join(dict.fromkeys(place.node for place in plan.places))
+    return f"on {nodes} without {pods}" + (f" (not evicted: {plan.advice})" if plan.advice else "")
