@@ -11,9 +11,8 @@ import yaml
 
 from reconciler.api.convert.layout import Rename
 from reconciler.api.convert.objects import Converted, converted
-from reconciler.api.manifests.bundle import Bundle, bundle
+from reconciler.api.manifests.bundle import Bundle, as_served, bundle
 from reconciler.api.manifests.documents import Document, Refusal, documents
-from reconciler.api.manifests.served import as_served
 from reconciler.api.validation.fields import WrongType
 from reconciler.api.validation.kinds import Object, Review
 from reconciler.api.validation.served_kinds import BUILTIN

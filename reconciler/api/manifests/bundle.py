@@ -5,7 +5,7 @@ copied with.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, BinaryIO, TypeVar, cast
 
 from msgspec import Struct
@@ -19,6 +19,8 @@ from reconciler.api.objects.storage import STORAGE
 from reconciler.api.objects.validating import subject_of
 from reconciler.api.validation.pods import with_label_keys
 from reconciler.api.versions import reading, shared_parts
+from reconciler.api.versions.mistakes import fix_mistakes
+from reconciler.api.versions.reading import GROUP
 from reconciler.errors import Malformed
 from reconciler.plugins.koordinator.objects import is_device, read_device
 
@@ -268,3 +270,64 @@ def with_own_uid(claim: ResourceClaim) -> ResourceClaim:
     """The claim with its namespace and name as its uid."""
     metadata = claim.metadata.model_copy(update={"uid": str(claim.key)})
     return claim.model_copy(update={"metadata": metadata})
+
+
+Raw = Mapping[str, Any]
+PoolKey = tuple[Any, Any, Any]
+
+
+def as_served(raws: Iterable[Raw], warn: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Objects for a server, in order; `warn` receives one line for each change."""
+    fixed = [_fixed(raw, warn) for raw in raws]
+    added = Counter(_pool(raw) for raw in fixed if _is_mixed(raw))
+    return [part for raw in fixed for part in _parts(raw, added, warn)]
+
+
+def _fixed(raw: Raw, warn: Callable[[str], None]) -> Raw:
+    if not _is_slice(raw):
+        return raw
+    return fix_mistakes(raw, lambda line: warn(f"{subject_of(raw)}: {line}"))
+
+
+def _parts(raw: Raw, added: Counter[PoolKey], warn: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    """The object, or the two parts of a mixed slice. All slices of its pool get the new slice count."""
+    if not _is_slice(raw) or not added[_pool(raw)]:
+        yield dict(raw)
+        return
+    pool = raw["spec"]["pool"]
+    spec = {
+        **raw["spec"],
+        "pool": {**pool, "resourceSliceCount": pool.get("resourceSliceCount", 0) + added[_pool(raw)]},
+    }
+    if not _is_mixed(raw):
+        yield {**raw, "spec": spec}
+        return
+    warn(f"{subject_of(raw)}: counters and devices must be in separate slices; split into two")
+    name = f"{raw['metadata'].get('name', 'slice')}-counters"
+    apart = {key: value for key, value in raw["metadata"].items() if key != "annotations"}
+    counters = {key: value for key, value in spec.items() if key != "devices"}
+    yield {**raw, "metadata": {**apart, "name": name}, "spec": counters}
+    yield {**raw, "spec": {key: value for key, value in spec.items() if key != "sharedCounters"}}
+
+
+def _is_slice(raw: Raw) -> bool:
+    """Whether this is a slice in the current shape, as far as this module needs it."""
+    spec = raw.get("spec")
+    return (
+        raw.get("kind") == "ResourceSlice"
+        and raw.get("apiVersion") in (f"{GROUP}/v1", f"{GROUP}/v1beta2")
+        and isinstance(raw.get("metadata"), Mapping)
+        and isinstance(spec, Mapping)
+        and isinstance(spec.get("pool"), Mapping)
+        and isinstance(spec["pool"].get("resourceSliceCount", 0), int)
+    )
+
+
+def _is_mixed(raw: Raw) -> bool:
+    return _is_slice(raw) and bool(raw["spec"].get("sharedCounters")) and bool(raw["spec"].get("devices"))
+
+
+def _pool(raw: Raw) -> PoolKey:
+    spec = raw["spec"] if _is_slice(raw) else {}
+    pool = spec.get("pool", {})
+    return str(spec.get("driver")), str(pool.get("name")), str(pool.get("generation"))

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+import yaml
 from msgspec import Struct
 
-from reconciler.api.manifests import json_text, plain_yaml
-from reconciler.api.manifests.parsing import ParseError
+from reconciler.api.manifests.parsing import Loader, ParseError, parse_json, parse_yaml
 from reconciler.errors import Malformed
 
 
@@ -78,7 +78,7 @@ def _text(name: str, data: bytes) -> str | Malformed:
 
 # At the start of a line this is always a marker, even inside a quoted or literal string. So splitting here is
 # correct, and a broken document does not hide the others.
-_MARKER = re.compile(r"(?:(---)|\.\.\.)(?=[ \t\r\n]|$)")
+_MARKER = re.compile(r"^(?:(---)|\.\.\.)(?=[ \t\r\n]|\Z)", re.MULTILINE)
 """What starts a document (group 1), or ends one"""
 _PREAMBLE = re.compile(r"(?:[ \t]*(?:[#%].*)?\r?\n)*")
 """Lines without content, each with its end"""
@@ -121,7 +121,7 @@ def of_text(name: str, text: str) -> Iterator[Document | Refusal]:
     """Every object in one text: JSON if it starts with `{`, otherwise YAML."""
     if text.lstrip()[:1] == "{":
         try:
-            found = list(json_text.parse_all(text))
+            found = list(parse_json(text))
         except ParseError as exc:
             if name.endswith(".json"):
                 yield _unreadable(name, 0, exc)
@@ -132,11 +132,7 @@ def of_text(name: str, text: str) -> Iterator[Document | Refusal]:
             return
     for line, part in split(text):
         try:
-            value = plain_yaml.parse(part)
-            if value is plain_yaml.DECLINED:
-                from reconciler.api.manifests import yaml_text  # noqa: PLC0415 - takes 15 ms
-
-                value = yaml_text.parse(part)
+            value = parse_yaml(part)
         except ParseError as exc:
             yield _unreadable(name, line, exc)
         else:
@@ -147,7 +143,7 @@ def of_text(name: str, text: str) -> Iterator[Document | Refusal]:
 def split(text: str) -> Iterator[tuple[int, str]]:
     """The documents of a YAML text, each with its first line (from zero)."""
     begin = number = 0
-    for marker in _markers(text):
+    for marker in _MARKER.finditer(text):
         if marker[1]:
             end = marker.start()
             if _PREAMBLE.fullmatch(text, begin, end):
@@ -159,19 +155,6 @@ def split(text: str) -> Iterator[tuple[int, str]]:
         number += part.count("\n")
         begin = end
     yield number, text[begin:]
-
-
-def _markers(text: str) -> Iterator[re.Match[str]]:
-    """The markers at the start of lines, in order. Found as strings: a pattern would stop at every line."""
-    begins = [0]
-    for begin in ("\n---", "\n..."):
-        at = text.find(begin)
-        while at >= 0:
-            begins.append(at + 1)
-            at = text.find(begin, at + 1)
-    for at in sorted(begins):
-        if (marker := _MARKER.match(text, at)) is not None:
-            yield marker
 
 
 def _blank(part: str) -> int:
@@ -219,3 +202,98 @@ _WORDS = {
     bool: "a boolean",
     type(None): "null",
 }
+
+
+FieldPath = tuple[str, ...]
+"""Keys and indexes from the top of a document, all as text"""
+
+_STEP = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
+
+
+def lines_of(text: str, fields: Iterable[tuple[Origin, str]]) -> dict[tuple[Origin, str], int]:
+    """The line of each field, counted from one; for a missing field the line of its nearest parent.
+
+    text:   of the file that the origins name
+    fields: the place of an object, and a path below it such as `spec.devices[3].attributes[model]`
+    """
+    wanted: dict[int, dict[tuple[Origin, str], FieldPath]] = {}
+    for origin, name in fields:
+        path = (*_field_path(origin.item), *_field_path(name))
+        wanted.setdefault(origin.line, {})[origin, name] = path
+    lines = text.split("\n")
+    found: dict[tuple[Origin, str], int] = {}
+    starts = sorted(wanted)
+    # The parser encodes all text that it gets, so each document gets its own lines only. JSON documents may
+    # meet in one line, so the first line of the next document is included.
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        paths = wanted[start]
+        known = _walk("\n".join(lines[start - 1 : end]), set(paths.values()))
+        for field, path in paths.items():
+            nearest = next(path[:end] for end in range(len(path), -1, -1) if path[:end] in known)
+            found[field] = start + known[nearest]
+    return found
+
+
+def _field_path(text: str) -> FieldPath:
+    return tuple(index or name for index, name in _STEP.findall(text))
+
+
+class _Open(Struct):
+    """A list or mapping whose end event has not arrived."""
+
+    path: FieldPath | None
+    """None: no wanted path is below it"""
+    index: int | None
+    """Of the next element; None in a mapping"""
+    key: FieldPath | None = None
+    awaits_key: bool = True
+
+
+def _walk(text: str, wanted: set[FieldPath]) -> dict[FieldPath, int]:
+    """The lines (from zero) of the paths and of all their parents, in the first document."""
+    prefixes = {path[:end] for path in wanted for end in range(len(path) + 1)}
+    known: dict[FieldPath, int] = {(): 0}
+    opened: list[_Open] = []
+    for event in _events(text):
+        if isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
+            opened.pop()
+            continue
+        path = _step(opened[-1], event, prefixes, known) if opened else ()
+        if isinstance(event, yaml.MappingStartEvent):
+            opened.append(_Open(path, None))
+        elif isinstance(event, yaml.SequenceStartEvent):
+            opened.append(_Open(path, 0))
+    return known
+
+
+def _step(
+    parent: _Open, event: yaml.Event, prefixes: set[FieldPath], known: dict[FieldPath, int]
+) -> FieldPath | None:
+    """The path of the event's value. Its line is recorded if it is a wanted path or a parent of one."""
+    if parent.index is None and not parent.awaits_key:
+        parent.awaits_key = True
+        return parent.key
+    if parent.index is None:
+        step = event.value if isinstance(event, yaml.ScalarEvent) else ""
+        parent.awaits_key = False
+    else:
+        step, parent.index = str(parent.index), parent.index + 1
+    path = (*parent.path, step) if parent.path is not None else None
+    path = path if path in prefixes else None
+    if path is not None and event.start_mark is not None:
+        known.setdefault(path, event.start_mark.line)
+    parent.key = path
+    return path if parent.index is not None else None
+
+
+def _events(text: str) -> Iterator[yaml.Event]:
+    """The events of one document, up to the first error."""
+    loader = Loader(text)
+    try:
+        while not isinstance(event := loader.get_event(), yaml.DocumentEndEvent | yaml.StreamEndEvent):
+            if isinstance(event, yaml.NodeEvent | yaml.CollectionEndEvent):
+                yield event
+    except yaml.YAMLError:
+        return
+    finally:
+        loader.dispose()

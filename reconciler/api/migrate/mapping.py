@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from reconciler.api.manifests.parsing import ParseError
-from reconciler.api.manifests.yaml_text import parse
+from reconciler.api.manifests.parsing import ParseError, parse_yaml
 from reconciler.api.objects.claims import DeviceClass
 from reconciler.errors import Malformed
 
@@ -143,7 +142,7 @@ def read_map(path: Path | None) -> Mapping[str, Any] | None:
     if path is None:
         return None
     try:
-        found = parse(path.read_text(encoding="utf-8"))
+        found = parse_yaml(path.read_text(encoding="utf-8"))
     except (ParseError, UnicodeDecodeError) as exc:
         raise Malformed(str(path), "", f"is not YAML: {exc}") from exc
     except OSError as exc:

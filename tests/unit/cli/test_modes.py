@@ -9,7 +9,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from reconciler.api.manifests.served import as_served
+from reconciler.api.manifests.bundle import as_served
 from reconciler.cli import main
 from reconciler.embedded import ApiServer, serve
 from reconciler.plugins.koordinator import names

@@ -10,8 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.api.manifests.documents import Document, Origin, of_text
-from reconciler.api.manifests.lines import lines_of
+from reconciler.api.manifests.documents import Document, Origin, lines_of, of_text
 
 NAMES = st.text("abc/-", min_size=1, max_size=3)
 VALUES = st.recursive(

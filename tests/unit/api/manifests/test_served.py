@@ -1,6 +1,6 @@
 """What manifests become before a server gets them."""
 
-from reconciler.api.manifests.served import as_served
+from reconciler.api.manifests.bundle import as_served
 from reconciler.embedded import ApiServer
 from tests.tools.builders import Object, claim, device, devices, resource_slice
 

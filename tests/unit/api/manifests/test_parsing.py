@@ -7,8 +7,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.api.manifests.parsing import MAX_DEPTH, ParseError
-from reconciler.api.manifests.yaml_text import MAX_ALIASED, parse
+from reconciler.api.manifests.parsing import MAX_ALIASED, MAX_DEPTH, ParseError
+from reconciler.api.manifests.parsing import parse_yaml as parse
 
 
 def problem_of(text: str) -> ParseError:
