@@ -12,6 +12,7 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
+import reconciler.plugins  # noqa: F401 - registers them
 from tests.tools.examples import FACTOR
 from tests.tools.rights_session import plugin
 from tests.tools.virtual_time import VirtualLoop

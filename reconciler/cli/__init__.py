@@ -48,6 +48,7 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         name = cmd_name.replace("-", "_")
+        import_module("reconciler.plugins")  # registers them, before a command looks for them
         command = getattr(import_module(f"reconciler.cli.{name}"), name)
         assert isinstance(command, click.Command)
         command.epilog = exits_text(cmd_name)

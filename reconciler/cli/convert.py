@@ -15,7 +15,7 @@ from reconciler.api.manifests.bundle import Bundle, as_served, bundle
 from reconciler.api.manifests.documents import Document, Refusal, documents
 from reconciler.api.validation.fields import WrongType
 from reconciler.api.validation.kinds import Object, Review
-from reconciler.api.validation.served_kinds import BUILTIN
+from reconciler.api.validation.served_kinds import every_kind
 from reconciler.api.versions.reading import needs_conversion
 from reconciler.cli.exits import Exit
 from reconciler.cli.input import read_manifests, report_ignored, report_refused, report_warnings
@@ -88,7 +88,7 @@ def _map(renames: Sequence[Rename]) -> str:
     return yaml.safe_dump([rename._asdict() for rename in renames], sort_keys=False)
 
 
-_KINDS = {(kind.group, kind.kind): kind for kind in BUILTIN}
+_KINDS = {(kind.group, kind.kind): kind for kind in every_kind()}
 _ADMIN = {"resource.kubernetes.io/admin-access": "true"}
 """Labels of every namespace: manifests do not say which namespaces allow admin access"""
 

@@ -22,7 +22,7 @@ from reconciler.api.validation.bodies import (
 )
 from reconciler.api.validation.fields import Cause, WrongType
 from reconciler.api.validation.kinds import GroupVersion, Object, ServedKind
-from reconciler.api.validation.served_kinds import BUILTIN, NAMESPACE, POD, START_NAMESPACES
+from reconciler.api.validation.served_kinds import NAMESPACE, POD, START_NAMESPACES, every_kind
 from reconciler.embedded import discovery, reviews
 from reconciler.embedded.accounts import Account
 from reconciler.embedded.bodies import decode_body, media_type
@@ -249,7 +249,7 @@ class ApiServer:
         `serves` returns whether a version of a kind is served: older servers lack newer versions. The
         stored version is always the same.
         """
-        served = (*BUILTIN, *kinds)
+        served = (*every_kind(), *kinds)
         self.now = now
         self.store = Store(served, history=history)
         self._writer = Writer(self.store, now=now, random=random or random_module.Random())

@@ -14,12 +14,6 @@ import jsonschema
 import yaml
 
 from reconciler.api.validation.kinds import ServedKind
-from reconciler.api.validation.served_kinds import (
-    ADMISSION_CHECK,
-    PROVISIONING_REQUEST,
-    RESOURCE_FLAVOR,
-    WORKLOAD,
-)
 from reconciler.api.validation.structural import (
     AnyObject,
     Fields,
@@ -32,8 +26,15 @@ from reconciler.api.validation.structural import (
     Time,
     unknown,
 )
-from reconciler.plugins.kueue.objects import ADMISSION_CHECK_SCHEMA, RESOURCE_FLAVOR_SCHEMA, WORKLOAD_SCHEMA
-from reconciler.plugins.provisioning.objects import PROVISIONING_REQUEST_SCHEMA
+from reconciler.plugins.kueue.objects import (
+    ADMISSION_CHECK,
+    ADMISSION_CHECK_SCHEMA,
+    RESOURCE_FLAVOR,
+    RESOURCE_FLAVOR_SCHEMA,
+    WORKLOAD,
+    WORKLOAD_SCHEMA,
+)
+from reconciler.plugins.provisioning.objects import PROVISIONING_REQUEST, PROVISIONING_REQUEST_SCHEMA
 from tests.tools.checkout import SHARED
 
 Json = dict[str, Any]

@@ -7,9 +7,10 @@ from typing import Any
 
 from reconciler.api.objects.core import GATE, Pod
 from reconciler.api.objects.pinning import pinned
-from reconciler.api.validation.served_kinds import DEVICE, NODE, POD
+from reconciler.api.validation.served_kinds import NODE, POD
 from reconciler.embedded import ApiServer
 from reconciler.plugins.koordinator import names
+from reconciler.plugins.koordinator.validation import DEVICE
 from tests.tools.running_reconciler import Cluster, Running, reconciling
 from tests.tools.small_fleet import node
 

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from reconciler.api.objects.core import WORKLOAD as MARK
-from reconciler.api.validation.served_kinds import ADMISSION_CHECK, RESOURCE_FLAVOR, WORKLOAD
 from reconciler.control.decisions.every import NominationDropped, WorkloadChecked
 from reconciler.plugins.kueue import checker
-from reconciler.plugins.kueue.objects import CONTROLLER
+from reconciler.plugins.kueue.objects import ADMISSION_CHECK, CONTROLLER, RESOURCE_FLAVOR, WORKLOAD
 from tests.tools.definitions import assert_valid
 from tests.tools.running_reconciler import Cluster, Running, reconciling
 from tests.tools.small_fleet import Object, device_class, devices, node, pod, template

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from reconciler.api.validation.kinds import Conversion, Object
-from reconciler.api.validation.served_kinds import BUILTIN
+from reconciler.api.validation.served_kinds import every_kind
 from reconciler.embedded import ApiServer, GroupVersion, Request, Response, ServedKind, Stream
 from tests.tools import release_schemas
 from tests.tools.release_schemas import GROUP
@@ -55,7 +55,7 @@ class Release(ApiServer):
 def forgetful(minor: int) -> list[tuple[dict[GroupVersion, Conversion], GroupVersion, Conversion]]:
     """Conversions to put in place of those of the embedded server: what the release drops is not stored."""
     made = []
-    for kind in BUILTIN:
+    for kind in every_kind():
         for version in kind.served:
             if version.group == GROUP and version.version in release_schemas.served(minor, kind.kind):
                 before = kind.conversions.get(version, Conversion(_as_it_is, _as_it_is))

@@ -3,15 +3,12 @@
 The identifiers are stable: Events, log lines and the metric of pending claims use them.
 """
 
-from collections.abc import Mapping
-
 from reconciler.allocation.reasons.explanation import Advice, Section
 from reconciler.api.objects.plan import Reason
-from reconciler.plugins.koordinator.reasons import KOORDINATOR
 
 UNKNOWN = Advice("This release does not know the reason.", "See the message.", Section.CLAIM)
 
-REASONS: Mapping[str, Advice] = {
+REASONS: dict[str, Advice] = {
     Reason.NO_DEVICE: Advice(
         "Fewer devices match the class and the selectors than the claim needs.",
         "Compare the selectors with the published attributes: kubectl get resourceslices -o yaml. "
@@ -282,9 +279,8 @@ REASONS: Mapping[str, Advice] = {
         "Use ResourceClaims, or remove the pod from the gang.",
         Section.CLAIM,
     ),
-    **KOORDINATOR,
 }
-"""Reason -> advice. Only these reasons, and OTHER, become labels of metrics."""
+"""Reason -> advice; plugins add theirs. Only these reasons, and OTHER, become labels of metrics."""
 
 OTHER = "Other"
 """The label for all reasons that are not in the table"""

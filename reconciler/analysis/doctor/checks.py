@@ -3,13 +3,13 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from reconciler.analysis.doctor import claims, exclusion, findings, limits, manifests, nodes, slices
-from reconciler.analysis.doctor.findings import RULES, Finding, Severity
+from reconciler.analysis.doctor.findings import RULES, Finding, Rule, Severity
 from reconciler.analysis.doctor.input import DoctorInput
-from reconciler.plugins.koordinator import doctor
+from reconciler.api.plugins import PLUGINS
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
@@ -49,10 +49,10 @@ def as_sarif(findings: Sequence[Finding], version: str) -> dict[str, Any]:
             "help": {"text": rule.remedy},
             "defaultConfiguration": {"level": _LEVELS[rule.severity]},
         }
-        for rule in RULES
+        for rule in every_rule()
     ]
     driver = {"name": "dra-reconciler doctor", "version": version, "rules": rules}
-    places = {rule.id: at for at, rule in enumerate(RULES)}
+    places = {rule.id: at for at, rule in enumerate(every_rule())}
     results = [_result(one, places[one.check]) for one in findings]
     return {
         "$schema": _SCHEMA,
@@ -79,7 +79,8 @@ def _uri(file: str) -> str:
     return PurePath(file).as_uri() if PurePath(file).is_absolute() else quote(file)
 
 
-CHECKS: Final[tuple[Callable[[DoctorInput], Iterator[Finding]], ...]] = (
+Check = Callable[[DoctorInput], Iterator[Finding]]
+CHECKS: Final[tuple[Check, ...]] = (
     manifests.unreadable,
     manifests.put_right,
     manifests.old_version,
@@ -87,11 +88,6 @@ CHECKS: Final[tuple[Callable[[DoctorInput], Iterator[Finding]], ...]] = (
     manifests.unknown_fields,
     manifests.unrendered,
     manifests.claim_sources,
-    doctor.shape,
-    doctor.partitions,
-    doctor.values,
-    doctor.requests,
-    doctor.units,
     limits.api_rules,
     limits.limits,
     slices.incomplete,
@@ -129,9 +125,21 @@ CHECKS: Final[tuple[Callable[[DoctorInput], Iterator[Finding]], ...]] = (
 _WORST_FIRST = list(Severity)
 
 
+class Checks(NamedTuple):
+    """The checks of a plugin, and the rules that their findings name."""
+
+    rules: tuple[Rule, ...]
+    checks: tuple[Check, ...]
+
+
+def every_rule() -> tuple[Rule, ...]:
+    """The rules of all checks."""
+    return (*RULES, *(rule for more in _of_plugins() for rule in more.rules))
+
+
 def examine(data: DoctorInput) -> list[Finding]:
     """The findings of all checks, worst first, then by place."""
-    found = [finding for check in CHECKS for finding in check(data)]
+    found = [finding for check in every_check() for finding in check(data)]
     # Skip an API rule for a field if a check of ours already reports an error there.
     reported = {
         (one.origin, one.field)
@@ -142,6 +150,15 @@ def examine(data: DoctorInput) -> list[Finding]:
         one for one in found if one.check != findings.API_RULES.id or (one.origin, one.field) not in reported
     ]
     return worst_first(kept)
+
+
+def every_check() -> tuple[Check, ...]:
+    """All checks, in order."""
+    return (*CHECKS, *(check for more in _of_plugins() for check in more.checks))
+
+
+def _of_plugins() -> Iterator[Checks]:
+    return (more for plugin in PLUGINS if (more := plugin.checks()) is not None)
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:

@@ -102,30 +102,6 @@ CLAIM_SOURCE: Final = Rule(
     "claim-source", _E, "An entry of a pod's resourceClaims has `source`, which servers drop.",
     "Move the fields below `source` up to the entry.",
 )  # fmt: skip
-KOORDINATOR: Final = Rule(
-    "koordinator-shape", _E, "A Device of Koordinator has no spec, or an annotation is invalid.",
-    "Write the spec; write the annotation as JSON of the documented shape, with names in double quotes.",
-)  # fmt: skip
-KOORDINATOR_VALUE: Final = Rule(
-    "koordinator-value", _W, "A name or value in Koordinator's labels or annotations is unknown and ignored.",
-    "Fix its spelling, with capital letters as Koordinator documents them.",
-)  # fmt: skip
-PARTITION_TABLE: Final = Rule(
-    "partition-table", _W, "A partition table is empty, or part of it has no effect.",
-    "List each partition under the number of its GPUs, with an integer as allocationScore.",
-)  # fmt: skip
-PARTITION_UNKNOWN_GPU: Final = Rule(
-    "partition-unknown-gpu", _E, "A partition names a GPU that the Device lacks, so it is never allocated.",
-    "Fix the minor, or add the GPU to spec.devices.",
-)  # fmt: skip
-KOORDINATOR_REQUEST: Final = Rule(
-    "koordinator-request", _E, "A pod requests Koordinator's devices in amounts that are refused for good.",
-    "Request one of the documented sets of resources; above 100 percent, a multiple of 100.",
-)  # fmt: skip
-KOORDINATOR_UNITS: Final = Rule(
-    "koordinator-units", _W, "A pod requests Koordinator's devices in an unusual amount.",
-    "Check the unit: percent of one GPU for koordinator.sh, whole GPUs for nvidia.com, bytes for gpu-memory.",
-)  # fmt: skip
 
 POOL_INCOMPLETE: Final = Rule(
     "pool-incomplete", _E, "The newest generation of a pool does not have resourceSliceCount slices.",
@@ -267,8 +243,7 @@ EXTENSION_CONFLICT: Final = Rule(
 
 RULES: Final = (
     UNREADABLE, PUT_RIGHT, OLD_VERSION, DUPLICATE_OBJECT, API_RULES, FIRST_REVISION, UNKNOWN_FIELD,
-    UNRENDERED, CLAIM_SOURCE, KOORDINATOR, KOORDINATOR_VALUE, PARTITION_TABLE, PARTITION_UNKNOWN_GPU,
-    KOORDINATOR_REQUEST, KOORDINATOR_UNITS,
+    UNRENDERED, CLAIM_SOURCE,
     POOL_INCOMPLETE, POOL_OBSOLETE, POOL_DISAGREES, DUPLICATE_DEVICE, DEVICE_ON_TWO_NODES,
     DUPLICATE_COUNTER_SET, DANGLING_COUNTER_SET, DANGLING_COUNTER, DEVICE_NEVER_FITS, UNUSED_COUNTER,
     COUNTERS_OVERCOMMITTED, LARGER_FIRST,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, NamedTuple
 
 from reconciler.analysis.doctor import findings
@@ -13,18 +14,11 @@ from reconciler.api.validation import writes
 from reconciler.api.validation.bodies import MAX_BODY, Refusal, decode_json, encode, not_found, too_large
 from reconciler.api.validation.fields import WrongType, timestamp
 from reconciler.api.validation.kinds import GroupVersion, Object, Review, ServedKind
-from reconciler.api.validation.served_kinds import BUILTIN, NAMESPACE, START_NAMESPACES
+from reconciler.api.validation.served_kinds import BUILTIN, NAMESPACE, START_NAMESPACES, every_kind
 from reconciler.api.versions.proposals import is_first_revision
 from reconciler.api.versions.reading import GROUP, is_ours
 from reconciler.api.versions.shapes import Raw, mapping, mappings
-from reconciler.plugins.koordinator.objects import GROUP as KOORDINATOR
 
-_SERVED = {
-    (str(version), kind.kind): (kind, version)
-    for kind in BUILTIN
-    for version in kind.served
-    if version.group in (GROUP, KOORDINATOR)
-}
 _ADMIN = {"resource.kubernetes.io/admin-access": "true"}
 _UID = "00000000-0000-4000-8000-000000000000"
 _SUFFIX = "xxxxx"
@@ -46,6 +40,17 @@ def api_rules(data: DoctorInput) -> Iterator[Finding]:
             yield findings.API_RULES.finding_at(
                 one.document.origin, subject_of(one.document.raw), field, what
             )
+
+
+@cache
+def _served() -> Mapping[tuple[str, str], tuple[ServedKind, GroupVersion]]:
+    """Version and kind -> the kinds of claims and devices, and those of plugins."""
+    return {
+        (str(version), kind.kind): (kind, version)
+        for kind in every_kind()
+        for version in kind.served
+        if version.group == GROUP or kind not in BUILTIN
+    }
 
 
 def _namespaces(data: DoctorInput) -> dict[str, Labels]:
@@ -97,7 +102,7 @@ class _Write(NamedTuple):
     @classmethod
     def of(cls, raw: RawObject, namespaces: Mapping[str, Labels]) -> "_Write | None":
         """None for an object whose version is not served."""
-        found = _SERVED.get((str(raw.get("apiVersion")), str(raw.get("kind"))))
+        found = _served().get((str(raw.get("apiVersion")), str(raw.get("kind"))))
         if found is None:
             return None
         kind, served = found

@@ -23,8 +23,6 @@ from reconciler.api.objects.slices import Device, DeviceTaintRule, ResourceSlice
 from reconciler.api.objects.validating import subject_of
 from reconciler.api.versions.reading import GROUP
 from reconciler.api.versions.shapes import mappings
-from reconciler.plugins.koordinator.objects import Device as Machine
-from reconciler.plugins.koordinator.objects import DeviceInfo
 
 
 def unreadable(data: DoctorInput) -> Iterator[Finding]:
@@ -108,13 +106,12 @@ _UNREAD: Final[Mapping[type, frozenset[str]]] = {
     ResourceSliceSpec: frozenset({"partitionTypeAttribute"}),
     DeviceSubRequest: frozenset({"derivedAttributes"}),
     ExactDeviceRequest: frozenset({"derivedAttributes"}),
-    DeviceInfo: frozenset({"moduleID", "conditions"}),
     **dict.fromkeys(
-        (ResourceSlice, ResourceClaim, ResourceClaimTemplate, DeviceClass, DeviceTaintRule, Machine),
+        (ResourceSlice, ResourceClaim, ResourceClaimTemplate, DeviceClass, DeviceTaintRule),
         frozenset({"apiVersion", "status"}),
     ),
 }
-"""Fields of the API that our models do not have"""
+"""Fields of the API that our models do not have; models of plugins name theirs in `UNREAD`"""
 _LOOSE = (ObjectMeta, TemplateMetadata)
 """Models with only some of the fields of the API; they are not checked"""
 
@@ -135,7 +132,7 @@ def unknown_fields(data: DoctorInput) -> Iterator[Finding]:
 def unknown_in(model: type, raw: Mapping[str, Any], path: str) -> Iterator[tuple[str, str, frozenset[str]]]:
     """Path and name of each unknown field of an object of `model`, and the known names there."""
     fields = {field.alias or name: field for name, field in fields_of(model).items()}
-    known = frozenset(fields) | _UNREAD.get(model, frozenset())
+    known = frozenset(fields) | _UNREAD.get(model, frozenset()) | getattr(model, "UNREAD", frozenset())
     for key, value in raw.items():
         below = f"{path}.{key}" if path else key
         if key not in known:

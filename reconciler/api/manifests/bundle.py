@@ -22,7 +22,6 @@ from reconciler.api.versions import reading, shared_parts
 from reconciler.api.versions.mistakes import fix_mistakes
 from reconciler.api.versions.reading import GROUP
 from reconciler.errors import Malformed
-from reconciler.plugins.koordinator.objects import is_device, read_device
 
 NAMESPACED = (
     *("ResourceClaim", "ResourceClaimTemplate", "Pod", "PodGroup"),
@@ -88,7 +87,7 @@ def bundle(found: Iterable[Document | Refusal]) -> Bundle:
     for number, document in enumerate(found):
         if isinstance(document, Refusal):
             refused.append(document)
-        elif not reading.is_ours(document.raw) and not is_device(document.raw):
+        elif not reading.is_ours(document.raw):
             others[number] = document
         else:
             try:
@@ -105,9 +104,6 @@ def _kind(raw: Mapping[str, Any]) -> str:
 
 
 def _entry(document: Document, number: int, warnings: list[str]) -> Entry:
-    if is_device(document.raw):
-        raw = _placed(document.raw)
-        return Entry(document.origin, raw, read_device(raw), number)
     found: list[str] = []
     raw = reading.to_v1(_placed(document.raw), found)
     if raw["kind"] == "Pod":

@@ -1,7 +1,8 @@
-"""The kinds that every server has."""
+"""The kinds that every server has, and those of plugins."""
 
 from typing import Final
 
+from reconciler.api.plugins import PLUGINS
 from reconciler.api.validation import claims, columns, core, devices, pods, slices
 from reconciler.api.validation.kinds import (
     CLAIM_V1BETA1,
@@ -15,10 +16,6 @@ from reconciler.api.validation.kinds import (
     ServedKind,
 )
 from reconciler.api.validation.pods import merge_label_keys
-from reconciler.api.validation.structural import checked
-from reconciler.plugins.koordinator.validation import check_device, default_device
-from reconciler.plugins.kueue.objects import ADMISSION_CHECK_SCHEMA, RESOURCE_FLAVOR_SCHEMA, WORKLOAD_SCHEMA
-from reconciler.plugins.provisioning.objects import PROVISIONING_REQUEST_SCHEMA
 
 CORE: Final = GroupVersion("", "v1")
 EVENTS: Final = GroupVersion("events.k8s.io", "v1")
@@ -171,13 +168,6 @@ TAINT_RULE: Final = ServedKind(
     columns=columns.NAMED, defaults=devices.default_rule, validate=devices.check_rule,
 )  # fmt: skip
 
-DEVICE: Final = ServedKind(
-    "Device", "devices", "device", (GroupVersion("scheduling.koordinator.sh", "v1alpha1"),),
-    description="The devices of one node, as Koordinator's koordlet publishes them.",
-    namespaced=False, has_status=True, counts_generations=True, unconditional=False, columns=columns.NAMED,
-    defaults=default_device, validate=check_device,
-)  # fmt: skip
-"""Served on real servers once Koordinator's resource definition is installed."""
 
 COSCHEDULING_GROUP: Final = ServedKind(
     "PodGroup", "podgroups", "podgroup", (GroupVersion("scheduling.x-k8s.io", "v1alpha1"),),
@@ -192,36 +182,12 @@ POD_GROUP: Final = ServedKind(
 )  # fmt: skip
 """Served on real servers with the feature gate GenericWorkload."""
 
-_KUEUE: Final = (GroupVersion("kueue.x-k8s.io", "v1beta2"), GroupVersion("kueue.x-k8s.io", "v1beta1"))
-WORKLOAD: Final = ServedKind(
-    "Workload", "workloads", "workload", _KUEUE,
-    short_names=("kwl", "kueueworkload", "kueueworkloads"), has_status=True, counts_generations=True,
-    unconditional=False, columns=columns.NAMED, validate=checked(WORKLOAD_SCHEMA),
-)  # fmt: skip
-"""Served on real servers once Kueue is installed, as are the next two."""
-ADMISSION_CHECK: Final = ServedKind(
-    "AdmissionCheck", "admissionchecks", "admissioncheck", _KUEUE,
-    namespaced=False, short_names=("ac",), has_status=True, counts_generations=True, unconditional=False,
-    columns=columns.NAMED, validate=checked(ADMISSION_CHECK_SCHEMA),
-)  # fmt: skip
-RESOURCE_FLAVOR: Final = ServedKind(
-    "ResourceFlavor", "resourceflavors", "resourceflavor", _KUEUE,
-    namespaced=False, short_names=("flavor", "flavors", "rf"), counts_generations=True, unconditional=False,
-    columns=columns.NAMED, validate=checked(RESOURCE_FLAVOR_SCHEMA),
-)  # fmt: skip
 
 POD_TEMPLATE: Final = ServedKind(
     "PodTemplate", "podtemplates", "podtemplate", (CORE,),
     description="A pod as others may be created from it.",
     counts_generations=True, returns_deleted=True, columns=columns.NAMED,
 )  # fmt: skip
-PROVISIONING_REQUEST: Final = ServedKind(
-    "ProvisioningRequest", "provisioningrequests", "provisioningrequest",
-    (GroupVersion("autoscaling.x-k8s.io", "v1"),),
-    short_names=("provreq", "provreqs"), has_status=True, counts_generations=True, unconditional=False,
-    columns=columns.NAMED, validate=checked(PROVISIONING_REQUEST_SCHEMA),
-)  # fmt: skip
-"""Served on real servers once the resource definition of a cluster autoscaler is installed."""
 
 POLICY: Final = GroupVersion("policy", "v1")
 BUDGET: Final = ServedKind(
@@ -278,10 +244,15 @@ VOLUME_ATTACHMENT: Final = ServedKind(
 
 BUILTIN: Final = (
     NAMESPACE, NODE, POD, SERVICE, CONFIG_MAP, EVENT_KIND, LEASE,
-    CLAIM, TEMPLATE, DEVICE_CLASS, SLICE, TAINT_RULE, DEVICE, COSCHEDULING_GROUP, POD_GROUP, BUDGET,
-    WORKLOAD, ADMISSION_CHECK, RESOURCE_FLAVOR, POD_TEMPLATE, PROVISIONING_REQUEST,
+    CLAIM, TEMPLATE, DEVICE_CLASS, SLICE, TAINT_RULE, COSCHEDULING_GROUP, POD_GROUP, BUDGET, POD_TEMPLATE,
     PERSISTENT_VOLUME, VOLUME_CLAIM, STORAGE_CLASS, CSI_NODE, CSI_DRIVER, STORAGE_CAPACITY, VOLUME_ATTACHMENT,
 )  # fmt: skip
+
+
+def every_kind() -> tuple[ServedKind, ...]:
+    """The kinds above, and those of plugins."""
+    return (*BUILTIN, *(kind for plugin in PLUGINS for kind in plugin.served_kinds()))
+
 
 START_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 """Namespaces that exist from the start."""

@@ -57,6 +57,12 @@ _INLINE = (f"{GROUP}/v1beta1", f"{GROUP}/v1alpha3")
 """Versions with devices under `basic`, and requests without `exactly`"""
 
 
+def add_model(model: type[ApiObject], version: str) -> None:
+    """Read one more kind, which exists in one version: `scheduling.koordinator.sh/v1alpha1`."""
+    MODELS[model.__name__] = model
+    _STABLE[model.__name__] = version
+
+
 def is_ours(raw: Mapping[str, Any]) -> bool:
     """Whether this is a kind that we read, in any version or without one."""
     kind = raw.get("kind")

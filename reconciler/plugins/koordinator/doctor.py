@@ -1,10 +1,10 @@
 """Checks Koordinator's Device objects and annotations. Source: KOO-2, KOO-17."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from reconciler.analysis.doctor import findings
-from reconciler.analysis.doctor.findings import Finding, shortened, suggestion
+from reconciler.analysis.doctor.checks import Checks
+from reconciler.analysis.doctor.findings import Finding, Rule, Severity, shortened, suggestion
 from reconciler.analysis.doctor.input import DoctorInput
 from reconciler.analysis.doctor.manifests import unknown_in
 from reconciler.api.manifests.bundle import Entry
@@ -36,6 +36,43 @@ from reconciler.plugins.koordinator.names import (
 from reconciler.plugins.koordinator.objects import Device, is_device
 from reconciler.plugins.koordinator.partitions import LenientPartition, Partition, read_table, table_of
 from reconciler.plugins.koordinator.rules import Semantics
+
+SHAPE: Final = Rule(
+    "koordinator-shape",
+    Severity.ERROR,
+    "A Device of Koordinator has no spec, or an annotation is invalid.",
+    "Write the spec; write the annotation as JSON of the documented shape, with names in double quotes.",
+)
+VALUE: Final = Rule(
+    "koordinator-value",
+    Severity.WARNING,
+    "A name or value in Koordinator's labels or annotations is unknown and ignored.",
+    "Fix its spelling, with capital letters as Koordinator documents them.",
+)
+PARTITION_TABLE: Final = Rule(
+    "partition-table",
+    Severity.WARNING,
+    "A partition table is empty, or part of it has no effect.",
+    "List each partition under the number of its GPUs, with an integer as allocationScore.",
+)
+PARTITION_UNKNOWN_GPU: Final = Rule(
+    "partition-unknown-gpu",
+    Severity.ERROR,
+    "A partition names a GPU that the Device lacks, so it is never allocated.",
+    "Fix the minor, or add the GPU to spec.devices.",
+)
+REQUEST: Final = Rule(
+    "koordinator-request",
+    Severity.ERROR,
+    "A pod requests Koordinator's devices in amounts that are refused for good.",
+    "Request one of the documented sets of resources; above 100 percent, a multiple of 100.",
+)
+UNITS: Final = Rule(
+    "koordinator-units",
+    Severity.WARNING,
+    "A pod requests Koordinator's devices in an unusual amount.",
+    "Check the unit: percent of one GPU for koordinator.sh, whole GPUs for nvidia.com, bytes for gpu-memory.",
+)
 
 _PROPOSAL, _RELEASE = Semantics.PROPOSAL, Semantics.UPSTREAM
 
@@ -92,7 +129,7 @@ def shape(data: DoctorInput) -> Iterator[Finding]:
     for one in data.documents:
         raw = one.document.raw
         if is_device(raw) and not mapping(raw.get("spec")):
-            yield findings.KOORDINATOR.finding_at(one.document.origin, subject_of(raw), "spec", "is missing")
+            yield SHAPE.finding_at(one.document.origin, subject_of(raw), "spec", "is missing")
     for holder in holders(data):
         for name in holder.annotations:
             try:
@@ -100,7 +137,7 @@ def shape(data: DoctorInput) -> Iterator[Finding]:
             except Malformed as exc:
                 field = f"{holder.path}.annotations[{name}]"
                 what = exc.reason if exc.field == name else f"{exc.field}: {exc.reason}"
-                yield findings.KOORDINATOR.finding_at(holder.origin, holder.subject, field, what)
+                yield SHAPE.finding_at(holder.origin, holder.subject, field, what)
 
 
 def partitions(data: DoctorInput) -> Iterator[Finding]:
@@ -116,9 +153,9 @@ def partitions(data: DoctorInput) -> Iterator[Finding]:
             continue
         gpus = {info.minor for info in device.spec.devices if info.type == GPU}
         for what in _unknown_gpus(table, gpus) if device.spec.devices else ():
-            yield findings.PARTITION_UNKNOWN_GPU.finding(entry, field, what)
+            yield PARTITION_UNKNOWN_GPU.finding(entry, field, what)
         for what in (*_idle_parts(table), *_refused_by_the_release(subject, text)):
-            yield findings.PARTITION_TABLE.finding(entry, field, what)
+            yield PARTITION_TABLE.finding(entry, field, what)
 
 
 def _unknown_gpus(table: Mapping[int, tuple[Partition, ...]], gpus: set[int]) -> Iterator[str]:
@@ -161,14 +198,14 @@ def values(data: DoctorInput) -> Iterator[Finding]:
                 continue
             for what in _UNKNOWN_IN[name](mapping(raw)):
                 field = f"{holder.path}.annotations[{name}]"
-                yield findings.KOORDINATOR_VALUE.finding_at(holder.origin, holder.subject, field, what)
+                yield VALUE.finding_at(holder.origin, holder.subject, field, what)
 
 
 def _policy(entry: Entry) -> Iterator[Finding]:
     given = entry.object.metadata.labels.get(PARTITION_POLICY)
     if given is not None:
         for what in _unlisted("the policy", given, (notes.HONOR, notes.PREFER)):
-            yield findings.KOORDINATOR_VALUE.finding(entry, f"metadata.labels[{PARTITION_POLICY}]", what)
+            yield VALUE.finding(entry, f"metadata.labels[{PARTITION_POLICY}]", what)
 
 
 def _unknown_in_table(raw: Raw) -> Iterator[str]:
@@ -252,7 +289,7 @@ def requests(data: DoctorInput) -> Iterator[Finding]:
         try:
             wanted = by_type(requested(one.pod))
         except Malformed as exc:
-            yield findings.KOORDINATOR_REQUEST.finding_at(
+            yield REQUEST.finding_at(
                 one.origin, one.subject, f"{one.path}.containers", f"{exc.field}: {exc.reason}"
             )
             continue
@@ -260,9 +297,7 @@ def requests(data: DoctorInput) -> Iterator[Finding]:
             if failure := invalid_requests(of_type):
                 amounts = ", ".join(f"{name}: {amount}" for name, amount in sorted(of_type.items()))
                 what = f"{failure.message}; the pod requests {amounts}"
-                yield findings.KOORDINATOR_REQUEST.finding_at(
-                    one.origin, one.subject, _place(one, of_type), what
-                )
+                yield REQUEST.finding_at(one.origin, one.subject, _place(one, of_type), what)
 
 
 def units(data: DoctorInput) -> Iterator[Finding]:
@@ -275,7 +310,7 @@ def units(data: DoctorInput) -> Iterator[Finding]:
         for name, amount in sorted(wanted.items()):
             if what := _doubt(name, amount):
                 field = _place(one, {name: amount})
-                yield findings.KOORDINATOR_UNITS.finding_at(one.origin, one.subject, field, what)
+                yield UNITS.finding_at(one.origin, one.subject, field, what)
 
 
 def _doubt(name: str, amount: int) -> str:
@@ -326,3 +361,9 @@ def _place(one: _Asking, names: Mapping[str, int]) -> str:
                 if found is not None:
                     return f"{one.path}.{key}[{number}].resources.{part}[{found}]"
     return f"{one.path}.containers"
+
+
+CHECKS: Final = Checks(
+    (SHAPE, VALUE, PARTITION_TABLE, PARTITION_UNKNOWN_GPU, REQUEST, UNITS),
+    (shape, partitions, values, requests, units),
+)

@@ -5,7 +5,7 @@ One Device describes all devices of the node that has its name.
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -103,6 +103,8 @@ class VFGroup(Model):
 class DeviceInfo(Model):
     """One device of the machine."""
 
+    UNREAD: ClassVar = frozenset({"moduleID", "conditions"})
+    """Fields that are known, and have no effect"""
     type: Str
     id: Str = ""
     minor: Minor = 0
@@ -122,6 +124,7 @@ class DeviceSpec(Model):
 class Device(ApiObject):
     """scheduling.koordinator.sh/v1alpha1: the devices of the node that has the object's name."""
 
+    UNREAD: ClassVar = frozenset({"apiVersion", "status"})
     kind: Literal["Device"] = "Device"
     spec: DeviceSpec = blank(DeviceSpec)
 

@@ -1,9 +1,11 @@
 """Koordinator's Device: the rules of its CustomResourceDefinition."""
 
 from datetime import datetime
+from typing import Final
 
+from reconciler.api.validation.columns import NAMED
 from reconciler.api.validation.fields import Cause, Field
-from reconciler.api.validation.kinds import Object, Review
+from reconciler.api.validation.kinds import GroupVersion, Object, Review, ServedKind
 
 _TYPES = ("fpga", "gpu", "rdma")
 _BITS = 31
@@ -57,3 +59,12 @@ def _require(where: Field, *keys: str) -> None:
 def _check_number(number: Field) -> None:
     if not -(2**_BITS) <= number.integer() < 2**_BITS:
         number.invalid("must be a 32-bit integer")
+
+
+DEVICE: Final = ServedKind(
+    "Device", "devices", "device", (GroupVersion("scheduling.koordinator.sh", "v1alpha1"),),
+    description="The devices of one node, as Koordinator's koordlet publishes them.",
+    namespaced=False, has_status=True, counts_generations=True, unconditional=False, columns=NAMED,
+    defaults=default_device, validate=check_device,
+)  # fmt: skip
+"""Served on real servers once Koordinator's resource definition is installed."""

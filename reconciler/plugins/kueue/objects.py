@@ -12,6 +12,8 @@ from pydantic import Field
 
 from reconciler.api.objects.meta import ApiObject, time_of
 from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple, blank
+from reconciler.api.validation.columns import NAMED
+from reconciler.api.validation.kinds import GroupVersion, ServedKind
 from reconciler.api.validation.structural import (
     CONDITION,
     DNS_LABEL,
@@ -26,6 +28,7 @@ from reconciler.api.validation.structural import (
     Text,
     Texts,
     Time,
+    checked,
 )
 
 GROUP = "kueue.x-k8s.io"
@@ -231,3 +234,22 @@ RESOURCE_FLAVOR_SCHEMA: Final = Fields(
         "spec": Fields({"nodeLabels": Texts(most=8), "tolerations": Items(_TOLERATION, most=8)}),
     }
 )
+
+_KUEUE: Final = (GroupVersion("kueue.x-k8s.io", "v1beta2"), GroupVersion("kueue.x-k8s.io", "v1beta1"))
+
+WORKLOAD: Final = ServedKind(
+    "Workload", "workloads", "workload", _KUEUE,
+    short_names=("kwl", "kueueworkload", "kueueworkloads"), has_status=True, counts_generations=True,
+    unconditional=False, columns=NAMED, validate=checked(WORKLOAD_SCHEMA),
+)  # fmt: skip
+"""Served on real servers once Kueue is installed, as are the next two."""
+ADMISSION_CHECK: Final = ServedKind(
+    "AdmissionCheck", "admissionchecks", "admissioncheck", _KUEUE,
+    namespaced=False, short_names=("ac",), has_status=True, counts_generations=True, unconditional=False,
+    columns=NAMED, validate=checked(ADMISSION_CHECK_SCHEMA),
+)  # fmt: skip
+RESOURCE_FLAVOR: Final = ServedKind(
+    "ResourceFlavor", "resourceflavors", "resourceflavor", _KUEUE,
+    namespaced=False, short_names=("flavor", "flavors", "rf"), counts_generations=True, unconditional=False,
+    columns=NAMED, validate=checked(RESOURCE_FLAVOR_SCHEMA),
+)  # fmt: skip

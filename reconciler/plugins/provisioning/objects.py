@@ -7,6 +7,8 @@ from typing import Any, Final, Literal
 from reconciler.api.objects.core import GATE, Condition
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.model import Model, Tuple, blank
+from reconciler.api.validation.columns import NAMED
+from reconciler.api.validation.kinds import GroupVersion, ServedKind
 from reconciler.api.validation.structural import (
     CONDITION,
     DNS_SUBDOMAIN,
@@ -15,6 +17,7 @@ from reconciler.api.validation.structural import (
     Integer,
     Items,
     Text,
+    checked,
 )
 
 GROUP = "autoscaling.x-k8s.io"
@@ -170,3 +173,11 @@ PROVISIONING_REQUEST_SCHEMA: Final = Fields(
     },
     required=("spec",),
 )
+
+PROVISIONING_REQUEST: Final = ServedKind(
+    "ProvisioningRequest", "provisioningrequests", "provisioningrequest",
+    (GroupVersion("autoscaling.x-k8s.io", "v1"),),
+    short_names=("provreq", "provreqs"), has_status=True, counts_generations=True, unconditional=False,
+    columns=NAMED, validate=checked(PROVISIONING_REQUEST_SCHEMA),
+)  # fmt: skip
+"""Served on real servers once the resource definition of a cluster autoscaler is installed."""

@@ -6,7 +6,7 @@ import kubernetes_validate
 import msgspec
 import pytest
 
-from reconciler.api.validation.served_kinds import BUILTIN
+from reconciler.api.validation.served_kinds import every_kind
 from reconciler.embedded.schemas import definitions
 
 FOLDER = Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema" / "v1.36.0-local"
@@ -40,7 +40,7 @@ def published():
 
 @pytest.fixture(scope="module")
 def ours():
-    served = tuple((version, kind) for kind in BUILTIN for version in kind.served)
+    served = tuple((version, kind) for kind in every_kind() for version in kind.served)
     found = definitions(served)
     return {name: schema for name, schema in found.items() if not name.endswith(CUSTOM)}
 

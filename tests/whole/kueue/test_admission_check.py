@@ -4,9 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from reconciler.api.validation.served_kinds import NAMESPACE, WORKLOAD
+from reconciler.api.validation.served_kinds import NAMESPACE
 from reconciler.control.decisions.every import Nominated, WorkloadChecked
 from reconciler.plugins.kueue import checker, questions
+from reconciler.plugins.kueue.objects import WORKLOAD
 from tests.tools.kueue_queue import answers, check, checked, checking, flavor, fleet, workload
 from tests.tools.running_reconciler import Cluster
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod, template

@@ -7,13 +7,13 @@ import pytest
 import yaml
 
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.validation.served_kinds import ADMISSION_CHECK, POD
+from reconciler.api.validation.served_kinds import POD
 from reconciler.cluster.client import Client
 from reconciler.cluster.transport import Lines, Request, Response, WatchRequest
 from reconciler.control.decisions.allocating import Ungated
 from reconciler.control.decisions.every import WorkloadChecked
 from reconciler.errors import Rejected
-from reconciler.plugins.kueue.objects import CONTROLLER
+from reconciler.plugins.kueue.objects import ADMISSION_CHECK, CONTROLLER
 from reconciler.plugins.kueue.setup import kinds_for_check
 from reconciler.settings import Settings
 from tests.tools.checkout import DOCS

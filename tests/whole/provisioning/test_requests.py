@@ -9,11 +9,11 @@ import kubernetes_validate
 import pytest
 
 from reconciler.api.objects.core import GATE
-from reconciler.api.validation.served_kinds import POD, POD_TEMPLATE, PROVISIONING_REQUEST
+from reconciler.api.validation.served_kinds import POD, POD_TEMPLATE
 from reconciler.control.decisions.allocating import Ungated, Waits
 from reconciler.control.decisions.every import NodesNotRequested, NodesRequested
 from reconciler.plugins.provisioning import provisioner
-from reconciler.plugins.provisioning.objects import OURS
+from reconciler.plugins.provisioning.objects import OURS, PROVISIONING_REQUEST
 from tests.tools.definitions import assert_valid
 from tests.tools.running_reconciler import Cluster, Running, reconciling
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, held, node, pod, template

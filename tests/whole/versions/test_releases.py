@@ -10,7 +10,7 @@ import kubernetes_validate
 import pytest
 
 from reconciler.api.validation.kinds import GroupVersion
-from reconciler.api.validation.served_kinds import BUILTIN
+from reconciler.api.validation.served_kinds import every_kind
 from reconciler.control.decisions.allocating import Allocated, Waits
 from tests.tools.release_schemas import GROUP, MINORS, served
 from tests.tools.release_servers import Release, forgetful
@@ -37,7 +37,7 @@ class Old(Cluster):
         if not obj["apiVersion"].startswith(GROUP):
             return obj
         version = GroupVersion(GROUP, USED[self.minor])
-        kind = next(kind for kind in BUILTIN if kind.kind == obj["kind"])
+        kind = next(kind for kind in every_kind() if kind.kind == obj["kind"])
         plain = {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}
         return {"kind": obj["kind"], "apiVersion": str(version), **kind.downgrade(plain, version)}
 
@@ -101,7 +101,7 @@ _KIND = {"kind": "ResourceClaim", "apiVersion": f"{GROUP}/v1"}
 
 
 def _kind(name: str) -> Any:
-    return next(kind for kind in BUILTIN if kind.kind == name)
+    return next(kind for kind in every_kind() if kind.kind == name)
 
 
 def _allocated(cluster: Cluster) -> list[Any]:

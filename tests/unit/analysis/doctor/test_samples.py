@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.analysis.doctor.checks import examine
-from reconciler.analysis.doctor.findings import RULES, Finding
+from reconciler.analysis.doctor.checks import every_rule, examine
+from reconciler.analysis.doctor.findings import Finding
 from reconciler.analysis.doctor.input import read_input
 from reconciler.api.manifests.documents import documents
 from reconciler.api.objects.semantics import Semantics
@@ -15,7 +15,7 @@ from tests.tools.checkout import SHARED
 SAMPLES = SHARED / "samples"
 PROPOSALS = SAMPLES / "kubernetes_enhancements" / "keps" / "sig-scheduling"
 MULTI_HOST = PROPOSALS / "4815-dra-partitionable-devices"
-IDS = {rule.id for rule in RULES}
+IDS = {rule.id for rule in every_rule()}
 
 pytestmark = pytest.mark.skipif(not SAMPLES.is_dir(), reason="the sample manifests are not here")
 

@@ -11,12 +11,6 @@ from pydantic import BaseModel
 from reconciler.api.objects.meta import ObjectMeta
 from reconciler.api.validation.fields import WrongType
 from reconciler.api.validation.kinds import ServedKind
-from reconciler.api.validation.served_kinds import (
-    ADMISSION_CHECK,
-    PROVISIONING_REQUEST,
-    RESOURCE_FLAVOR,
-    WORKLOAD,
-)
 from reconciler.api.validation.structural import (
     DNS_LABEL,
     AnyObject,
@@ -36,10 +30,10 @@ from reconciler.plugins.provisioning import objects as read_provisioning
 from tests.tools.definitions import SCHEMAS, json_schema
 
 MODELS: dict[ServedKind, type[BaseModel]] = {
-    WORKLOAD: read_kueue.Workload,
-    ADMISSION_CHECK: read_kueue.AdmissionCheck,
-    RESOURCE_FLAVOR: read_kueue.ResourceFlavor,
-    PROVISIONING_REQUEST: read_provisioning.ProvisioningRequest,
+    read_kueue.WORKLOAD: read_kueue.Workload,
+    read_kueue.ADMISSION_CHECK: read_kueue.AdmissionCheck,
+    read_kueue.RESOURCE_FLAVOR: read_kueue.ResourceFlavor,
+    read_provisioning.PROVISIONING_REQUEST: read_provisioning.ProvisioningRequest,
 }
 STRANGE: tuple[Any, ...] = (1, "", True, [], {})
 TIME = "2026-01-01T00:00:00Z"
@@ -167,7 +161,7 @@ def test_a_name_that_ends_with_a_line_end_is_refused():
 
 
 def test_fields_that_are_not_listed_are_named():
-    schema = SCHEMAS[WORKLOAD]
+    schema = SCHEMAS[read_kueue.WORKLOAD]
     given = {"metadata": {"x": 1}, "spec": {"podSets": [{"template": {"x": 1}, "size": 1}], "y": 1}, "z": 1}
     assert list(unknown(schema, given)) == ["spec.podSets[0].size", "spec.y", "z"]
 
