@@ -11,7 +11,6 @@ from reconciler.api.objects.quantity import Quantity
 from tests.tools.checkout import SHARED
 
 TEXT = SHARED / "spec" / "seeds" / "000_b437b25112330356.txt"
-ABSENT = f"{TEXT} is not there"
 
 Object = dict[str, Any]
 

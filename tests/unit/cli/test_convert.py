@@ -16,9 +16,9 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.cli import main
 from reconciler.control.offline import decide
 from tests.tools.builders import device, device_class, devices, resource_slice
-from tests.tools.checkout import SHARED
+from tests.tools.checkout import SHARED, needs
 from tests.tools.conversion_worlds import conversion, pool_of
-from tests.tools.first_revision import ABSENT, TEXT, four_partitions, two_gpus
+from tests.tools.first_revision import TEXT, four_partitions, two_gpus
 from tests.tools.short_manifests import CLASS, claim, gpus, pod, together
 
 SAMPLES = SHARED / "samples"
@@ -44,7 +44,7 @@ def dumped(*objects: dict[str, Any]) -> str:
     return yaml.safe_dump_all(objects)
 
 
-@pytest.mark.skipif(not TEXT.exists(), reason=ABSENT)
+@needs(TEXT)
 class TestTwoGpus:
     def test_the_first_revision_becomes_valid_objects_with_the_same_allocations(self, tmp_path: Path):
         result = run(tmp_path, dumped(two_gpus(), four_partitions(), device_class("mig.nvidia.com", MIG)))
@@ -88,7 +88,7 @@ def test_output_is_valid_in_the_schemas_of_1_36(seed: int):
         check(made)
 
 
-@pytest.mark.skipif(not SAMPLES.is_dir(), reason=f"{SAMPLES} is not there")
+@needs(SAMPLES)
 def test_published_manifests_of_older_versions_are_valid_after_conversion(tmp_path: Path):
     count = 0
     for path in sorted(SAMPLES.glob("*/history/**/*.yaml"))[::3]:
@@ -133,7 +133,7 @@ def test_a_claim_that_a_server_would_reject_is_reported(tmp_path: Path):
     assert [made["metadata"]["name"] for made in written(result)] == ["gpu", "b"]
 
 
-@pytest.mark.skipif(not TEXT.exists(), reason=ABSENT)
+@needs(TEXT)
 def test_ordered_by_size_a_claim_that_matches_all_gets_the_smallest(tmp_path: Path):
     """The text lists each whole GPU before its partitions, so first fit allocates the whole GPU."""
     texts = (CLASS.replace("gpu.example.com", "gpu.nvidia.com"), claim("a"))

@@ -13,7 +13,7 @@ from reconciler.api.objects.plan import Unsatisfied
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control.offline import Report, decide
 from reconciler.control.planner import Blocked
-from tests.tools.checkout import SHARED
+from tests.tools.checkout import SHARED, needs
 from tests.tools.short_manifests import CLASS, claim, gpus, node, pod, template, together
 
 SAMPLES = SHARED / "samples"
@@ -301,7 +301,7 @@ def test_an_empty_input_has_no_answers():
     assert (report.answers, report.held, report.allocated(NOW)) == ((), (), [])
 
 
-@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the collection of published manifests is not here")
+@needs(SAMPLES)
 @pytest.mark.parametrize("release", ["1.36", "1.37"])
 def test_every_published_folder_is_decided_without_a_crash(release: Any):
     for folder in sorted(SAMPLES.iterdir()):

@@ -10,14 +10,14 @@ from reconciler.analysis.doctor.findings import Finding
 from reconciler.analysis.doctor.input import read_input
 from reconciler.api.manifests.documents import documents
 from reconciler.api.objects.semantics import Semantics
-from tests.tools.checkout import SHARED
+from tests.tools.checkout import SHARED, needs
 
 SAMPLES = SHARED / "samples"
 PROPOSALS = SAMPLES / "kubernetes_enhancements" / "keps" / "sig-scheduling"
 MULTI_HOST = PROPOSALS / "4815-dra-partitionable-devices"
 IDS = {rule.id for rule in every_rule()}
 
-pytestmark = pytest.mark.skipif(not SAMPLES.is_dir(), reason="the sample manifests are not here")
+pytestmark = needs(SAMPLES)
 
 
 def examined(*paths: Path) -> list[Finding]:

@@ -13,7 +13,7 @@ from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.versions import reading
-from tests.tools.checkout import SHARED
+from tests.tools.checkout import SHARED, needs
 
 SAMPLES = SHARED / "samples"
 CLAIM = "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: %s}, spec: {}}"
@@ -92,7 +92,7 @@ def test_an_entry_keeps_what_we_do_not_read_in_the_spelling_of_v1(tmp_path: Path
     }
 
 
-@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the collection of published manifests is not here")
+@needs(SAMPLES)
 class TestPublishedManifests:
     """Whatever people published is read, or refused with a true reason."""
 

@@ -11,9 +11,10 @@ from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.versions.reading import read, to_v1
 from tests.tools.allocation_world import World, decide
 from tests.tools.builders import device_class, selectors
-from tests.tools.first_revision import ABSENT, TEXT, Walk, four_partitions, partitions, two_gpus
+from tests.tools.checkout import needs
+from tests.tools.first_revision import TEXT, Walk, four_partitions, partitions, two_gpus
 
-pytestmark = pytest.mark.skipif(not TEXT.exists(), reason=ABSENT)
+pytestmark = needs(TEXT)
 
 MIG = device_class(
     "mig.nvidia.com", 'device.driver == "gpu.nvidia.com" && device.attributes["gpu.nvidia.com"].type == "mig"'

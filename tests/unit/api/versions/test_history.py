@@ -11,7 +11,7 @@ from reconciler.api.objects.plan import Granted
 from reconciler.api.versions.reading import read, to_v1
 from tests.tools.allocation_world import World, decide
 from tests.tools.builders import claim, device, device_class, held, hold, request, resource_slice, selectors
-from tests.tools.checkout import SHARED
+from tests.tools.checkout import SHARED, needs
 
 SAMPLES = SHARED / "samples"
 GROUP = "resource.k8s.io"
@@ -20,7 +20,7 @@ UNREADABLE = {"spec.driver: is missing", "spec: is missing"}
 """Three published slices lack what classes find devices by; one claim is shown for its status alone"""
 
 
-@pytest.mark.skipif(not SAMPLES.is_dir(), reason=f"{SAMPLES} is not there")
+@needs(SAMPLES)
 def test_every_published_slice_class_and_claim_of_older_versions_is_read():
     kinds = ("ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate")
     files = [path for path in sorted(SAMPLES.glob("*/history/**/*")) if path.is_file()]

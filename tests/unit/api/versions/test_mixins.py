@@ -9,7 +9,7 @@ from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.versions.reading import read, to_v1
 from reconciler.errors import Malformed
 from tests.tools.builders import device, resource_slice
-from tests.tools.checkout import SHARED
+from tests.tools.checkout import SHARED, needs
 
 DGX = SHARED / "samples" / "kubernetes_enhancements" / "dgxa100"
 
@@ -111,7 +111,7 @@ def test_an_unfinished_version_is_read_and_said():
     ]
 
 
-@pytest.mark.skipif(not DGX.exists(), reason=f"{DGX} is not there")
+@needs(DGX)
 def test_the_two_gpus_of_the_proposal_mean_what_was_published_later():
     text = (DGX / "two-gpu-dgxa100-mixins-as-proposed.yaml").read_text(encoding="utf-8")
     # The text has one device with another key, by mistake.
