@@ -1,6 +1,5 @@
 """How often Python collects circular garbage: seldom, since the process holds many long-lived objects."""
 
-import atexit
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,9 +9,6 @@ COLLECTIONS = (5_000, 16, 250)
 """Arguments of `gc.set_threshold`: new objects before a collection of the youngest generation, which takes
 half a millisecond; such collections before one of the middle generation, which looks at all that is left of
 them and so holds the loop for up to 30 ms; and those before a full collection."""
-
-STARTING = (500_000, 20, 100)
-"""The same for a process that starts: nearly all that it makes are modules, classes and what it reads"""
 
 
 _lock = Lock()
@@ -38,13 +34,3 @@ def postponed() -> Iterator[None]:
             _postponed -= 1
             if not _postponed:
                 gc.enable()
-
-
-def spare_the_start() -> None:
-    """Collect seldom from now on, and not at the end of the process.
-
-    Half of the time of a short command would go into looking for garbage among its modules, and a last time
-    among all there is before the process ends.
-    """
-    gc.set_threshold(*STARTING)
-    atexit.register(gc.freeze)
