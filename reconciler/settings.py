@@ -3,30 +3,51 @@
 Flags override the environment (`DRA_RECONCILER_` and the field's name), which overrides the file.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import yaml
-from pydantic import Field, StringConstraints, ValidationError, field_validator
+from pydantic import Field, StringConstraints, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, SettingsConfigDict
 
 from reconciler.errors import Rejected
 
 MAX_LENGTH = 2**20
 """Characters of a settings file."""
-_KEY = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-.a-z0-9]*[a-z0-9])?$"
 
 PolicyName = Literal["first-fit", "best-fit", "spread", "least-loss", "fgd", "expected-fill"]
+
+ConfigMapName = Annotated[
+    str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-.a-z0-9]*[a-z0-9])?$")
+]
+"""`NAMESPACE/NAME`"""
 
 Names = Annotated[frozenset[str], NoDecode]
 """Names, separated by commas in the environment."""
 
 
+class Flag(NamedTuple):
+    """A flag of `run` for a setting. Its help is the first sentence of the setting's text."""
+
+    name: str = ""
+    """Such as `--own-driver`; by default that of the setting"""
+    metavar: str = "NAME"
+    """What the value is, if it is text"""
+    help: str = ""
+    """Instead of the first sentence"""
+
+
+FLAG = Flag()
+
+
 class Settings(BaseSettings):
     """How the reconciler runs. Frozen; an unknown name is an error."""
 
-    model_config = SettingsConfigDict(frozen=True, extra="forbid", env_prefix="DRA_RECONCILER_")
+    model_config = SettingsConfigDict(
+        frozen=True, extra="forbid", env_prefix="DRA_RECONCILER_", use_attribute_docstrings=True
+    )
 
     server: str | None = None
     """URL of an API server that needs no credentials, such as `kubectl proxy`. None: use a kubeconfig."""
@@ -42,21 +63,21 @@ class Settings(BaseSettings):
     """Accept any certificate of the API server. Without this setting, a kubeconfig that disables the check is
     an error: a line in a copied file must not be enough to allow a man in the middle."""
 
-    embedded: bool = False
+    embedded: Annotated[bool, FLAG] = False
     """Start an API server in this process and reconcile against it. No other allocator uses it, so all its
     devices and claims are ours."""
 
-    mode: Literal["allocate", "shadow"] = "allocate"
+    mode: Annotated[Literal["allocate", "shadow"], FLAG] = "allocate"
     """`shadow` writes nothing: it compares its own decisions with those of the cluster's scheduler."""
 
     shadow_pending_seconds: float = Field(default=30.0, gt=0)
     """In shadow mode: how long a pod must be pending before it is reported as one whose claims we could have
     allocated. A shorter time would report the normal latency of the scheduler."""
 
-    pause: bool = False
+    pause: Annotated[bool, FLAG] = False
     """Write nothing until the next start without it. Decisions continue; their writes are held back."""
 
-    pause_config_map: Annotated[str, StringConstraints(pattern=_KEY)] | None = None
+    pause_config_map: Annotated[ConfigMapName | None, Flag(metavar="NAMESPACE/NAME")] = None
     """`NAMESPACE/NAME` of a ConfigMap that stops all writes while its data contains `pause: "true"`. It is
     watched, and nothing is written before the first read. It need not exist."""
 
@@ -64,19 +85,19 @@ class Settings(BaseSettings):
     """Minimum interval between two audits for overcommitted counters and for allocated devices that exclude
     each other. An audit runs only after changes; a device that two claims hold is reported immediately."""
 
-    embedded_port: int = Field(default=0, ge=0, le=65535)
+    embedded_port: Annotated[int, Flag("--port")] = Field(default=0, ge=0, le=65535)
     """Port of the embedded server. 0: any free port, which is printed. It is not called `port`, because
     Kubernetes sets DRA_RECONCILER_PORT in every pod next to a Service named dra-reconciler."""
 
-    all_claims: bool = False
+    all_claims: Annotated[bool, FLAG] = False
     """Allocate every claim. Otherwise only claims with the label `dra-reconciler.io/managed: "true"` and
     claims of pods with our scheduling gate; kube-scheduler allocates all others."""
 
-    own_drivers: Names = frozenset()
+    own_drivers: Annotated[Names, Flag("--own-driver")] = frozenset()
     """Drivers whose devices no other allocator allocates. The API protects a claim against two writers, but
     not a device; so without an owned driver or class nothing is written to a live cluster."""
 
-    own_classes: Names = frozenset()
+    own_classes: Annotated[Names, Flag("--own-class")] = frozenset()
     """Device classes whose devices no other allocator allocates."""
 
     semantics: Literal["1.36", "1.37"] = "1.37"
@@ -94,22 +115,22 @@ class Settings(BaseSettings):
     (the default): pairs that share a counter set, and pairs of which one draws from none. `pool`: all pairs.
     Both apply within a pool and a node."""
 
-    feature_gates: str = ""
+    feature_gates: Annotated[str, Flag(metavar="A=BOOL,...")] = ""
     """Feature gates, as `A=true,B=false`. All others are on, unless they are off by default in the server's
     release: a server drops the fields of features that are off."""
 
-    koordinator: bool = False
+    koordinator: Annotated[bool, FLAG] = False
     """Also allocate Koordinator's devices, from its Device objects, to gated pods that request them. Then no
     scheduler with Koordinator's DeviceShare plugin may allocate devices of the same nodes."""
 
     koordinator_semantics: Literal["proposal", "upstream"] = "proposal"
     """Whose rules apply where Koordinator's proposals and its release differ."""
 
-    without_volumes: bool = False
+    without_volumes: Annotated[bool, FLAG] = False
     """Do not look at the volumes of pods, and read no storage objects. For accounts without the right to read
     them: kube-scheduler may then refuse the node of a pod with volumes, and take its devices back."""
 
-    make_templates: bool = False
+    make_templates: Annotated[bool, FLAG] = False
     """Make the templates that rewritten pods name, such as `gpu.nvidia.com-2`, in namespaces with the label
     `dra-reconciler.io/rewrite-resources: "true"`. Templates are never changed or deleted. Needs the right to
     create them; see docs/from-device-plugins.md."""
@@ -138,7 +159,7 @@ class Settings(BaseSettings):
     demand_half_life_hours: float = Field(default=168.0, gt=0)
     """After how long a claim counts half in the learnt demand. A week: fleets often have a weekly rhythm."""
 
-    demand_config_map: Annotated[str, StringConstraints(pattern=_KEY)] | None = None
+    demand_config_map: ConfigMapName | None = None
     """`NAMESPACE/NAME` of an existing ConfigMap that keeps the learnt demand across restarts. The leader
     writes it, at most once a minute. None: a restart starts to learn anew."""
 
@@ -147,24 +168,24 @@ class Settings(BaseSettings):
     status page and in metrics what each would have done. At most 2 % of the time is spent on it. Only if a
     policy is not `first-fit`, or a demand is given. 0: off."""
 
-    search_steps: int = Field(default=10_000, ge=1)
+    search_steps: Annotated[int, Flag("--steps")] = Field(default=10_000, ge=1)
     """Devices that a decision tries on one node before it gives up there; ten times as many on all nodes
     together. Steps instead of time: the result does not depend on the speed of the machine."""
 
-    preemption: Literal["off", "advise", "evict"] = "off"
+    preemption: Annotated[Literal["off", "advise", "evict"], FLAG] = "off"
     """Whether pods of lower priority are evicted so that pending ones fit. `advise` shows plans; `evict`
     carries them out, by the Eviction API only. Off, because pods lose what they did. See
     docs/rebalancing.md."""
 
-    preempting_classes: Names = frozenset()
+    preempting_classes: Annotated[Names, Flag("--preempting-class")] = frozenset()
     """PriorityClasses whose pods may have others evicted. None: nobody may."""
 
-    rebalance: Literal["off", "advise", "evict"] = "advise"
+    rebalance: Annotated[Literal["off", "advise", "evict"], FLAG] = "advise"
     """Whether pods are moved so that more of the large devices fit. `advise` shows which moves would help, as
     `dra-reconciler defragment` does; `evict` moves pods that are opted in. Advice costs less than 1 % of a
     core, and nothing while nothing changes. See docs/rebalancing.md."""
 
-    rebalance_goals: str = Field(default="90%", min_length=1)
+    rebalance_goals: Annotated[str, Flag(metavar="GOAL,...")] = Field(default="90%", min_length=1)
     """What is to fit, separated by commas; the first goal that some moves reach comes first. `90%`: of the
     most that any moves could reach, for each kind of room that the fleet can strand; `7g.40gb=90%`: of this
     profile; `7g.40gb=4` or `node=2`: at least so many, `node` for nodes of which no device is held."""
@@ -197,14 +218,14 @@ class Settings(BaseSettings):
     """How long a pod is left alone after it has started. What replaces an evicted pod is not evicted at once
     again."""
 
-    eviction_dry_run: bool = False
+    eviction_dry_run: Annotated[bool, FLAG] = False
     """Plan as `evict` does and record the plans in log and journal, but evict nothing and hold no room."""
 
     nomination_seconds: float = Field(default=300.0, gt=0)
     """How long room is held for a pod after the latest eviction for it. Must exceed the time in which pods
     terminate. What replaces a moved pod may then take as long again until it runs."""
 
-    held_room_config_map: Annotated[str, StringConstraints(pattern=_KEY)] | None = None
+    held_room_config_map: ConfigMapName | None = None
     """`NAMESPACE/NAME` of an existing ConfigMap in which the leader writes which room is held for what.
     Commands such as `explain` read it, and the next leader takes the room over. With shards, each needs its
     own. None: held room is known to the leader only, and ends with it."""
@@ -223,7 +244,7 @@ class Settings(BaseSettings):
     backoff_cap_seconds: float = Field(default=60.0, gt=0)
     """Maximum back-off. Changes requeue pending units at once; this retry is only a safety net."""
 
-    kueue_check: str = ""
+    kueue_check: Annotated[str, Flag(metavar="NAME")] = ""
     """Name of an AdmissionCheck of Kueue to answer: its Workloads are admitted once their pods have room.
     Empty: none. See docs/with-kueue.md."""
 
@@ -236,7 +257,7 @@ class Settings(BaseSettings):
     kueue_hold_seconds: float = Field(default=300.0, gt=0)
     """How long room is held for the pods of a Workload that was found to fit."""
 
-    provisioning_requests: str = ""
+    provisioning_requests: Annotated[str, Flag(metavar="CLASS")] = ""
     """Class of ProvisioningRequests, such as `best-effort-atomic-scale-up.autoscaling.x-k8s.io`, to make for
     gated pods that no present node can serve, but a new node of a present kind could. Empty: none are made.
     See docs/with-autoscalers.md."""
@@ -244,7 +265,7 @@ class Settings(BaseSettings):
     provisioning_patience_seconds: float = Field(default=60.0, ge=0)
     """How long pods must have waited before nodes are requested for them."""
 
-    events: bool = True
+    events: Annotated[bool, Flag("--no-events", help="Write no Events.")] = True
     """Write Events on claims and pods: why they are pending, what was allocated, which devices are held in
     conflict. At most ten a second, in the background; off saves the server these writes."""
 
@@ -252,11 +273,11 @@ class Settings(BaseSettings):
     """How long a claim or pod must be pending before an Event says so. Shorter delays are normal: controllers
     create claims from templates, and other claims are being written."""
 
-    leader_elect: bool = False
+    leader_elect: Annotated[bool, FLAG] = False
     """Elect a leader with a Lease: of several replicas only the leader writes. Off, because a single process
     needs no rights on Leases; deploy/ turns it on."""
 
-    lease_namespace: str = Field(default="kube-system", min_length=1)
+    lease_namespace: Annotated[str, Flag(metavar="NAME")] = Field(default="kube-system", min_length=1)
     """Namespace of the Lease. All replicas and shards must use the same one."""
 
     lease_seconds: float = Field(default=15.0, gt=0)
@@ -269,12 +290,12 @@ class Settings(BaseSettings):
     retry_seconds: float = Field(default=2.0, gt=0)
     """Interval between two attempts to renew or acquire the Lease."""
 
-    no_earlier_leader: bool = False
+    no_earlier_leader: Annotated[bool, FLAG] = False
     """Lead at once if the Lease does not exist at the start, instead of after `lease_seconds` and
     `write_seconds`. For one start in a new cluster. Do not set it permanently: if the Lease of a living
     leader is deleted, two processes then allocate the same devices."""
 
-    shard: str = ""
+    shard: Annotated[str, Flag(metavar="driver=NAME,pool-prefix=TEXT")] = ""
     """`driver=NAME,pool-prefix=TEXT`: the devices that this process allocates. For clusters that are too
     large for one process; each shard elects its own leader, and shards must not overlap."""
 
@@ -283,11 +304,11 @@ class Settings(BaseSettings):
     must end within its grace period, which is 40 s in our manifests.
     """
 
-    status_address: str = "127.0.0.1"
+    status_address: Annotated[str, Flag(metavar="ADDRESS")] = "127.0.0.1"
     """Address that serves health, metrics and status. Other than on a loopback address, all paths except
     /livez and /readyz need a token, and TLS is on: with a temporary certificate unless files are set."""
 
-    status_port: int = Field(default=0, ge=0, le=65535)
+    status_port: Annotated[int, FLAG] = Field(default=0, ge=0, le=65535)
     """Port of the status server. 0: any free port, which is logged, so that several processes can run on one
     machine."""
 
@@ -320,18 +341,18 @@ class Settings(BaseSettings):
     """Interval between two runs of the doctor. Its findings become metrics; those about pools also become
     Events. It runs as a separate process, which needs a few hundred MiB for ten thousand devices. 0: off."""
 
-    journal: str | None = None
+    journal: Annotated[str | None, Flag(metavar="DIR")] = None
     """Directory of a journal with all decisions and their input: `dra-reconciler replay` repeats them. At
     most 16 files of about 64 MiB before compression. None: no journal."""
 
-    traces: bool = False
+    traces: Annotated[bool, FLAG] = False
     """OpenTelemetry traces of reconciles, decisions and requests, over OTLP. Needs dra-reconciler[otel]; set
     the destination with OTEL_EXPORTER_OTLP_ENDPOINT and the other variables of the SDK."""
 
-    log_format: Literal["auto", "json", "text"] = "auto"
+    log_format: Annotated[Literal["auto", "json", "text"], FLAG] = "auto"
     """JSON lines or plain text. `auto` is text on a terminal and JSON elsewhere."""
 
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], FLAG] = "info"
     """Minimum level of log lines. Decisions are `info`, requests to the server are `debug`."""
 
     @field_validator(
@@ -343,26 +364,21 @@ class Settings(BaseSettings):
             [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
         )
 
-    @field_validator("policy", mode="before")
+    @field_validator("policy", "group_modes", "exclusion_scopes", mode="before")
     @classmethod
-    def _policies(cls, value: Any) -> Any:
-        """`NAME`, `DRIVER=NAME` or `class:CLASS=NAME`, several as a list or separated by commas."""
+    def _pairs(cls, value: Any, info: ValidationInfo) -> Any:
+        """`NAME=VALUE`, several as a list or separated by commas. A policy alone is that of all claims."""
         texts = value.split(",") if isinstance(value, str) else value
-        if isinstance(texts, list | tuple):
-            return {
-                target or "*": name
-                for target, _, name in (str(text).strip().rpartition("=") for text in texts)
-            }
-        return value
+        if not isinstance(texts, list | tuple):
+            return value
+        everything = "*" if info.field_name == "policy" else ""
+        pairs = (str(text).strip().rpartition("=") for text in texts)
+        return {name or everything: chosen for name, _, chosen in pairs}
 
-    @field_validator("group_modes", "exclusion_scopes", mode="before")
-    @classmethod
-    def _pairs(cls, value: Any) -> Any:
-        """`DRIVER=VALUE`, several as a list or separated by commas."""
-        texts = value.split(",") if isinstance(value, str) else value
-        if isinstance(texts, list | tuple):
-            return {driver: mode for driver, _, mode in (text.strip().rpartition("=") for text in texts)}
-        return value
+
+def first_sentence(text: str) -> str:
+    """The first sentence of a setting's text, with its period, in one line."""
+    return re.split(r"(?<=\.)\s", text + " ", maxsplit=1)[0].replace("\n", " ")
 
 
 def load(flags: Mapping[str, Any], file: Path | None) -> Settings:

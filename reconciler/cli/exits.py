@@ -1,6 +1,6 @@
 """Exit codes: the numbers, their meaning for each command, and how errors map to them.
 
-Help, docs/commands.md and the tests read the table.
+Help and the tests read the table.
 """
 
 import sys

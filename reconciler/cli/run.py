@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import click
 import structlog
+from pydantic.fields import FieldInfo
 
 from reconciler import app
 from reconciler.aio.tasks import Stopped, unless
 from reconciler.cli.exits import exit_on_errors
 from reconciler.cli.options import (
+    F,
     connection_options,
     exclusion_scope_option,
     files_option,
@@ -29,134 +31,48 @@ from reconciler.cluster.target import choose_target, without_password
 from reconciler.operations.logs.setup import configure, lines_in_order
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.serving.server import access_for, serving
-from reconciler.settings import Settings, load
+from reconciler.settings import Flag, Settings, first_sentence, load
 
 log = structlog.get_logger()
 
 
+def settings_options(func: F) -> F:
+    """A flag for each setting that has one. Without a default: what is not given stays as it is."""
+    for name, field in reversed(Settings.model_fields.items()):
+        flag = next((one for one in field.metadata if isinstance(one, Flag)), None)
+        if flag is not None:
+            declared = flag.name or f"--{name.replace('_', '-')}"
+            func = click.option(declared, name, **_option_of(field, flag))(func)
+    return func
+
+
+def _option_of(field: FieldInfo, flag: Flag) -> dict[str, Any]:
+    """How click takes a setting: its type, and the first sentence of its text with the default."""
+    told = flag.help or first_sentence(field.description or "")
+    if field.annotation is bool:
+        return {"is_flag": True, "flag_value": not field.default, "default": None, "help": told}
+    shown = f"  [default: {field.default}]" if field.default else ""
+    option: dict[str, Any] = {"help": told + shown}
+    if get_origin(field.annotation) is Literal:
+        return {**option, "type": click.Choice(get_args(field.annotation))}
+    if field.annotation is int:
+        return {**option, "type": int}
+    if flag.metavar == "DIR":
+        option["type"] = click.Path(file_okay=False)
+    return {**option, "metavar": flag.metavar, "multiple": get_origin(field.annotation) is frozenset}
+
+
 @click.command()
 @connection_options(default=None)
-@click.option(
-    "--embedded", is_flag=True, default=None, help="Start an API server with controllers in this process."
-)
-@click.option("--port", "embedded_port", type=int, help="Port of the embedded server.  [default: a free one]")
-@click.option(
-    "--all-claims", is_flag=True, default=None, help="Allocate all claims, with or without the label."
-)
-@click.option(
-    "--mode",
-    type=click.Choice(["allocate", "shadow"]),
-    help="shadow: compare with the scheduler and write nothing.",
-)
-@click.option("--pause", is_flag=True, default=None, help="Decide, but write nothing.")
-@click.option("--pause-config-map", metavar="NAMESPACE/NAME", help="A ConfigMap that can pause all writes.")
-@click.option(
-    "--own-driver",
-    "own_drivers",
-    multiple=True,
-    metavar="NAME",
-    help="A driver whose devices no other allocator allocates.",
-)
-@click.option(
-    "--own-class",
-    "own_classes",
-    multiple=True,
-    metavar="NAME",
-    help="A device class whose devices no other allocator allocates.",
-)
-@click.option(
-    "--leader-elect",
-    is_flag=True,
-    default=None,
-    help="Write only while holding a Lease; other replicas are standby.",
-)
-@click.option(
-    "--no-earlier-leader",
-    is_flag=True,
-    default=None,
-    help="If there is no Lease at the start, lead at once.",
-)
-@click.option("--lease-namespace", metavar="NAME", help="Namespace of the Lease.  [default: kube-system]")
-@click.option(
-    "--shard", metavar="driver=NAME,pool-prefix=TEXT", help="The part of the fleet that this replica owns."
-)
+@settings_options
 @release_option("semantics")
-@click.option("--feature-gates", metavar="A=BOOL,...", help="Feature gates to enable or disable.")
 @group_mode_option
 @exclusion_scope_option
-@click.option(
-    "--koordinator",
-    is_flag=True,
-    default=None,
-    help="Also serve pods that request Koordinator's devices.",
-)
 @koordinator_semantics_option()
 @policy_option
 @preferences_option
 @policy_seed_option
 @demand_option
-@click.option(
-    "--without-volumes",
-    is_flag=True,
-    default=None,
-    help="Ignore the volumes of pods; read no storage objects.",
-)
-@click.option(
-    "--make-templates",
-    is_flag=True,
-    default=None,
-    help="Make the templates that rewritten pods name; see docs/from-device-plugins.md.",
-)
-@click.option(
-    "--preemption",
-    type=click.Choice(["off", "advise", "evict"]),
-    help="Whether pods of lower priority make room for pending ones.  [default: off]",
-)
-@click.option(
-    "--preempting-class",
-    "preempting_classes",
-    multiple=True,
-    metavar="NAME",
-    help="A PriorityClass whose pods may have others evicted.",
-)
-@click.option(
-    "--rebalance",
-    type=click.Choice(["off", "advise", "evict"]),
-    help="Whether pods are moved so that more fits.  [default: advise]",
-)
-@click.option("--rebalance-goals", metavar="GOAL,...", help="What is to fit: 90%, NAME=90%, NAME=N.")
-@click.option(
-    "--eviction-dry-run",
-    is_flag=True,
-    default=None,
-    help="With evict: record the plans and evict nothing.",
-)
-@click.option(
-    "--steps",
-    "search_steps",
-    type=int,
-    help="Devices to try per decision and node before giving up.  [default: 10000]",
-)
-@click.option(
-    "--status-address", metavar="ADDRESS", help="Address of health and metrics.  [default: 127.0.0.1]"
-)
-@click.option("--kueue-check", metavar="NAME", help="Answer this AdmissionCheck of Kueue.  [default: none]")
-@click.option(
-    "--provisioning-requests",
-    metavar="CLASS",
-    help="Request nodes for pods that no present node can serve.  [default: never]",
-)
-@click.option("--status-port", type=int, help="Port of health and metrics.  [default: a free one]")
-@click.option("--no-events", "events", is_flag=True, flag_value=False, default=None, help="Write no Events.")
-@click.option(
-    "--journal",
-    type=click.Path(file_okay=False),
-    metavar="DIR",
-    help="Write a journal for `replay` to this directory.",
-)
-@click.option("--traces", is_flag=True, default=None, help="Send OpenTelemetry traces over OTLP.")
-@click.option("--log-format", type=click.Choice(["auto", "json", "text"]), help="[default: auto]")
-@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="[default: info]")
 @click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings as YAML.")
 @files_option(required=False)
 def run(config: Path | None, files: tuple[str, ...], **flags: Any) -> None:

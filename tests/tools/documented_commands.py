@@ -52,10 +52,9 @@ def _typed(body: str, page: str) -> Iterator[Command]:
 
 
 def everything() -> list[Command]:
-    """Each command once, with the first page that has it. docs/commands.md is made from help."""
+    """Each command once, with the first page that has it."""
     found: dict[str, Command] = {}
     for page in PAGES:
-        if page.name != "commands.md":
-            for one in commands(page):
-                found.setdefault(one.text, one)
+        for one in commands(page):
+            found.setdefault(one.text, one)
     return list(found.values())

@@ -8,7 +8,6 @@ import pytest
 
 from reconciler.control.decisions.every import DECISIONS
 from reconciler.operations.logs.catalogue import COMMON, EVENTS, FIELDS
-from reconciler.operations.logs.document import page
 from tests.tools.checkout import ROOT
 
 METHODS = ("debug", "info", "warning", "error", "exception", "critical")
@@ -62,9 +61,3 @@ def test_every_event_is_emitted_and_every_field_used():
     assert set(EVENTS) == {call.event for call in calls()} | declared
     used = {field for event in EVENTS.values() for field in (*event.fields, *event.maybe)} - {"*"}
     assert used | set(COMMON) == set(FIELDS)
-
-
-def test_the_page_is_current():
-    assert (ROOT / "docs" / "logs.md").read_text() == page(), (
-        "run python -m reconciler.operations.logs.document"
-    )
