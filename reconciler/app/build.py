@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from random import random
 
@@ -11,9 +11,9 @@ from msgspec import Struct
 from reconciler.aio.collector import COLLECTIONS
 from reconciler.aio.tasks import forever, unless
 from reconciler.api.migrate.mapping import mapping, read_map
-from reconciler.api.versions.reading import read
+from reconciler.api.plugins import PLUGINS
 from reconciler.app.coexistence import shadow_of, switches
-from reconciler.app.control import Control, build_control, keeper_of, learner_of, placing, recording
+from reconciler.app.control import build_control, keeper_of, learner_of, placing, recording
 from reconciler.app.evicting import check_rights, evicting
 from reconciler.app.foundation import Foundation, foundation
 from reconciler.app.from_settings import (
@@ -23,13 +23,12 @@ from reconciler.app.from_settings import (
     discovered,
     log_lacks,
     ownership,
-    requests_nodes,
     rules,
 )
 from reconciler.app.leadership import Alone, Candidate, Leadership, recalls_for
 from reconciler.app.observing import inboxes_of, listeners, observe
+from reconciler.app.running import Start
 from reconciler.cluster.client import Client
-from reconciler.cluster.cursor import Decode
 from reconciler.cluster.echoes import Echoes
 from reconciler.cluster.kinds import ON_DEMAND, Resource, Served
 from reconciler.cluster.transport import Transport
@@ -38,7 +37,6 @@ from reconciler.control.audit import Auditor
 from reconciler.control.decisions.declaration import Numbering, Report, Reporter
 from reconciler.control.intake import Intake
 from reconciler.control.loop import Reconciler
-from reconciler.control.ownership import Ownership
 from reconciler.control.shadow import Shadow
 from reconciler.control.template_maker import TemplateMaker
 from reconciler.errors import Gone, ReconcilerError
@@ -47,8 +45,6 @@ from reconciler.operations.metrics.requests import NoTraces
 from reconciler.operations.observer import OperationsObserver
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.telemetry import TaskHealth
-from reconciler.plugins.kueue.cluster import KueueKinds
-from reconciler.plugins.kueue.setup import kinds_for_check, kueue_jobs
 from reconciler.settings import Settings
 from reconciler.state.store import Store
 
@@ -95,14 +91,13 @@ def watches(
     client: Client,
     served: Served,
     sink: Sink,
-    decoders: Mapping[str, Decode],
     recalls: Mapping[str, Recall],
     echoes: Echoes,
 ) -> Iterator[Job]:
-    """A watch on each kind. `decoders` and `recalls` are by kind, for kinds that have one."""
+    """A watch on each kind. `recalls` are by kind, for kinds that have one."""
     for resource in served:
-        decode, recall = decoders.get(resource.kind, read), recalls.get(resource.kind)
-        yield Job(f"watch {resource.plural}", partial(_watch, client, resource, sink, decode, recall, echoes))
+        recall = recalls.get(resource.kind)
+        yield Job(f"watch {resource.plural}", partial(_watch, client, resource, sink, recall, echoes))
 
 
 def watches_on_demand(client: Client, intake: Intake, sink: Sink) -> Iterator[Job]:
@@ -123,9 +118,9 @@ def sparing_the_collector(intake: Intake) -> Job:
 
 
 async def _watch(
-    client: Client, resource: Resource, sink: Sink, decode: Decode, recall: Recall | None, echoes: Echoes
+    client: Client, resource: Resource, sink: Sink, recall: Recall | None, echoes: Echoes
 ) -> None:
-    watch = follow(client, resource, sink=sink, random=random, decode=decode, recall=recall, echoes=echoes)
+    watch = follow(client, resource, sink=sink, random=random, recall=recall, echoes=echoes)
     await forever(resource.plural, watch)
 
 
@@ -180,15 +175,14 @@ async def build(
     found = await unless(stop, discovered(base.connection(base.transport).client, settings))
     log_lacks(found)
     await unless(stop, check_rights(settings, base.connection(base.transport).client))
-    if requests_nodes(settings):
-        from reconciler.plugins.provisioning.provisioner import check_provisioning  # noqa: PLC0415 - see there
+    client = base.connection(base.transport).client
+    starts: list[Start | None] = [
+        await unless(stop, plugin.prepare(client, settings, found.served)) for plugin in PLUGINS
+    ]
+    return _rest(base, found, [start for start in starts if start is not None], on_decision)
 
-        await unless(stop, check_provisioning(base.connection(base.transport).client))
-    kueue = await unless(stop, kinds_for_check(settings, base.connection(base.transport).client))
-    return _rest(base, found, kueue, on_decision)
 
-
-def _rest(base: Foundation, found: Found, kueue: KueueKinds | None, on_decision: Report | None) -> Parts:
+def _rest(base: Foundation, found: Found, starts: Sequence[Start], on_decision: Report | None) -> Parts:
     """Build what depends on the kinds that the server serves."""
     settings, clock, served = base.settings, base.clock, found.served
     inboxes = inboxes_of(base)
@@ -198,9 +192,9 @@ def _rest(base: Foundation, found: Found, kueue: KueueKinds | None, on_decision:
     recorder = recording(settings, semantics, ours)
     store = Store(semantics) if recorder is None else recorder.store
     choosing = placing(base, store, recorder)
-    core = build_control(base, found, ours, store, recorder, reporter, inboxes.pending, choosing)
+    core = build_control(base, found, ours, store, recorder, reporter, inboxes.pending, choosing, starts)
     intake, client = core.intake, core.connection.client
-    recalls = recalls_for(settings, served)
+    recalls = recalls_for(settings, served, [kind for one in core.plugins for kind in one.holders])
     if base.role is None:
         leadership: Alone | Candidate = Alone(core.fence)
     else:
@@ -222,7 +216,7 @@ def _rest(base: Foundation, found: Found, kueue: KueueKinds | None, on_decision:
         shadow=shadow,
         leadership=leadership,
         jobs=(
-            *watches(client, served, sink, core.decoders, recalls, core.echoes),
+            *watches(client, served, sink, recalls, core.echoes),
             *watches_on_demand(client, intake, sink),
             audit(intake, reporter.report, settings.audit_seconds),
             *([] if learner is None else [Job("learn the demand", learner.run)]),
@@ -230,8 +224,7 @@ def _rest(base: Foundation, found: Found, kueue: KueueKinds | None, on_decision:
             *switches(settings, client, intake.pause),
             *observe(base, found, core, leadership, inboxes, task_health, choosing, leaving),
             *leaving.jobs,
-            *_provisioning(base, core, ours, reporter.report),
-            *kueue_jobs(base, core, served, kueue, ours, reporter.report, keeper),
+            *(job for one in core.plugins for job in one.jobs(core, keeper)),
             *([] if keeper is None else [Job("write down held room", keeper.run)]),
             Job("expire nominations", partial(intake.nominating.run, clock)),
             sparing_the_collector(intake),
@@ -240,11 +233,3 @@ def _rest(base: Foundation, found: Found, kueue: KueueKinds | None, on_decision:
         recorder=recorder,
         traces=base.traces,
     )
-
-
-def _provisioning(base: Foundation, core: Control, ours: Ownership, report: Report) -> list[Job]:
-    if not requests_nodes(base.settings):
-        return []
-    from reconciler.plugins.provisioning.provisioner import provisioning_jobs  # noqa: PLC0415 - see there
-
-    return provisioning_jobs(base, core, ours, report)

@@ -1,10 +1,10 @@
 """The parts that decide and write: intake, queue, planner, handlers, loop and fence."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from random import random
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import structlog
 from msgspec import Struct
@@ -16,8 +16,8 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.app.coexistence import guarded
 from reconciler.app.foundation import Connection, Foundation, now
 from reconciler.app.from_settings import Found, Job, policies
+from reconciler.app.running import Host, Running, Start
 from reconciler.cluster.client import Client
-from reconciler.cluster.cursor import Decode
 from reconciler.cluster.echoes import Echoes
 from reconciler.cluster.pod_writer import PodWriter
 from reconciler.cluster.transport import PauseReasons
@@ -31,13 +31,12 @@ from reconciler.control.failures import Failures
 from reconciler.control.fence import Fence
 from reconciler.control.gangs.handler import GangHandler, GangWriter
 from reconciler.control.gangs.planner import GangPlanner
-from reconciler.control.handler import Handler
 from reconciler.control.held_room import HeldRoomKeeper, HeldRoomTakeover
 from reconciler.control.intake import Intake
 from reconciler.control.kept_config_map import KeptConfigMap
 from reconciler.control.loop import Reconciler
 from reconciler.control.ownership import Ownership
-from reconciler.control.planner import Decide, Planner
+from reconciler.control.planner import Blocked, Decide, Planner
 from reconciler.control.settler import Settler
 from reconciler.control.units import Unit
 from reconciler.control.waiting import Pending
@@ -46,13 +45,6 @@ from reconciler.operations.journal.recording import Recorder
 from reconciler.operations.page.sources import PlacementView
 from reconciler.operations.policy_comparison import PolicyComparison
 from reconciler.operations.telemetry import Signals
-from reconciler.plugins.koordinator.fleet import Fleet
-from reconciler.plugins.koordinator.handler import KoordinatorHandler
-from reconciler.plugins.koordinator.objects import read_device
-from reconciler.plugins.koordinator.pods import DeviceIntake, KoordinatorState
-from reconciler.plugins.koordinator.rules import Rules
-from reconciler.plugins.koordinator.rules import Semantics as DeviceSemantics
-from reconciler.plugins.kueue.checker import KueueWakeUps
 from reconciler.settings import Settings
 from reconciler.state.store import Store
 
@@ -185,22 +177,10 @@ class Control(Struct, frozen=True):
     echoes: Echoes
     sink: Sink
     """Takes the changes of every watch"""
-    machines: KoordinatorState | None
-    """Koordinator's devices, if they are served"""
-    decoders: Mapping[str, Decode]
-    """By kind, for kinds with a decoder of their own"""
-    wake_ups: KueueWakeUps | None
-    """What wakes the admission check, if there is one"""
+    plugins: tuple[Running, ...]
+    """The parts of plugins that are on"""
     held_room: KeptConfigMap | None
     """Where held room is written down, if it is"""
-
-
-class Koordinator(NamedTuple):
-    """What serves pods with Koordinator's devices."""
-
-    machines: KoordinatorState
-    devices: DeviceIntake
-    handler: KoordinatorHandler
 
 
 def build_control(
@@ -212,8 +192,11 @@ def build_control(
     reporter: Reporter,
     pending: Pending,
     placing: Placing,
+    starts: Iterable[Start],
 ) -> Control:
-    """Build the parts that decide and write. `recorder` is the journal of `store`, if there is one."""
+    """Build the parts that decide and write. `recorder` is the journal of `store`, if there is one; `starts`
+    build the parts of plugins.
+    """
     settings, served, withdrawals, reasons = base.settings, found.served, Withdrawals(), PauseReasons()
     intake = _intake(base, found, ours, store, reporter, withdrawals, reasons)
     echoes = Echoes(holds=intake.holds, add=intake.catch_up, shown=intake.lag.shown)
@@ -224,8 +207,8 @@ def build_control(
     planner = Planner(intake.store, intake.roster, intake.placement, ours, intake.reclaimed, placing.in_use)
     settler = Settler(intake, writer, reporter.report)
     pod_writer = PodWriter(connection.client, served)
-    koordinator = _koordinator(base, intake, pod_writer, recorder, reporter) if settings.koordinator else None
-    machines = None if koordinator is None else koordinator.machines
+    host = Host(base, intake, pod_writer, ours, recorder, reporter.report)
+    plugins = tuple([start(host) for start in starts])
     claims = ClaimHandler(
         intake,
         planner,
@@ -237,10 +220,13 @@ def build_control(
         report=reporter.report,
         journal=placing.journal(recorder),
     )
-    gang_planner = _gang_planner(intake, planner, machines)
+    gang_planner = _gang_planner(intake, planner, plugins)
     gangs = _gangs(base, intake, gang_planner, ours, settler, writer, pod_writer, recorder, reporter)
-    wake_ups = KueueWakeUps(intake) if settings.kueue_check else None
-    handlers = _present(gangs, wake_ups, koordinator and koordinator.handler, claims)
+    # Gangs come first: a pod of a gang needs nothing on its own.
+    handlers = [gangs, *(one.handler for one in plugins if one.handler is not None), claims]
+    sink: Sink = intake.take
+    for one in plugins:
+        sink = one.sink(sink)
     return Control(
         intake=intake,
         connection=connection,
@@ -251,17 +237,10 @@ def build_control(
         reconciler=Reconciler(intake, handlers, reporter, clock=base.clock, fence=fence, pending=pending),
         failures=Failures(),
         echoes=echoes,
-        sink=intake.take if koordinator is None else koordinator.devices.take,
-        machines=machines,
-        decoders={} if koordinator is None else {"Device": read_device},
-        wake_ups=wake_ups,
+        sink=sink,
+        plugins=plugins,
         held_room=held_room,
     )
-
-
-def _present(*handlers: Handler[Any, Any, Any] | None) -> list[Handler[Any, Any, Any]]:
-    """Those that there are, in order. Gangs come first: a pod of a gang needs nothing on its own."""
-    return [one for one in handlers if one is not None]
 
 
 def recording(settings: Settings, rules: Semantics, ours: Ownership) -> Recorder | None:
@@ -306,7 +285,10 @@ def _fence(
     return Fence(intake, writer, ours, clock=base.clock, patience=patience, take_over=take_over)
 
 
-def _gang_planner(intake: Intake, planner: Planner, machines: KoordinatorState | None) -> GangPlanner:
+def _gang_planner(intake: Intake, planner: Planner, plugins: Sequence[Running]) -> GangPlanner:
+    def unsuited(pod: ObjectKey) -> Blocked | None:
+        return next(filter(None, (one.keeps_from_gang(pod) for one in plugins)), None)
+
     return GangPlanner(
         intake.store,
         intake.roster,
@@ -314,7 +296,7 @@ def _gang_planner(intake: Intake, planner: Planner, machines: KoordinatorState |
         intake.groups,
         intake.nodes.on_demand,
         planner,
-        has_koordinators_devices=None if machines is None else machines.requests_devices,
+        unsuited=unsuited,
     )
 
 
@@ -340,23 +322,3 @@ def _gangs(
         report=reporter.report,
         journal=recorder.placed if recorder else None,
     )
-
-
-def _koordinator(
-    base: Foundation, intake: Intake, writer: PodWriter, recorder: Recorder | None, reporter: Reporter
-) -> Koordinator:
-    """Pods with Koordinator's devices share the queue with claims."""
-    fleet = Fleet(Rules(DeviceSemantics(base.settings.koordinator_semantics)))
-    report = reporter.report
-    machines = recorder.machines(fleet, report) if recorder else KoordinatorState(fleet, report)
-    devices = DeviceIntake(machines, intake)
-    handler = KoordinatorHandler(
-        machines,
-        devices,
-        intake,
-        writer,
-        clock=base.clock,
-        report=report,
-        journal=recorder.equipped if recorder else None,
-    )
-    return Koordinator(machines, devices, handler)

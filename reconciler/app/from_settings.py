@@ -12,15 +12,15 @@ from reconciler.allocation.policies.names import Weighing
 from reconciler.allocation.policies.selection import Policies
 from reconciler.analysis.relocation.goals import Target, parse_goal
 from reconciler.api.objects.semantics import Semantics, with_gates
+from reconciler.api.plugins import PLUGINS
 from reconciler.cluster.client import Client
-from reconciler.cluster.discovery import discover, discover_at_least_pods, missing_gates, unserved
-from reconciler.cluster.kinds import Served
+from reconciler.cluster.discovery import discover, missing_gates, unserved
+from reconciler.cluster.kinds import Resource, Served
 from reconciler.control.demand import read_demand_file
 from reconciler.control.ownership import Ownership
 from reconciler.errors import Malformed, Rejected
 from reconciler.ha.lease_record import LONGEST, Terms
 from reconciler.ha.shard import Shard, parse_shard
-from reconciler.plugins.koordinator.cluster import with_devices
 from reconciler.settings import Settings
 
 
@@ -32,6 +32,8 @@ def check(settings: Settings) -> None:
     terms_of(settings)
     policies(settings)
     goals(settings)
+    for plugin in PLUGINS:
+        plugin.check(settings)
 
 
 def goals(settings: Settings) -> tuple[Target, ...]:
@@ -40,11 +42,6 @@ def goals(settings: Settings) -> tuple[Target, ...]:
         return tuple(parse_goal(text.strip()) for text in settings.rebalance_goals.split(","))
     except Rejected as exc:
         raise Rejected(f"setting rebalance_goals: {exc}") from exc
-
-
-def requests_nodes(settings: Settings) -> bool:
-    """Whether nodes are requested for pods that no present node can serve."""
-    return bool(settings.provisioning_requests) and settings.mode != "shadow"
 
 
 def ownership(settings: Settings) -> Ownership:
@@ -94,12 +91,6 @@ def shard_of(settings: Settings) -> Shard:
         return shard
     if not elects(settings):
         raise Rejected("--shard needs Leases to exclude other processes: add --leader-elect, or drop --shard")
-    if settings.koordinator:
-        raise Rejected(
-            "--koordinator cannot be combined with --shard: Koordinator's devices have no drivers and pools, "
-            "and a shard without --koordinator would remove the gate of pods that wait for such devices. "
-            "Serve the whole fleet with one process, or drop --koordinator"
-        )
     return shard
 
 
@@ -133,10 +124,11 @@ class Found(Struct, frozen=True):
 
 async def discovered(client: Client, settings: Settings) -> Found:
     """Ask the server. Raises Rejected if it does not serve the kinds that the settings need."""
-    if not settings.koordinator:
-        served = await discover(client)
-    else:
-        served = await with_devices(client, await _beside_devices(client, settings))
+    resources: dict[str, Resource] = {}
+    for plugin in PLUGINS:
+        if (more := await plugin.discover(client, settings)) is not None:
+            resources |= more.resources
+    served = Served(resources) if resources else await discover(client)
     return Found(served, await missing_gates(client, served))
 
 
@@ -147,21 +139,6 @@ def log_lacks(found: Found) -> None:
         log.info("ResourceClaims are not served", not_served=missing, gates=sorted(found.off))
     elif missing or found.off:
         log.info("API server lacks kinds or feature gates", not_served=missing, gates=sorted(found.off))
-
-
-async def _beside_devices(client: Client, settings: Settings) -> Served:
-    """Claims are required only if the settings need them."""
-    if settings.mode != "shadow" and not (
-        settings.all_claims or settings.own_drivers or settings.own_classes
-    ):
-        return await discover_at_least_pods(client)
-    try:
-        return await discover(client)
-    except Rejected as exc:
-        remedy = (
-            "To give Koordinator's devices alone, drop --own-driver, --own-class, --all-claims, --mode shadow"
-        )
-        raise Rejected(f"{exc} {remedy}") from exc
 
 
 Work = Callable[[], Coroutine[Any, Any, object]]

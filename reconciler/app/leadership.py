@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from typing import Protocol
@@ -152,9 +152,9 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def recalls_for(settings: Settings, served: Served) -> dict[str, Recall]:
-    """For each kind that holds devices: its watch may be behind when the Lease changes hands."""
-    holders = ("ResourceClaim", "Pod") if settings.koordinator else ("ResourceClaim",)
+def recalls_for(settings: Settings, served: Served, also: Iterable[str]) -> dict[str, Recall]:
+    """For each kind that holds devices, `also` these: its watch may be behind at a change of the Lease."""
+    holders = ("ResourceClaim", *also)
     return {kind: Recall() for kind in holders if elects(settings) and kind in served}
 
 

@@ -71,7 +71,6 @@ def observe(
 ) -> list[Job]:
     """Build what operators see, and register the signals of all parts. Returns the jobs to run."""
     clock, intake = base.clock, core.intake
-    machines = core.machines.fleet if core.machines is not None else None
     capacity = Capacity(intake.store.snapshot, ready=intake.listed.is_set)
     jobs = placing.jobs
     signals = [
@@ -95,7 +94,9 @@ def observe(
             leads=leadership.leads,
             clock=clock,
         ),
-        fleet_signals(intake, ownership(base.settings), found.served, capacity, machines),
+        fleet_signals(
+            intake, ownership(base.settings), found.served, capacity, [one.series for one in core.plugins]
+        ),
         work_signals(core.reconciler, core.failures, inboxes.pending, intake),
     ]
     if isinstance(leadership, Candidate):
@@ -184,7 +185,7 @@ def _page(
         intake,
         core.reconciler,
         core.planner.next,
-        core.machines,
+        [one.view for one in core.plugins if one.view is not None],
         inboxes.pending,
         inboxes.messages,
         placing.view,

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from reconciler.aio.tasks import Heartbeat
 from reconciler.api.objects.semantics import GATES
@@ -29,8 +29,6 @@ from reconciler.operations.metrics.requests import Metered
 from reconciler.operations.page.sources import Fact
 from reconciler.operations.serving.port import Progress, Row
 from reconciler.operations.telemetry import Signals, TaskHealth
-from reconciler.plugins.koordinator.figures import amount_series, device_series
-from reconciler.plugins.koordinator.fleet import Fleet
 from reconciler.settings import Settings
 from reconciler.state.nominations import NomineeKind
 
@@ -138,37 +136,32 @@ def _dropped_rows(fields: dict[str, str]) -> list[Row]:
     ]
 
 
+MoreSeries = Mapping[str, Callable[[], Values]]
+"""Name of a metric of devices -> further series of it"""
+
+
 def fleet_signals(
-    intake: Intake, ours: Ownership, served: Served, capacity: Capacity, machines: Fleet | None
+    intake: Intake, ours: Ownership, served: Served, capacity: Capacity, more: Sequence[MoreSeries]
 ) -> Signals:
-    """`machines` has Koordinator's devices, if they are served."""
+    """`more` are the series of plugins."""
     store, objects = intake.store, ObjectCounts(intake, ours)
     fits = ProfileFits(store.snapshot, ready=intake.listed.is_set)
-    held = capacity_readings(capacity)
     return Signals(
         ready={f"listed-{resource.plural}": _listed(intake, resource.kind) for resource in served},
         readings=[
             *profile_readings(fits),
             *objects.readings(),
             labelled(of.REFUSED_OBJECTS, lambda: Counter(kind for kind, _ in store.refused)),
-            *(held if machines is None else _with_machines(held, machines)),
+            *(_joined(reading, more) for reading in capacity_readings(capacity)),
         ],
         refresh=[capacity.refresh, fits.refresh, objects.refresh],
     )
 
 
-def _with_machines(held: list[Reading], machines: Fleet) -> list[Reading]:
-    """The same metrics with the series of Koordinator's devices appended."""
-    also: dict[str, Callable[[], Values]] = {
-        of.DEVICES.name: lambda: device_series(machines),
-        of.COUNTER_CAPACITY.name: lambda: amount_series(machines, left=False),
-        of.COUNTER_AVAILABLE.name: lambda: amount_series(machines, left=True),
-    }
-    return [_joined(reading, also[reading.spec.name]) for reading in held]
-
-
-def _joined(reading: Reading, more: Callable[[], Values]) -> Reading:
-    return Reading(reading.spec, lambda: [*reading.source(), *more()])
+def _joined(reading: Reading, more: Sequence[MoreSeries]) -> Reading:
+    """The same metric with the series of plugins appended."""
+    sources = [reading.source, *(one[reading.spec.name] for one in more if reading.spec.name in one)]
+    return Reading(reading.spec, lambda: [value for source in sources for value in source()])
 
 
 def _listed(intake: Intake, kind: str) -> Callable[[], str]:

@@ -5,5 +5,5 @@ from reconciler.plugins.kueue.plugin import Kueue
 from reconciler.plugins.plugin import register
 from reconciler.plugins.provisioning.plugin import Provisioning
 
-for plugin in (Koordinator(), Kueue(), Provisioning()):
+for plugin in (Koordinator(), Provisioning(), Kueue()):
     register(plugin)

@@ -5,7 +5,7 @@ are answered. The rest of the program names no plugin: it asks those that are re
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from reconciler.allocation.reasons.explanation import Advice
 from reconciler.allocation.reasons.reasons import REASONS
@@ -16,12 +16,18 @@ from reconciler.api.versions.reading import add_model
 
 if TYPE_CHECKING:
     from reconciler.analysis.doctor.checks import Checks
+    from reconciler.app.running import Start
+    from reconciler.cluster.client import Client
+    from reconciler.cluster.kinds import Served
+    from reconciler.operations.journal.replaying import ReplayPart
+    from reconciler.settings import Settings
 
 
 class Plugin:
-    """Brings nothing. A plugin overrides what it has."""
+    """Brings nothing. A plugin overrides what it has, and imports what is large when it is asked for it."""
 
     name: ClassVar[str]
+    """Also the type of its entries in a journal"""
     models: ClassVar[Mapping[str, type[ApiObject]]] = {}
     """API version, such as `example.com/v1` -> the kind that is read of it, in manifests and on a server"""
     advice: ClassVar[Mapping[str, Advice]] = {}
@@ -33,7 +39,24 @@ class Plugin:
 
     def checks(self) -> "Checks | None":
         """Checks of doctor."""
-        return None
+
+    def check(self, settings: "Settings") -> None:
+        """Raise Rejected for settings that exclude each other."""
+
+    async def discover(self, client: "Client", settings: "Settings") -> "Served | None":
+        """All kinds to watch, if the plugin is on and needs others than usual.
+
+        Raises Rejected if the server does not serve them.
+        """
+
+    async def prepare(self, client: "Client", settings: "Settings", served: "Served") -> "Start | None":
+        """Ask the server what must be known before the start; None if the plugin is off.
+
+        Raises Rejected if the server or the rights of this account do not allow to start.
+        """
+
+    def replay(self, settings: Mapping[str, Any]) -> "ReplayPart | None":
+        """What makes the decisions of a journal again; `settings` are those that it was recorded with."""
 
 
 def register(plugin: Plugin) -> None:

@@ -26,7 +26,7 @@ LOOKS_OUT = ("control", "operations", "app", "plugins", "cli")
 """Rooms that may import settings, cluster and ha as well; only cli may import embedded."""
 
 
-USE_PLUGINS = {"analysis", "control", "operations", "app"}
+USE_PLUGINS = {"analysis", "control"}
 """Rooms that still import plugins, which have to register with them instead."""
 
 

@@ -22,6 +22,8 @@ from reconciler.operations.serving.access import Local
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.serving.server import serving
 from reconciler.plugins.koordinator.fleet import Fleet
+from reconciler.plugins.koordinator.page import MachinesView
+from reconciler.plugins.koordinator.pods import KoordinatorState
 from reconciler.settings import Settings
 from reconciler.state.store import Store
 from tests.tools.builders import Object, store, typed
@@ -85,7 +87,7 @@ class Still:
             created=lambda kind, key: self.created.get((kind, key), ""),
             by_reason=by_reason,
             pending_version=lambda: (len(self.waiting), self.fleet.changes if self.fleet else 0),
-            fleet=lambda: self.fleet,
+            plugins=[MachinesView(KoordinatorState(self.fleet, lambda _: None))] if self.fleet else [],
             placement=lambda: self.placement,
             moves=lambda: self.moves,
             explain=lambda _: None,

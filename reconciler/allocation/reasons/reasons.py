@@ -274,11 +274,6 @@ REASONS: dict[str, Advice] = {
         "Set the same annotations in all pods of the gang, or give the other pods another gang name.",
         Section.CLAIM,
     ),
-    "GangOfKoordinator": Advice(
-        "A pod of the gang requests Koordinator's devices, which gangs cannot have.",
-        "Use ResourceClaims, or remove the pod from the gang.",
-        Section.CLAIM,
-    ),
 }
 """Reason -> advice; plugins add theirs. Only these reasons, and OTHER, become labels of metrics."""
 

@@ -32,7 +32,7 @@ from reconciler.control.planner import Blocked, Nothing, Planner
 from reconciler.control.units import GangRoster, Kind, Roster, Unit
 from reconciler.errors import Rejected
 from reconciler.state.on_demand import NOT_LISTED, KindsOnDemand
-from reconciler.state.pods.groups import INCOMPLETE, UNSUPPORTED, NoRules, PodGroups, rules_of
+from reconciler.state.pods.groups import INCOMPLETE, NoRules, PodGroups, rules_of
 from reconciler.state.pods.placed import node_of, pinned_to, placed
 from reconciler.state.store import Store
 
@@ -98,18 +98,16 @@ class GangPlanner:
         on_demand: KindsOnDemand,
         claims: Planner,
         *,
-        has_koordinators_devices: Callable[[ObjectKey], bool] | None = None,
+        unsuited: Callable[[ObjectKey], Blocked | None] = lambda _: None,
     ) -> None:
-        """`claims` judges single claims and pods. `has_koordinators_devices` says whether a pod requests
-        those; None if they are not served.
-        """
+        """`claims` judges single claims and pods. `unsuited` says why a pod cannot be placed with a gang."""
         self._store = store
         self._roster = roster
         self._gangs = gangs
         self._groups = groups
         self._on_demand = on_demand
         self._claims = claims
-        self._is_koordinators = has_koordinators_devices
+        self._unsuited = unsuited
 
     def serves(self, unit: Unit) -> bool:
         """Whether a unit is a gang, or a gated pod of one, which is decided with its gang."""
@@ -244,11 +242,7 @@ class GangPlanner:
         """Why no place is looked for, whatever devices are free."""
         if isinstance(rules, NoRules):
             return Blocked((), rules.reason, rules.message)
-        for pod in gated if self._is_koordinators is not None else ():
-            if self._is_koordinators is not None and self._is_koordinators(pod.key):
-                why = f"pod {pod.key} requests Koordinator's devices; gangs may use ResourceClaims only"
-                return Blocked((), UNSUPPORTED, why)
-        return None
+        return next(filter(None, (self._unsuited(pod.key) for pod in gated)), None)
 
     def _solve(
         self,

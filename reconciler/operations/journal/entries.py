@@ -17,7 +17,6 @@ from reconciler.control.decisions.every import MovesPlanned, RoomPlanned
 from reconciler.control.ownership import Ownership
 from reconciler.errors import Rejected
 from reconciler.ha.shard import parse_shard
-from reconciler.plugins.koordinator.objects import Device
 from reconciler.state.devices.retained_draws import Drawn
 from reconciler.state.nominations import (
     HeldPlace,
@@ -181,7 +180,7 @@ def read_change(raw: Mapping[str, Any]) -> Change | None:
 
 
 def _object(kind: str, raw: Mapping[str, Any]) -> ApiObject:
-    return (Device if kind == "Device" else MODELS[kind]).model_validate(raw)
+    return MODELS[kind].model_validate(raw)
 
 
 def write_retained_draw(device: DeviceID, drawn: Drawn) -> Json:

@@ -13,12 +13,11 @@ from reconciler.allocation.gangs.places import GangNodes
 from reconciler.allocation.placement.together import Together
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.objects.changes import Change, Changed, Refused, Replaced
-from reconciler.api.objects.core import Node, Pod
+from reconciler.api.objects.core import Node
 from reconciler.api.objects.meta import ApiObject, DeviceID
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control.decider import Refusal
-from reconciler.control.decisions.declaration import Report
 from reconciler.control.decisions.every import MovesPlanned, RoomPlanned
 from reconciler.control.gangs.planner import Solve
 from reconciler.control.planner import Decide
@@ -42,10 +41,6 @@ from reconciler.operations.journal.files import FILES, FULL_BYTES, Files
 from reconciler.operations.journal.gangs import write_gang
 from reconciler.operations.journal.policies import RoomWriter, write_policies
 from reconciler.operations.journal.preferences import write_preferences
-from reconciler.plugins.koordinator.fleet import Fleet
-from reconciler.plugins.koordinator.journal import RecordedState, write_decision
-from reconciler.plugins.koordinator.pods import Grant
-from reconciler.plugins.koordinator.refusals import Refusal as DeviceRefusal
 from reconciler.state.delta import NOTHING, Delta
 from reconciler.state.devices.reach import NodeInfo
 from reconciler.state.devices.snapshot import Snapshot
@@ -67,14 +62,13 @@ class Recorder:
         self.header = replace(header, run=token_hex(4))
         self._files: Files | None = Files(folder, self._beginning, full=full, files=files)
         self._folder = folder
-        self._picture: RecordedState | None = None
+        self._parts: list[Callable[[], Iterator[Json]]] = []
         self._policies = PLAIN
         self._room = RoomWriter()
 
-    def machines(self, fleet: Fleet, report: Report) -> RecordedState:
-        """The picture of Koordinator's devices, to be written down with the rest."""
-        self._picture = RecordedState(fleet, report, self.note)
-        return self._picture
+    def add(self, whole: Callable[[], Iterator[Json]]) -> None:
+        """Add the part of a plugin: `whole` returns entries that rebuild its state."""
+        self._parts.append(whole)
 
     def use(self, policies: Policies) -> None:
         """Record the policies of the decisions that follow. First fit alone needs no entry."""
@@ -83,13 +77,9 @@ class Recorder:
         self._policies = policies
         self.note(write_policies(policies))
 
-    def equipped(
-        self, name: str, pod: Pod, suits: Callable[[str], bool], answer: Grant | DeviceRefusal
-    ) -> None:
-        """Record a decision about Koordinator's devices, before it changes the state."""
-        if self._files is None or self._picture is None:
-            return
-        self.note(write_decision(name, pod, self._picture.fleet, suits, answer), in_snapshot=False)
+    def note_decision(self, entry: Json) -> None:
+        """Record a decision of a plugin, before it changes the state."""
+        self.note(entry, in_snapshot=False)
         if self._files is not None:
             self._files.flush()
 
@@ -168,8 +158,8 @@ class Recorder:
     def _beginning(self) -> Iterator[Json]:
         yield self.header.to_json()
         yield from self.store.whole()
-        if self._picture is not None:
-            yield from self._picture.whole()
+        for whole in self._parts:
+            yield from whole()
         if not self._policies.first_fit:
             yield write_policies(self._policies)
             yield self._room.whole()

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from msgspec import Struct, field
@@ -17,6 +17,7 @@ from reconciler.allocation.policies.selection import Policies
 from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import DeviceID, ObjectKey
+from reconciler.api.plugins import PLUGINS
 from reconciler.control.decider import Decider
 from reconciler.control.planner import Decide
 from reconciler.errors import Rejected
@@ -37,7 +38,6 @@ from reconciler.operations.journal.entries import (
 )
 from reconciler.operations.journal.files import entries, paths
 from reconciler.operations.journal.preferences import read_preferences
-from reconciler.plugins.koordinator import journal
 from reconciler.state.devices.retained_draws import Drawn
 from reconciler.state.devices.snapshot import Snapshot, Topology
 from reconciler.state.nominations import Nominee, nomination_of, nominee_of
@@ -156,18 +156,22 @@ def _snapshots_needed(files: Iterable[Path]) -> dict[Moment, Counter[Own]]:
                     if raw["behind"] > 0:
                         of_moment = wanted.setdefault((process, inputs - raw["behind"]), Counter())
                         of_moment[own_of_entry(raw)] += 1
+                case name if any(name == plugin.name for plugin in PLUGINS):
+                    pass  # inputs of a plugin
                 case (
-                    "koordinator"
-                    | "gang"
-                    | policies.POLICIES
-                    | policies.ROOM
-                    | entries_of.ROOM_PLAN
-                    | entries_of.MOVES_PLAN
+                    "gang" | policies.POLICIES | policies.ROOM | entries_of.ROOM_PLAN | entries_of.MOVES_PLAN
                 ):
                     pass  # no inputs of the store
                 case _:
                     inputs += 1
     return wanted
+
+
+class ReplayPart(Protocol):
+    """Rebuilds the state of a plugin from its part of the journal, and makes its decisions again."""
+
+    def take(self, entry: dict[str, Any]) -> Again | None:
+        """Apply an entry, or make its decision again."""
 
 
 class _Run:
@@ -189,14 +193,16 @@ class _Run:
         self._header = header
         self._store = _ReplayStore(header.rules)
         self._decider = Decider(header.ours, steps=header.steps)
-        self._machines = journal.Run(header.settings.get("koordinator_semantics", "proposal"))
+        self._parts: dict[str, ReplayPart] = {
+            plugin.name: part for plugin in PLUGINS if (part := plugin.replay(header.settings)) is not None
+        }
         self._inputs, self._begun = 0, False
 
     def take(self, raw: dict[str, Any]) -> Again | None:
         """Apply an entry, or make its decision again."""
         match raw["t"]:
-            case journal.KOORDINATOR:
-                return self._of_machines(raw["entry"])
+            case name if name in self._parts:
+                return self._parts[name].take(raw["entry"])
             case "decided":
                 return self._again(read_decided(raw))
             case gangs.GANG:
@@ -234,15 +240,6 @@ class _Run:
             self._store.nominate(nomination_of(raw))
         else:
             self._store.end_nomination(nominee_of(raw["nominee"]))
-
-    def _of_machines(self, entry: dict[str, Any]) -> Again | None:
-        if entry["t"] != "decided":
-            self._machines.take(entry)
-            return None
-        then, pod = journal.read_decision(entry), ObjectKey(*entry["pod"])
-        now = self._machines.again(then, pod)
-        explanation = None if now is None or not now.reason else self._machines.explained(pod, now.reason)
-        return Again(then, now, None, (), explanation)
 
     def _of_gang(self, raw: dict[str, Any]) -> Again | None:
         then = gangs.read_gang(raw)

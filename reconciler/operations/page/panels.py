@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import ClassVar
 
+from reconciler.api.objects.meta import ObjectKey
 from reconciler.operations.page.fleet import node_names
 from reconciler.operations.page.parts import Area, Part, Renderer
 from reconciler.operations.page.query import (
@@ -16,7 +17,6 @@ from reconciler.operations.page.query import (
     shown,
 )
 from reconciler.operations.page.sources import GangEntry, Sources
-from reconciler.plugins.koordinator.names import TYPES
 
 
 class HeadPanel:
@@ -57,16 +57,17 @@ class FiltersPanel:
         return [self._renderer.part(self.id, "filters.html", {"messages": messages})]
 
     def _messages(self, query: Query) -> Iterator[str]:
-        machines = self._sources.fleet()
+        plugins = self._sources.plugins
         if query.node:
-            found = {*node_names(self._sources.snapshot()), *(machines.machines if machines else ())}
+            of_plugins = (node for view in plugins for node in view.nodes())
+            found = {*node_names(self._sources.snapshot()), *of_plugins}
             if not named_by(query.node, sorted(found)):
                 yield _nothing("node", "nodes", query.node, sorted(found))
         if query.driver:
             drivers = {pool.id.driver for pool in self._sources.snapshot().fleet.pools}
-            found = {*drivers, *(TYPES if machines else ())}
+            found = {*drivers, *(kind for view in plugins for kind in view.types())}
             if not named_by(query.driver, sorted(found)):
-                what = ("driver or type", "drivers and types") if machines else ("driver", "drivers")
+                what = ("driver or type", "drivers and types") if plugins else ("driver", "drivers")
                 yield _nothing(*what, query.driver, sorted(found))
         if query.reason and not self._sources.by_reason().get(query.reason):
             reasons = {one.reason for one in islice(self._sources.pending(), MAX_COMPARED)}
@@ -76,15 +77,18 @@ class FiltersPanel:
                 )
         if query.claim and not self._any_claim(query):
             claims = [str(key) for key in islice(self._sources.claims(), MAX_COMPARED + 1)]
-            pods = [str(key) for key in islice(machines.pods, MAX_COMPARED + 1)] if machines else []
-            what = ("claim or pod", "claims and pods") if machines else ("claim", "claims")
+            pods = [str(key) for key in islice(self._holders(), MAX_COMPARED + 1)]
+            what = ("claim or pod", "claims and pods") if plugins else ("claim", "claims")
             more = max(len(claims), len(pods)) > MAX_COMPARED
             where = f" among the first {MAX_COMPARED:,}" if more else ""
             yield _nothing(what[0], what[1], query.claim, [*claims, *pods], where=where, open_end=more)
 
+    def _holders(self) -> Iterator[ObjectKey]:
+        """The pods that hold devices of plugins."""
+        return (pod for view in self._sources.plugins for pod in view.pods())
+
     def _any_claim(self, query: Query) -> bool:
-        machines = self._sources.fleet()
-        pods = islice(machines.pods, MAX_COMPARED) if machines else ()
+        pods = islice(self._holders(), MAX_COMPARED)
         return bool(
             next(select_pending(query, self._sources), None)
             or select_claims(query.claim, self._sources)

@@ -26,7 +26,6 @@ from reconciler.operations.page.pending import PendingPanel
 from reconciler.operations.page.query import Query
 from reconciler.operations.page.sources import Sources
 from reconciler.operations.serving.port import Route
-from reconciler.plugins.koordinator.page import MachinesPanel
 
 JUMP = "jump"
 """The part with links to the panels"""
@@ -51,7 +50,7 @@ class View:
             GangsPanel(sources, self.renderer),
             NodesPanel(sources, self.renderer, index),
             MapPanel(sources, self.renderer, index),
-            MachinesPanel(sources, self.renderer),
+            *(panel for view in sources.plugins for panel in view.panels(sources, self.renderer)),
             PlacementPanel(sources, self.renderer),
             MovesPanel(sources, self.renderer),
         )
@@ -209,7 +208,7 @@ def page_routes(sources: Sources, stop: asyncio.Event) -> list[Route]:
             now=(now := sources.now()),
             at=clock_time(now),
             script=_script(),
-            machines=sources.fleet() is not None,
+            machines=bool(sources.plugins),
             jump=parts[JUMP],
             areas=areas,
         )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,11 +21,11 @@ from reconciler.control.relocation.moves import MovesAdvice
 from reconciler.control.units import Kind, Unit, gang_unit
 from reconciler.control.waiting import Pending
 from reconciler.operations.metrics.devices import Capacity
-from reconciler.plugins.koordinator.explain import explain_pod
-from reconciler.plugins.koordinator.fleet import Fleet
-from reconciler.plugins.koordinator.pods import KoordinatorState
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.store import Store
+
+if TYPE_CHECKING:
+    from reconciler.operations.page.parts import Panel, Renderer
 
 
 class Fact(NamedTuple):
@@ -88,6 +88,38 @@ class PlacementView(NamedTuple):
     """Further shapes"""
 
 
+class PluginView(Protocol):
+    """What a plugin shows of the devices that it serves."""
+
+    def panels(self, sources: "Sources", renderer: "Renderer") -> "Sequence[Panel]":
+        """Its panels."""
+        ...
+
+    def version(self) -> Hashable:
+        """Changes whenever its devices may have changed."""
+        ...
+
+    def nodes(self) -> Iterable[str]:
+        """Nodes with devices."""
+        ...
+
+    def types(self) -> Iterable[str]:
+        """Types of devices, which the filter for drivers selects as well."""
+        ...
+
+    def pods(self) -> Iterable[ObjectKey]:
+        """Pods that hold devices."""
+        ...
+
+    def created(self, pod: ObjectKey) -> str:
+        """When a pod that requests devices was created; empty if it is not known."""
+        ...
+
+    def explain(self, pod: ObjectKey, reason: str) -> Explanation | None:
+        """Why a pod is pending; None if it requests no such devices."""
+        ...
+
+
 class Sources(Struct, frozen=True):
     """All data of the page."""
 
@@ -111,8 +143,8 @@ class Sources(Struct, frozen=True):
     """Reason -> pending claims"""
     pending_version: Callable[[], Hashable]
     """Changes whenever the pending claims or their reasons may have changed"""
-    fleet: Callable[[], Fleet | None]
-    """Koordinator's devices, to read at once and not to keep; None if they are not served"""
+    plugins: Sequence[PluginView]
+    """What plugins show, if they are on"""
     placement: Callable[[], PlacementView | None]
     """None if first fit decides all claims"""
     moves: Callable[[], Sequence[MovesAdvice]]
@@ -166,19 +198,17 @@ class PageSources:
         intake: Intake,
         reconciler: Reconciler,
         step: Callable[[Unit], Step],
-        machines: KoordinatorState | None,
+        plugins: Sequence[PluginView],
         pending: Pending,
         messages: RefusalMessages,
         placement: Callable[[], PlacementView | None] = lambda: None,
         moves: Callable[[], Sequence[MovesAdvice]] = lambda: (),
     ) -> None:
-        """`step` returns the next step of a unit; `machines` has Koordinator's devices, if served; `moves` is
-        the standing advice.
-        """
+        """`step` returns the next step of a unit; `plugins` show theirs; `moves` is the standing advice."""
         self._intake = intake
         self._reconciler = reconciler
         self._step = step
-        self._machines = machines
+        self._plugins = plugins
         self._pending = pending
         self._messages = messages
         self._placement = placement
@@ -208,7 +238,7 @@ class PageSources:
             created=self._created,
             by_reason=self._pending.by_reason,
             pending_version=self._pending_version,
-            fleet=self._fleet,
+            plugins=self._plugins,
             placement=self._placement,
             moves=self._moves,
             explain=self._explain,
@@ -236,11 +266,7 @@ class PageSources:
             yield Fact("Failed reconciles (internal errors)", str(reconciler.failures), alert=True)
 
     def _pending_version(self) -> Hashable:
-        fleet = self._fleet()
-        return self._pending.changes, fleet.changes if fleet is not None else 0
-
-    def _fleet(self) -> Fleet | None:
-        return self._machines.fleet if self._machines is not None else None
+        return self._pending.changes, *(view.version() for view in self._plugins)
 
     def _devices_of(self, claim: ObjectKey) -> Sequence[DeviceID]:
         known = self._intake.store.claims.get(claim)
@@ -265,22 +291,22 @@ class PageSources:
     def _created(self, kind: str, key: ObjectKey) -> str:
         store = self._intake.store
         known = store.claims.get(key) if kind == "claim" else store.pods.get(key)
-        if known is None and kind == "pod" and self._machines is not None:
-            known = self._machines.pod(key)
+        if known is None and kind == "pod":
+            return next(filter(None, (view.created(key) for view in self._plugins)), "")
         return (known.metadata.creation_timestamp or "") if known is not None else ""
 
     def _explain(self, question: Question) -> Explanation | None:
         unit = Unit(Kind(question.kind), question.key)
         if not self._intake.listed.is_set():
             return None
-        about_devices = self._explain_devices(unit)
-        if about_devices is not None:
-            return replace(about_devices, message=self._messages.of(unit, about_devices.message))
+        reason = self._pending.reason(unit)
+        for view in self._plugins if reason and unit.kind is Kind.POD else ():
+            if (about := view.explain(unit.key, reason)) is not None:
+                return replace(about, message=self._messages.of(unit, about.message))
         asked = self._step(unit)
         if not isinstance(asked, Decide):
             return None
         found = explain_briefly(asked.claims, self._intake.store.snapshot_for(asked.own), asked.nodes)
-        reason = self._pending.reason(unit)
         if reason and not found.allocatable:
             found = replace(found, reason=reason, message=self._messages.of(unit, found.message))
         return found
@@ -291,16 +317,6 @@ class PageSources:
             return None
         reason = self._pending.reason(unit) or ""
         return GangEntry(line, reason, self._messages.of(unit) if reason else "")
-
-    def _explain_devices(self, unit: Unit) -> Explanation | None:
-        """Why a pod is pending for Koordinator's devices; None if it is not."""
-        if self._machines is None or unit.kind is not Kind.POD:
-            return None
-        pod, demand = self._machines.pod(unit.key), self._machines.demand(unit.key)
-        reason = self._pending.reason(unit)
-        if pod is None or demand is None or not reason:
-            return None
-        return explain_pod(pod, demand, self._machines.fleet, reason)
 
 
 def _unit(waits: Waits) -> Unit:

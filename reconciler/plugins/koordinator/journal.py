@@ -13,10 +13,13 @@ from reconciler.control.decisions.declaration import Report
 from reconciler.control.units import Kind, Unit
 from reconciler.errors import Malformed
 from reconciler.operations.journal.entries import Decided, Json, read_change, write_change
+from reconciler.operations.journal.recording import Recorder
+from reconciler.operations.journal.replaying import Again, ReplayPart
 from reconciler.plugins.koordinator import annotations
 from reconciler.plugins.koordinator.demand import Demand, Failure, read_demand
 from reconciler.plugins.koordinator.explain import explain_pod
 from reconciler.plugins.koordinator.fleet import Fleet
+from reconciler.plugins.koordinator.handler import Journal
 from reconciler.plugins.koordinator.holdings import Holder, recorded
 from reconciler.plugins.koordinator.names import ALLOCATED
 from reconciler.plugins.koordinator.objects import Device
@@ -122,16 +125,20 @@ class RecordedState(KoordinatorState):
         return change
 
 
-class Run:
+class Replay(ReplayPart):
     """Rebuilds the state and makes the decisions again."""
 
     def __init__(self, semantics: str) -> None:
         self.picture = KoordinatorState(Fleet(Rules(Semantics(semantics))), lambda _: None)
 
-    def take(self, entry: Json) -> None:
-        """Apply an entry that is not a decision."""
+    def take(self, entry: Json) -> Again | None:
         picture = self.picture
         match entry["t"]:
+            case "decided":
+                then, pod = read_decision(entry), ObjectKey(*entry["pod"])
+                now = self.again(then, pod)
+                explanation = None if now is None or not now.reason else self.explained(pod, now.reason)
+                return Again(then, now, None, (), explanation)
             case "observed":
                 picture.observe(Pod.model_validate(entry["object"]))
             case "assumed":
@@ -144,6 +151,7 @@ class Run:
                 change = read_change(entry)
                 if change is not None:
                     picture.apply(change)
+        return None
 
     def again(self, then: Decided, pod: ObjectKey) -> Decided | None:
         """Make a decision again; None for an unknown pod."""
@@ -171,6 +179,15 @@ class Run:
 def wrapped(entry: Json) -> Json:
     """An entry of this part of the journal."""
     return {"t": KOORDINATOR, "entry": entry}
+
+
+def recorder_of_decisions(recorder: Recorder, fleet: Fleet) -> Journal:
+    """Writes each decision about a pod to a journal."""
+
+    def record(name: str, pod: Pod, suits: Callable[[str], bool], answer: Grant | Refusal) -> None:
+        recorder.note_decision(write_decision(name, pod, fleet, suits, answer))
+
+    return record
 
 
 def write_decision(

@@ -1,11 +1,12 @@
 """The panel of the page: devices by type, then a drawing of each machine and the holders of its devices."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import ClassVar
 
 from msgspec import Struct
 
+from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.operations.page.drawing import (
     LABEL,
@@ -20,9 +21,10 @@ from reconciler.operations.page.drawing import (
     letters,
 )
 from reconciler.operations.page.fleet import bar
-from reconciler.operations.page.parts import Area, Part, Renderer
+from reconciler.operations.page.parts import Area, Panel, Part, Renderer
 from reconciler.operations.page.query import MAX_CLAIMS, MAX_COMPARED, Query, matches, named_by, shown
-from reconciler.operations.page.sources import Sources
+from reconciler.operations.page.sources import PluginView, Sources
+from reconciler.plugins.koordinator.explain import explain_pod
 from reconciler.plugins.koordinator.figures import (
     ALLOCATABLE,
     BLOCKED,
@@ -36,6 +38,7 @@ from reconciler.plugins.koordinator.figures import (
 from reconciler.plugins.koordinator.fleet import Fleet
 from reconciler.plugins.koordinator.names import GPU, GPU_MEMORY, TYPES
 from reconciler.plugins.koordinator.objects import Shares, printed
+from reconciler.plugins.koordinator.pods import KoordinatorState
 
 BOX, TALL, GAP = 58, 26, 4
 BOXES_A_ROW = (WIDTH - TRACK_AT) // BOX
@@ -342,16 +345,44 @@ class MachinesPanel:
     title: ClassVar[str] = "Machines"
     nested: ClassVar[bool] = False
 
-    def __init__(self, sources: Sources, renderer: Renderer) -> None:
+    def __init__(self, fleet: Fleet, sources: Sources, renderer: Renderer) -> None:
+        self._fleet = fleet
         self._sources = sources
         self._renderer = renderer
 
     async def parts(self, query: Query) -> list[Part]:
-        fleet = self._sources.fleet()
-        if fleet is None:
-            return []
         if not self._sources.ready():
             return [self._renderer.part(self.id, "machines.html", {"ready": False})]
-        values = machines_values(query, fleet)
+        values = machines_values(query, self._fleet)
         badge = str(values["number"])
         return [self._renderer.part(self.id, "machines.html", {"ready": True, **values}, badge=badge)]
+
+
+class MachinesView(PluginView):
+    """What the status page shows of Koordinator's devices."""
+
+    def __init__(self, state: KoordinatorState) -> None:
+        self._state, self._fleet = state, state.fleet
+
+    def panels(self, sources: Sources, renderer: Renderer) -> Sequence[Panel]:
+        return (MachinesPanel(self._fleet, sources, renderer),)
+
+    def version(self) -> int:
+        return self._fleet.changes
+
+    def nodes(self) -> Iterable[str]:
+        return self._fleet.machines
+
+    def types(self) -> Iterable[str]:
+        return TYPES
+
+    def pods(self) -> Iterable[ObjectKey]:
+        return self._fleet.pods
+
+    def created(self, pod: ObjectKey) -> str:
+        known = self._state.pod(pod)
+        return (known.metadata.creation_timestamp or "") if known is not None else ""
+
+    def explain(self, pod: ObjectKey, reason: str) -> Explanation | None:
+        known, demand = self._state.pod(pod), self._state.demand(pod)
+        return None if known is None or demand is None else explain_pod(known, demand, self._fleet, reason)

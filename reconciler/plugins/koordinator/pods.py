@@ -1,6 +1,6 @@
 """Machines and pods as the watches report them: what pods request and hold, and what a change may wake."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import Struct
 
@@ -256,11 +256,11 @@ class DeviceIntake:
         self._intake = intake
         self._room = 0
 
-    def take(self, change: Notice) -> None:
-        """The sink of every watch: applies a change to both states."""
+    def take(self, change: Notice, below: Callable[[Notice], None]) -> None:
+        """Apply a change of a watch, and pass it on."""
         if not isinstance(change, Listed):
             self._state.apply(change)
-        self._intake.take(change)
+        below(change)
         self._wake()
 
     def observe(self, pod: Pod) -> None:

@@ -9,7 +9,14 @@ def _advice(meaning: str, remedy: str) -> Advice:
     return Advice(meaning, remedy, Section.KOORDINATOR)
 
 
+IN_A_GANG = "GangOfKoordinator"
+
 KOORDINATOR: Mapping[str, Advice] = {
+    IN_A_GANG: Advice(
+        "A pod of the gang requests Koordinator's devices, which gangs cannot have.",
+        "Use ResourceClaims, or remove the pod from the gang.",
+        Section.CLAIM,
+    ),
     "InsufficientDevices": _advice(
         "No node has enough free devices, or enough free amounts on them, of the type in the message.",
         "Wait, delete pods that hold such devices, or request less.",

@@ -27,8 +27,8 @@ from reconciler.api.objects.model import text_of
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.objects.validating import validated
 from reconciler.app.control import Control
-from reconciler.app.foundation import Foundation
 from reconciler.app.from_settings import Job
+from reconciler.app.running import Host, Running
 from reconciler.cluster.client import Client
 from reconciler.cluster.discovery import Right, missing_rights
 from reconciler.cluster.kinds import POD, POD_TEMPLATE, PROVISIONING_REQUEST
@@ -36,6 +36,7 @@ from reconciler.cluster.watch import Sink, follow
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.decisions.every import NodesNotRequested, NodesRequested
 from reconciler.control.failures import Failures
+from reconciler.control.held_room import HeldRoomKeeper
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.errors import Conflict, Gone, Paused, ReconcilerError, Rejected
@@ -305,25 +306,31 @@ async def check_provisioning(client: Client) -> None:
         )
 
 
-def provisioning_jobs(base: Foundation, core: Control, ours: Ownership, report: Report) -> list[Job]:
+class ProvisioningRunning(Running):
     """The requests and their watch."""
-    settings, client = base.settings, core.connection.client
-    provisioner = Provisioner(
-        core.intake,
-        client,
-        ours,
-        _needed,
-        class_name=settings.provisioning_requests,
-        patience=settings.provisioning_patience_seconds,
-        leads=core.fence.up,
-        clock=base.clock,
-        report=report,
-        failures=core.failures,
-    )
-    return [
-        Job("watch provisioning requests", partial(_watch, client, provisioner.take)),
-        Job("provisioning", provisioner.run),
-    ]
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def jobs(self, core: Control, keeper: HeldRoomKeeper | None) -> list[Job]:  # noqa: ARG002
+        host, client = self._host, core.connection.client
+        settings = host.base.settings
+        provisioner = Provisioner(
+            core.intake,
+            client,
+            host.ours,
+            _needed,
+            class_name=settings.provisioning_requests,
+            patience=settings.provisioning_patience_seconds,
+            leads=core.fence.up,
+            clock=host.base.clock,
+            report=host.report,
+            failures=core.failures,
+        )
+        return [
+            Job("watch provisioning requests", partial(_watch, client, provisioner.take)),
+            Job("provisioning", provisioner.run),
+        ]
 
 
 def _needed(question: NodesQuestion, _: ShouldContinue) -> Needed:

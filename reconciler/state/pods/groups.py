@@ -84,8 +84,8 @@ def _key(key: ObjectKey, source: GangSource) -> GangKey:
 NOT_FOUND, INVALID, DISAGREE = "GangNotFound", "GangInvalid", "GangMembersDisagree"
 """The reasons if the PodGroup does not exist, if a field cannot be used, and if annotations differ."""
 
-INCOMPLETE, UNSUPPORTED = "GangIncomplete", "GangOfKoordinator"
-"""The reasons if too few pods exist, and if a pod requests Koordinator's devices."""
+INCOMPLETE = "GangIncomplete"
+"""The reason if too few pods exist."""
 
 
 class NoRules(Struct, frozen=True):

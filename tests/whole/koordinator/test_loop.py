@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.api.objects.core import GATE
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.app.from_settings import ownership, shard_of
+from reconciler.app.from_settings import check, ownership
 from reconciler.control.decisions.allocating import DevicesGiven, HeldBack, Overdrawn, Ungated, Waits
 from reconciler.errors import Rejected
 from reconciler.plugins.koordinator import names
@@ -310,5 +310,5 @@ def test_shards_are_refused_with_the_reason():
     """Leases could not tell whether two of them serve one machine, and others would ungate its pods."""
     settings = Settings(koordinator=True, leader_elect=True, shard="driver=gpu.example.com")
     with pytest.raises(Rejected, match=r"cannot be combined with --shard: .* would remove the gate of pods"):
-        shard_of(settings)
-    assert not shard_of(settings.model_copy(update={"koordinator": False})).whole
+        check(settings)
+    check(settings.model_copy(update={"koordinator": False, "all_claims": True}))

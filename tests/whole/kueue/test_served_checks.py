@@ -14,7 +14,7 @@ from reconciler.control.decisions.allocating import Ungated
 from reconciler.control.decisions.every import WorkloadChecked
 from reconciler.errors import Rejected
 from reconciler.plugins.kueue.objects import ADMISSION_CHECK, CONTROLLER
-from reconciler.plugins.kueue.setup import kinds_for_check
+from reconciler.plugins.kueue.running import kinds_for_check
 from reconciler.settings import Settings
 from tests.tools.checkout import DOCS
 from tests.tools.definitions import assert_valid

@@ -14,6 +14,7 @@ from reconciler.api.objects.plan import Reason
 from reconciler.control import planner, releasing
 from reconciler.operations.events.unmanaged import NOT_MANAGED
 from reconciler.plugins.koordinator import handler, refusals
+from reconciler.plugins.koordinator.reasons import IN_A_GANG
 from reconciler.state.on_demand import NOT_LISTED, NOT_READABLE
 from reconciler.state.pods import groups
 from tests.tools.checkout import ROOT
@@ -59,7 +60,7 @@ def test_every_reason_that_can_be_told_is_in_the_table():
         releasing.UNUSABLE,
         *(
             groups.INCOMPLETE,
-            groups.UNSUPPORTED,
+            IN_A_GANG,
             groups.NOT_FOUND,
             groups.INVALID,
             groups.DISAGREE,

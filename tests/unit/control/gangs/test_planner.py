@@ -45,7 +45,7 @@ def planner(found: Intake, **ours: Any) -> GangPlanner:
     claims = Planner(found.store, found.roster, found.placement, owned, found.reclaimed)
     return GangPlanner(
         found.store, found.roster, found.gangs, found.groups, found.nodes.on_demand, claims,
-        has_koordinators_devices=lambda key: key.name == "koordinator",
+        unsuited=lambda key: Blocked((), "Unsuited", "") if key.name == "unsuited" else None,
     )  # fmt: skip
 
 
@@ -174,7 +174,7 @@ async def test_members_that_run_say_where_the_domain_is():
             "GangMembersDisagree",
         ),
         ([annotated("p0", size=0), annotated("p1", size=0)], "GangInvalid"),
-        ([annotated("koordinator", size=2), annotated("p1", size=2)], "GangOfKoordinator"),
+        ([annotated("unsuited", size=2), annotated("p1", size=2)], "Unsuited"),
         ([annotated("p0", "missing", size=2), annotated("p1", size=2)], "ClaimNotFound"),
     ],
 )

@@ -60,6 +60,7 @@ class Stage:
         self.writer = NoAnswer()
         self.picture = KoordinatorState(Fleet(Rules()), self.told.append)
         whole = intake(node("n"))
+        self.below = whole.take
         self.devices = DeviceIntake(self.picture, whole)
         self.handler = KoordinatorHandler(
             self.picture, self.devices, whole, self.writer, clock=lambda: 7.0, report=self.told.append
@@ -70,7 +71,7 @@ class Stage:
     def news(self, found: Pod) -> None:
         """The watch tells of the pod, and so does the server from now on."""
         self.writer.server = found
-        self.devices.take(Changed("Pod", found))
+        self.devices.take(Changed("Pod", found), self.below)
 
     async def write(self) -> str:
         """Decide, assume and write. Returns the annotation."""

@@ -26,7 +26,7 @@ from reconciler.plugins.koordinator import names
 from reconciler.plugins.koordinator.demand import Demand
 from reconciler.plugins.koordinator.fleet import Fleet, Placed
 from reconciler.plugins.koordinator.holdings import Holder
-from reconciler.plugins.koordinator.journal import RecordedState
+from reconciler.plugins.koordinator.journal import RecordedState, recorder_of_decisions
 from reconciler.plugins.koordinator.pods import Grant
 from reconciler.plugins.koordinator.refusals import Unserved, refusal
 from reconciler.plugins.koordinator.rules import Rules
@@ -81,7 +81,9 @@ class History:
     def __init__(self, folder: Path, seed: int, *, full: int) -> None:
         self.random = Random(seed)
         self.recorder = Recorder(folder, HEADER, full=full, files=1_000_000)
-        self.picture: RecordedState = self.recorder.machines(Fleet(Rules()), lambda _: None)
+        self.picture = RecordedState(Fleet(Rules()), lambda _: None, self.recorder.note)
+        self.recorder.add(self.picture.whole)
+        self.record = recorder_of_decisions(self.recorder, self.picture.fleet)
         self.version = 0
         self.made = 0
 
@@ -145,12 +147,12 @@ class History:
         found = self.picture.fleet.first(demand, suits)
         self.made += 1
         if isinstance(found, Unserved):
-            self.recorder.equipped(f"id-{self.made}", pod, suits, refusal(found, "", crowded=False))
+            self.record(f"id-{self.made}", pod, suits, refusal(found, "", crowded=False))
             return
         assert isinstance(found, Placed)
         text = self.picture.fleet.text(found.node, found.allocation)
         grant = Grant(pod, demand, Holder(found.node, found.allocation, demand.hints), text)
-        self.recorder.equipped(f"id-{self.made}", pod, suits, grant)
+        self.record(f"id-{self.made}", pod, suits, grant)
         self.picture.assume(grant)
 
     def settle(self) -> None:
