@@ -26,14 +26,14 @@ from reconciler.settings import Settings
 
 def check(settings: Settings) -> None:
     """Raise Rejected for invalid settings, before anything is started or requested."""
+    for plugin in PLUGINS:
+        plugin.check(settings)
     ownership(settings)
     rules(settings)
     shard_of(settings)
     terms_of(settings)
     policies(settings)
     goals(settings)
-    for plugin in PLUGINS:
-        plugin.check(settings)
 
 
 def goals(settings: Settings) -> tuple[Target, ...]:
