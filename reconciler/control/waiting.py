@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -14,7 +14,6 @@ from reconciler.cluster.transport import PauseReasons
 from reconciler.control.decisions.allocating import HeldBack, WritesPaused, WritesResumed
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.units import Kind, Unit
-from reconciler.plugins.koordinator.demand import Demand
 from reconciler.state.delta import Delta
 
 
@@ -103,8 +102,8 @@ class Wants(Struct, frozen=True):
     """Whether pods that arrive may be enough, by affinity or spread"""
     awaits_binding: bool = False
     """Whether it is enough that kube-scheduler binds pods"""
-    demand: Demand | None = None
-    """What a pod requests of Koordinator's devices"""
+    demand: Any = None
+    """What a pod requests of a plugin, with a `shape` that is equal for the same requests"""
 
 
 AWAITS_OTHERS = Wants(frozenset(), room=False, crowded=True, awaits_pods=True, awaits_binding=True)
@@ -116,8 +115,8 @@ class Waiting:
 
     def __init__(self) -> None:
         self._wants: dict[Unit, Wants] = {}
-        self._alike: dict[Hashable, dict[Unit, Demand]] = {}
-        """Units that request Koordinator's devices, by the shape of their demand"""
+        self._alike: dict[Hashable, dict[Unit, Any]] = {}
+        """Units that request devices of a plugin, by the shape of their demand"""
 
     def add(self, unit: Unit, wants: Wants) -> None:
         """Let a unit wait."""
@@ -160,8 +159,8 @@ class Waiting:
         """The units to reconcile again when a pod is bound to its decided node, or gone."""
         return [unit for unit, wants in self._wants.items() if wants.awaits_binding]
 
-    def served_by(self, may_serve: Callable[[Demand], bool]) -> list[Unit]:
-        """The units that machines may serve now, with one check for each shape of demand."""
+    def served_by(self, may_serve: Callable[[Any], bool]) -> list[Unit]:
+        """The units that a plugin may serve now, with one check for each shape of demand."""
         return [
             unit for alike in self._alike.values() if may_serve(next(iter(alike.values()))) for unit in alike
         ]

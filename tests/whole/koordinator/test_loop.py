@@ -311,4 +311,4 @@ def test_shards_are_refused_with_the_reason():
     settings = Settings(koordinator=True, leader_elect=True, shard="driver=gpu.example.com")
     with pytest.raises(Rejected, match=r"cannot be combined with --shard: .* would remove the gate of pods"):
         check(settings)
-    check(settings.model_copy(update={"koordinator": False, "all_claims": True}))
+    check(settings.model_copy(update={"koordinator": False, "own_drivers": frozenset({"gpu.example.com"})}))
