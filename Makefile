@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: run test test-cluster cluster soak lint docs house tables lock clean
+.PHONY: run test test-cluster cluster soak lint docs house lock clean
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed; call make PYTHON=python3.12")'
@@ -59,10 +59,6 @@ docs: $(STAMP)  ## the pages and pictures that are made from the code
 	$(BIN)/python -m docs.chart_values
 	$(BIN)/python -m perf page perf/kept/*.json > perf/RESULTS.md
 	$(BIN)/python -m docs.main_results
-
-tables: $(STAMP)  ## the tables of the parser of selectors, after an upgrade of cel-python
-	$(BIN)/python -m reconciler.cel.parser_tables > .venv/parser_tables.json
-	mv .venv/parser_tables.json reconciler/cel/parser_tables.json
 
 lock:  ## write requirements.lock and, for the image, deploy/requirements.lock afresh from pyproject.toml (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \

@@ -1,13 +1,15 @@
-"""The grammar: cel-python's packaged text, extended for Kubernetes' dialect.
+"""The grammar: cel-python's packaged text, extended for Kubernetes' dialect, and lark's parser for it.
 
 The package itself is never imported: its environment changes the recursion limit of the process.
 """
 
+import os
 import re
-from collections.abc import Mapping, Sequence
+import stat
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from string import ascii_letters, digits
+from typing import Any
 
 from reconciler.errors import Inconsistent
 
@@ -33,24 +35,6 @@ _REPLACED = {
     "NULL_LIT": "NULL_LIT.2 : /null(?![_a-zA-Z0-9])/",
 }
 
-_QUOTES = ('"', "'")
-_DIGITS = tuple(digits)
-BEGINNINGS: Mapping[str, Sequence[str]] = {
-    "IN": ("in",),
-    "IDENT": ("_", *ascii_letters),
-    "INT_LIT": ("-", *_DIGITS),
-    "UINT_LIT": ("-", *_DIGITS),
-    "FLOAT_LIT": ("-", ".", *_DIGITS),
-    "STRING_LIT": (*_QUOTES, *(raw + quote for raw in "rR" for quote in _QUOTES)),
-    "MLSTRING_LIT": tuple(raw + quote * 3 for raw in ("", "r", "R") for quote in _QUOTES),
-    "BYTES_LIT": tuple(byte + other for byte in "bB" for other in (*_QUOTES, "r", "R")),
-    "BOOL_LIT": ("true", "false"),
-    "NULL_LIT": ("null",),
-    "WHITESPACE": tuple("\t\n\f\r "),
-    "COMMENT": ("//",),
-}
-"""The texts that the terminals with a pattern begin with: others need not be looked for."""
-
 
 def grammar_text() -> str:
     """The packaged grammar with some definitions replaced by ours."""
@@ -65,13 +49,51 @@ def grammar_text() -> str:
     return text
 
 
-def grammar_source() -> str:
-    """All that `grammar_text` and the beginnings follow from. Cheap, unlike the text itself."""
-    return f"{_packaged()}\n{_REPLACED}\n{BEGINNINGS}"
-
-
 def _packaged() -> str:
     found = find_spec("celpy")
     if found is None or found.origin is None:
         raise Inconsistent("the grammar of cel-python is not installed")
     return Path(found.origin).with_name("cel.lark").read_text(encoding="utf-8")
+
+
+def built_parser(builder: object) -> Any:
+    """The parser, which calls the method of `builder` for each rule. Lark caches it; building takes 0.2 s."""
+    from lark import Lark  # noqa: PLC0415 - takes 30 ms
+
+    file = _cache_file()
+    parser = Lark(
+        grammar_text(),
+        start="expr",
+        parser="lalr",
+        keep_all_tokens=True,
+        maybe_placeholders=False,
+        transformer=builder,
+        cache=False if file is None else str(file),
+    )
+    if file is not None:
+        with suppress(OSError):
+            file.chmod(0o644)
+    return parser
+
+
+def _cache_file() -> Path | None:
+    """A file for lark's cache that only we and root can write, since lark unpickles it; None without one.
+
+    It is below `XDG_CACHE_HOME` or `~/.cache`, never in a temporary folder that others share.
+    """
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    try:
+        folder = (Path(home) if os.path.isabs(home) else Path("~/.cache").expanduser()) / "dra-reconciler"
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        file = folder / "cel-parser"
+        return file if _is_ours(folder) and (_is_ours(file) or not os.path.lexists(file)) else None
+    except (OSError, RuntimeError):  # no right to make the folder, or no home
+        return None
+
+
+def _is_ours(path: Path) -> bool:
+    if not path.exists():
+        return False
+    found = path.lstat()
+    others_write = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return found.st_uid in (0, os.getuid()) and not others_write and not stat.S_ISLNK(found.st_mode)

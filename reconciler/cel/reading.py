@@ -8,8 +8,7 @@ from typing import Any, cast
 
 from reconciler.cel.check import FUNCTIONS
 from reconciler.cel.errors import MAX_DEPTH, MAX_LENGTH, MAX_NESTING, CelRefused, Refusal
-from reconciler.cel.parser import Parser, Token, Unexpected
-from reconciler.cel.parser_tables import parser_tables
+from reconciler.cel.grammar import built_parser
 from reconciler.cel.tree import (
     Bind,
     Call,
@@ -30,8 +29,8 @@ from reconciler.cel.tree import (
 )
 from reconciler.cel.values import INT_MAX, INT_MIN, UINT_MAX, UInt, Value
 
-Level = Callable[..., int]
-"""The depth of a node at an offset, given its children. Raises Refusal if too deep."""
+Token = Any
+"""A `lark.Token`: its text, with `type` and `start_pos`. Its library is loaded for the first expression."""
 
 # By name and number of arguments: the macro, and how many arguments are variable names.
 _SHAPES: dict[tuple[str, int], tuple[Macro, int]] = {
@@ -58,40 +57,40 @@ _SHAPES: dict[tuple[str, int], tuple[Macro, int]] = {
 }
 
 
-def global_call(name: str, at: int, arguments: tuple[Node, ...], level: Level) -> Node:
+def global_call(name: str, at: int, arguments: tuple[Node, ...]) -> Node:
     """`name(arguments)`."""
     if name == "has" and len(arguments) == 1:
         tested = arguments[0]
         if not isinstance(tested, Select) or tested.optional:
             raise Refusal(at, "has() takes a field selection", "write has(a.b)")
-        return Has(tested.at, level(tested.at, tested.operand), tested.operand, tested.field)
-    return Call(at, level(at, *arguments), name, arguments, False)
+        return Has(tested.at, _level(tested.at, tested.operand), tested.operand, tested.field)
+    return Call(at, _level(at, *arguments), name, arguments, False)
 
 
-def member_call(name: str, at: int, target: Node, arguments: tuple[Node, ...], level: Level) -> Node:
+def member_call(name: str, at: int, target: Node, arguments: tuple[Node, ...]) -> Node:
     """`target.name(arguments)`."""
     if isinstance(target, Ident):
         if target.name == "cel" and name == "bind" and len(arguments) == 3:
-            return Bind(at, level(at, *arguments), _name(arguments[0]), arguments[1], arguments[2])
+            return Bind(at, _level(at, *arguments), _name(arguments[0]), arguments[1], arguments[2])
         # `ip.isCanonical` is a known function; `ip.family()` is a member call on the variable `ip`.
         qualified = f"{target.name}.{name}"
         if (qualified, False) in FUNCTIONS:
-            return Call(at, level(at, *arguments), qualified, arguments, False)
+            return Call(at, _level(at, *arguments), qualified, arguments, False)
     if shape := _SHAPES.get((name, len(arguments))):
-        return _comprehension(shape, at, target, arguments, level=level)
+        return _comprehension(shape, at, target, arguments)
     everything = (target, *arguments)
-    return Call(at, level(at, *everything), name, everything, True)
+    return Call(at, _level(at, *everything), name, everything, True)
 
 
 def _comprehension(
-    shape: tuple[Macro, int], at: int, over: Node, arguments: tuple[Node, ...], *, level: Level
+    shape: tuple[Macro, int], at: int, over: Node, arguments: tuple[Node, ...]
 ) -> Comprehension:
     macro, names = shape
     bound = tuple(_name(argument) for argument in arguments[:names])
     if len(set(bound)) != len(bound):
         raise Refusal(at, f"the variable {bound[0]} is declared twice", "use two different names")
     *where, body = arguments[names:]
-    depth = level(at, over, *where, body)
+    depth = _level(at, over, *where, body)
     return Comprehension(at, depth, macro, over, bound, where[0] if where else None, body)
 
 
@@ -223,26 +222,28 @@ _RESERVED = frozenset(
 
 def read(expression: str) -> Node:
     """The tree of an expression. Raises CelRefused."""
+    from lark.exceptions import UnexpectedInput  # noqa: PLC0415 - takes 30 ms
+
     try:
-        _bound(expression)
+        _check_limits(expression)
         return cast("Node", _parser().parse(expression))
     except Refusal as refusal:
         raise refusal.with_text(expression) from None
-    except Unexpected as unexpected:
-        raise _syntax_error(expression, unexpected) from None
+    except UnexpectedInput as error:
+        raise _syntax_error(expression, error) from None
 
 
-def _parser() -> Parser:
+def _parser() -> Any:
     with _building:
         return _built_parser()
 
 
 @cache
-def _built_parser() -> Parser:
-    return Parser(parser_tables(), _Builder(), _PASSED_ON)
+def _built_parser() -> Any:
+    return built_parser(_Builder())
 
 
-def _bound(expression: str) -> None:
+def _check_limits(expression: str) -> None:
     """Refuse expressions that are too long or too deep to be parsed safely."""
     if len(expression) > MAX_LENGTH:
         raise Refusal(0, f"the expression has {len(expression)} characters", f"use at most {MAX_LENGTH}")
@@ -258,13 +259,15 @@ def _bound(expression: str) -> None:
             raise Refusal(match.start(), "too many nested brackets", f"nest at most {MAX_NESTING} levels")
 
 
-def _syntax_error(expression: str, unexpected: Unexpected) -> CelRefused:
-    at, token = unexpected.at, unexpected.token
-    if at == len(expression):
+def _syntax_error(expression: str, error: Any) -> CelRefused:
+    """The refusal for what lark did not expect: a token, or a character that begins none."""
+    at, token = error.pos_in_stream, getattr(error, "token", None)
+    if at is None or (token is not None and token.type == "$END"):
+        at = len(expression)
         return CelRefused(expression, at, "syntax error: it ends too early", "complete the expression")
     if token is None and expression[at] in "\"'":
         return CelRefused(expression, at, "syntax error: unterminated string", "close its quotes")
-    reason = f"syntax error: unexpected {token or expression[at]!r}"
+    reason = f"syntax error: unexpected {str(token or expression[at])!r}"
     return CelRefused(expression, at, reason, "see the CEL grammar")
 
 
@@ -276,27 +279,31 @@ def _level(at: int, *nodes: Node) -> int:
 
 
 def _call(function: str, token: Token, arguments: Sequence[Node], member: bool = False) -> Node:
-    at = token.at
+    at = token.start_pos
     return Call(at, _level(at, *arguments), function, tuple(arguments), member)
 
 
 def _binary(children: list[Any]) -> Node:
     """`a op b`; the grammar pairs `a` with `op` in a separate rule."""
+    if len(children) == 1:
+        return cast("Node", children[0])
     (left, operator), right = children
     return _call(f"_{operator}_", operator, (left, right))
 
 
 def _logic(children: list[Any], ends_on: bool) -> Node:
+    if len(children) == 1:
+        return cast("Node", children[0])
     left, operator, right = children
     # One node for a chain of any length: a || b || c ... must not become a deep tree.
     same = isinstance(left, Logic) and left.ends_on is ends_on
     terms = (*left.terms, right) if same else (left, right)
-    at = operator.at
+    at = operator.start_pos
     return Logic(at, max(left.depth if same else 0, _level(at, *terms[-2:])), terms, ends_on)
 
 
 def _nodes(children: Sequence[Any]) -> list[Any]:
-    return [child for child in children if not isinstance(child, Token)]
+    return [child for child in children if not isinstance(child, str)]
 
 
 def _arguments(children: Sequence[Any]) -> tuple[Node, ...]:
@@ -310,38 +317,26 @@ def _arguments(children: Sequence[Any]) -> tuple[Node, ...]:
 
 def _identifier(token: Token) -> str:
     if token in _RESERVED or token in _KEYWORDS:
-        raise Refusal(token.at, f"{token!s} is a reserved word", "use another name")
+        raise Refusal(token.start_pos, f"{token!s} is a reserved word", "use another name")
     return str(token)
 
 
 def _field(token: Token) -> str:
     if token in _KEYWORDS:
-        raise Refusal(token.at, f"{token!s} is a keyword", f'write ["{token!s}"]')
+        raise Refusal(token.start_pos, f"{token!s} is a keyword", f'write ["{token!s}"]')
     return str(token)
-
-
-_PASSED_ON = frozenset(
-    {
-        "expr",
-        "conditionalor",
-        "conditionaland",
-        "relation",
-        "addition",
-        "multiplication",
-        "unary",
-        "member",
-        "primary",
-    }
-)
-"""Rules that stand for their only part, if they have one only: most operands are nothing but that."""
 
 
 class _Builder:
     """Turns each reduction of the parser into a node, so that no deep parse tree is built first."""
 
+    member = primary = staticmethod(lambda children: children[0])
+
     def expr(self, children: list[Any]) -> Node:
+        if len(children) == 1:
+            return cast("Node", children[0])
         test, mark, yes, _, no = children
-        return Conditional(mark.at, _level(mark.at, test, yes, no), test, yes, no)
+        return Conditional(mark.start_pos, _level(mark.start_pos, test, yes, no), test, yes, no)
 
     def conditionalor(self, children: list[Any]) -> Node:
         return _logic(children, True)
@@ -359,41 +354,43 @@ class _Builder:
     unary_not = unary_neg = staticmethod(lambda children: children[0])
 
     def unary(self, children: list[Any]) -> Node:
+        if len(children) == 1:
+            return cast("Node", children[0])
         operator, operand = children
         return _call(f"{operator}_", operator, (operand,))
 
     def member_dot(self, children: list[Any]) -> Node:
         operand, dot, field = children
-        return Select(field.at, _level(field.at, operand), operand, _field(field), dot == ".?")
+        return Select(field.start_pos, _level(field.start_pos, operand), operand, _field(field), dot == ".?")
 
     member_dot_optional = member_dot
 
     def member_dot_arg(self, children: list[Any]) -> Node:
         target, _, name, *rest = children
-        return member_call(_field(name), name.at, target, _arguments(rest), _level)
+        return member_call(_field(name), name.start_pos, target, _arguments(rest))
 
     def member_index(self, children: list[Any]) -> Node:
         operand, bracket = children[:2]
         key = _nodes(children)[1]
-        optional = isinstance(children[2], Token)
-        return Index(bracket.at, _level(bracket.at, operand, key), operand, key, optional)
+        optional = isinstance(children[2], str)
+        return Index(bracket.start_pos, _level(bracket.start_pos, operand, key), operand, key, optional)
 
     member_index_optional = member_index
 
     def member_object(self, children: list[Any]) -> Node:
-        raise Refusal(children[1].at, "message types are not supported", "use a map: {'key': value}")
+        raise Refusal(children[1].start_pos, "message types are not supported", "use a map: {'key': value}")
 
     def fieldinits(self, children: list[Any]) -> list[Any]:
         return children
 
     def ident(self, children: list[Any]) -> Node:
-        return Ident(children[-1].at, 1, _identifier(children[-1]))
+        return Ident(children[-1].start_pos, 1, _identifier(children[-1]))
 
     dot_ident = ident
 
     def ident_arg(self, children: list[Any]) -> Node:
-        name = next(child for child in children if isinstance(child, Token) and child != ".")
-        return global_call(_identifier(name), name.at, _arguments(children), _level)
+        name = next(child for child in children if isinstance(child, str) and child != ".")
+        return global_call(_identifier(name), name.start_pos, _arguments(children))
 
     dot_ident_arg = ident_arg
 
@@ -402,12 +399,12 @@ class _Builder:
 
     def list_lit(self, children: list[Any]) -> Node:
         elements: list[Element] = next((child for child in children if isinstance(child, list)), [])
-        at = children[0].at
+        at = children[0].start_pos
         return ListOf(at, _level(at, *elements), tuple(elements))
 
     def map_lit(self, children: list[Any]) -> Node:
         entries: list[Entry] = next((child for child in children if isinstance(child, list)), [])
-        at = children[0].at
+        at = children[0].start_pos
         return MapOf(at, _level(at, *entries), tuple(entries))
 
     exprlist = mapinits = staticmethod(_nodes)
@@ -418,12 +415,12 @@ class _Builder:
 
     def mapinit(self, children: list[Any]) -> Entry:
         key, value = _nodes(children)
-        return Entry(key.at, max(key.depth, value.depth), key, value, isinstance(children[0], Token))
+        return Entry(key.at, max(key.depth, value.depth), key, value, isinstance(children[0], str))
 
     def literal(self, children: list[Any]) -> Node:
         (token,) = children
         try:
-            value = literal(token.kind, str(token))
+            value = literal(token.type, str(token))
         except ValueError as exc:
-            raise Refusal(token.at, str(exc), "fix the literal") from None
-        return Literal(token.at, 1, value)
+            raise Refusal(token.start_pos, str(exc), "fix the literal") from None
+        return Literal(token.start_pos, 1, value)

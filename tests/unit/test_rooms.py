@@ -14,7 +14,7 @@ LIBRARIES = {
     "errors": set(),
     "settings": {"pydantic", "pydantic_settings", "yaml"},
     "api": {"datetime", "msgspec", "pydantic", "pydantic_core", "semver", "yaml"},
-    "cel": {"datetime", "lark", "msgspec", "numpy", "re2", "threading"},
+    "cel": {"datetime", "lark", "msgspec", "numpy", "os", "re2", "threading"},
     "state": {"msgspec", "numpy", "pydantic", "threading"},
     "allocation": {"msgspec", "numpy", "pydantic"},
     "analysis": {"datetime", "msgspec", "numpy"},
