@@ -2,5 +2,17 @@
 
 from typing import Any
 
+from reconciler.api.objects.core import Pod
+
 PLUGINS: list[Any] = []
 """Each a `Plugin`, whose parts belong to higher rooms than this one"""
+
+
+def serving(pod: Pod) -> Any:
+    """The plugin whose devices a pod requests; None if it requests none."""
+    return next((plugin for plugin in PLUGINS if plugin.requests(pod)), None)
+
+
+def holding(pod: Pod) -> Any:
+    """The plugin whose devices a pod holds; None if it holds none."""
+    return next((plugin for plugin in PLUGINS if plugin.holds(pod)), None)

@@ -1,13 +1,14 @@
 """`dra-reconciler allocate`: allocate the claims in manifests, without a cluster."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
 
 from reconciler.allocation.dra.budget import STEPS
+from reconciler.allocation.pod_devices import PodGrant
 from reconciler.allocation.policies.selection import Policies
 from reconciler.api.manifests.inferred_nodes import InferredNodes
 from reconciler.api.objects.claims import AllocatedDevice
@@ -37,11 +38,7 @@ from reconciler.cli.output import (
 )
 from reconciler.cli.policy_options import policy_options
 from reconciler.cli.progress import track_progress
-from reconciler.cli.views.koordinator_report import lines, print_devices, written
-from reconciler.cli.views.koordinator_report import names_of as names_of_pods
-from reconciler.control.offline import Answer, Report, decide
-from reconciler.plugins.koordinator.rules import Rules
-from reconciler.plugins.koordinator.rules import Semantics as DeviceSemantics
+from reconciler.control.offline import Answer, PodReport, Report, decide
 
 
 @click.command()
@@ -86,9 +83,9 @@ def allocate(
     with track_progress(quiet=output not in FOR_PEOPLE) as progress:
         bundle = read_manifests(files, progress)
         progress.stage("allocating claims")
-        machines = Rules(DeviceSemantics(koordinator_semantics))
+        options = {"koordinator_semantics": koordinator_semantics}
         report = decide(
-            bundle, rules, steps=steps, machines=machines, policies=policies, on_question=progress.step
+            bundle, rules, steps=steps, policies=policies, options=options, on_question=progress.step
         )
         devices = report.devices
     report_warnings(bundle.warnings)
@@ -99,18 +96,22 @@ def allocate(
         if devices is None or report.answers or report.held:
             print_report(report, sys.stdout, wide=wide)
         if devices is not None:
-            print_devices(devices, sys.stdout, wide=wide)
+            _print_devices(devices, sys.stdout, wide=wide)
     elif output == "name":
-        for name in (*names_of(report), *(names_of_pods(devices) if devices is not None else ())):
+        given = [
+            object_name("Pod", one.pod.key.name) for one in (devices.given if devices is not None else ())
+        ]
+        for name in (*names_of(report), *given):
             click.echo(name)
     else:
         for line in (*refusals(report), *notes(report)):
             remark(line)
         claims = report.allocated(datetime.now(UTC))
         if devices is not None:
-            for line in lines(devices):
+            for line in _lines(devices):
                 remark(line)
-            claims += written(bundle, devices)
+            entries = bundle.entries["Pod"] if devices.given else {}
+            claims += [_written(entries[given.pod.key].raw, given) for given in devices.given]
         click.echo(as_documents(claims) if output == "yaml" else as_list(claims), nl=False)
     if bundle.refused:
         sys.exit(Exit.FAILED)
@@ -125,6 +126,39 @@ def print_report(report: Report, out: TextIO, *, wide: bool) -> None:
         print_table(console, _table(report, wide=wide), wide=wide)
     for line in (*_aligned(report), *_gangs(report), *refusals(report), *notes(report), _summary(report)):
         print_line(console, line)
+
+
+def _print_devices(report: PodReport, out: TextIO, *, wide: bool) -> None:
+    """Print what pods get of the devices of plugins, why other pods are pending, and invalid objects."""
+    console = Console(out)
+    if report.given:
+        # Wide also has what records all devices of the pod.
+        table = Table(("POD", "NODE", "DEVICE", "SHARE", *(["ANNOTATION"] if wide else [])), names=2)
+        for given in report.given:
+            for device, share in given.shares:
+                table.add((str(given.pod.key), given.node, device, share, *((given.text,) if wide else ())))
+        print_table(console, table, wide=wide)
+    pending = f", {len(report.refused)} pending" if report.refused else ""
+    for line in (*_lines(report), f"{counted(len(report.given), 'pod')} allocated{pending}"):
+        print_line(console, line)
+
+
+def _lines(report: PodReport) -> Iterator[str]:
+    """Yield why pods are pending, and what could not be read."""
+    yield from (f"not allocated: pod {key}: {why.message}" for key, why in report.refused)
+    yield from report.notes
+
+
+def _written(raw: Mapping[str, Any], given: PodGrant) -> dict[str, Any]:
+    """A pod with its devices, as `run` would write it."""
+    # Late import: the server imports HTTP, which is slow.
+    from reconciler.embedded.patches import apply_json_patch  # noqa: PLC0415
+
+    pod = apply_json_patch(dict(raw), given.patch)
+    assert isinstance(pod, dict)
+    if pod["spec"].get("schedulingGates") == []:
+        del pod["spec"]["schedulingGates"]
+    return pod
 
 
 def names_of(report: Report) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """`dra-reconciler explain`: why a claim is pending, from manifests or from a cluster."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
@@ -45,8 +45,6 @@ from reconciler.cli.policy_options import policy_options
 from reconciler.cli.progress import ProgressTracker, track_progress
 from reconciler.control.offline import Question, decide
 from reconciler.control.planner import Blocked
-from reconciler.plugins.koordinator.rules import Rules
-from reconciler.plugins.koordinator.rules import Semantics as DeviceSemantics
 
 
 @click.command()
@@ -90,14 +88,14 @@ def explain(
     if not name or "/" in before:
         raise click.UsageError(f"{target!r} is not a claim name: write CLAIM or NAMESPACE/CLAIM.")
     quiet = output != "table"
-    machines = Rules(DeviceSemantics(koordinator_semantics))
+    options = {"koordinator_semantics": koordinator_semantics}
     if contexts:
 
         async def ask(one: Connection) -> tuple[ObjectKey, Situation]:
             from reconciler.cli.explain_cluster import ask_cluster  # noqa: PLC0415 - as below
 
             own = ObjectKey(before or namespace_of(namespace, one, in_cluster=True), name)
-            return own, await ask_cluster(own, rules, machines, one, of_pod=of_pod, policies=policies)
+            return own, await ask_cluster(own, rules, options, one, of_pod=of_pod, policies=policies)
 
         _explain_contexts(ask_each(connection, contexts, ask), output, steps=steps)
         return
@@ -110,7 +108,7 @@ def explain(
             report_refused(bundle.refused)
             progress.stage("allocating earlier claims")
             situation = _of_manifests(
-                bundle, rules, machines, key, of_pod=of_pod, steps=steps, policies=policies, progress=progress
+                bundle, rules, options, key, of_pod=of_pod, steps=steps, policies=policies, progress=progress
             )
         else:
             # Late import: manifests need no client, and not what takes in the changes of a cluster.
@@ -119,7 +117,7 @@ def explain(
             progress.stage("reading the cluster")
             with errors_as(NoAnswer):
                 situation = wait_for(
-                    ask_cluster(key, rules, machines, connection, of_pod=of_pod, policies=policies)
+                    ask_cluster(key, rules, options, connection, of_pod=of_pod, policies=policies)
                 )
     if not situation.known:
         raise NoAnswer(plain(situation.message))
@@ -136,7 +134,7 @@ def explain(
 def _of_manifests(
     bundle: Bundle,
     rules: Semantics,
-    machines: Rules,
+    options: Mapping[str, str],
     key: ObjectKey,
     *,
     of_pod: bool,
@@ -145,13 +143,14 @@ def _of_manifests(
     progress: ProgressTracker,
 ) -> Situation:
     if of_pod:
-        # Late import: a claim has nothing to do with Koordinator's devices.
+        # Late import: a claim has nothing to do with devices of plugins.
         from reconciler.cli import explain_devices  # noqa: PLC0415
 
-        if explain_devices.requests_devices(bundle.of(Pod), key, machines):
-            return explain_devices.in_manifests(
-                bundle, rules, machines, key, steps=steps, policies=policies, on_question=progress.step
-            )
+        found = explain_devices.in_manifests(
+            bundle, rules, key, steps=steps, policies=policies, options=options, on_question=progress.step
+        )
+        if found is not None:
+            return found
     return in_manifests(
         bundle, rules, key, of_pod=of_pod, steps=steps, policies=policies, on_question=progress.step
     )

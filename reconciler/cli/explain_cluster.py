@@ -13,11 +13,11 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
+from reconciler.api.plugins import serving
 from reconciler.api.versions.reading import read
-from reconciler.cli import explain_devices_cluster
+from reconciler.cli import explain_devices
 from reconciler.cli.cluster import Connection, list_objects
 from reconciler.cli.cluster_intake import KINDS, intake_of, planners
-from reconciler.cli.explain_devices import requests_devices
 from reconciler.cli.explanation import AllocationQuestion, Situation, without_questions
 from reconciler.cli.held_room import held_room_lines, split_held_room
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve, UngateAll
@@ -26,7 +26,6 @@ from reconciler.control.ownership import MANAGED
 from reconciler.control.planner import Blocked, Decide, Nothing
 from reconciler.control.units import Kind, Unit, gang_unit
 from reconciler.errors import Malformed, Rejected
-from reconciler.plugins.koordinator.rules import Rules
 from reconciler.state.nominations import NOBODY, Nomination, of_claim, own_of_all
 from reconciler.state.store import Store
 from reconciler.state.trial import Trial
@@ -35,7 +34,7 @@ from reconciler.state.trial import Trial
 async def ask_cluster(
     key: ObjectKey,
     rules: Semantics,
-    machines: Rules,
+    options: Mapping[str, str],
     connection: Connection,
     *,
     of_pod: bool,
@@ -48,11 +47,12 @@ async def ask_cluster(
     refused: Rejected | None = None
     try:
         raws, held = split_held_room(await list_objects(KINDS, connection, volumes=True))
-    except Rejected as exc:  # a server without claims may have Koordinator's devices
+    except Rejected as exc:  # a server without claims may have devices of a plugin
         refused, (raws, held) = exc, split_held_room(await list_objects(("Node", "Pod"), connection))
-    if requests_devices(_named(raws, key), key, machines):
-        raws += await list_objects(("Device",), connection._replace(held_room=()))
-        return explain_devices_cluster.on_cluster(raws, rules, machines, key)
+    if (plugin := next(filter(None, map(serving, _named(raws, key))), None)) is not None:
+        kinds = tuple(model.__name__ for model in plugin.models.values())
+        raws += await list_objects(kinds, connection._replace(held_room=()))
+        return explain_devices.on_cluster(raws, rules, key, options)
     if refused is not None:
         raise refused
     return on_cluster(raws, rules, key, of_pod=True, policies=policies, held=held)

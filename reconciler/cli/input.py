@@ -20,7 +20,6 @@ from reconciler.cli.cluster import Connection, list_objects, wait_for
 from reconciler.cli.output import counted, remark
 from reconciler.cli.progress import SILENT, ProgressTracker
 from reconciler.errors import Malformed
-from reconciler.plugins.koordinator.objects import Device, read_device
 
 
 def read_manifests(paths: Sequence[str], progress: ProgressTracker) -> Bundle:
@@ -105,15 +104,6 @@ def _report(bundle: Bundle) -> None:
 def list_cluster(kinds: Collection[str], connection: Connection) -> Iterator[ApiObject]:
     """List a cluster. Prints invalid objects to standard error. Raises ReconcilerError or OSError."""
     return read_valid(wait_for(list_objects(kinds, connection)))
-
-
-def read_devices(raws: Iterable[dict[str, Any]]) -> Iterator[Device]:
-    """Koordinator's Device objects of a server. Prints the invalid ones to standard error."""
-    for raw in raws:
-        try:
-            yield read_device(raw)
-        except Malformed as exc:
-            remark(f"refused: {exc}")
 
 
 def read_valid(raws: Iterable[dict[str, Any]]) -> Iterator[ApiObject]:

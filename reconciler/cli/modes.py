@@ -14,7 +14,7 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.cli.cluster import Connection, list_objects, wait_for
 from reconciler.cli.exits import Exit, Failure, errors_as
-from reconciler.cli.input import list_cluster, read_devices, read_files, read_valid
+from reconciler.cli.input import list_cluster, read_files, read_valid
 from reconciler.cli.options import cluster_options, manifest_options, output_option, rules_options
 from reconciler.cli.output import Console, Table, echo_value, print_line, print_table, remark
 from reconciler.cli.views.exclusive_use import as_json as alone_as_json
@@ -76,7 +76,7 @@ def _listed(connection: Connection) -> tuple[Iterable[ApiObject], Iterable[ApiOb
     """Slices and claims; Devices, where they are served, with the pods that may hold them."""
     raws = wait_for(list_objects(KINDS, connection, leniently=True))
     objects = read_valid(one for one in raws if one["kind"] != Device.__name__)
-    devices = list(read_devices(one for one in raws if one["kind"] == Device.__name__))
+    devices = list(read_valid(one for one in raws if one["kind"] == Device.__name__))
     if not devices:
         return objects, ()
     try:

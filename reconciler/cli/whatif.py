@@ -36,7 +36,7 @@ from reconciler.api.objects.storage import STORAGE
 from reconciler.cli.cluster import Connection, list_objects, wait_for
 from reconciler.cli.exits import Exit, NoAnswer, errors_as
 from reconciler.cli.held_room import split_held_room
-from reconciler.cli.input import bundle_objects, read_devices, read_files, read_valid
+from reconciler.cli.input import bundle_objects, read_files, read_valid
 from reconciler.cli.options import (
     cluster_options,
     files_option,
@@ -53,15 +53,13 @@ from reconciler.cli.policy_options import policy_options
 from reconciler.cli.progress import ProgressTracker, track_progress
 from reconciler.errors import Rejected
 from reconciler.plugins.koordinator.objects import Device
-from reconciler.plugins.koordinator.rules import Rules
-from reconciler.plugins.koordinator.rules import Semantics as DeviceSemantics
 from reconciler.state.nominations import Nomination
 from reconciler.state.trial import store_of
 
 MAX_COPIES = 10_000
 """The largest --count"""
 
-T = TypeVar("T", Node, Device)
+T = TypeVar("T", bound=ApiObject)
 KINDS = ("Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaim", "Pod")
 
 
@@ -70,7 +68,7 @@ class Fleet(NamedTuple):
 
     nodes: InferredNodes
     objects: list[ApiObject]
-    devices: tuple[Device, ...]
+    devices: tuple[ApiObject, ...]
     """Koordinator's"""
     held: tuple[Nomination, ...] = ()
     """Room that the leader of the cluster holds"""
@@ -138,8 +136,7 @@ def whatif(
     freed = frozenset(_key(name, own) for name in without)
     with errors_as(NoAnswer), track_progress(quiet=output != "table") as progress:
         first = read_files(files if connection.named else files[:1], progress)
-        machine_rules = Rules(DeviceSemantics(koordinator_semantics))
-        units = units_in(first, machine_rules)
+        units = units_in(first, of_plugins=True)
         more = read_files(added, progress)
         if first.refused or more.refused:
             raise NoAnswer("some objects of the first -f or of --add are invalid; fix them")
@@ -155,7 +152,7 @@ def whatif(
             namespaces,
             nodes.supposed,
             devices,
-            machine_rules,
+            {"koordinator_semantics": koordinator_semantics},
             storage,
             groups=groups_of(objects),
         )
@@ -214,14 +211,15 @@ def _fleet(
     found = infer_nodes(_last_of([*known, *first.of(Node), *more.of(Node)]), added)
     if found.assumed is not None:  # a cluster lists all its nodes
         found = replace(found, nodes=found.nodes[:-1], assumed=None)
-    devices = _last_of([*machines, *first.of(Device), *more.of(Device)])
+    given: list[ApiObject] = [*machines, *first.of(Device), *more.of(Device)]
+    devices = _last_of(given)
     others = (one for one in listed if not isinstance(one, Node))
     return Fleet(found, [*found.nodes, *others, *extra], devices, held)
 
 
 def _listed(
     units: tuple[Unit | Gang, ...], first: Bundle, connection: Connection
-) -> tuple[list[ApiObject], list[Device], tuple[Nomination, ...]]:
+) -> tuple[list[ApiObject], list[ApiObject], tuple[Nomination, ...]]:
     """Read a cluster. Only pods without claims can be placed on one that does not serve claims."""
     claims = any(unit.claims for unit in _single(units))
     again = connection._replace(quiet=True)  # the first listing says which cluster it is
@@ -239,7 +237,7 @@ def _listed(
         if units and not claims:
             raise
         machines = []
-    return list(read_valid(listed)), list(read_devices(machines)), held
+    return list(read_valid(listed)), list(read_valid(machines)), held
 
 
 def _single(units: Iterable[Unit | Gang]) -> Iterator[Unit]:

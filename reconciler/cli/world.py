@@ -15,6 +15,7 @@ from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.similar_names import similar_key
 from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
+from reconciler.api.plugins import serving
 from reconciler.cli.exits import NoAnswer
 from reconciler.cli.held_room import hold_room, split_held_room
 from reconciler.cli.input import read_valid
@@ -22,8 +23,6 @@ from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Blocked, Decide, Planner
 from reconciler.control.units import GangRoster, Kind, Roster, Unit, gang_unit
-from reconciler.plugins.koordinator.demand import read_demand
-from reconciler.plugins.koordinator.rules import Rules
 
 KINDS = ("Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaim", "Pod")
 """The kinds to list, besides budgets"""
@@ -110,8 +109,8 @@ class Asking:
         pod = self._store.pods.get(key)
         if pod is None:
             raise NoAnswer(f"there is no pod {key}{similar_key(key, self._store.pods)}")
-        if not pod.spec.resource_claims and read_demand(pod, Rules()) is not None:
-            why = "the pod requests Koordinator's devices; room is made for ResourceClaims only"
+        if not pod.spec.resource_claims and (plugin := serving(pod)) is not None:
+            why = f"the pod requests {plugin.title}; room is made for ResourceClaims only"
             return Waiting(None, f"{why}; `whatif --without` shows what a removal would change")
         gang = gang_of(pod)
         if gang is not None and self._gang_planner.serves(Unit(Kind.POD, key)):

@@ -3,14 +3,16 @@
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from reconciler.allocation.alignment.deciding import decide as decide_claims
 from reconciler.allocation.dra.budget import STEPS
 from reconciler.allocation.placement.order import queue_key
-from reconciler.allocation.placement.placing import Placement
+from reconciler.allocation.placement.placing import Placement, refusal_reason
+from reconciler.allocation.pod_devices import PodDevices, PodGrant, PodRefusal
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.manifests.bundle import Bundle, Claims, storage_of
 from reconciler.api.manifests.inferred_nodes import InferredNodes, infer_nodes
@@ -22,24 +24,20 @@ from reconciler.api.objects.meta import ApiObject, ObjectKey, PoolID
 from reconciler.api.objects.plan import Granted, Plan, Reason, Unsatisfied
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice, ResourceSliceSpec
+from reconciler.api.plugins import PLUGINS
 from reconciler.control.dispatching import Charges
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import DELETING, NOT_FOUND, NOT_MADE, Blocked, Decide, Planner
 from reconciler.control.units import Kind, Roster, Unit
 from reconciler.errors import Rejected
-from reconciler.plugins.koordinator.objects import Device
-from reconciler.plugins.koordinator.rules import Rules
-from reconciler.plugins.koordinator.rules import Semantics as DeviceSemantics
 from reconciler.state.devices.snapshot import Snapshot
+from reconciler.state.nodes.room import demand as room_for
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.store import Store
 from reconciler.state.trial import load
 
 if TYPE_CHECKING:
     from reconciler.control.gangs.offline import GangReport, OfflineGangs
-    from reconciler.plugins.koordinator.offline import DeviceReport, Machines, PodQuestion
-
-_PROPOSAL = Rules(DeviceSemantics.PROPOSAL)
 
 
 class Answer(Struct, frozen=True):
@@ -63,6 +61,15 @@ class Answer(Struct, frozen=True):
         return "; ".join(filter(None, [said, self.left_out]))
 
 
+class PodReport(Struct):
+    """What pods got of the devices of plugins, in the order of the decisions."""
+
+    given: list[PodGrant] = field(default_factory=list)
+    refused: list[tuple[ObjectKey, PodRefusal]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """What could not be read of devices, and of pods that hold some"""
+
+
 class Report(Struct, frozen=True):
     """All decisions, in their order."""
 
@@ -76,8 +83,8 @@ class Report(Struct, frozen=True):
     """Pools that are unusable on some node, and why: slices are missing or contradict each other"""
     written: Mapping[ObjectKey, Mapping[str, Any]]
     """Every claim as the input has it, and those created from templates"""
-    devices: "DeviceReport | None" = None
-    """What pods got of Koordinator's devices; None without Device objects"""
+    devices: PodReport | None = None
+    """What pods got of the devices of plugins; None if the input has none"""
     gangs: "tuple[GangReport, ...]" = ()
     """Gangs that were placed"""
 
@@ -119,24 +126,28 @@ class Question(Struct, frozen=True):
     """Says why nodes are excluded for the pod; empty if none is"""
 
 
+OnPod = Callable[[Pod, PodDevices, Callable[[str], bool]], object]
+"""Gets a pod just before its decision, the devices of a plugin, and on which nodes the pod can run"""
+
+
 def decide(
     bundle: Bundle,
     rules: Semantics,
     *,
     steps: int = STEPS,
-    machines: Rules = _PROPOSAL,
     policies: Policies = PLAIN,
+    options: Mapping[str, str] = MappingProxyType({}),
     on_question: Callable[[Question], None] = lambda _: None,
-    on_pod: "Callable[[PodQuestion], None]" = lambda _: None,
+    on_pod: OnPod = lambda *_: None,
 ) -> Report:
-    """Allocate every pending claim of a bundle, and Koordinator's devices by the rules `machines`.
+    """Allocate every pending claim of a bundle, and the devices of plugins, which have `options`.
 
     The claims of one pod are decided together, for one node; other claims one by one. Order and nodes are
     those of `placement`, and `policies` prefer some of the nodes and devices; nodes that only slices name may
     be used. `on_question` gets every question about claims before its decision, `on_pod` every question about
-    a pod's Koordinator devices. Raises nothing for the content of the bundle.
+    a pod's devices of a plugin. Raises nothing for the content of the bundle.
     """
-    run = _Run(bundle, rules, steps, machines, policies, on_question, on_pod)
+    run = _Run(bundle, rules, steps, options, policies, on_question, on_pod)
     for thing in sorted(run.waiting, key=queue_key):
         if isinstance(thing, Pod):
             run.decide_pod(thing)
@@ -153,21 +164,27 @@ class _Run:
         bundle: Bundle,
         rules: Semantics,
         steps: int,
-        machines: Rules,
+        options: Mapping[str, str],
         policies: Policies,
         on_question: Callable[[Question], None],
-        on_pod: "Callable[[PodQuestion], None]",
+        on_pod: OnPod,
     ) -> None:
         self._steps = steps
+        self._on_pod = on_pod
         self._on_question = on_question
         self._answers: list[Answer] = []
         self._claims = Claims(bundle)
         self._store, self._roster = Store(rules), Roster()
-        devices, slices = bundle.of(Device), bundle.of(ResourceSlice)
-        self._inferred = infer_nodes(bundle.of(Node), slices, [device.key.name for device in devices])
+        slices, others = bundle.of(ResourceSlice), list(bundle.objects())
+        found = ((plugin, plugin.offline(others, self._claims.pods, options)) for plugin in PLUGINS)
+        self._devices: list[tuple[Any, PodDevices]] = [one for one in found if one[1] is not None]
+        self._pods = PodReport(notes=[note for _, part in self._devices for note in part.notes])
+        with_devices = [node for _, part in self._devices for node in part.nodes]
+        self._inferred = infer_nodes(bundle.of(Node), slices, with_devices)
         self._nowhere = tuple(one.key.name for one in slices if _nowhere(one.spec))
         nodes = _table(self._inferred, (*bundle.of(Namespace), *storage_of(bundle)))
-        placement = Placement(nodes, supposed=True)
+        placement = self._placement = Placement(nodes, supposed=True)
+        self._nodes = nodes
         ours = Ownership(all_claims=True, alone=True)
         self._planner = Planner(self._store, self._roster, placement, ours, (), lambda: policies)
         self._charges = Charges(self._store, self._roster, nodes)
@@ -189,7 +206,6 @@ class _Run:
         self._gangs = self._gangs_of(bundle, nodes)
         self._gangs_decided: set[GangKey] = set()
         self._gangs_placed: list[GangReport] = []
-        self._machines = self._machines_of(bundle, machines, placement, nodes, on_pod)
 
     def _gangs_of(self, bundle: Bundle, nodes: Nodes) -> "OfflineGangs | None":
         """The gangs of the pods; None if there is none."""
@@ -207,21 +223,6 @@ class _Run:
             steps=self._steps,
         )
 
-    def _machines_of(
-        self,
-        bundle: Bundle,
-        rules: Rules,
-        placement: Placement,
-        nodes: Nodes,
-        on_pod: "Callable[[PodQuestion], None]",
-    ) -> "Machines | None":
-        """Koordinator's machines; None if there is none."""
-        if not bundle.of(Device):
-            return None
-        from reconciler.plugins.koordinator.offline import Machines  # noqa: PLC0415 - few inputs have Devices
-
-        return Machines(bundle, rules, self._claims.pods, placement, self._store, nodes, on_pod)
-
     def report(self) -> Report:
         return Report(
             tuple(self._answers),
@@ -230,7 +231,7 @@ class _Run:
             self._nowhere,
             self._unusable(),
             {key: entry.raw for key, entry in self._claims.entries.items()},
-            None if self._machines is None else self._machines.report,
+            self._pods if self._devices else None,
             tuple(self._gangs_placed),
         )
 
@@ -246,14 +247,16 @@ class _Run:
         return found
 
     def decide_pod(self, pod: Pod) -> None:
-        """Decide all pending claims of a pod, its Koordinator devices, or its whole gang."""
+        """Decide all pending claims of a pod, its devices of a plugin, or its whole gang."""
         if self._gangs is not None and (gang := self._gangs.gang(pod)) is not None:
             if gang not in self._gangs_decided:
                 self._gangs_decided.add(gang)
                 self._decide_gang(gang, self._gangs)
             return
-        if self._machines is not None and self._machines.serves(pod):
-            return
+        for plugin, part in self._devices:
+            if plugin.requests(pod) and not plugin.holds(pod):
+                self._decide_devices(pod, part)
+                return
         waiting = tuple(key for key in claims_of(pod) if self._waits(key))
         unmade, absent = self._claims.unmade.get(pod.key), self._claims.absent.get(pod.key)
         if unmade is not None:
@@ -262,6 +265,33 @@ class _Run:
             self._answers.append(Answer(pod.key, waiting, Blocked(waiting, NOT_FOUND, absent)))
         else:
             self._next_step(Unit(Kind.POD, pod.key), waiting)
+
+    def _decide_devices(self, pod: Pod, part: PodDevices) -> None:
+        """Give a pod devices of a plugin, or refuse it."""
+        found = self._devices_of(pod, part)
+        if isinstance(found, PodRefusal):
+            self._pods.refused.append((pod.key, found))
+        else:
+            self._pods.given.append(found)
+
+    def _devices_of(self, pod: Pod, part: PodDevices) -> PodGrant | PodRefusal:
+        if (why := part.refusal(pod)) is not None:
+            return why
+        snapshot = self._store.snapshot()
+        try:
+            choice = self._placement.for_pod(pod, (), snapshot, offered=part.offered)
+        except Rejected as exc:
+            return PodRefusal(refusal_reason(exc), str(exc))
+        names = snapshot.topology.nodes.keys() if choice.nodes is None else frozenset(choice.nodes)
+        self._on_pod(pod, part, names.__contains__)
+        found = part.place(
+            pod,
+            names.__contains__,
+            lambda: self._placement.left_out(pod, (), snapshot, offered=part.offered),
+        )
+        if isinstance(found, PodGrant):
+            self._nodes.host(pod.key, pod, found.node, room_for(pod))
+        return found
 
     def _decide_gang(self, gang: GangKey, gangs: "OfflineGangs") -> None:
         """Decide all gated pods of a gang together, in the place of its first one."""

@@ -4,17 +4,19 @@ A plugin serves objects of another project: kinds that are read, devices that ar
 are answered. The rest of the program names no plugin: it asks those that are registered.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from reconciler.allocation.reasons.explanation import Advice
 from reconciler.allocation.reasons.reasons import REASONS
+from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.plugins import PLUGINS
 from reconciler.api.validation.kinds import ServedKind
 from reconciler.api.versions.reading import add_model
 
 if TYPE_CHECKING:
+    from reconciler.allocation.pod_devices import PodDevices
     from reconciler.analysis.doctor.checks import Checks
     from reconciler.app.running import Start
     from reconciler.cluster.client import Client
@@ -22,10 +24,14 @@ if TYPE_CHECKING:
     from reconciler.operations.journal.replaying import ReplayPart
     from reconciler.settings import Settings
 
+# ruff: noqa: ARG002 - what overrides these uses the arguments
+
 
 class Plugin:
     """Brings nothing. A plugin overrides what it has, and imports what is large when it is asked for it."""
 
+    title: ClassVar[str] = ""
+    """Whose devices these are, for people: `Koordinator's devices`"""
     name: ClassVar[str]
     """Also the type of its entries in a journal"""
     models: ClassVar[Mapping[str, type[ApiObject]]] = {}
@@ -36,6 +42,31 @@ class Plugin:
     def served_kinds(self) -> Sequence[ServedKind]:
         """Kinds that the embedded server serves."""
         return ()
+
+    def requests(self, pod: Pod) -> bool:
+        """Whether a pod requests devices of the plugin, validly or not."""
+        return False
+
+    def own_resource(self, pod: Pod) -> str:
+        """A resource of a pod that is a device of the plugin whatever the node offers; empty for none."""
+        return ""
+
+    def holds(self, pod: Pod) -> bool:
+        """Whether a pod says that it holds devices of the plugin."""
+        return False
+
+    def record(self, pod: Pod) -> str:
+        """How a pod says which devices it holds."""
+        return ""
+
+    def offline(
+        self, objects: Iterable[ApiObject], pods: Iterable[Pod], options: Mapping[str, str]
+    ) -> "PodDevices | None":
+        """Its devices among objects of manifests or of a listing; None if no object or pod concerns it.
+
+        `pods` may hold some of them; `options` are those of the command that concern plugins.
+        """
+        return None
 
     def checks(self) -> "Checks | None":
         """Checks of doctor."""

@@ -26,10 +26,6 @@ LOOKS_OUT = ("control", "operations", "app", "plugins", "cli")
 """Rooms that may import settings, cluster and ha as well; only cli may import embedded."""
 
 
-USE_PLUGINS = {"analysis", "control"}
-"""Rooms that still import plugins, which have to register with them instead."""
-
-
 def room(module: str) -> str:
     """`kernels`, a room of `reconciler`, or empty for the program itself."""
     parts = module.split(".")
@@ -44,6 +40,4 @@ def allowed(name: str) -> set[str]:
     below = {name}.union(*LEVELS[:at])
     if name in LOOKS_OUT:
         below |= {"settings", "cluster", "ha"}
-    if name in USE_PLUGINS:
-        below |= {"plugins"}
     return below | {"embedded"} if name == "cli" else below

@@ -8,7 +8,6 @@ from reconciler.api.manifests.documents import Document, Origin
 from reconciler.api.objects.core import Node
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
-from reconciler.plugins.koordinator.rules import Rules
 from reconciler.state.trial import store_of
 from tests.tools.small_fleet import Object, device_class, devices, node
 
@@ -23,7 +22,7 @@ def racks(**racks: tuple[str, int]) -> list[Object]:
 
 def ask(world: list[Object], *asked: Object, **options: object) -> Answer:
     """Ask for the objects `asked`, with the options of a `Scenario`."""
-    units = units_in(bundle([Document(Origin("test"), raw) for raw in asked]), Rules())
+    units = units_in(bundle([Document(Origin("test"), raw) for raw in asked]), of_plugins=True)
     objects = [read(raw) for raw in world]
     nodes = tuple(one for one in objects if isinstance(one, Node))
     base = Baseline(store_of(objects, Semantics()), nodes, groups=groups_of(objects))

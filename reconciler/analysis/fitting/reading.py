@@ -11,8 +11,8 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import MAX_TIERS, Tier
 from reconciler.api.objects.meta import ObjectKey, ObjectMeta
 from reconciler.api.objects.similar_names import instead
+from reconciler.api.plugins import PLUGINS
 from reconciler.errors import Malformed, Rejected
-from reconciler.plugins.koordinator.names import CURRENT_NAME
 
 KIND = "FitRequest"
 VERSION = "dra-reconciler.io/v1alpha1"
@@ -22,7 +22,6 @@ MAX_PODS = 10_000
 MAX_NAMES = 1_000
 """Holders and nodes that one request may leave out"""
 
-_KOORDINATORS = frozenset(CURRENT_NAME.values())
 _TOP = ("apiVersion", "kind", "metadata", "podSets", "without", "withoutNodes")
 _SET = ("name", "namespace", "count", "minCount", "topology", "template")
 _TOPOLOGY = ("key", "required")
@@ -52,17 +51,6 @@ def question_in(found: Bundle) -> FitQuestion:
 def _key(name: str) -> ObjectKey:
     namespace, _, last = name.rpartition("/")
     return ObjectKey(namespace or "default", last)
-
-
-def _of_koordinator(pod: Pod) -> str:
-    """A resource for which Koordinator chooses devices. Empty if the pod asks for none.
-
-    Vendors' names, such as nvidia.com/gpu, are resources of nodes where Koordinator does not run.
-    """
-    containers = (*pod.spec.init_containers, *pod.spec.containers)
-    parts = (part for one in containers for part in (one.resources.requests, one.resources.limits))
-    names = {CURRENT_NAME.get(name, name) for part in (*parts, pod.spec.overhead) for name in part}
-    return min(names & _KOORDINATORS, default="")
 
 
 def _claim(pod: Pod, entry: str, template: Entry) -> ResourceClaim:
@@ -171,9 +159,10 @@ class _Reader:
         for at, pod in enumerate(pods):
             if pod.spec.node_name:
                 raise self.wrong(f"podSets[{at}].template.spec.nodeName", "must not be set")
-            if name := _of_koordinator(pod):
-                why = f"requests {name}; devices of Koordinator are not counted here, only those of claims"
-                raise self.wrong(f"podSets[{at}].template.spec", why)
+            for plugin in PLUGINS:
+                if name := plugin.own_resource(pod):
+                    why = f"requests {name}; {plugin.title} are not counted here, only those of claims"
+                    raise self.wrong(f"podSets[{at}].template.spec", why)
         return pods
 
     def _with_claims(

@@ -23,7 +23,7 @@ from reconciler.analysis.relocation.world import World
 from reconciler.api.objects.core import Pod, claims_of
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.pinning import unpinned
-from reconciler.plugins.koordinator.names import ALLOCATED
+from reconciler.api.plugins import holding
 from reconciler.state.nominations import devices_of
 from reconciler.state.trial import Trial
 
@@ -67,8 +67,8 @@ def _move_unit(unit: Unit, gone: Pods, occupants: Occupants, world: World, trial
         what = "its DaemonSet only runs it there" if owner is not None else "it has no controller"
         return Move(unit, (), NoFit(NOT_REPLACED, f"pod {stuck[0]} would not be replaced: {what}"))
     for key in unit.pods:
-        if ALLOCATED in occupants.pods[key].pod.metadata.annotations:
-            why = f"pod {key} holds Koordinator's devices, which are not placed here; see `whatif --drain`"
+        if (plugin := holding(occupants.pods[key].pod)) is not None:
+            why = f"pod {key} holds {plugin.title}, which are not placed here; see `whatif --drain`"
             return Move(unit, (), NoFit(OTHER_DEVICES, why))
     freed = frozenset(occupants.freed(gone))
     members = [_member(key, freed, occupants, world, trial) for key in unit.pods]

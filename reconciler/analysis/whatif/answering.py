@@ -1,10 +1,13 @@
 """Answers a scenario: places the lost claims first, then copy after copy of the units."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
 from reconciler.allocation.dra.budget import STEPS, UNLIMITED, Budget
+from reconciler.allocation.placement.order import queue_key
+from reconciler.allocation.pod_devices import HeldDevices, PodDevices
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.analysis.whatif.reading import moved_together
 from reconciler.analysis.whatif.scenario import (
@@ -28,13 +31,13 @@ from reconciler.analysis.whatif.simulation import (
 )
 from reconciler.api.objects.changes import Removed
 from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.core import Pod
-from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.core import Pod, is_live
+from reconciler.api.objects.meta import ApiObject, ObjectKey
+from reconciler.api.objects.pinning import unpinned
 from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.similar_names import instead, key_instead
+from reconciler.api.plugins import PLUGINS
 from reconciler.errors import Rejected
-from reconciler.plugins.koordinator.holdings import Holder
-from reconciler.plugins.koordinator.whatif import DeviceSimulation, device_ids, holders, lost_pods
 from reconciler.state.nominations import Nominee, of_claim, own_of_all
 from reconciler.state.store import Store
 from reconciler.state.trial import load
@@ -57,7 +60,7 @@ def answer(
 
     Lost claims are placed before the units, because they are older. Placed copies keep their devices.
     """
-    held = holders(baseline)
+    held = _held(baseline)
     _check(scenario, baseline.store, held)
     store = baseline.store
     allocated = {key: claim for key, claim in store.claims.items() if claim.allocation is not None}
@@ -68,9 +71,15 @@ def answer(
     load(store, (unallocated(allocated[key]) for key in (*without, *(claim.key for claim in lost))))
     for name in scenario.drained:
         store.apply(Removed("Node", ObjectKey("", name)))
-    gone_pods = list(lost_pods(held, scenario, store.pods))
+    gone_pods = list(_lost_pods(held, scenario, store.pods))
     absent = {key for key in freed if key in held and key not in allocated}
-    devices = DeviceSimulation(baseline, scenario, held)
+    stay = [one for one in baseline.others if one.key.name not in scenario.drained]
+    holders = [
+        store.pods[key]
+        for key, one in held.items()
+        if key not in scenario.without and one.node not in scenario.drained
+    ]
+    devices = _of_plugins(baseline, stay, [*holders, *_asking(scenario)])
     simulation = Simulation(baseline, devices, absent, steps, budget, policies, _own(scenario))
     units = [
         replace(unit, held=tuple(remaining_claims(unit, store.claims))) for unit in units_of(lost, store.pods)
@@ -87,19 +96,60 @@ def answer(
     )  # fmt: skip
 
 
+def _of_plugins(
+    baseline: Baseline, objects: Iterable[ApiObject], pods: Iterable[Pod]
+) -> list[tuple[Any, PodDevices]]:
+    """The devices of plugins among some objects, some of which these pods hold."""
+    if not baseline.others:
+        return []
+    known = [*baseline.nodes, *baseline.supposed, *objects]
+    found = ((plugin, plugin.offline(known, pods, baseline.options)) for plugin in PLUGINS)
+    return [(plugin, part) for plugin, part in found if part is not None]
+
+
+def _held(baseline: Baseline) -> dict[ObjectKey, HeldDevices]:
+    """The pods that hold devices of plugins, without those that do not say it in a readable way."""
+    pods = [pod for pod in baseline.store.pods.values() if is_live(pod)]
+    found: dict[ObjectKey, HeldDevices] = {}
+    for _, part in _of_plugins(baseline, baseline.others, pods):
+        found.update(part.held)
+    return found
+
+
+def _lost_pods(
+    held: Mapping[ObjectKey, HeldDevices], scenario: Scenario, pods: Mapping[ObjectKey, Pod]
+) -> Iterator[tuple[Pod, HeldDevices]]:
+    """The pods that lose their devices with a drained node, in the order in which they are placed again.
+
+    They are as their controllers recreate them: without our pin to the node, except for a DaemonSet's pods.
+    """
+    lost = [pods[key] for key, one in held.items() if one.node in scenario.drained]
+    for pod in sorted(lost, key=queue_key):
+        if pod.key not in scenario.without:
+            of_node = any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
+            yield pod if of_node else unpinned(pod, held[pod.key].node), held[pod.key]
+
+
 def _own(scenario: Scenario) -> frozenset[Nominee]:
     """For whom room may be held that the units use."""
-    units = [unit for one in scenario.units for unit in (one.members if isinstance(one, Gang) else (one,))]
-    pods = own_of_all(unit.pod for unit in units if unit.pod is not None)
-    return pods | frozenset(of_claim(claim.key) for unit in units for claim in unit.claims)
+    claims = frozenset(of_claim(claim.key) for unit in _members(scenario) for claim in unit.claims)
+    return own_of_all(_asking(scenario)) | claims
 
 
-def _check(scenario: Scenario, store: Store, held: Mapping[ObjectKey, Holder]) -> None:
+def _asking(scenario: Scenario) -> list[Pod]:
+    return [unit.pod for unit in _members(scenario) if unit.pod is not None]
+
+
+def _members(scenario: Scenario) -> list[Unit]:
+    return [unit for one in scenario.units for unit in (one.members if isinstance(one, Gang) else (one,))]
+
+
+def _check(scenario: Scenario, store: Store, held: Mapping[ObjectKey, HeldDevices]) -> None:
     for key in sorted(scenario.without - held.keys()):
         claim = store.claims.get(key)
         if claim is None:
             if key in store.pods:
-                raise Rejected(f"pod {key} holds no devices of Koordinator, and there is no claim {key}")
+                raise Rejected(f"pod {key} holds no devices, and there is no claim {key}")
             allocated = [other for other, one in store.claims.items() if one.allocation is not None]
             raise Rejected(
                 f"there is no claim {key}{key_instead(key, [*allocated, *held], 'allocated claims')}"
@@ -140,11 +190,11 @@ def _lost(unit: Unit, allocated: Mapping[ObjectKey, ResourceClaim], elsewhere: P
     )
 
 
-def _lose_pod(pod: Pod, before: Holder, simulation: Simulation) -> Lost:
+def _lose_pod(pod: Pod, before: HeldDevices, simulation: Simulation) -> Lost:
     return Lost(
         claims=(),
         pod=pod.key,
-        devices=tuple(device for _, device in device_ids(before.node, before.allocation)),
+        devices=tuple(device for _, device in before.devices),
         elsewhere=simulation.move(Unit(f"pod {pod.key}", (), pod)),
     )
 

@@ -18,11 +18,9 @@ from reconciler.api.objects.gangs import (
     group_claims,
 )
 from reconciler.api.objects.meta import ApiObject, ObjectKey
+from reconciler.api.plugins import holding, serving
 from reconciler.api.versions.reading import typed
 from reconciler.errors import Malformed, Rejected
-from reconciler.plugins.koordinator.demand import read_demand
-from reconciler.plugins.koordinator.names import ALLOCATED
-from reconciler.plugins.koordinator.rules import Rules
 from reconciler.state.on_demand import KindsOnDemand
 from reconciler.state.pods.groups import NOT_FOUND, NoRules, PodGroups, rules_of
 from reconciler.state.pods.placed import node_of, placed
@@ -31,12 +29,10 @@ from reconciler.state.store import Store
 _ALL_KNOWN = KindsOnDemand(None)
 
 
-def with_gangs(
-    units: Sequence[Unit], groups: PodGroups, machine_rules: Rules | None
-) -> Iterator[Unit | Gang]:
+def with_gangs(units: Sequence[Unit], groups: PodGroups, *, of_plugins: bool) -> Iterator[Unit | Gang]:
     """The units in their order; the pods of a gang as one, in the place of its first pod.
 
-    Raises Rejected for a gang whose rules cannot be used, and if its pods request Koordinator's devices.
+    Raises Rejected for a gang whose rules cannot be used, and if its pods request devices of a plugin.
     """
     members: dict[GangKey, list[Unit]] = {}
     for unit in units:
@@ -47,13 +43,13 @@ def with_gangs(
         gang = waiting_gang(unit.pod)
         known = rules[gang] if gang is not None else None
         if gang is None or known is None:
-            if unit.claims or _of_koordinator(unit, machine_rules) is not None:
+            if unit.claims or (of_plugins and unit.pod is not None and serving(unit.pod) is not None):
                 yield unit
         elif gang in members:
             found = members.pop(gang)
-            for one in found:
-                if (pod := _of_koordinator(one, machine_rules)) is not None:
-                    why = "requests Koordinator's devices; gangs may use ResourceClaims only"
+            for pod in [one.pod for one in found if of_plugins and one.pod is not None]:
+                if (plugin := serving(pod)) is not None:
+                    why = f"requests {plugin.title}; gangs may use ResourceClaims only"
                     raise Malformed(f"Pod {pod.key}", "", why)
             yield Gang(f"gang {gang}", gang, tuple(found), known.least, known.tiers)
 
@@ -101,29 +97,27 @@ def _rules(gang: GangKey, members: Sequence[Unit], groups: PodGroups) -> GangRul
     return found
 
 
-def _of_koordinator(unit: Unit, rules: Rules | None) -> Pod | None:
-    """The pod, if it requests Koordinator's devices."""
-    asks = unit.pod is not None and rules is not None and read_demand(unit.pod, rules) is not None
-    return unit.pod if asks else None
-
-
 MAX_UNITS = 100
 """Maximum units of one copy"""
 MAX_MEMBERS = 1_000
 """Maximum pods of all gangs of one copy"""
 
 
-def units_in(bundle: Bundle, machine_rules: Rules | None = None) -> tuple[Unit | Gang, ...]:
+def units_in(bundle: Bundle, *, of_plugins: bool = False) -> tuple[Unit | Gang, ...]:
     """The units of one copy, in the order in which they are placed.
 
     Raises Rejected for a pod with a missing claim or template, for a gang without a valid declaration, and
     for too many units. Allocated claims are not units: they belong to the baseline. A template is one claim.
-    Pods that request Koordinator's devices are units only with `machine_rules`. A gang is one unit, at the
+    Pods that request devices of plugins are units only with `of_plugins`. A gang is one unit, at the
     position of its first pod; pods that are bound are not among its members.
     """
-    alone = single_units(bundle, machine_rules)
+    alone = single_units(bundle, of_plugins=of_plugins)
     units = tuple(
-        with_gangs(alone, groups_of([*bundle.of(PodGroup), *bundle.of(CoschedulingPodGroup)]), machine_rules)
+        with_gangs(
+            alone,
+            groups_of([*bundle.of(PodGroup), *bundle.of(CoschedulingPodGroup)]),
+            of_plugins=of_plugins,
+        )
     )
     if len(units) > MAX_UNITS:
         what = "gangs, pods and claims" if len(units) < len(alone) else "pods and claims"
@@ -134,14 +128,12 @@ def units_in(bundle: Bundle, machine_rules: Rules | None = None) -> tuple[Unit |
     return units
 
 
-def single_units(bundle: Bundle, machine_rules: Rules | None = None) -> tuple[Unit, ...]:
+def single_units(bundle: Bundle, *, of_plugins: bool = False) -> tuple[Unit, ...]:
     """The pods and claims of one copy in the order in which they are placed, those of gangs one by one.
 
     Raises as `units_in`, but for any number.
     """
-    return tuple(
-        sorted(_units(bundle, machine_rules), key=lambda unit: queue_key(unit.pod or unit.claims[0]))
-    )
+    return tuple(sorted(_units(bundle, of_plugins), key=lambda unit: queue_key(unit.pod or unit.claims[0])))
 
 
 def groups_of(objects: Iterable[ApiObject]) -> PodGroups:
@@ -153,14 +145,14 @@ def groups_of(objects: Iterable[ApiObject]) -> PodGroups:
     return found
 
 
-def _units(bundle: Bundle, machine_rules: Rules | None) -> Iterator[Unit]:
+def _units(bundle: Bundle, of_plugins: bool) -> Iterator[Unit]:
     claims = {claim.key: claim for claim in bundle.of(ResourceClaim) if claim.allocation is None}
     templates = bundle.entries.get(ResourceClaimTemplate.__name__, {})
     groups = {group.key: group for group in bundle.of(PodGroup)}
     used: set[tuple[str, ObjectKey]] = set()
     for pod in bundle.of(Pod):
         found = tuple(_of_pod(pod, groups, claims, templates, used))
-        waits = machine_rules is not None and _waits_for_devices(pod, machine_rules)
+        waits = of_plugins and _waits_for_devices(pod)
         if found or waits or waiting_gang(pod) is not None:
             yield Unit(f"pod {pod.key}", tuple({claim.key: claim for claim in found}.values()), pod)
     for key, claim in claims.items():
@@ -171,9 +163,9 @@ def _units(bundle: Bundle, machine_rules: Rules | None) -> Iterator[Unit]:
             yield Unit(f"template {key}", (_claim(_from_template(key, entry.raw)),))
 
 
-def _waits_for_devices(pod: Pod, rules: Rules) -> bool:
-    """Whether a pod requests Koordinator's devices and has none."""
-    return ALLOCATED not in pod.metadata.annotations and is_live(pod) and read_demand(pod, rules) is not None
+def _waits_for_devices(pod: Pod) -> bool:
+    """Whether a pod requests devices of a plugin and has none."""
+    return holding(pod) is None and is_live(pod) and serving(pod) is not None
 
 
 def _of_pod(

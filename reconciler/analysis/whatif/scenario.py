@@ -1,5 +1,6 @@
 """Question and answer of a what-if analysis as values, and the answer as JSON with stable field names."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -9,8 +10,6 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Namespace, Node, Pod
 from reconciler.api.objects.gangs import GangKey, Tier
 from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
-from reconciler.plugins.koordinator.objects import Device
-from reconciler.plugins.koordinator.rules import Rules
 from reconciler.state.pods.groups import PodGroups
 from reconciler.state.store import Store
 
@@ -53,7 +52,7 @@ class Scenario(Struct, frozen=True):
     count: int | None = None
     """Number of copies; None means as many as fit"""
     without: frozenset[ObjectKey] = frozenset()
-    """Claims that are assumed to hold no devices, and pods with Koordinator's devices, assumed to be gone"""
+    """Claims that are assumed to hold no devices, and pods with devices of plugins, assumed to be gone"""
     drained: frozenset[str] = frozenset()
     """Nodes that are assumed to be removed with their devices"""
 
@@ -68,10 +67,10 @@ class Baseline(Struct, frozen=True, eq=False):
     """Namespaces whose labels are known"""
     supposed: tuple[Node, ...] = ()
     """Nodes in the store without a Node object: named only by slices, or assumed"""
-    devices: tuple[Device, ...] = ()
-    """Koordinator's Device objects"""
-    machine_rules: Rules = field(default_factory=Rules)
-    """The rules for them"""
+    others: tuple[ApiObject, ...] = ()
+    """Objects of plugins, such as devices"""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Options of plugins"""
     storage: tuple[ApiObject, ...] = ()
     """Storage objects, for pods with volumes"""
     volumes: bool = True

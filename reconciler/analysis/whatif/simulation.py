@@ -1,12 +1,14 @@
 """Allocates and frees units one after another on a separate store, as the reconciler would."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from reconciler.allocation.dra.budget import Budget
 from reconciler.allocation.gangs.deciding import decide_gang
 from reconciler.allocation.gangs.kinds import GangQuestion, GangUnsatisfied, Member, Seat
 from reconciler.allocation.placement.order import queue_key
 from reconciler.allocation.placement.placing import NodeChoice, Placement
+from reconciler.allocation.pod_devices import PodDevices, PodRefusal
 from reconciler.allocation.policies.selection import Policies
 from reconciler.analysis.attempt import Asked, Fit, NoFit, Sharing, attempt
 from reconciler.analysis.whatif.scenario import Baseline, Gang, Placed, PlacedGang, Refused, Unit
@@ -17,8 +19,6 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.plan import Plan, Reason
 from reconciler.api.objects.selectors import NodeSelector
 from reconciler.errors import Rejected
-from reconciler.plugins.koordinator.refusals import OFFERED, Refusal
-from reconciler.plugins.koordinator.whatif import DeviceSimulation, device_ids
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.nodes.room import demand
 from reconciler.state.nodes.table import Nodes
@@ -118,15 +118,15 @@ class Simulation:
     def __init__(
         self,
         baseline: Baseline,
-        devices: DeviceSimulation,
+        devices: Sequence[tuple[Any, PodDevices]],
         absent: Collection[ObjectKey],
         steps: int,
         budget: Budget,
         policies: Policies,
         own: frozenset[Nominee] = NOBODY,
     ) -> None:
-        """`absent` are pods that use no resources of their nodes. What is nominated for others than `own` is
-        held.
+        """`devices` are those of plugins, beside their plugin; `absent` are pods that use no resources
+        of their nodes. What is nominated for others than `own` is held.
         """
         self._devices = devices
         self._absent = absent
@@ -187,8 +187,9 @@ class Simulation:
         held: Sequence[ResourceClaim],
         others: Sequence[Unit],
     ) -> Placed | Refused:
-        if unit.pod is not None and (not unit.claims or self._devices.serves(unit.pod)):
-            return self._place_device_pod(unit, unit.pod, copy, choose_nodes)
+        for plugin, part in self._devices:
+            if unit.pod is not None and plugin.requests(unit.pod):
+                return self._place_device_pod(unit, unit.pod, part, copy, choose_nodes)
         todo = tuple(claim for claim in unit.claims if self._plan(claim) is None)
         if unit.pod is not None:
             self._charge()
@@ -251,27 +252,27 @@ class Simulation:
         return self._trial.store.assumed(claim.metadata.uid)
 
     def _place_device_pod(
-        self, unit: Unit, pod: Pod, copy: int, choose_nodes: Callable[..., NodeChoice]
+        self, unit: Unit, pod: Pod, part: PodDevices, copy: int, choose_nodes: Callable[..., NodeChoice]
     ) -> Placed | Refused:
-        """Place a pod that requests Koordinator's devices."""
+        """Place a pod that requests devices of a plugin."""
         self._budget.spend()
         self._charge()
         snapshot = self._trial.snapshot
         try:
-            choice = choose_nodes(pod, (), snapshot, offered=OFFERED)
+            choice = choose_nodes(pod, (), snapshot, offered=part.offered)
         except Rejected as exc:
             return Refused(unit.name, copy, Reason.NODE_SELECTOR, str(exc))
         names = snapshot.topology.nodes.keys() if choice.nodes is None else frozenset(choice.nodes)
-        found = self._devices.place(
+        found = part.place(
             pod,
             names.__contains__,
-            lambda: self._placement.left_out(pod, (), snapshot, offered=OFFERED),
+            lambda: self._placement.left_out(pod, (), snapshot, offered=part.offered),
         )
-        if isinstance(found, Refusal):
+        if isinstance(found, PodRefusal):
             return Refused(unit.name, copy, found.reason, found.message)
         self._trial.nodes.host(pod.key, pod, found.node, demand(pod))
-        devices = device_ids(found.node, found.allocation)
-        return Placed(unit.name, copy, found.node, tuple((pod.key, kind, device) for kind, device in devices))
+        devices = tuple((pod.key, kind, device) for kind, device in found.held.devices)
+        return Placed(unit.name, copy, found.node, devices)
 
     def _charge(self) -> None:
         """Charge the nodes for the existing pods, once a unit has a pod: there may be thousands."""

@@ -57,6 +57,10 @@ class Bundle(Struct, frozen=True):
         found = self.entries.get(model.__name__, {})
         return tuple(cast("T", entry.object) for entry in found.values())
 
+    def objects(self) -> Iterator[ApiObject]:
+        """All objects."""
+        return (entry.object for found in self.entries.values() for entry in found.values())
+
     @property
     def ignored(self) -> Counter[str]:
         """Number of objects of each kind that is not read."""

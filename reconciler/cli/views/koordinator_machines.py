@@ -9,7 +9,7 @@ from reconciler.cli.cluster import Connection
 from reconciler.cli.output import Table
 from reconciler.plugins.koordinator.figures import STATES, Tally, by_node, by_type
 from reconciler.plugins.koordinator.fleet import Fleet
-from reconciler.plugins.koordinator.objects import printed, read_device
+from reconciler.plugins.koordinator.objects import printed
 from reconciler.plugins.koordinator.pods import KoordinatorState
 from reconciler.plugins.koordinator.rules import Rules, Semantics
 from reconciler.state.trial import load
@@ -70,7 +70,7 @@ async def follow_machines(
             connection.announce(transport.target)
         client = Client(transport)
         served = await with_devices(client, await discover_at_least_pods(client))
-        decoders = {"Node": read, "Device": read_device, "Pod": read}
+        decoders = dict.fromkeys(("Node", "Device", "Pod"), read)
         async with following(client, served, decoders, picture.apply):
             await show(picture.fleet)
             while interval is not None:

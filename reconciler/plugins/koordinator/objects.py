@@ -12,7 +12,6 @@ from pydantic import Field, model_validator
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple, blank
 from reconciler.api.objects.quantity import Format, Quantity
-from reconciler.api.objects.validating import subject_of, validated
 from reconciler.errors import Malformed
 from reconciler.plugins.koordinator.names import CURRENT_NAME, GPU_MEMORY
 
@@ -137,14 +136,6 @@ def is_device(raw: Mapping[str, Any]) -> bool:
     """Whether this is a Device of any version."""
     group = str(raw.get("apiVersion") or "").rpartition("/")[0]
     return raw.get("kind") == "Device" and group == GROUP
-
-
-def read_device(raw: Mapping[str, Any]) -> Device:
-    """The typed object. Raises Malformed."""
-    given = raw.get("apiVersion")
-    if given != f"{GROUP}/{VERSION}":
-        raise Malformed(subject_of(raw), "apiVersion", f"{given} is not supported; use {GROUP}/{VERSION}")
-    return validated(Device, raw)
 
 
 class Expression(Model):

@@ -1,137 +1,122 @@
-"""Allocates Koordinator's devices to pods of manifests, one after another, without a cluster."""
+"""Koordinator's devices without a cluster: machines and pods of manifests, or of a listing."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from msgspec import Struct, field
+from msgspec.structs import replace
 
-from reconciler.allocation.placement.placing import Placement, refusal_reason
-from reconciler.api.manifests.bundle import Bundle
+from reconciler.allocation.pod_devices import HeldDevices, PodDevices, PodGrant, PodRefusal
+from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.api.objects.core import Node, Pod
-from reconciler.api.objects.meta import ObjectKey
-from reconciler.errors import Malformed, Rejected
+from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
+from reconciler.errors import Malformed
+from reconciler.plugins.koordinator.annotations import AllocatedDevice, allocated, allocation_patch
 from reconciler.plugins.koordinator.demand import Demand, Failure
-from reconciler.plugins.koordinator.fleet import Fleet
-from reconciler.plugins.koordinator.holdings import holder
+from reconciler.plugins.koordinator.explain import explain_pod
+from reconciler.plugins.koordinator.fleet import Fleet, Placed
+from reconciler.plugins.koordinator.holdings import Allocation, Holder, holder
 from reconciler.plugins.koordinator.names import ALLOCATED
 from reconciler.plugins.koordinator.objects import Device
-from reconciler.plugins.koordinator.refusals import (
-    BOTH,
-    BOTH_WHY,
-    OFFERED,
-    Refusal,
-    Unserved,
-    reason_of,
-    refusal,
-)
+from reconciler.plugins.koordinator.refusals import BOTH, BOTH_WHY, OFFERED, Unserved, reason_of, refusal
 from reconciler.plugins.koordinator.rules import Rules
-from reconciler.state.nodes.room import demand as room_for
-from reconciler.state.nodes.table import Nodes
-from reconciler.state.store import Store
 
 
-class PodQuestion(Struct, frozen=True, eq=False):
-    """A question about a pod just before its decision. The fleet changes with later decisions."""
+class OfflineMachines(PodDevices):
+    """A fleet of machines. Pods with the result annotation hold its devices."""
 
-    pod: Pod
-    demand: Demand | Failure
-    fleet: Fleet
-    can_run: Callable[[str], bool]
-    """Whether the pod can run on a node, as far as its other requirements are concerned"""
+    offered = OFFERED
 
-
-class Given(Struct, frozen=True):
-    """What one pod is given."""
-
-    pod: Pod
-    node: str
-    text: str
-    """The annotation that records it"""
-
-
-class DeviceReport(Struct):
-    """All decisions, in their order."""
-
-    given: list[Given] = field(default_factory=list)
-    refused: list[tuple[ObjectKey, Refusal]] = field(default_factory=list)
-    """Pods that requested devices and got none, and why"""
-    notes: list[str] = field(default_factory=list)
-    """What could not be read of machines and of pods that hold devices"""
-
-
-class Machines:
-    """The machines of manifests. Pods with the result annotation hold its devices."""
-
-    def __init__(
-        self,
-        bundle: Bundle,
-        rules: Rules,
-        pods: Iterable[Pod],
-        placement: Placement,
-        store: Store,
-        nodes: Nodes,
-        on_pod: Callable[[PodQuestion], None] = lambda _: None,
-    ) -> None:
-        """Counts on `nodes` the pods that get devices. The caller counts all other pods.
-
-        `on_pod` gets every question before its decision.
-        """
-        self._on_pod = on_pod
-        self._placement, self._store, self._nodes = placement, store, nodes
+    def __init__(self, objects: Iterable[ApiObject], pods: Iterable[Pod], rules: Rules) -> None:
+        """`objects` are Devices, and Nodes whose labels count; `pods` may hold devices."""
+        listed = list(objects)
+        labels = {one.key.name: one.metadata.labels for one in listed if isinstance(one, Node)}
+        devices = [one for one in listed if isinstance(one, Device)]
+        self.notes: list[str] = []
+        self.nodes: Sequence[str] = [device.key.name for device in devices]
         self._fleet = Fleet(rules)
-        self.report = DeviceReport()
-        """All decisions so far, in their order"""
-        labels = {node.key.name: node.metadata.labels for node in bundle.of(Node)}
-        for device in bundle.of(Device):
+        for device in devices:
             try:
-                self.report.notes += self._fleet.put(device, labels.get(device.key.name, {})).notes
+                self.notes += self._fleet.put(device, labels.get(device.key.name, {})).notes
             except Malformed as exc:
-                self.report.notes.append(str(exc))
-        self._hold(pods)
+                self.notes.append(str(exc))
+        self._held = dict(self._holders(pods))
+        for key, one in self._held.items():
+            self._fleet.hold(key, one.node, one.allocation, one.hints)
 
-    def serves(self, pod: Pod) -> bool:
-        """Give a live pod its devices, or refuse it. False if it requests none, or holds some."""
-        if ALLOCATED in pod.metadata.annotations:
-            return False
-        demand = self._fleet.demands.of(pod)
-        if demand is None:
-            return False
-        found = self._decide(pod, demand)
-        if isinstance(found, Refusal):
-            self.report.refused.append((pod.key, found))
-        else:
-            self.report.given.append(found)
-        return True
-
-    def _hold(self, pods: Iterable[Pod]) -> None:
+    def _holders(self, pods: Iterable[Pod]) -> Iterable[tuple[ObjectKey, Holder]]:
         for pod in pods:
             if pod.finished or pod.metadata.deletion_timestamp or ALLOCATED not in pod.metadata.annotations:
                 continue
             try:
                 held = holder(pod)
             except Malformed as exc:
-                self.report.notes.append(str(exc))
+                self.notes.append(str(exc))
                 continue
             if held is not None:
-                self._fleet.hold(pod.key, held.node, held.allocation, held.hints)
+                yield pod.key, held
 
-    def _decide(self, pod: Pod, demand: Demand | Failure) -> Given | Refusal:
+    @property
+    def held(self) -> Mapping[ObjectKey, HeldDevices]:
+        return {key: held_devices(one.node, one.allocation) for key, one in self._held.items()}
+
+    def refusal(self, pod: Pod) -> PodRefusal | None:
+        demand = self._fleet.demands.of(pod)
         if isinstance(demand, Failure):
-            self._on_pod(PodQuestion(pod, demand, self._fleet, lambda _: False))
-            return Refusal(reason_of(demand), demand.message)
-        if pod.spec.resource_claims:
-            return Refusal(BOTH, BOTH_WHY)
-        snapshot = self._store.snapshot()
-        try:
-            choice = self._placement.for_pod(pod, (), snapshot, offered=OFFERED)
-        except Rejected as exc:
-            return Refusal(refusal_reason(exc), str(exc))
-        names = snapshot.topology.nodes.keys() if choice.nodes is None else frozenset(choice.nodes)
-        self._on_pod(PodQuestion(pod, demand, self._fleet, names.__contains__))
-        found = self._fleet.first(demand, names.__contains__)
-        assert found is not None  # nothing limits the tries
-        if isinstance(found, Unserved):
-            left_out = self._placement.left_out(pod, (), snapshot, offered=OFFERED) if found.unsuited else ""
-            return refusal(found, left_out, crowded=choice.crowded)
+            return PodRefusal(reason_of(demand), demand.message)
+        return PodRefusal(BOTH, BOTH_WHY) if pod.spec.resource_claims else None
+
+    def place(
+        self, pod: Pod, can_run: Callable[[str], bool], left_out: Callable[[], str]
+    ) -> PodGrant | PodRefusal:
+        if (why := self.refusal(pod)) is not None:
+            return why
+        demand = self._fleet.demands.of(pod)
+        assert isinstance(demand, Demand)
+        found = self._fleet.first(demand, can_run)
+        if not isinstance(found, Placed):
+            assert isinstance(found, Unserved)  # nothing limits the tries
+            said = refusal(found, left_out() if found.unsuited else "", crowded=False)
+            return PodRefusal(said.reason, said.message)
         self._fleet.hold(pod.key, found.node, found.allocation, demand.hints)
-        self._nodes.host(pod.key, pod, found.node, room_for(pod))
-        return Given(pod, found.node, self._fleet.text(found.node, found.allocation))
+        text = self._fleet.text(found.node, found.allocation)
+        return PodGrant(
+            pod,
+            held_devices(found.node, found.allocation),
+            tuple(
+                (f"{kind}/{device.minor}", _share(device))
+                for kind, devices in allocated(f"Pod {pod.key}", {ALLOCATED: text}).items()
+                for device in devices
+            ),
+            text,
+            allocation_patch(pod, found.node, text),
+        )
+
+    def explain(self, pod: Pod, can_run: Callable[[str], bool], left_out: Callable[[], str]) -> Explanation:
+        demand = self._fleet.demands.of(pod)
+        assert demand is not None
+        if isinstance(demand, Failure):
+            return explain_pod(pod, demand, self._fleet, reason_of(demand))
+        found = self._fleet.first(demand, can_run)
+        if isinstance(found, Placed):
+            explained = explain_pod(pod, demand, self._fleet, "", can_run=can_run)
+            return replace(explained, node=found.node, nearest=())
+        assert isinstance(found, Unserved)  # nothing limits the tries
+        why = refusal(found, left_out() if found.unsuited else "", crowded=False)
+        return explain_pod(pod, demand, self._fleet, why.reason, message=why.message, can_run=can_run)
+
+
+def held_devices(node: str, allocation: Allocation) -> HeldDevices:
+    """The devices of an allocation, by name."""
+    named = (
+        (kind, DeviceID(kind, node, str(grant.minor)))
+        for kind, grants in allocation.items()
+        for grant in grants
+    )
+    return HeldDevices(node, tuple(named))
+
+
+def _share(device: AllocatedDevice) -> str:
+    """What a pod gets of a device: amounts by resource, without domains, and virtual functions."""
+    parts = [f"{name.rpartition('/')[2]} {amount}" for name, amount in device.resources.items()]
+    if device.extension is not None:
+        parts += [f"virtual function {function.bus_id}" for function in device.extension.vfs]
+    return ", ".join(parts) or "-"

@@ -1,15 +1,19 @@
 """What Koordinator's plugin brings to the program."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.meta import ApiObject
 from reconciler.api.validation.kinds import ServedKind
 from reconciler.errors import Rejected
+from reconciler.plugins.koordinator.names import ALLOCATED, CURRENT_NAME, TYPE_OF
 from reconciler.plugins.koordinator.objects import GROUP, VERSION, Device
 from reconciler.plugins.koordinator.reasons import KOORDINATOR
 from reconciler.plugins.plugin import Plugin
 
 if TYPE_CHECKING:
+    from reconciler.allocation.pod_devices import PodDevices
     from reconciler.analysis.doctor.checks import Checks
     from reconciler.app.running import Start
     from reconciler.cluster.client import Client
@@ -24,6 +28,7 @@ class Koordinator(Plugin):
     """Devices of machines, for pods that request them by resources and annotations."""
 
     name: ClassVar = "koordinator"
+    title: ClassVar = "Koordinator's devices"
     models: ClassVar = {f"{GROUP}/{VERSION}": Device}
     advice: ClassVar = KOORDINATOR
 
@@ -31,6 +36,36 @@ class Koordinator(Plugin):
         from reconciler.plugins.koordinator.validation import DEVICE
 
         return (DEVICE,)
+
+    def requests(self, pod: Pod) -> bool:
+        if not self.holds(pod) and _resources(pod).isdisjoint(TYPE_OF):
+            return False
+        from reconciler.plugins.koordinator.demand import read_demand
+        from reconciler.plugins.koordinator.rules import Rules
+
+        return read_demand(pod, Rules()) is not None
+
+    def own_resource(self, pod: Pod) -> str:
+        # Vendors' names, such as nvidia.com/gpu, are resources of nodes where Koordinator does not run.
+        return min(_resources(pod) & set(CURRENT_NAME.values()), default="")
+
+    def holds(self, pod: Pod) -> bool:
+        return ALLOCATED in pod.metadata.annotations
+
+    def record(self, pod: Pod) -> str:
+        return pod.metadata.annotations[ALLOCATED]
+
+    def offline(
+        self, objects: Iterable[ApiObject], pods: Iterable[Pod], options: Mapping[str, str]
+    ) -> "PodDevices | None":
+        listed, known = list(objects), list(pods)
+        if not any(isinstance(one, Device) for one in listed) and not any(map(self.requests, known)):
+            return None
+        from reconciler.plugins.koordinator.offline import OfflineMachines
+        from reconciler.plugins.koordinator.rules import Rules, Semantics
+
+        rules = Rules(Semantics(options.get("koordinator_semantics", "proposal")))
+        return OfflineMachines(listed, known, rules)
 
     def checks(self) -> "Checks":
         from reconciler.plugins.koordinator.doctor import CHECKS
@@ -63,3 +98,10 @@ class Koordinator(Plugin):
         from reconciler.plugins.koordinator.journal import Replay
 
         return Replay(settings.get("koordinator_semantics", "proposal"))
+
+
+def _resources(pod: Pod) -> set[str]:
+    """The resources that a pod requests, by their current names."""
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    parts = (part for one in containers for part in (one.resources.requests, one.resources.limits))
+    return {CURRENT_NAME.get(name, name) for part in (*parts, pod.spec.overhead) for name in part}
