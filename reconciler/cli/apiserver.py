@@ -18,7 +18,7 @@ from reconciler.cli.options import files_option
 from reconciler.embedded import ApiServer, run_controllers, serve
 from reconciler.embedded.accounts import Roles, read_tokens
 from reconciler.embedded.guard import Guard
-from reconciler.operations.logs.setup import configure, lines_in_order
+from reconciler.operations.logs.setup import configure
 
 
 @click.command()
@@ -71,7 +71,7 @@ def apiserver(
         )
     configure("info")
     raws = read_for_server(files)
-    with exit_on_errors(), lines_in_order():
+    with exit_on_errors():
         guard = None if token_file is None else _guard(token_file, rbac)
         asyncio.run(_serve(raws, host, port, with_controllers, guard))
 

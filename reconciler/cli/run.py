@@ -28,7 +28,7 @@ from reconciler.cli.policy_options import demand_option, policy_option, policy_s
 from reconciler.cluster.client import Client
 from reconciler.cluster.http import connect
 from reconciler.cluster.target import choose_target, without_password
-from reconciler.operations.logs.setup import configure, lines_in_order
+from reconciler.operations.logs.setup import configure
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.serving.server import access_for, serving
 from reconciler.settings import Flag, Settings, first_sentence, load
@@ -100,7 +100,7 @@ def run(config: Path | None, files: tuple[str, ...], **flags: Any) -> None:
         from reconciler.cli.convert import read_for_server  # noqa: PLC0415
 
         raws = read_for_server(files)
-    with exit_on_errors(), lines_in_order():
+    with exit_on_errors():
         asyncio.run(_run(settings, raws))
 
 

@@ -33,7 +33,7 @@ from reconciler.control.decisions.declaration import Decision
 from reconciler.embedded import ApiServer, run_controllers, serve
 from reconciler.embedded.pod_controllers import RUN_SECONDS
 from reconciler.errors import Malformed, Retry
-from reconciler.operations.logs.setup import configure, lines_in_order
+from reconciler.operations.logs.setup import configure
 from reconciler.settings import Settings
 
 WATCHED = ("ResourceClaim", "Pod")
@@ -137,7 +137,7 @@ def demo() -> None:
     """
     configure("warning", "short")
     console = Console(sys.stdout)
-    with exit_on_errors(), lines_in_order():
+    with exit_on_errors():
         asyncio.run(play(read_demo_manifests(sys.stdin.buffer), console))
 
 

@@ -4,14 +4,13 @@ Lines of libraries are written from level warning: their debug and info lines co
 responses, with tokens and secrets. For the same reason tracebacks omit local variables.
 """
 
-import asyncio
 import json
 import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from datetime import UTC, datetime, timedelta
+from contextlib import suppress
+from datetime import datetime
 from threading import RLock
 from typing import Any, Literal, TextIO
 
@@ -24,12 +23,6 @@ Format = Literal["auto", "json", "text", "short"]
 LOGGER = "reconciler"
 """The parent of all loggers of this program"""
 
-LATEST = 0.01
-"""Seconds for which a line of an event loop waits for others, unless it is a warning: a write for each takes
-as long as making the line"""
-
-_SECOND = timedelta(seconds=1)
-
 
 def configure(level: str, form: Format = "auto") -> None:
     """Write log lines of `level` or above to standard error.
@@ -41,17 +34,16 @@ def configure(level: str, form: Format = "auto") -> None:
     before: list[Processor] = [
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
-        TimeStamps(),
+        structlog.processors.TimeStamper("%Y-%m-%dT%H:%M:%S.%fZ", utc=True),
     ]
     last = _last(form, sys.stderr)
-    writer = _LineWriter(sys.stderr)
-    handler = _Handler(writer)
-    # Our own lines go to the writer directly: `logging` would cost more than everything else.
+    lines = _Lines(sys.stderr)
     structlog.configure(
         processors=[*before, *last],
-        logger_factory=LineLoggers(writer, level),
+        logger_factory=lines.logger,
         wrapper_class=structlog.make_filtering_bound_logger(level),
     )
+    handler = _Handler(lines)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=before,
@@ -64,126 +56,47 @@ def configure(level: str, form: Format = "auto") -> None:
     logging.getLogger(LOGGER).setLevel(level.upper())
 
 
-@contextmanager
-def lines_in_order() -> Iterator[None]:
-    """Around an event loop: its last lines are written before anything that is printed after it."""
-    try:
-        yield
-    finally:
-        for handler in logging.getLogger().handlers:
-            handler.flush()
-
-
-class TimeStamps:
-    """Adds the time in UTC to lines, as ISO 8601 with microseconds. What lines of one second share is made
-    once.
-    """
-
-    def __init__(self, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
-        self._now = now
-        self._second = now(), now(), ""
-        """Begin and end of a second, and its text: replaced together, since threads write lines too"""
-
-    def __call__(self, _logger: Any, _method: str, event: EventDict) -> EventDict:
-        now = self._now()
-        begin, end, text = self._second
-        if not begin <= now < end:
-            begin = now.replace(microsecond=0)
-            text = begin.isoformat().removesuffix("+00:00")
-            self._second = begin, begin + _SECOND, text
-        event["timestamp"] = f"{text}.{now.microsecond:06}Z"
-        return event
-
-
-class _LineWriter:
-    """Writes lines. Those of an event loop are written together, LATEST seconds after the first or as soon as
-    the loop is free then.
-    """
+class _Lines:
+    """Writes lines of all threads to a stream, each at once and whole."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._lines: list[str] = []
         self._lock = RLock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        """The loop that has scheduled a flush"""
-
-    def write(self, line: str) -> None:
-        """Write a line: now, or with others of the event loop."""
-        with self._lock:
-            self._lines.append(line)
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:  # no event loop in this thread
-            self.flush()
-            return
-        if loop is not self._loop:
-            self._loop = loop
-            loop.call_later(LATEST, self.flush)
-
-    def flush(self) -> None:
-        """Write the buffered lines now. They are lost if the pipe is closed or the disk is full.
-
-        If that raised, it would end the task that logs, or be logged itself, without end.
-        """
-        with self._lock:
-            self._loop = None
-            lines, self._lines = self._lines, []
-            if lines:
-                with suppress(OSError, ValueError):  # a closed file is a ValueError
-                    self._stream.write("".join([f"{line}\n" for line in lines]))
-                    self._stream.flush()
-
-
-class _Line:
-    """The logger that structlog passes a finished line to."""
-
-    def __init__(self, name: str, writer: _LineWriter) -> None:
-        self.name = name
-        self._writer = writer
-
-    def info(self, line: str) -> None:
-        self._writer.write(line)
-
-    debug = info
-
-    def warning(self, line: str) -> None:
-        self._writer.write(line)
-        self._writer.flush()  # the line must survive a crash that follows
-
-    error = critical = warning
-
-
-class LineLoggers:
-    """Makes the loggers of this program."""
-
-    def __init__(self, writer: _LineWriter, level: str) -> None:
-        ranks = logging.getLevelNamesMapping()
-        least = ranks[level.upper()]
-        self.levels = frozenset([name.lower() for name, rank in ranks.items() if rank >= least])
-        """The levels of the lines that are written"""
-        self._writer = writer
         self._names = structlog.stdlib.LoggerFactory()
 
-    def __call__(self, *name: str) -> _Line:
+    def logger(self, *name: str) -> "_Logger":
         """A logger. Its default name is the module that uses it."""
-        return _Line(name[0] if name else self._names().name, self._writer)
+        return _Logger(name[0] if name else self._names().name, self)
+
+    def write(self, line: str) -> None:
+        """Write a line. It is lost if the pipe is closed or the disk is full: an error would end the task
+        that logs, or be logged itself, without end.
+        """
+        with self._lock, suppress(OSError, ValueError):  # a closed file is a ValueError
+            self._stream.write(f"{line}\n")
+            self._stream.flush()
+
+
+class _Logger:
+    """The logger that structlog passes a finished line to."""
+
+    def __init__(self, name: str, lines: _Lines) -> None:
+        self.name = name
+        self.debug = self.info = self.warning = self.error = self.critical = lines.write
 
 
 class _Handler(logging.Handler):
-    """Takes the log records of libraries. `logging` flushes it when the process ends, so no line is lost."""
+    """Takes the log records of libraries."""
 
-    def __init__(self, writer: _LineWriter) -> None:
+    def __init__(self, lines: _Lines) -> None:
         super().__init__()
-        self._writer = writer
+        self._lines = lines
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            self._writer.write(self.format(record))
-        except Exception:  # a failed write must not fail the caller
+            self._lines.write(self.format(record))
+        except Exception:  # a record that cannot be formatted must not fail the caller
             self.handleError(record)
-
-    def flush(self) -> None:
-        self._writer.flush()
 
 
 def _last(form: Format, stream: TextIO) -> list[Processor]:

@@ -1,6 +1,5 @@
 """The metrics of a process: what the code counts, what is read at each scrape, and `/metrics`."""
 
-from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple
@@ -27,10 +26,6 @@ from reconciler.operations.metrics import catalogue as of
 from reconciler.operations.serving.port import Route
 
 _Count = Callable[[Decision], None]
-_Observe = Callable[[float, str], None]
-
-EXEMPLARS = 16
-"""The first of so many observations in a bucket gets an exemplar, which takes longer than the counting"""
 
 
 class Meters:
@@ -47,7 +42,7 @@ class Meters:
             GCCollector(registry=self.registry)
         self.decision = self._histogram(of.DECISION)
         decided = {spec: self._metric(spec) for spec in of.metrics_of(kinds)}
-        # Look the series up once: that is slower than counting, and makes them start at 0.
+        # The series are looked up now, so that they start at 0 and `increase` sees the first count.
         self._counts = {kind: [_counting(decided[one.metric], one) for one in kind.METRICS] for kind in kinds}
         self.refusals = self._counter(of.REFUSALS)
         self.requests = self._counter(of.REQUESTS)
@@ -56,20 +51,16 @@ class Meters:
         self.listings = self._counter(of.LISTINGS)
         self.loop_lag = self._histogram(of.LOOP_LAG)
         self.build = Gauge(of.BUILD.full_name, of.BUILD.help, of.BUILD.label_names, registry=self.registry)
-        # The series start at 0, so that `increase` sees the first count.
-        results = ("granted", "refused", "gave_up")
-        self._decided = {name: _observing(self.decision.labels(name), of.DECISION) for name in results}
-        self._refused: dict[str, Counter] = {}
+        for name in ("granted", "refused", "gave_up"):
+            self.decision.labels(name)
 
     def answered(self, reason: str, seconds: float, decision_id: str) -> None:
         """Count the answer of a search; see `reconciler.control.decisions.declaration.Observer`."""
         result = "granted"
         if reason:
             result = "gave_up" if reason == Reason.GAVE_UP else "refused"
-            if reason not in self._refused:  # looking a series up is slower than counting
-                self._refused[reason] = self.refusals.labels(reason)
-            self._refused[reason].inc()
-        self._decided[result](seconds, decision_id)
+            self.refusals.labels(reason).inc()
+        self.decision.labels(result).observe(seconds, {"decision_id": decision_id})
 
     def on_decision(self, decision: Decision) -> None:
         """Count a decision in the metrics that its class declares."""
@@ -93,26 +84,14 @@ def _counting(metric: Counter | Histogram, counted: Counted) -> _Count:
     series = metric.labels(*counted.labels) if counted.labels else metric
     if isinstance(series, Counter):
         return lambda _: series.inc()
-    observed, observe = attrgetter(counted.observed), _observing(series, counted.metric)
+    observed = attrgetter(counted.observed)
 
     def count(decision: Decision) -> None:
         value = observed(decision)
         if value is not None:
-            observe(value, decision.decision_id)
+            series.observe(value, {"decision_id": decision.decision_id})
 
     return count
-
-
-def _observing(series: Histogram, spec: MetricSpec) -> _Observe:
-    """A function that observes a value. Now and then its bucket gets an exemplar that names the decision."""
-    counts = [0] * (len(spec.buckets) + 1)
-
-    def observe(value: float, decision_id: str) -> None:
-        bucket = bisect_left(spec.buckets, value)
-        series.observe(value, None if counts[bucket] % EXEMPLARS else {"decision_id": decision_id})
-        counts[bucket] += 1
-
-    return observe
 
 
 log = structlog.get_logger()

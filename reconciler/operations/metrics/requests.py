@@ -11,8 +11,6 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from prometheus_client import Counter, Histogram
-
 from reconciler.cluster.kinds import Resource
 from reconciler.cluster.transport import Lines, Request, Response, Transport, WatchRequest
 from reconciler.errors import ReconcilerError, Rejected, Undecided
@@ -49,7 +47,6 @@ class Metered:
         self._clock = clock
         self._kinds = {resource.plural: resource.kind for resource in watched}
         self._ended: dict[str, str] = {}
-        self._series: dict[tuple[str, str, str], tuple[Counter, Histogram]] = {}
         self.answers = 0
         """Completed requests, successful or not"""
 
@@ -68,7 +65,8 @@ class Metered:
             raise
         finally:
             self.answers += 1
-            self._count((verb, resource, result), self._clock() - began)
+            self._meters.requests.labels(verb, resource, result).inc()
+            self._meters.request_seconds.labels(verb, resource).observe(self._clock() - began)
         kind = self._kinds.get(resource)
         if kind and verb == "list" and result == "ok" and _is_first_page(request):
             self._meters.listings.labels(kind).inc()
@@ -79,14 +77,6 @@ class Metered:
         kind = self._kinds.get(self._names("GET", request.path)[1])
         behind = self._behind.stream(request)
         return self._watch(kind, behind) if kind else behind
-
-    def _count(self, labels: tuple[str, str, str], seconds: float) -> None:
-        if labels not in self._series:  # looking a series up is slower than counting
-            requests, durations = self._meters.requests, self._meters.request_seconds
-            self._series[labels] = requests.labels(*labels), durations.labels(*labels[:2])
-        counter, histogram = self._series[labels]
-        counter.inc()
-        histogram.observe(seconds)
 
     @asynccontextmanager
     async def _watch(self, kind: str, behind: Lines) -> AsyncIterator[AsyncIterator[bytes]]:

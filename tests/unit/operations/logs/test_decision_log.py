@@ -1,10 +1,7 @@
 """A decision is logged, documented and counted as its class declares."""
 
-import re
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from io import StringIO
 from typing import Annotated, ClassVar
 
 import pytest
@@ -24,7 +21,6 @@ from reconciler.control.decisions.declaration import (
 )
 from reconciler.control.decisions.every import DECISIONS
 from reconciler.operations.logs.catalogue import EVENTS, FIELDS, Event, described_fields, events_of
-from reconciler.operations.logs.setup import Format, configure
 from reconciler.operations.metrics.meters import Meters
 from reconciler.operations.observer import log_decision
 from tests.tools.decision_samples import SAMPLES, Sample
@@ -70,34 +66,6 @@ def test_the_line_of_a_decision_has_the_documented_fields_in_order(sample: Sampl
     assert set(event.fields) <= {*sample.fields, "decision_id"} <= {*event.fields, *event.maybe}
     for name, value in sample.fields.items():
         assert isinstance(value, FIELDS[name][0]), name
-
-
-def written(level: str, form: Format, log: Callable[[Sample], None], patch: pytest.MonkeyPatch) -> str:
-    """What the samples write to a stream of their own, without the times."""
-    stream = StringIO()
-    patch.setattr(sys, "stderr", stream)
-    configure(level, form)
-    for sample in SAMPLES:
-        log(sample)
-    return re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z|\d\d:\d\d:\d\d", "", stream.getvalue())
-
-
-@pytest.mark.parametrize("form", ["json", "text", "short"])
-@pytest.mark.parametrize("level", ["debug", "info", "warning", "error"])
-def test_decisions_are_written_as_structlog_writes_their_fields(
-    level: str, form: Format, monkeypatch: pytest.MonkeyPatch
-):
-    plain = structlog.get_logger("reconciler.operations.observer")
-
-    def log_plainly(sample: Sample) -> None:
-        getattr(plain, sample.level)(sample.event, **sample.fields, decision_id="id")
-
-    def log_it(sample: Sample) -> None:
-        log_decision(replace(sample.decision, decision_id="id"))
-
-    found = written(level, form, log_it, monkeypatch)
-    assert found == written(level, form, log_plainly, monkeypatch)
-    assert ("claim allocated" in found) == (level in ("debug", "info"))
 
 
 def test_there_is_a_sample_of_every_kind():
