@@ -20,8 +20,8 @@ from reconciler.operations.events.events import Events
 from reconciler.operations.events.recorder import EventInbox, EventRecorder, LastingRefusals
 from reconciler.operations.events.unmanaged import UnmanagedClaims
 from reconciler.operations.metrics.devices import Capacity
-from reconciler.operations.page.late_routes import late_page_routes
-from reconciler.operations.page.sources import PageSources, RefusalMessages
+from reconciler.operations.page.routes import page_routes
+from reconciler.operations.page.sources import RefusalMessages, Sources
 from reconciler.operations.serving.port import Route
 from reconciler.operations.serving.questions import FitEndpoint, WhatifEndpoint, whatif_routes
 from reconciler.operations.signals import fleet_signals, liveness_signals, server_signals, work_signals
@@ -181,17 +181,21 @@ def _page(
         *process_facts(base.settings, leadership.leads),
         *(fact for one in signals for fact in one.facts),
     ]
-    sources = PageSources(
+    sources = Sources(
         intake,
         core.reconciler,
         core.planner.next,
         [one.view for one in core.plugins if one.view is not None],
         inboxes.pending,
         inboxes.messages,
-        placing.view,
-        moves,
+        capacity,
+        facts,
+        clock=base.clock,
+        now=now,
+        placement=placing.view,
+        moves=moves,
     )
-    routes = late_page_routes(sources.sources(capacity, facts, clock=base.clock, now=now), base.stop)
+    routes = page_routes(sources, base.stop)
     return Signals(routes=[*routes, *_questions(base.settings, intake, placing)])
 
 

@@ -47,7 +47,7 @@ def log_decision(decision: Decision) -> None:
     """Log a decision."""
     line = decision.line
     fields: dict[str, Any] = {}
-    for attribute, name, logged in _logged_fields(type(decision)):
+    for attribute, name, logged in _logged_fields(type(decision)):  # type: ignore[arg-type]
         value = getattr(decision, attribute)
         if value is None and logged.optional:
             continue

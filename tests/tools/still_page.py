@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Hashable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,8 +16,8 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.control.relocation.moves import MovesAdvice
 from reconciler.operations.metrics.devices import Capacity
-from reconciler.operations.page.late_routes import late_page_routes
-from reconciler.operations.page.sources import Fact, GangEntry, PendingUnit, PlacementView, Sources
+from reconciler.operations.page.routes import page_routes
+from reconciler.operations.page.sources import Fact, GangEntry, PendingUnit, PlacementView, Question, Sources
 from reconciler.operations.serving.access import Local
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.serving.server import serving
@@ -25,6 +25,7 @@ from reconciler.plugins.koordinator.fleet import Fleet
 from reconciler.plugins.koordinator.page import MachinesView
 from reconciler.plugins.koordinator.pods import KoordinatorState
 from reconciler.settings import Settings
+from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.store import Store
 from tests.tools.builders import Object, store, typed
 from tests.tools.watched_reconciler import utc_now
@@ -68,33 +69,56 @@ class Still:
         results = plan.allocation.devices.results if plan is not None else ()
         return [DeviceID(one.driver, one.pool, one.device) for one in results]
 
-    def sources(self) -> Sources:
-        picture = self.store.snapshot
 
-        def by_reason() -> dict[str, int]:
-            return Counter(one.reason for one in self.waiting)
+class StillSources(Sources):
+    """The data of the page from a picture instead of a reconciler."""
 
-        return Sources(
-            ready=lambda: True,
-            now=lambda: self.now,
-            clock=time.monotonic,
-            facts=lambda: self.facts,
-            snapshot=picture,
-            capacity=Capacity(picture),
-            claims=lambda: self.store.claims,
-            devices_of=self.devices_of,
-            pending=lambda: self.waiting,
-            created=lambda kind, key: self.created.get((kind, key), ""),
-            by_reason=by_reason,
-            pending_version=lambda: (len(self.waiting), self.fleet.changes if self.fleet else 0),
-            plugins=[MachinesView(KoordinatorState(self.fleet, lambda _: None))] if self.fleet else [],
-            placement=lambda: self.placement,
-            moves=lambda: self.moves,
-            explain=lambda _: None,
-            gangs=lambda: (list(self.gangs), []),
-            gang=self.gangs.get,
-            gangs_version=lambda: len(self.gangs),
-        )
+    def __init__(self, still: Still) -> None:
+        self.still = still
+        self.capacity = Capacity(still.store.snapshot)
+        self.clock, self.now = time.monotonic, lambda: still.now
+        fleet = still.fleet
+        self.plugins = [MachinesView(KoordinatorState(fleet, lambda _: None))] if fleet else []
+        self.placement, self.moves = lambda: still.placement, lambda: still.moves
+
+    def ready(self) -> bool:
+        return True
+
+    def snapshot(self) -> Snapshot:
+        return self.still.store.snapshot()
+
+    def facts(self) -> list[Fact]:
+        return self.still.facts
+
+    def claims(self) -> Iterable[ObjectKey]:
+        return self.still.store.claims
+
+    def devices_of(self, claim: ObjectKey) -> list[DeviceID]:
+        return self.still.devices_of(claim)
+
+    def pending(self) -> Iterator[PendingUnit]:
+        return iter(self.still.waiting)
+
+    def created(self, kind: str, key: ObjectKey) -> str:
+        return self.still.created.get((kind, key), "")
+
+    def by_reason(self) -> dict[str, int]:
+        return Counter(one.reason for one in self.still.waiting)
+
+    def pending_version(self) -> Hashable:
+        return len(self.still.waiting), self.still.fleet.changes if self.still.fleet else 0
+
+    def explain(self, _question: Question) -> None:
+        return None
+
+    def gangs(self) -> tuple[list[GangKey], list[GangKey]]:
+        return list(self.still.gangs), []
+
+    def gang(self, gang: GangKey) -> GangEntry | None:
+        return self.still.gangs.get(gang)
+
+    def gangs_version(self) -> Hashable:
+        return len(self.still.gangs)
 
 
 @asynccontextmanager
@@ -102,7 +126,7 @@ async def standing(objects: Iterable[Object], fleet: Fleet | None = None) -> Asy
     """Serve the page of these objects while the block runs."""
     still, stop = Still(store(*objects), fleet=fleet), asyncio.Event()
     port = StatusPort(Local())
-    port.add(*late_page_routes(still.sources(), stop))
+    port.add(*page_routes(StillSources(still), stop))
     async with serving(port, Settings(), now=utc_now) as still.url:
         try:
             yield still

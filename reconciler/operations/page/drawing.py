@@ -259,7 +259,7 @@ def about(device: ShownDevice) -> str:
             parts.append(f"{'held' if device.state == 'held' else 'shared'} by {who}{more}")
             parts += [f"{amount} {shown(key)} consumed" for key, amount in device.consumed]
         case "allocatable":
-            parts.append("allocatable")
+            parts.append("free")
         case "tainted":
             parts.append("tainted: free, but only for claims with a toleration")
         case _:

@@ -10,37 +10,30 @@ from numpy.typing import NDArray
 from kernels.types import Codes, Rows
 from reconciler.operations.metrics.catalogue import OTHER
 from reconciler.operations.metrics.devices import STATES, Holdings
-from reconciler.operations.page.charts import Charts, Index
-from reconciler.operations.page.parts import Area, Part, Renderer
+from reconciler.operations.page.charts import Charts
+from reconciler.operations.page.parts import Area, Panel, Part
 from reconciler.operations.page.query import Query, named_by, select_charts, shown
-from reconciler.operations.page.sources import Sources
 from reconciler.state.devices.snapshot import Snapshot
 
 
-class FleetPanel:
+class FleetPanel(Panel):
     """Filters do not change it."""
 
     id: ClassVar[str] = "fleet"
     area: ClassVar[Area] = "top"
     title: ClassVar[str] = "Fleet"
-    nested: ClassVar[bool] = False
-
-    def __init__(self, sources: Sources, renderer: Renderer, index: Index) -> None:
-        self._sources = sources
-        self._renderer = renderer
-        self._index = index
 
     async def parts(self, query: Query) -> list[Part]:
-        values: dict[str, object] = {"ready": self._sources.ready(), "filtered": query.filtered}
+        values: dict[str, object] = {"ready": self.sources.ready(), "filtered": query.filtered}
         badge = ""
         if values["ready"]:
-            await self._sources.capacity.refresh()
-            rows = driver_rows(self._sources.capacity.holdings, query)
-            used = await self._index.used()
+            await self.sources.capacity.refresh()
+            rows = driver_rows(self.sources.capacity.holdings, query)
+            used = await self.index.used()
             values["drivers"] = rows
             values["use_map"] = use_map(used[1]) if used is not None else None
             badge = str(sum(row.total for row in rows))
-        return [self._renderer.part(self.id, "fleet.html", values, badge=badge)]
+        return [self.renderer.part(self.id, "fleet.html", values, badge=badge)]
 
 
 BAR = 200.0
@@ -120,42 +113,31 @@ def _levels(used: NDArray[np.float64]) -> Codes:
     return np.where(used <= 0, 0, np.where(used >= 1, 4, 1 + np.floor(used * 3))).astype(np.int32)
 
 
-class NodesPanel:
+class NodesPanel(Panel):
     """A table of nodes, the busiest first."""
 
     id: ClassVar[str] = "nodes"
     area: ClassVar[Area] = "lists"
     title: ClassVar[str] = "Nodes"
-    nested: ClassVar[bool] = False
-
-    def __init__(self, sources: Sources, renderer: Renderer, index: Index) -> None:
-        self._sources = sources
-        self._renderer = renderer
-        self._index = index
 
     async def parts(self, query: Query) -> list[Part]:
-        values: dict[str, object] = {"ready": self._sources.ready(), "nodes": None}
+        values: dict[str, object] = {"ready": self.sources.ready(), "nodes": None}
         badge = ""
         if values["ready"]:
-            await self._sources.capacity.refresh()
-            used = await self._index.used()
-            snapshot = self._sources.snapshot()
-            offered = self._sources.capacity.rows(snapshot.fleet)
+            await self.sources.capacity.refresh()
+            used = await self.index.used()
+            snapshot = self.sources.snapshot()
+            offered = self.sources.capacity.rows(snapshot.fleet)
             if used is not None and offered is not None:
                 charts, parts = used
-                selected = select_charts(query.without_node, charts, snapshot, self._sources)
+                selected = select_charts(query.without_node, charts, snapshot, self.sources)
                 nodes = node_list(query, snapshot, charts, parts, offered, selected)
                 badge = str(nodes.selected)
                 first = (nodes.page - 1) * NODES_A_PAGE + 1
                 values["nodes"] = nodes
                 values["shown"] = f"{first} to {first + len(nodes.rows) - 1}"
-                values["pager"] = {
-                    "page": nodes.page,
-                    "pages": nodes.pages,
-                    "previous": query.url(nodes=nodes.page - 1, at="nodes") if nodes.page > 1 else "",
-                    "next": query.url(nodes=nodes.page + 1, at="nodes") if nodes.page < nodes.pages else "",
-                }
-        return [self._renderer.part(self.id, "nodes.html", values, badge=badge)]
+                values["pager"] = query.pager("nodes", nodes.pages, self.id)
+        return [self.renderer.part(self.id, "nodes.html", values, badge=badge)]
 
 
 NODES_A_PAGE = 25

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from reconciler.operations.page.charts import Chart, Index, Scene, scene
 from reconciler.operations.page.drawing import Drawing, draw
-from reconciler.operations.page.parts import Area, Part, Renderer, version_of
+from reconciler.operations.page.parts import Area, Panel, Part, Renderer, version_of
 from reconciler.operations.page.query import Query, anchor, select_charts, shown
 from reconciler.operations.page.sources import Sources
 
@@ -45,7 +45,7 @@ class _Drawn(NamedTuple):
     """Whether it is a chart of devices without counters"""
 
 
-class MapPanel:
+class MapPanel(Panel):
     """Charts that look as before are not drawn again."""
 
     id: ClassVar[str] = "map"
@@ -54,9 +54,7 @@ class MapPanel:
     nested: ClassVar[bool] = True
 
     def __init__(self, sources: Sources, renderer: Renderer, index: Index) -> None:
-        self._sources = sources
-        self._renderer = renderer
-        self._index = index
+        super().__init__(sources, renderer, index)
         self._known: OrderedDict[str, tuple[Hashable, _Drawn]] = OrderedDict()
         self._drawn = 0
         """Number of charts drawn so far"""
@@ -67,13 +65,13 @@ class MapPanel:
         return [self._map(page, charts, query), *(chart.part for chart in charts)]
 
     async def _page(self, query: Query) -> _Page:
-        if not self._sources.ready():
+        if not self.sources.ready():
             return _Page((), 1, 1, 0, 0)
-        charts = await self._index.charts()
-        snapshot = self._sources.snapshot()
+        charts = await self.index.charts()
+        snapshot = self.sources.snapshot()
         if charts.fleet() is not snapshot.fleet:  # slices have just changed; the next call is correct
             return _Page((), 1, 1, 0, -1)
-        selected = select_charts(query, charts, snapshot, self._sources)
+        selected = select_charts(query, charts, snapshot, self.sources)
         pages = max(-(-len(selected) // A_PAGE), 1)
         page = min(query.page, pages)
         here = selected[(page - 1) * A_PAGE : page * A_PAGE].tolist()
@@ -85,7 +83,7 @@ class MapPanel:
         made = []
         for at, chart in enumerate(page.charts):
             before = self._drawn
-            found = scene(chart, self._sources.snapshot())
+            found = scene(chart, self.sources.snapshot())
             if found is not None:
                 made.append(self._chart(found, query, links))
             if self._drawn > before or at % AT_ONCE == AT_ONCE - 1:
@@ -95,15 +93,12 @@ class MapPanel:
     def _map(self, page: _Page, charts: Sequence[_Drawn], query: Query) -> Part:
         values = {
             "summary": _summary(page, query),
-            "page": page.page,
-            "pages": page.pages,
-            "previous": query.url(page=page.page - 1, at=self.id) if page.page > 1 else "",
-            "next": query.url(page=page.page + 1, at=self.id) if page.page < page.pages else "",
+            **query.pager("page", page.pages, self.id),
         }
         version = version_of(repr((values, [chart.part.id for chart in charts])))
         of_sets = [chart.part.html for chart in charts if not chart.plain]
         plain = [chart.part.html for chart in charts if chart.plain]
-        html = self._renderer.env.get_template("map.html").render(
+        html = self.renderer.env.get_template("map.html").render(
             map={**values, "sets": of_sets, "plain": plain}, version=version
         )
         return Part(self.id, version, Markup(html), str(page.selected))
@@ -118,7 +113,7 @@ class MapPanel:
             self._known.move_to_end(key)
             return before[1]
         self._drawn += 1
-        part = self._renderer.part(name, "chart.html", chart_values(found, draw(found), name, query))
+        part = self.renderer.part(name, "chart.html", chart_values(found, draw(found), name, query))
         made = _Drawn(part, chart.set < 0)
         self._known[key] = found.fingerprint, made
         if len(self._known) > KEPT:
@@ -211,7 +206,7 @@ def _chart_summary(found: Scene, title: str, claims: int) -> str:
     number = Counter(device.state for device in found.devices)
     held = f"{number['held'] + number['shared']} held by {claims} {'claim' if claims == 1 else 'claims'}"
     tainted = [f"{number['tainted']} tainted"] if number["tainted"] else []
-    counts = [held, f"{number['allocatable']} allocatable", *tainted, f"{number['blocked']} blocked"]
+    counts = [held, f"{number['allocatable']} free", *tainted, f"{number['blocked']} blocked"]
     return f"{title}: {', '.join([*slots, f'devices: {counts[0]}', *counts[1:]])}"
 
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.operations.page.fleet import node_names
-from reconciler.operations.page.parts import Area, Part, Renderer
+from reconciler.operations.page.parts import Area, Panel, Part
 from reconciler.operations.page.query import (
     MAX_COMPARED,
     Query,
@@ -16,67 +16,55 @@ from reconciler.operations.page.query import (
     select_pending,
     shown,
 )
-from reconciler.operations.page.sources import GangEntry, Sources
+from reconciler.operations.page.sources import GangEntry
 
 
-class HeadPanel:
+class HeadPanel(Panel):
     """A card for each fact; those that an operator should look at come first."""
 
     id: ClassVar[str] = "head"
     area: ClassVar[Area] = "head"
-    title: ClassVar[str] = ""
-    nested: ClassVar[bool] = False
-
-    def __init__(self, sources: Sources, renderer: Renderer) -> None:
-        self._sources = sources
-        self._renderer = renderer
 
     async def parts(self, _query: Query, /) -> list[Part]:
-        facts = sorted(self._sources.facts(), key=lambda fact: not fact.alert)
-        return [self._renderer.part(self.id, "head.html", {"facts": facts})]
+        facts = sorted(self.sources.facts(), key=lambda fact: not fact.alert)
+        return [self.renderer.part(self.id, "head.html", {"facts": facts})]
 
 
 MOST_NAMED = 6
 """Names in a message"""
 
 
-class FiltersPanel:
+class FiltersPanel(Panel):
     """One message for each filter that matches no name."""
 
     id: ClassVar[str] = "filters"
     area: ClassVar[Area] = "notes"
-    title: ClassVar[str] = ""
-    nested: ClassVar[bool] = False
-
-    def __init__(self, sources: Sources, renderer: Renderer) -> None:
-        self._sources = sources
-        self._renderer = renderer
 
     async def parts(self, query: Query) -> list[Part]:
-        messages = list(self._messages(query)) if self._sources.ready() else []
-        return [self._renderer.part(self.id, "filters.html", {"messages": messages})]
+        messages = list(self._messages(query)) if self.sources.ready() else []
+        return [self.renderer.part(self.id, "filters.html", {"messages": messages})]
 
     def _messages(self, query: Query) -> Iterator[str]:
-        plugins = self._sources.plugins
+        plugins = self.sources.plugins
         if query.node:
             of_plugins = (node for view in plugins for node in view.nodes())
-            found = {*node_names(self._sources.snapshot()), *of_plugins}
+            found = {*node_names(self.sources.snapshot()), *of_plugins}
             if not named_by(query.node, sorted(found)):
                 yield _nothing("node", "nodes", query.node, sorted(found))
         if query.driver:
-            drivers = {pool.id.driver for pool in self._sources.snapshot().fleet.pools}
+            drivers = {pool.id.driver for pool in self.sources.snapshot().fleet.pools}
             found = {*drivers, *(kind for view in plugins for kind in view.types())}
             if not named_by(query.driver, sorted(found)):
                 what = ("driver or type", "drivers and types") if plugins else ("driver", "drivers")
                 yield _nothing(*what, query.driver, sorted(found))
-        if query.reason and not self._sources.by_reason().get(query.reason):
-            reasons = {one.reason for one in islice(self._sources.pending(), MAX_COMPARED)}
+        if query.reason and not self.sources.by_reason().get(query.reason):
+            reasons = {one.reason for one in islice(self.sources.pending(), MAX_COMPARED)}
             if query.reason not in reasons:
                 yield _nothing(
                     "pending claim", "reasons", query.reason, sorted(reasons), verb="has the reason"
                 )
         if query.claim and not self._any_claim(query):
-            claims = [str(key) for key in islice(self._sources.claims(), MAX_COMPARED + 1)]
+            claims = [str(key) for key in islice(self.sources.claims(), MAX_COMPARED + 1)]
             pods = [str(key) for key in islice(self._holders(), MAX_COMPARED + 1)]
             what = ("claim or pod", "claims and pods") if plugins else ("claim", "claims")
             more = max(len(claims), len(pods)) > MAX_COMPARED
@@ -85,13 +73,13 @@ class FiltersPanel:
 
     def _holders(self) -> Iterator[ObjectKey]:
         """The pods that hold devices of plugins."""
-        return (pod for view in self._sources.plugins for pod in view.pods())
+        return (pod for view in self.sources.plugins for pod in view.pods())
 
     def _any_claim(self, query: Query) -> bool:
         pods = islice(self._holders(), MAX_COMPARED)
         return bool(
-            next(select_pending(query, self._sources), None)
-            or select_claims(query.claim, self._sources)
+            next(select_pending(query, self.sources), None)
+            or select_claims(query.claim, self.sources)
             or any(matches(query.claim, str(pod)) for pod in pods)
         )
 
@@ -118,33 +106,28 @@ MOST_GANGS = 50
 """Gangs that are listed"""
 
 
-class GangsPanel:
+class GangsPanel(Panel):
     """A line for each gang: size, pods, domain, and why it is pending."""
 
     id: ClassVar[str] = "gangs"
     area: ClassVar[Area] = "lists"
     title: ClassVar[str] = "Gangs"
-    nested: ClassVar[bool] = False
-
-    def __init__(self, sources: Sources, renderer: Renderer) -> None:
-        self._sources = sources
-        self._renderer = renderer
 
     async def parts(self, query: Query) -> list[Part]:  # noqa: ARG002
-        if not self._sources.ready():
+        if not self.sources.ready():
             return []
-        waiting, others = self._sources.gangs()
+        waiting, others = self.sources.gangs()
         if not waiting and not others:
             return []
         rows = []
         for key in chain(waiting, others):
-            entry = self._sources.gang(key)
+            entry = self.sources.gang(key)
             if entry is not None:
                 rows.append(_row(entry))
             if len(rows) == MOST_GANGS:
                 break
         values = {"rows": rows, "all": len(waiting) + len(others), "waiting": len(waiting)}
-        return [self._renderer.part(self.id, "gangs.html", values, badge=str(len(waiting)))]
+        return [self.renderer.part(self.id, "gangs.html", values, badge=str(len(waiting)))]
 
 
 def _row(entry: GangEntry) -> dict[str, str]:
@@ -160,46 +143,36 @@ def _row(entry: GangEntry) -> dict[str, str]:
     }
 
 
-class PlacementPanel:
+class PlacementPanel(Panel):
     """Filters do not change it. Absent if first fit decides all claims."""
 
     id: ClassVar[str] = "placement"
     area: ClassVar[Area] = "lists"
     title: ClassVar[str] = "Placement"
-    nested: ClassVar[bool] = False
-
-    def __init__(self, sources: Sources, renderer: Renderer) -> None:
-        self._sources = sources
-        self._renderer = renderer
 
     async def parts(self, _query: Query, /) -> list[Part]:
-        placement = self._sources.placement() if self._sources.ready() else None
+        placement = self.sources.placement() if self.sources.ready() else None
         if placement is None:
             return []
-        return [self._renderer.part(self.id, "placement.html", {"placement": placement})]
+        return [self.renderer.part(self.id, "placement.html", {"placement": placement})]
 
 
 MOST_MOVES = 100
 """Moves of a goal that are shown"""
 
 
-class MovesPanel:
+class MovesPanel(Panel):
     """A table for each goal. Filters do not change it. Absent while nothing should move."""
 
     id: ClassVar[str] = "moves"
     area: ClassVar[Area] = "lists"
     title: ClassVar[str] = "Moves"
-    nested: ClassVar[bool] = False
-
-    def __init__(self, sources: Sources, renderer: Renderer) -> None:
-        self._sources = sources
-        self._renderer = renderer
 
     async def parts(self, _query: Query, /) -> list[Part]:
-        advised = [one for one in self._sources.moves() if one.moves] if self._sources.ready() else []
+        advised = [one for one in self.sources.moves() if one.moves] if self.sources.ready() else []
         if not advised:
             return []
         badge = str(sum(len(one.moves) for one in advised))
         return [
-            self._renderer.part(self.id, "moves.html", {"advised": advised, "most": MOST_MOVES}, badge=badge)
+            self.renderer.part(self.id, "moves.html", {"advised": advised, "most": MOST_MOVES}, badge=badge)
         ]

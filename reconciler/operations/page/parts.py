@@ -3,9 +3,10 @@
 Parts with equal versions are equal.
 """
 
+from abc import ABC, abstractmethod
 from datetime import datetime
 from hashlib import sha256
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -13,8 +14,10 @@ from msgspec import Struct
 
 from reconciler.api.validation.fields import age
 from reconciler.operations.metrics.devices import STATES
+from reconciler.operations.page.charts import Index
 from reconciler.operations.page.drawing import TRACK_AT, Span, place
 from reconciler.operations.page.query import Query
+from reconciler.operations.page.sources import Sources
 
 _UNKNOWN = "version-unknown"
 
@@ -41,7 +44,7 @@ class Renderer:
             lstrip_blocks=True,
         )
         self.env.filters |= {"place": _place, "box": _box}
-        self.env.globals |= {"track_at": TRACK_AT, "states": STATES, "age": _age}
+        self.env.globals |= {"track_at": TRACK_AT, "states": STATES, "word": word, "age": _age}
 
     def part(
         self,
@@ -61,6 +64,11 @@ class Renderer:
         version = version_of(html)
         # The first match is the version of the part: names come later.
         return Part(name, version, Markup(html.replace(_UNKNOWN, version, 1)), badge)
+
+
+def word(state: str) -> str:
+    """A state of devices as `top` heads its column."""
+    return "free" if state == "allocatable" else state
 
 
 def version_of(text: str) -> str:
@@ -91,16 +99,22 @@ Area = Literal["head", "notes", "top", "lists", "map"]
 """head and notes are above and below the filters, top is as wide as the page, lists are beside the map"""
 
 
-class Panel(Protocol):
-    """Makes one part of the page, and maybe parts inside it."""
+class Panel(ABC):
+    """Makes one part of the page, and maybe parts inside it.
+
+    To add one: a class, a template, and its place in `View`. Panels of plugins go to `page_routes`.
+    """
 
     id: ClassVar[str]
     area: ClassVar[Area]
-    title: ClassVar[str]
+    title: ClassVar[str] = ""
     """The text of the link to the panel; empty for none"""
-    nested: ClassVar[bool]
+    nested: ClassVar[bool] = False
     """Whether there are parts inside, which are updated by themselves"""
 
+    def __init__(self, sources: Sources, renderer: Renderer, index: Index) -> None:
+        self.sources, self.renderer, self.index = sources, renderer, index
+
+    @abstractmethod
     async def parts(self, query: Query, /) -> list[Part]:
         """The part, then those inside it; nothing if the panel has no data in this process."""
-        ...

@@ -1,9 +1,7 @@
 """Pending claims by reason, each with its age and a link to its explanation."""
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
 from itertools import islice
 from typing import ClassVar, NamedTuple
 from urllib.parse import urlencode
@@ -12,7 +10,8 @@ from msgspec import Struct, field
 
 from reconciler.allocation.reasons.reasons import remedy
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.operations.page.parts import Area, Part, Renderer
+from reconciler.operations.page.charts import Index
+from reconciler.operations.page.parts import Area, Panel, Part, Renderer
 from reconciler.operations.page.query import MAX_COMPARED, Query, matches, shown
 from reconciler.operations.page.sources import PendingUnit, Sources
 
@@ -206,38 +205,21 @@ def select_entries(wanted: str, groups: Iterable[Group]) -> set[tuple[str, Objec
 
 MOST_OPEN = 4
 """Reasons whose claims are visible at once; the others are one line each until they are opened"""
-KEPT = 16
-"""Queries whose list is kept"""
-FRESH = timedelta(seconds=5)
-"""How long a kept list shows the same ages. The script of the page counts them on"""
 
 
-class PendingPanel:
+class PendingPanel(Panel):
     """A group for each reason with its oldest claims; with a filter by reason, all of its claims."""
 
     id: ClassVar[str] = "waiting"
     area: ClassVar[Area] = "lists"
     title: ClassVar[str] = "Pending"
-    nested: ClassVar[bool] = False
 
-    def __init__(self, sources: Sources, renderer: Renderer) -> None:
-        self._sources = sources
-        self._renderer = renderer
+    def __init__(self, sources: Sources, renderer: Renderer, index: Index) -> None:
+        super().__init__(sources, renderer, index)
         self._index = PendingIndex(sources)
-        self._known: OrderedDict[Query, tuple[tuple[Group, ...], datetime, Part]] = OrderedDict()
 
     async def parts(self, query: Query) -> list[Part]:
-        groups, now = await self._index.groups(), self._sources.now()
-        known = self._known.get(query)
-        if known is not None and known[0] is groups and now - known[1] < FRESH:
-            return [known[2]]
-        part = self._part(query, groups, now)
-        self._known[query] = groups, now, part
-        if len(self._known) > KEPT:
-            self._known.popitem(last=False)
-        return [part]
-
-    def _part(self, query: Query, groups: tuple[Group, ...], now: datetime) -> Part:
+        groups, now = await self._index.groups(), self.sources.now()
         claims, pods = sum(group.claims for group in groups), sum(group.pods for group in groups)
         summary = _summary(claims, pods)
         if query.claim:
@@ -255,9 +237,11 @@ class PendingPanel:
             "open": MOST_OPEN,
             "groups": [pending_group(group, query) for group in groups],
             "all_reasons": query.narrowed(at="waiting", reason="") if query.reason else "",
-            "pager": _pager(groups[0], query) if query.reason and groups else None,
+            "pager": None,
         }
-        return self._renderer.part(self.id, "waiting.html", values, badge=str(total), now=now)
+        if query.reason and groups:
+            values["pager"] = query.pager("pending", pages_of(groups[0]), self.id)
+        return [self.renderer.part(self.id, "waiting.html", values, badge=str(total), now=now)]
 
 
 def _summary(claims: int, pods: int) -> str:
@@ -268,14 +252,3 @@ def _summary(claims: int, pods: int) -> str:
 
 def _one(groups: tuple[Group, ...]) -> bool:
     return sum(len(group.entries) for group in groups) == 1
-
-
-def _pager(group: Group, query: Query) -> dict[str, object]:
-    pages = pages_of(group)
-    page = min(query.pending, pages)
-    return {
-        "page": page,
-        "pages": pages,
-        "previous": query.url(pending=page - 1, at="waiting") if page > 1 else "",
-        "next": query.url(pending=page + 1, at="waiting") if page < pages else "",
-    }

@@ -63,6 +63,16 @@ class Query(Struct, frozen=True):
     def without_node(self) -> "Query":
         return replace(self, node="")
 
+    def pager(self, which: str, pages: int, at: str) -> dict[str, object]:
+        """The links to the pages before and after this one, of a part with so many."""
+        page = min(getattr(self, which), pages)
+        return {
+            "page": page,
+            "pages": pages,
+            "previous": self.url(at=at, **{which: page - 1}) if page > 1 else "",
+            "next": self.url(at=at, **{which: page + 1}) if page < pages else "",
+        }
+
     def narrowed(self, at: str = "", **filters: str) -> str:
         """The address with these filters in addition, on the first pages."""
         return replace(self, **dict.fromkeys(PAGES, 1)).url(at=at, **filters)

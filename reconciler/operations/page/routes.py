@@ -33,6 +33,12 @@ MOST_PARTS = A_PAGE + 16
 """Parts of one page"""
 
 
+PANELS: tuple[type[Panel], ...] = (
+    HeadPanel, FiltersPanel, FleetPanel, PendingPanel, GangsPanel, NodesPanel, MapPanel,
+)  # fmt: skip
+"""In front of those of plugins"""
+
+
 class View:
     """Makes the parts of all panels."""
 
@@ -42,17 +48,13 @@ class View:
         self._versions: dict[Query, dict[str, str]] = {}
         self.renderer = Renderer()
         index = Index(sources.snapshot)
+        with_these = sources, self.renderer, index
+        of_plugins = [panel for view in sources.plugins for panel in view.panels(*with_these)]
         self.panels: tuple[Panel, ...] = (
-            HeadPanel(sources, self.renderer),
-            FiltersPanel(sources, self.renderer),
-            FleetPanel(sources, self.renderer, index),
-            PendingPanel(sources, self.renderer),
-            GangsPanel(sources, self.renderer),
-            NodesPanel(sources, self.renderer, index),
-            MapPanel(sources, self.renderer, index),
-            *(panel for view in sources.plugins for panel in view.panels(sources, self.renderer)),
-            PlacementPanel(sources, self.renderer),
-            MovesPanel(sources, self.renderer),
+            *(kind(*with_these) for kind in PANELS),
+            *of_plugins,
+            PlacementPanel(*with_these),
+            MovesPanel(*with_these),
         )
         """In the order of the page"""
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.allocation.reasons.explanation import Explanation
@@ -25,6 +24,7 @@ from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.store import Store
 
 if TYPE_CHECKING:
+    from reconciler.operations.page.charts import Index
     from reconciler.operations.page.parts import Panel, Renderer
 
 
@@ -91,7 +91,7 @@ class PlacementView(NamedTuple):
 class PluginView(Protocol):
     """What a plugin shows of the devices that it serves."""
 
-    def panels(self, sources: "Sources", renderer: "Renderer") -> "Sequence[Panel]":
+    def panels(self, sources: "Sources", renderer: "Renderer", index: "Index") -> "Sequence[Panel]":
         """Its panels."""
         ...
 
@@ -118,45 +118,6 @@ class PluginView(Protocol):
     def explain(self, pod: ObjectKey, reason: str) -> Explanation | None:
         """Why a pod is pending; None if it requests no such devices."""
         ...
-
-
-class Sources(Struct, frozen=True):
-    """All data of the page."""
-
-    ready: Callable[[], bool]
-    """Whether all objects were listed; before that, no function below is called"""
-    now: Callable[[], datetime]
-    clock: Callable[[], float]
-    """Seconds"""
-    facts: Callable[[], Sequence[Fact]]
-    snapshot: Callable[[], Snapshot]
-    capacity: Capacity
-    claims: Callable[[], Iterable[ObjectKey]]
-    """All claims"""
-    devices_of: Callable[[ObjectKey], Sequence[DeviceID]]
-    """Devices of a claim, also of decided plans that are not written yet; empty for unknown claims"""
-    pending: Callable[[], Iterable[PendingUnit]]
-    """Pending claims and pods, oldest first"""
-    created: Callable[[str, ObjectKey], str]
-    """When a claim or pod was created, as the API writes it; empty if it is not known"""
-    by_reason: Callable[[], Mapping[str, int]]
-    """Reason -> pending claims"""
-    pending_version: Callable[[], Hashable]
-    """Changes whenever the pending claims or their reasons may have changed"""
-    plugins: Sequence[PluginView]
-    """What plugins show, if they are on"""
-    placement: Callable[[], PlacementView | None]
-    """None if first fit decides all claims"""
-    moves: Callable[[], Sequence[MovesAdvice]]
-    """Which pods to move, for each goal; empty if there is no advice"""
-    explain: Callable[[Question], Explanation | None]
-    """Takes some milliseconds. None if there is nothing to decide"""
-    gangs: Callable[[], tuple[Sequence[GangKey], Sequence[GangKey]]]
-    """The gangs with gated pods, and the others"""
-    gang: Callable[[GangKey], GangEntry | None]
-    """None if it is no gang"""
-    gangs_version: Callable[[], Hashable]
-    """Changes whenever a pod of a gang has changed"""
 
 
 MOST_HELD = 5
@@ -190,8 +151,8 @@ class RefusalMessages:
         return self._messages.get(unit, default)
 
 
-class PageSources:
-    """The data of the page about a running reconciler."""
+class Sources:
+    """All data of the page, from a running reconciler. Before `ready`, only facts are asked for."""
 
     def __init__(
         self,
@@ -201,53 +162,59 @@ class PageSources:
         plugins: Sequence[PluginView],
         pending: Pending,
         messages: RefusalMessages,
-        placement: Callable[[], PlacementView | None] = lambda: None,
-        moves: Callable[[], Sequence[MovesAdvice]] = lambda: (),
-    ) -> None:
-        """`step` returns the next step of a unit; `plugins` show theirs; `moves` is the standing advice."""
-        self._intake = intake
-        self._reconciler = reconciler
-        self._step = step
-        self._plugins = plugins
-        self._pending = pending
-        self._messages = messages
-        self._placement = placement
-        self._moves = moves
-        self._gangs = GangOverview(intake)
-
-    def sources(
-        self,
         capacity: Capacity,
         facts: Sequence[Callable[[], Fact]],
         *,
         clock: Callable[[], float],
         now: Callable[[], datetime],
-    ) -> Sources:
-        """`facts` are about the process; facts about the fleet follow them."""
-        intake = self._intake
-        return Sources(
-            ready=intake.listed.is_set,
-            now=now,
-            clock=clock,
-            facts=lambda: [*(fact() for fact in facts), *self._facts()],
-            snapshot=intake.store.snapshot,
-            capacity=capacity,
-            claims=lambda: intake.store.claims,
-            devices_of=self._devices_of,
-            pending=self._pending_units,
-            created=self._created,
-            by_reason=self._pending.by_reason,
-            pending_version=self._pending_version,
-            plugins=self._plugins,
-            placement=self._placement,
-            moves=self._moves,
-            explain=self._explain,
-            gangs=self._gangs.keys,
-            gang=self._gang,
-            gangs_version=lambda: intake.gangs.changes,
-        )
+        placement: Callable[[], PlacementView | None] = lambda: None,
+        moves: Callable[[], Sequence[MovesAdvice]] = lambda: (),
+    ) -> None:
+        """`step` returns the next step of a unit; `plugins` show theirs; `facts` are
+        about the process; `clock` counts seconds; `placement` is None if first fit decides all claims;
+        `moves` is the standing advice which pods to move, for each goal.
+        """
+        self._intake = intake
+        self._reconciler = reconciler
+        self._step = step
+        self.plugins = plugins
+        self._pending = pending
+        self._messages = messages
+        self._process_facts = facts
+        self._gangs = GangOverview(intake)
+        self.capacity = capacity
+        self.clock, self.now = clock, now
+        self.placement, self.moves = placement, moves
 
-    def _facts(self) -> Iterator[Fact]:
+    def ready(self) -> bool:
+        """Whether all objects were listed."""
+        return self._intake.listed.is_set()
+
+    def snapshot(self) -> Snapshot:
+        """The state now. While it is referenced, every change of an allocation copies its columns."""
+        return self._intake.store.snapshot()
+
+    def facts(self) -> list[Fact]:
+        """About the process, then about the fleet."""
+        return [*(fact() for fact in self._process_facts), *self._fleet_facts()]
+
+    def claims(self) -> Iterable[ObjectKey]:
+        """All claims."""
+        return self._intake.store.claims
+
+    def by_reason(self) -> Mapping[str, int]:
+        """Reason -> pending claims."""
+        return self._pending.by_reason()
+
+    def gangs(self) -> tuple[Sequence[GangKey], Sequence[GangKey]]:
+        """The gangs with gated pods, and the others."""
+        return self._gangs.keys()
+
+    def gangs_version(self) -> Hashable:
+        """Changes whenever a pod of a gang has changed."""
+        return self._intake.gangs.changes
+
+    def _fleet_facts(self) -> Iterator[Fact]:
         intake, reconciler = self._intake, self._reconciler
         if intake.pause.paused:
             yield Fact("Writes", f"paused ({intake.pause.why}); skipped: {intake.pause.held}", alert=True)
@@ -265,10 +232,12 @@ class PageSources:
         if reconciler.failures:
             yield Fact("Failed reconciles (internal errors)", str(reconciler.failures), alert=True)
 
-    def _pending_version(self) -> Hashable:
-        return self._pending.changes, *(view.version() for view in self._plugins)
+    def pending_version(self) -> Hashable:
+        """Changes whenever the pending claims or their reasons may have changed."""
+        return self._pending.changes, *(view.version() for view in self.plugins)
 
-    def _devices_of(self, claim: ObjectKey) -> Sequence[DeviceID]:
+    def devices_of(self, claim: ObjectKey) -> Sequence[DeviceID]:
+        """Devices of a claim, also of decided plans that are not written yet; empty for unknown claims."""
         known = self._intake.store.claims.get(claim)
         if known is None:
             return ()
@@ -278,7 +247,8 @@ class PageSources:
             return ()
         return [DeviceID(one.driver, one.pool, one.device) for one in allocation.devices.results]
 
-    def _pending_units(self) -> Iterator[PendingUnit]:
+    def pending(self) -> Iterator[PendingUnit]:
+        """Pending claims and pods, oldest first."""
         for unit, reason, named in list(self._pending):  # the caller may pause
             message = self._messages.of(unit)
             claims = named
@@ -288,19 +258,21 @@ class PageSources:
                 claims = tuple([key for key in named if key in self._intake.store.claims])
             yield PendingUnit(str(unit.kind), unit.key, claims, reason, message)
 
-    def _created(self, kind: str, key: ObjectKey) -> str:
+    def created(self, kind: str, key: ObjectKey) -> str:
+        """When a claim or pod was created, as the API writes it; empty if it is not known."""
         store = self._intake.store
         known = store.claims.get(key) if kind == "claim" else store.pods.get(key)
         if known is None and kind == "pod":
-            return next(filter(None, (view.created(key) for view in self._plugins)), "")
+            return next(filter(None, (view.created(key) for view in self.plugins)), "")
         return (known.metadata.creation_timestamp or "") if known is not None else ""
 
-    def _explain(self, question: Question) -> Explanation | None:
+    def explain(self, question: Question) -> Explanation | None:
+        """Explain a pending claim or pod, in some milliseconds. None if there is nothing to decide."""
         unit = Unit(Kind(question.kind), question.key)
         if not self._intake.listed.is_set():
             return None
         reason = self._pending.reason(unit)
-        for view in self._plugins if reason and unit.kind is Kind.POD else ():
+        for view in self.plugins if reason and unit.kind is Kind.POD else ():
             if (about := view.explain(unit.key, reason)) is not None:
                 return replace(about, message=self._messages.of(unit, about.message))
         asked = self._step(unit)
@@ -311,7 +283,8 @@ class PageSources:
             found = replace(found, reason=reason, message=self._messages.of(unit, found.message))
         return found
 
-    def _gang(self, gang: GangKey) -> GangEntry | None:
+    def gang(self, gang: GangKey) -> GangEntry | None:
+        """A gang; None if it is none."""
         line, unit = self._gangs.line(gang), gang_unit(gang)
         if line is None:
             return None

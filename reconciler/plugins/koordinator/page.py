@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.operations.page.charts import Index
 from reconciler.operations.page.drawing import (
     LABEL,
     LETTER_WIDTH,
@@ -21,7 +22,7 @@ from reconciler.operations.page.drawing import (
     letters,
 )
 from reconciler.operations.page.fleet import bar
-from reconciler.operations.page.parts import Area, Panel, Part, Renderer
+from reconciler.operations.page.parts import Area, Panel, Part, Renderer, word
 from reconciler.operations.page.query import MAX_CLAIMS, MAX_COMPARED, Query, matches, named_by, shown
 from reconciler.operations.page.sources import PluginView, Sources
 from reconciler.plugins.koordinator.explain import explain_pod
@@ -82,7 +83,7 @@ def about(device: DeviceState) -> str:
         more = f" and {len(device.holders) - MOST_NAMED} more" if len(device.holders) > MOST_NAMED else ""
         parts.append(f"{device.state} by {who}{more}")
     else:
-        parts.append("allocatable" if device.state == ALLOCATABLE else "blocked")
+        parts.append("free" if device.state == ALLOCATABLE else "blocked")
     parts += [f"{amount} free" for amount in amounts(device.free)]
     if device.vfs:
         parts.append(f"{device.vfs_free} of {device.vfs} virtual functions free")
@@ -201,14 +202,7 @@ def machines_values(query: Query, fleet: Fleet) -> dict[str, object]:
         "states": STATES,
         "types": [_type_row(tally, query) for tally in by_type(fleet)],
         "machines": [_machine(describe_machine(fleet, name), kinds, query) for name in selected.here],
-        "pages": {
-            "page": selected.page,
-            "pages": selected.pages,
-            "previous": query.url(machines=selected.page - 1, at="machines") if selected.page > 1 else "",
-            "next": query.url(machines=selected.page + 1, at="machines")
-            if selected.page < selected.pages
-            else "",
-        },
+        "pages": query.pager("machines", selected.pages, "machines"),
     }
 
 
@@ -319,7 +313,7 @@ def _summary(machine: MachineState) -> str:
         if not mine:
             continue
         counts = {state: sum(device.state == state for device in mine) for state in STATES}
-        words = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+        words = ", ".join(f"{count} {word(state)}" for state, count in counts.items() if count)
         unhealthy = sum(not device.healthy for device in mine)
         functions = sum(device.vfs for device in mine)
         words += f", {unhealthy} unhealthy" if unhealthy else ""
@@ -337,25 +331,23 @@ def _listed(names: Sequence[str], most: int) -> str:
     return ", ".join(map(shown, names[:most])) + more
 
 
-class MachinesPanel:
+class MachinesPanel(Panel):
     """Devices by type, then a drawing of each machine."""
 
     id: ClassVar[str] = "machines"
     area: ClassVar[Area] = "map"
     title: ClassVar[str] = "Machines"
-    nested: ClassVar[bool] = False
 
-    def __init__(self, fleet: Fleet, sources: Sources, renderer: Renderer) -> None:
+    def __init__(self, fleet: Fleet, sources: Sources, renderer: Renderer, index: Index) -> None:
+        super().__init__(sources, renderer, index)
         self._fleet = fleet
-        self._sources = sources
-        self._renderer = renderer
 
     async def parts(self, query: Query) -> list[Part]:
-        if not self._sources.ready():
-            return [self._renderer.part(self.id, "machines.html", {"ready": False})]
+        if not self.sources.ready():
+            return [self.renderer.part(self.id, "machines.html", {"ready": False})]
         values = machines_values(query, self._fleet)
         badge = str(values["number"])
-        return [self._renderer.part(self.id, "machines.html", {"ready": True, **values}, badge=badge)]
+        return [self.renderer.part(self.id, "machines.html", {"ready": True, **values}, badge=badge)]
 
 
 class MachinesView(PluginView):
@@ -364,8 +356,8 @@ class MachinesView(PluginView):
     def __init__(self, state: KoordinatorState) -> None:
         self._state, self._fleet = state, state.fleet
 
-    def panels(self, sources: Sources, renderer: Renderer) -> Sequence[Panel]:
-        return (MachinesPanel(self._fleet, sources, renderer),)
+    def panels(self, sources: Sources, renderer: Renderer, index: Index) -> Sequence[Panel]:
+        return (MachinesPanel(self._fleet, sources, renderer, index),)
 
     def version(self) -> int:
         return self._fleet.changes

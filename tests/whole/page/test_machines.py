@@ -40,10 +40,9 @@ async def test_each_machine_shows_free_held_and_unhealthy_devices():
     assert machines(found) == ["rack-0", "rack-1"]
     pictures = [str(svg["aria-label"]) for svg in found.all("svg", role="img") if svg.get("aria-label")]
     assert pictures == [
-        "rack-0: 4 gpu: 1 held, 1 shared, 2 allocatable; 2 rdma: 1 shared, 1 allocatable, "
+        "rack-0: 4 gpu: 1 held, 1 shared, 2 free; 2 rdma: 1 shared, 1 free, "
         "3 of 4 virtual functions free; 3 of 6 partitions free",
-        "rack-1: 4 gpu: 3 allocatable, 1 blocked, 1 unhealthy; 2 rdma: 2 allocatable, "
-        "4 of 4 virtual functions free",
+        "rack-1: 4 gpu: 3 free, 1 blocked, 1 unhealthy; 2 rdma: 2 free, 4 of 4 virtual functions free",
     ]
     rows = re.search(
         r"gpu (\d+) (\d+) (\d+) (\d+) (\d+) gpu-core (\S+ of \d+), gpu-memory (\S+ of \S+),", found.text
@@ -138,7 +137,7 @@ async def test_a_running_reconciler_shows_devices_and_pending_pods():
         (why,) = [a["href"] for a in found.all("a") if str(a.get("href")).startswith("/explanation")]
         told = (await page(seen, str(why))).text
         assert "InsufficientDevices 0/1 nodes can give the devices: 1 with too few free devices" in told
-        assert "tests before it. Needed: 1, for pod default/greedy" in told
+        assert "gates before it. Needed: 1, for pod default/greedy" in told
         assert "all devices 1 selector 1 health 1 size 1 exclusive use 1 free amounts 0" in told
         cluster.remove("first")
         await seen.heard(DevicesGiven, 2)

@@ -71,7 +71,7 @@ async def test_the_page_shows_devices_holders_and_pending_claims():
         assert "Devices held twice 0" in found.text
         assert len(found.charts) == 2
         labels = [str(svg["aria-label"]) for svg in found.all("svg", role="img")]
-        told = "devices: 1 held by 1 claim, 1 allocatable, 0 blocked"
+        told = "devices: 1 held by 1 claim, 1 free, 0 blocked"
         assert f"Devices 1 to 2 of n1: {told}" in labels
         assert "default/first" in found.text
 
@@ -287,7 +287,7 @@ async def test_explanations_are_limited():
         (link,) = [a for a in (await page(seen)).all("a") if str(a["href"]).startswith("/explanation")]
         found = await page(seen, str(link["href"]))
         assert "NoMatchingDevice" in found.text
-        assert "Fix:" in found.text
+        assert "What to do:" in found.text
         assert "Request r" in found.text
         assert "Needed: 9" in found.text
         answers = [await seen.get(str(link["href"])) for _ in range(5)]

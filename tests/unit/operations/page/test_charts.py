@@ -13,7 +13,7 @@ from reconciler.operations.page.drawing import draw
 from reconciler.operations.page.query import Query, select_charts, select_claims
 from tests.tools import builders
 from tests.tools.builders import counter_slice, device, devices, request, resource_slice, typed
-from tests.tools.still_page import Still
+from tests.tools.still_page import Still, StillSources
 
 
 def still(*objects: builders.Object) -> Still:
@@ -159,7 +159,7 @@ async def test_shared_devices_say_what_is_taken_of_them():
 async def test_a_whole_name_means_itself_and_a_part_all_that_contain_it():
     fleet = still(builders.device_class(), builders.node("n1"), builders.gpu_slice("n1", 4))
     fleet.allocate(*(builders.claim(name, request()) for name in ("web", "web-2", "other")))
-    sources = fleet.sources()
+    sources = StillSources(fleet)
     assert select_claims("default/web", sources) == [ObjectKey("default", "web")]
     assert {key.name for key in select_claims("WEB", sources)} == {"web", "web-2"}
     assert select_claims("web/default", sources) == []
@@ -182,7 +182,7 @@ async def test_a_node_means_its_own_pools_and_those_it_shares():
         everywhere,
         some,
     )
-    index, world, sources = await charts(fleet), fleet.store.snapshot(), fleet.sources()
+    index, world, sources = await charts(fleet), fleet.store.snapshot(), StillSources(fleet)
 
     def meant(**query: str) -> set[str]:
         found = select_charts(Query(**query), index, world, sources)  # type: ignore[arg-type]
