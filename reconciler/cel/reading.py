@@ -389,7 +389,7 @@ class _Builder:
     dot_ident = ident
 
     def ident_arg(self, children: list[Any]) -> Node:
-        name = next(child for child in children if isinstance(child, str) and child != ".")
+        name: Token = next(child for child in children if isinstance(child, str) and child != ".")
         return global_call(_identifier(name), name.start_pos, _arguments(children))
 
     dot_ident_arg = ident_arg
