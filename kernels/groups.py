@@ -1,5 +1,7 @@
-"""Rows by value: which values occur, reductions over rows that share a group, and rows by their code."""
+"""Rows by value: values that occur, reductions over rows of a group, rows by their code, logs of rows."""
 
+from array import array
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
@@ -42,10 +44,6 @@ def distinct_pairs(first: NDArray[T], second: NDArray[U]) -> tuple[NDArray[T], N
     return first[new], second[new]
 
 
-FEW = 16
-"""Rows up to which counting one by one is faster than a call of `np.add.at`"""
-
-
 def count_changes(counts: Amounts, groups: Codes | Rows, gained: Mask) -> None:
     """Add one to a row's group for each row that it gained, and subtract one for each that it lost.
 
@@ -53,11 +51,7 @@ def count_changes(counts: Amounts, groups: Codes | Rows, gained: Mask) -> None:
     groups (n,)     below `size`; may repeat
     gained (n,)
     """
-    if len(groups) > FEW:
-        np.add.at(counts, groups, np.where(gained, 1, -1))
-        return
-    for group, more in zip(groups.tolist(), gained.tolist(), strict=True):
-        counts[group] += 1 if more else -1
+    np.add.at(counts, groups, np.where(gained, 1, -1))
 
 
 def group_min(values: Amounts, groups: Rows, size: int) -> Amounts:
@@ -149,3 +143,26 @@ def constant_mask(size: int, *, yes: bool) -> Mask:
     mask = np.full(size, yes)
     mask.setflags(write=False)
     return mask
+
+
+class IntegerLog:
+    """A list of integers that only grows. Readers in other threads see all that was added before they ask."""
+
+    def __init__(self) -> None:
+        self._values = array("q")
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def add(self, values: Rows | Codes | Sequence[int]) -> int:
+        """Add integers (n,); return how many there are then."""
+        self._values.extend(values.tolist() if isinstance(values, np.ndarray) else values)
+        return len(self._values)
+
+    def between(self, start: int, end: int) -> Rows:
+        """(end - start,) the integers from one position to before another."""
+        return np.array(self._values[start:end], dtype=np.intp)
+
+    def listed(self, start: int, end: int) -> list[int]:
+        """The same as a list, faster than an array where they are few."""
+        return self._values[start:end].tolist()

@@ -116,8 +116,8 @@ class Charges:
             copies.append(one)
         found = self.claims(others)
         if copies:
-            moved = self._nodes.host_copies(copies, demand(copies[0][0]))
-            found |= Hosted(roomier=False, counted=moved)
+            takes = demand(copies[0][0])
+            found |= hosted(self._nodes.host(pod.key, pod, node, takes) for pod, node in copies)
         return found
 
 

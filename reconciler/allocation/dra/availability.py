@@ -10,8 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from kernels.groups import count_changes, distinct
-from kernels.integer_log import IntegerLog
+from kernels.groups import IntegerLog, count_changes, distinct
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.candidates import capacity_fits
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption

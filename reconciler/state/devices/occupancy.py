@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from kernels.integer_log import IntegerLog
+from kernels.groups import IntegerLog
 from kernels.types import Amounts, Bits, Codes, Mask, Rows
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.quantity import INT64_MAX

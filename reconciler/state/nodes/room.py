@@ -3,7 +3,7 @@
 Requests are computed as in kube-scheduler: sidecars, init containers, overhead.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Container as AbstractContainer
 from copy import copy
 from typing import NamedTuple
@@ -194,19 +194,6 @@ class Room:
             or charge.node != before.node
             or any(charge.amounts.get(name, 0) < taken for name, taken in before.amounts.items())
         )
-
-    def charge_copies(self, pods: Sequence[tuple[ObjectKey, str]], amounts: Wanted) -> None:
-        """Charge pods that take the same, none of which has a charge, on the node of each."""
-        self.serial += len(pods)
-        on, counts = dict[str, Charge](), dict[str, int]()
-        for pod, node in pods:
-            charge = on.get(node)
-            if charge is None:
-                charge, counts[node] = on.setdefault(node, Charge(node, amounts)), 0
-            self._charges[pod] = charge
-            counts[node] += 1
-        for node, count in counts.items():
-            self._add_to(on[node], count)
 
     def charged(self, pod: ObjectKey) -> Charge | None:
         """The charge of a pod, if it has one."""

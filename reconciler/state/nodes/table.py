@@ -154,14 +154,6 @@ class Nodes:
         freed = self.volumes.place(key, pod, node)
         return Hosted(roomier or moved.freed or freed, moved.counted, moved.settled)
 
-    def host_copies(self, pods: Sequence[tuple[Pod, str]], takes: Wanted) -> bool:
-        """Count pods of one template, each on its node: what `host` does for one after the other. None of
-        them is on a node yet, and each takes the same. Returns whether affinity or spread that a decision
-        asked about changed.
-        """
-        self.room.charge_copies([(pod.key, node) for pod, node in pods], takes)
-        return self.residents.place_copies(pods)
-
     @property
     def serial(self) -> int:
         """Number of changes so far, of offers and of pods."""

@@ -5,7 +5,7 @@ for them, and then follow pod by pod; only those that were used recently are kep
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from copy import copy
 from typing import NamedTuple
 
@@ -175,33 +175,6 @@ class Residents:
         came = self._add(key, pod, node)
         return Moved(left.counted or came.counted, left.freed)
 
-    def place_copies(self, pods: Sequence[tuple[Pod, str]]) -> bool:
-        """Set the nodes of pods of one template, none of which has one. They are not bound, and have neither
-        ports nor anti-affinity. Returns whether a set of pods that a decision asked about changed.
-        """
-        rows, at, on = self._new_rows(len(pods)), [], self._on
-        residents, unbound, put = self._residents, self._unbound, self._labels.put
-        last, beside, node_row = None, dict[ObjectKey, None](), -1
-        for (pod, node), row in zip(pods, rows, strict=True):
-            if node is not last:  # mostly several in turn are on one node
-                last, beside, node_row = node, on.setdefault(node, {}), self._node_rows.get(node, -1)
-            key = pod.key
-            unbound[key] = not pod.gated
-            residents[key] = Resident(pod, node, row, (), ())
-            beside[key] = None
-            put(row, pod.metadata.labels)
-            at.append(node_row)
-        namespace = pods[0][0].key.namespace
-        self._namespace[rows] = self._namespaces.setdefault(namespace, len(self._namespaces))
-        self._terminating[rows] = False
-        self._at[rows] = at
-        if self._sets or self._wishes is not None:
-            known = [(residents[pod.key], row) for (pod, _), row in zip(pods, at, strict=True) if row >= 0]
-            changed = [self._count(one, row, 1) for one, row in known]
-            return any(changed)
-        self.serial += len(pods) - at.count(-1)
-        return False
-
     def unbound(self, *, gated: bool) -> list[ObjectKey]:
         """The pods whose node is decided, and that are not bound to it: all, or only those surely gated."""
         return [key for key, may_be_gone in self._unbound.items() if not (gated and may_be_gone)]
@@ -349,7 +322,7 @@ class Residents:
         return pods.has(one.pod.key.namespace, one.pod.metadata.labels, self.namespaces.labels_of)
 
     def _add(self, key: ObjectKey, pod: Pod, node: str) -> Moved:
-        (row,) = self._new_rows(1)
+        row = self._new_row()
         ports = tuple([used for port in ports_of(pod) for used in counted_as(port)])
         one = self._residents[key] = Resident(pod, node, row, ports, _terms_of(pod))
         self._on.setdefault(node, {})[key] = None
@@ -360,17 +333,16 @@ class Residents:
         at = self._node_rows.get(node)
         return Moved(self._count(one, at, 1)) if at is not None else STILL
 
-    def _new_rows(self, count: int) -> list[int]:
-        """Rows for pods: those that are spare first."""
-        rows = [self._spare.pop() for _ in range(min(count, len(self._spare)))]
-        if more := count - len(rows):
-            rows += range(self._size, self._size + more)
-            self._size += more
-            if self._size > len(self._at):
-                self._at = widened(self._at, self._size)
-                self._namespace = widened(self._namespace, self._size)
-                self._terminating = widened(self._terminating, self._size)
-        return rows
+    def _new_row(self) -> int:
+        """A row for a pod: a spare one first."""
+        if self._spare:
+            return self._spare.pop()
+        self._size += 1
+        if self._size > len(self._at):
+            self._at = widened(self._at, self._size)
+            self._namespace = widened(self._namespace, self._size)
+            self._terminating = widened(self._terminating, self._size)
+        return self._size - 1
 
     def _remove(self, key: ObjectKey, one: Resident) -> Moved:
         counted = False

@@ -7,7 +7,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from kernels.domains import Counter, Even, Near, Vacant, Within, per_domain, present
+from kernels.domains import (
+    NONE,
+    Counter,
+    Crowd,
+    Even,
+    Near,
+    Spans,
+    Vacant,
+    Within,
+    below_greatest,
+    between,
+    first_at_each,
+    leading,
+    of_greatest,
+    per_domain,
+    present,
+    uncrowded,
+)
 from kernels.types import Amounts, Codes, Mask
 
 MOST_DOMAINS = 4
@@ -120,3 +137,75 @@ def test_things_in_no_domain_and_at_other_places_do_not_count():
         np.array([0, 1, 1], dtype=np.int32), np.zeros(2, dtype=np.int64), np.array([1, 1, 0]) > 0
     )
     assert [counter.counts_at(place) for place in range(3)] == [False, True, False]
+
+
+ALL = np.ones(3, dtype=np.bool_)
+
+
+def test_points_are_shares_of_the_greatest():
+    raw = np.array([0, 1, 3])
+    assert of_greatest(raw, ALL).tolist() == [0, 33, 100]
+    assert below_greatest(raw, ALL).tolist() == [100, 67, 0]
+    assert of_greatest(raw, np.array([True, True, False])).tolist()[:2] == [0, 100]
+    assert below_greatest(np.zeros(3, dtype=np.int64), ALL).tolist() == [100, 100, 100]
+
+
+def test_points_between_the_least_and_the_greatest():
+    assert between(np.array([-100, -71, 0]), ALL).tolist() == [0, 28, 100]  # 100 x 0.29 is less than 29
+    assert between(np.array([5, 5, 5]), ALL).tolist() == [0, 0, 0]
+    assert between(np.array([5, 5, 9]), np.zeros(3, dtype=np.bool_)).tolist() == [0, 0, 0]
+
+
+def test_crowds_count_more_over_many_domains():
+    """2 x ln 5 is 3.2, 2 x ln 4 is 2.8: both are rounded to 3, and then compared."""
+    each = Crowd(np.array([2, 0, 0]), np.array([1, 2, 3], dtype=np.int32), 0)
+    pairs = Crowd(np.array([0, 0, 2]), np.array([1, 1, 2], dtype=np.int32), 0)
+    assert uncrowded([each], ALL, ALL).tolist() == [0, 100, 100]
+    assert uncrowded([each, pairs], ALL, ALL).tolist() == [0, 100, 0]
+    wide = each._replace(allowance=3)
+    assert uncrowded([wide], ALL, ALL).tolist() == [50, 100, 100]
+    some = np.array([True, True, False])
+    assert uncrowded([each], some, ALL).tolist() == [0, 100, 0]
+    assert uncrowded([each], np.zeros(3, dtype=np.bool_), ALL).tolist() == [0, 0, 0]
+    empty = each._replace(counts=np.zeros(3, dtype=np.int64))
+    assert uncrowded([empty], some, ALL).tolist() == [100, 100, 0]
+
+
+@given(
+    st.integers(1, 6).flatmap(
+        lambda size: st.tuples(
+            st.just(size),
+            st.lists(st.tuples(st.integers(0, 8), st.integers(0, size - 1)), unique=True),
+            st.lists(st.lists(st.integers(NONE, 8), min_size=size, max_size=size), max_size=3),
+        )
+    )
+)
+def test_the_first_thing_at_each_place(drawn: tuple[int, list[tuple[int, int]], list[list[int]]]):
+    size, there, taken = drawn
+    there.sort()
+    expected = []
+    for place in range(size):
+        left = [thing for thing, at in there if at == place and thing not in [gone[place] for gone in taken]]
+        expected.append(min(left, default=NONE))
+    found = first_at_each(
+        np.array([thing for thing, _ in there], dtype=np.int32),
+        np.array([place for _, place in there], dtype=np.intp),
+        size,
+        [np.array(gone, dtype=np.int32) for gone in taken],
+    )
+    assert found.tolist() == expected
+
+
+@given(st.lists(st.integers(0, 4)), st.integers(1, 3))
+def test_the_first_of_each_group(groups: list[int], most: int):
+    expected = [at for at, group in enumerate(groups) if groups[:at].count(group) < most]
+    assert leading(np.array(groups, dtype=np.int32), most).tolist() == expected
+
+
+@given(st.lists(st.lists(st.integers(0, 9)), min_size=1), st.data())
+def test_lists_are_read_in_turn(lists: list[list[int]], data: st.DataObject):
+    numbers = data.draw(st.lists(st.integers(0, len(lists) - 1)))
+    expected = [(at, place) for at, number in enumerate(numbers) for place in lists[number]]
+    spans = Spans.joined([np.array(one, dtype=np.intp) for one in lists])
+    which, places = spans.of(np.array(numbers, dtype=np.intp))
+    assert list(zip(which.tolist(), places.tolist(), strict=True)) == expected

@@ -1,13 +1,35 @@
 """Free counters and the devices that still fit, compared with plain loops."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
-from kernels.fit import Fitting, draw_one, fits, fits_gathered, fits_required, held_back, required, total_draw
+from kernels.fit import (
+    Fitting,
+    Shelf,
+    copies,
+    draw_one,
+    fits,
+    fits_gathered,
+    fits_required,
+    groups_in_turn,
+    has_room,
+    held_back,
+    required,
+    shortages,
+    take_in_order,
+    taken_in_turn,
+    total_draw,
+)
+from kernels.groups import invert
+from kernels.types import Amounts, Mask
 from tests.tools import reference_kernels
 from tests.tools.arrays import EXTREME, Drawing, amounts, codes, drawings, untouched
+from tests.tools.examples import examples
 
 SMALL = st.integers(-5, 5)
 HUGE = st.sampled_from([0, 1, 2**40, EXTREME // 40])
@@ -126,3 +148,145 @@ def test_without_sets_every_device_fits():
     none = codes([[], []], 0)
     assert fits(amounts([], 0), amounts([], 0), none, none).tolist() == [True, True]
     assert total_draw(0, amounts([], 3), none, none).shape == (0, 3)
+
+
+SETS, DRAWS, COUNTERS = 3, 4, 2
+AMOUNT = st.integers(-1, 5)
+TABLE = st.lists(st.tuples(*[st.integers(0, 3)] * COUNTERS).map(list), min_size=DRAWS, max_size=DRAWS)
+FREE = st.lists(st.tuples(*[AMOUNT] * COUNTERS).map(list), min_size=SETS, max_size=SETS)
+DEVICES = st.lists(st.tuples(st.integers(-1, SETS - 1), st.integers(0, DRAWS - 1)), max_size=12)
+
+
+@given(FREE, TABLE, DEVICES)
+def test_taken_in_turn_is_the_plain_definition(
+    free: list[list[int]], table: list[list[int]], devices: list[tuple[int, int]]
+):
+    sets, draws = [one for one, _ in devices], [one for _, one in devices]
+    found = untouched(
+        taken_in_turn,
+        amounts(free, COUNTERS),
+        amounts(table, COUNTERS),
+        np.array(sets, dtype=np.int32),
+        np.array(draws, dtype=np.int32),
+    )
+    assert found.dtype == np.bool_
+    assert found.tolist() == reference_kernels.taken_in_turn(free, table, sets, draws)
+
+
+@given(st.lists(st.integers(0, 3), max_size=14), st.integers(1, 4))
+def test_groups_in_turn_is_the_plain_definition(groups: list[int], count: int):
+    found = untouched(groups_in_turn, np.array(groups, dtype=np.intp), count)
+    assert found.shape[1] == count
+    assert found.tolist() == reference_kernels.groups_in_turn(groups, count)
+
+
+def slow(left: list[list[int]], drawn: list[list[tuple[int, list[int]]]], rows: list[int], most: int) -> Any:
+    """Each device in turn, if all that it draws is left; and what is left then."""
+    taken: list[int] = []
+    for row in rows:
+        enough = all(
+            need == 0 or need <= have
+            for number, draw in drawn[row]
+            for need, have in zip(draw, left[number], strict=True)
+        )
+        if enough and len(taken) < most:
+            taken.append(row)
+            for number, draw in drawn[row]:
+                left[number] = [have - need for have, need in zip(left[number], draw, strict=True)]
+    return taken, left
+
+
+@st.composite
+def shelves(draw: Any) -> tuple[Shelf, list[int], int]:
+    devices, number, width = draw(st.integers(1, 8)), draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    wide = draw(st.integers(0, 2))
+
+    def amounts(rows: int, most: int) -> Any:
+        found = draw(st.lists(st.integers(0, most), min_size=rows * width, max_size=rows * width))
+        return np.array(found, dtype=np.int64).reshape(rows, width)
+
+    table, left = amounts(4, 3), amounts(number, 6)
+    sets = np.full((devices, wide), -1, dtype=np.int32)
+    for row in range(devices):
+        used = draw(st.lists(st.integers(0, number - 1), unique=True, max_size=wide))
+        sets[row, : len(used)] = used
+    draws = np.array(
+        draw(st.lists(st.integers(0, 3), min_size=devices * wide, max_size=devices * wide)), dtype=np.int32
+    ).reshape(devices, wide)
+    shelf = Shelf(fits(left, table, sets, draws), left, table, sets, draws, invert(sets, number))
+    rows = draw(st.lists(st.integers(0, devices - 1), unique=True))
+    return shelf, rows, draw(st.integers(0, devices))
+
+
+@examples(150)
+@given(shelves())
+def test_first_fit_takes_what_a_loop_takes(asked: tuple[Shelf, list[int], int]):
+    before, rows, most = asked
+    shelf = before.copy()
+    drawn = [
+        [
+            (number, before.table[draw].tolist())
+            for number, draw in zip(before.sets[row].tolist(), before.draws[row].tolist(), strict=True)
+            if number >= 0
+        ]
+        for row in range(len(before.open))
+    ]
+    taken, left = slow(before.left.tolist(), drawn, rows, most)
+    assert take_in_order(shelf, np.array(rows, dtype=np.intp), most) == taken
+    assert shelf.left.tolist() == left
+    expected = fits(shelf.left, shelf.table, shelf.sets, shelf.draws)
+    expected[taken] = False
+    assert shelf.open.tolist() == expected.tolist()
+
+
+LARGE = 2**62 - 1
+AMOUNT_OR_NONE = st.one_of(st.integers(0, 4), st.sampled_from([LARGE - 1, LARGE]))
+
+
+def short_by_loops(total: Amounts, used: Amounts, wanted: Amounts, waived: Mask) -> list[list[bool]]:
+    """The rule, place by place, in unbounded integers."""
+    return [
+        [
+            int(wanted[r]) > 0
+            and int(used[r, n]) + int(wanted[r]) > int(total[r, n])
+            and not (waived[r] and total[r, n] == 0)
+            for n in range(total.shape[1])
+        ]
+        for r in range(total.shape[0])
+    ]
+
+
+@st.composite
+def rooms(draw: st.DrawFn) -> tuple[Amounts, Amounts, Amounts, Mask]:
+    resources, places = draw(st.integers(0, 4)), draw(st.integers(0, 6))
+    total, used = (draw(arrays(np.int64, (resources, places), elements=AMOUNT_OR_NONE)) for _ in range(2))
+    wanted = draw(arrays(np.int64, resources, elements=AMOUNT_OR_NONE))
+    return total, used, wanted, draw(arrays(np.bool_, resources))
+
+
+@given(rooms())
+def test_room_is_what_the_rule_says_of_each_place(room: tuple[Amounts, Amounts, Amounts, Mask]):
+    total, used, wanted, waived = room
+    expected = short_by_loops(total, used, wanted, waived)
+    short = shortages(total, used, wanted, waived)
+    assert short.tolist() == expected
+    fits = has_room(total, used, wanted, waived)
+    assert fits.tolist() == [not any(row[n] for row in expected) for n in range(total.shape[1])]
+
+
+def test_unwanted_resources_are_not_checked():
+    total, used = np.array([[1], [0]]), np.array([[0], [9]])
+    assert has_room(total, used, np.array([1, 0]), np.zeros(2, dtype=np.bool_)).tolist() == [True]
+
+
+@given(rooms())
+def test_copies_are_counted_by_taking_one_after_the_other(room: tuple[Amounts, Amounts, Amounts, Mask]):
+    total, used, wanted, waived = room
+    free, wanted = np.minimum(total - used, 9), np.minimum(wanted, 3)
+    expected = []
+    for n in range(total.shape[1]):
+        left, count = free[:, n].copy(), 0
+        while wanted.any() and has_room(left[:, None].clip(0), 0 * left[:, None], wanted, waived & False)[0]:
+            left, count = left - wanted, count + 1
+        expected.append(count if wanted.any() else np.iinfo(np.int64).max)
+    assert copies(free, wanted).tolist() == expected

@@ -1,12 +1,24 @@
 """Reductions over groups, compared with plain loops."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
 
-from kernels.groups import count_changes, group_code, group_min
+from kernels.groups import (
+    IntegerLog,
+    constant_mask,
+    count_changes,
+    distinct,
+    distinct_pairs,
+    group_code,
+    group_min,
+    invert,
+    row_range,
+)
 from tests.tools import reference_kernels
-from tests.tools.arrays import FAR, NEAR, amounts, untouched
+from tests.tools.arrays import FAR, NEAR, amounts, codes, untouched
 
 SIZE = 4
 GROUPS = st.integers(0, SIZE - 1)
@@ -42,3 +54,122 @@ def test_a_group_without_rows_has_nothing_in_common():
     nobody = np.zeros(0, dtype=np.intp)
     assert group_min(amounts([], 1), nobody, 2).tolist() == [[0], [0]]
     assert group_code(np.zeros(0, dtype=np.int32), nobody, 2).tolist() == [-1, -1]
+
+
+TYPES = [np.bool_, np.int8, np.uint8, np.int32, np.int64, np.intp, np.uint64]
+ANY = st.sampled_from(TYPES).flatmap(lambda dtype: arrays(dtype, array_shapes(min_dims=1, min_side=0)))
+FLOATS = arrays(np.float64, array_shapes(), elements=st.floats(allow_nan=False))
+
+
+@given(ANY | FLOATS)
+def test_it_finds_each_value_once_in_order_and_changes_nothing(values: np.ndarray):
+    before = values.copy()
+    found = distinct(values)
+    assert found.tolist() == sorted(set(values.ravel().tolist()))
+    usual = np.unique(values)
+    assert (found.dtype, found.shape) == (usual.dtype, usual.shape)
+    assert np.array_equal(values, before)
+
+
+@pytest.mark.parametrize("values", [np.array(["b", "a", "b"]), np.array([], dtype="U1")])
+def test_it_finds_strings(values: np.ndarray):
+    assert distinct(values).tolist() == np.unique(values).tolist()
+
+
+def test_what_it_returns_is_no_view():
+    values = np.arange(3)
+    distinct(values)[:] = 7
+    assert values.tolist() == [0, 1, 2]
+
+
+@given(st.lists(st.tuples(st.integers(-2, 3), st.integers(-2, 3))))
+def test_it_finds_each_pair_once_in_order(pairs: list[tuple[int, int]]):
+    table = np.array(pairs, dtype=np.intp).reshape(-1, 2)
+    first, second = distinct_pairs(table[:, 0], table[:, 1])
+    assert [*zip(first.tolist(), second.tolist(), strict=True)] == sorted(set(pairs))
+    assert first.dtype == second.dtype == np.intp
+
+
+CODES = 5
+ROWS = st.integers(0, 3).flatmap(
+    lambda width: st.tuples(
+        st.just(width), st.lists(st.lists(st.integers(-1, CODES - 1), min_size=width, max_size=width))
+    )
+)
+
+
+@given(ROWS)
+def test_the_rows_of_a_code_are_those_that_carry_it_in_order(world: tuple[int, list[list[int]]]):
+    width, rows = world
+    index = untouched(invert, codes(rows, width), CODES)
+    assert [index.of(code).tolist() for code in range(CODES)] == [
+        reference_kernels.rows_of(rows, code) for code in range(CODES)
+    ]
+
+
+@given(st.lists(st.integers(-1, CODES - 1)))
+def test_a_single_column_needs_no_second_axis(column: list[int]):
+    index = invert(np.array(column, dtype=np.int32), CODES)
+    assert [index.of(code).tolist() for code in range(CODES)] == [
+        reference_kernels.rows_of([[code] for code in column], code) for code in range(CODES)
+    ]
+
+
+@given(ROWS, st.lists(st.integers(0, CODES - 1), unique=True, max_size=CODES))
+def test_the_rows_of_several_codes_come_once_each_in_order(
+    world: tuple[int, list[list[int]]], wanted: list[int]
+):
+    width, rows = world
+    rows = [[*dict.fromkeys(entries), *[-1] * width][:width] for entries in rows]  # a row has a code once
+    found = invert(codes(rows, width), CODES).of_any(np.array(wanted, dtype=np.intp))
+    assert found.tolist() == [row for row, entries in enumerate(rows) if set(entries) & set(wanted)]
+
+
+@given(st.lists(st.integers(-1, CODES - 1), max_size=8), st.lists(st.integers(0, CODES - 1), max_size=5))
+def test_rows_of_each_code_are_listed_code_by_code(rows: list[int], wanted: list[int]):
+    index = invert(np.array(rows, dtype=np.int32), CODES)
+    found, of = index.of_each(np.array(wanted, dtype=np.int32))
+    expected = [(row, at) for at, code in enumerate(wanted) for row, one in enumerate(rows) if one == code]
+    assert [*zip(found.tolist(), of.tolist(), strict=True)] == expected
+
+
+def test_no_rows_and_no_codes():
+    assert invert(codes([], 2), 0).start.tolist() == [0]
+    assert invert(codes([], 2), 2).of(1).tolist() == []
+    assert invert(codes([[0]], 1), 1).of_any(np.array([], dtype=np.intp)).tolist() == []
+
+
+@given(st.integers(0, 20), st.integers(0, 20), st.booleans())
+def test_ranges_and_masks_are_read_only(first: int, size: int, yes: bool):
+    rows, mask = row_range(first, first + size), constant_mask(size, yes=yes)
+    assert rows.tolist() == list(range(first, first + size))
+    assert mask.tolist() == [yes] * size
+    assert not rows.flags.writeable
+    assert not mask.flags.writeable
+
+
+PIECES = st.lists(st.tuples(st.lists(st.integers(0, 99), max_size=6), st.booleans()), max_size=12)
+
+
+@given(PIECES, st.data())
+def test_every_part_of_a_log_is_as_of_a_list(pieces: list[tuple[list[int], bool]], data: st.DataObject):
+    log, expected = IntegerLog(), list[int]()
+    for values, as_list in pieces:
+        expected += values
+        assert log.add(values if as_list else np.array(values, dtype=np.intp)) == len(expected)
+        end = data.draw(st.integers(0, len(expected)))
+        start = data.draw(st.integers(0, end))
+        assert log.between(start, end).tolist() == expected[start:end]
+        assert log.listed(start, end) == expected[start:end]
+    assert len(log) == len(expected)
+
+
+def test_what_a_reader_has_seen_stays():
+    """A reader in another thread may still use an answer while more is added."""
+    log = IntegerLog()
+    log.add(np.array([1, 2]))
+    log.add([3])
+    stored, recent = log.between(0, 2), log.between(1, 3)
+    for number in range(1000):
+        log.add([number])
+    assert (stored.tolist(), recent.tolist()) == ([1, 2], [2, 3])

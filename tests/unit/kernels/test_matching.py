@@ -1,10 +1,16 @@
 """Demands that are met together, compared with trying every choice of things."""
 
+from collections.abc import Sequence
+from itertools import permutations, product
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
-from kernels.matching import Matching, Supply
+from kernels.domains import Counter, Even, Near, Rule, Vacant
+from kernels.matching import Kind, Matching, Supply, fit_together
+from kernels.types import Amounts, Mask
 from tests.tools.naive_matching import met, supplies
 
 PLACES = 3
@@ -59,3 +65,137 @@ def test_a_demand_gives_way_to_another_that_can_have_nothing_else():
     assert matching.add([1], 0)
     assert not matching.possible([0]).any()
     assert supply.each(1).tolist() == [1]
+
+
+DOMAINS = 3
+
+
+def possible_by_trying(
+    kinds: Sequence[Kind], counters: Sequence[Counter], free: Amounts, among: Mask, supply: Supply
+) -> bool:
+    """Whether some order of the things and some places work, one thing after another."""
+    things = [k for k, kind in enumerate(kinds) for _ in range(kind.number)]
+    places = np.flatnonzero(among).tolist()
+    return any(
+        _works(order, chosen, kinds, counters, free)
+        and met(
+            supply,
+            [(kind, at) for k, at in zip(order, chosen, strict=True) for kind in kinds[k].needs],
+        )
+        for order in set(permutations(things))
+        for chosen in product(places, repeat=len(things))
+    )
+
+
+def _works(
+    order: Sequence[int],
+    places: Sequence[int],
+    kinds: Sequence[Kind],
+    counters: Sequence[Counter],
+    free: Amounts,
+) -> bool:
+    left, counts = free.copy(), [one.counts.copy() for one in counters]
+    codes = [one.codes for one in counters]
+    for k, place in zip(order, places, strict=True):
+        kind = kinds[k]
+        if not kind.allowed[place] or (left[:, place] < kind.wanted)[kind.wanted > 0].any():
+            return False
+        if not all(rule.allows(codes, counts)[place] for rule in kind.rules):
+            return False
+        left[:, place] -= kind.wanted
+        for at in kind.adds:
+            if counters[at].counts_at(place):
+                counts[at][codes[at][place]] += 1
+    return True
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> tuple[list[Kind], list[Counter], Amounts, Mask, Supply]:
+    places = draw(st.integers(1, 3))
+    supply = draw(st.just(Supply.none(places)) | supplies(places))
+    types = st.integers(0, max(len(supply.joint) - 1, 0))
+    counters = []
+    for _ in range(draw(st.integers(0, 2))):
+        codes = draw(arrays(np.int32, places, elements=st.integers(0, DOMAINS - 1)))
+        counts = draw(arrays(np.int64, DOMAINS, elements=st.sampled_from([0, 0, 1])))
+        counts[0] = 0
+        counters.append(Counter(codes, counts, draw(st.none() | arrays(np.bool_, places))))
+    kinds = [
+        Kind(
+            number,
+            draw(arrays(np.bool_, places, elements=st.sampled_from([True, True, False]))),
+            draw(arrays(np.int64, 1, elements=st.integers(0, 2))),
+            tuple(draw(st.lists(_rules(len(counters)), max_size=2))) if counters else (),
+            tuple(sorted(draw(st.sets(st.integers(0, len(counters) - 1))))) if counters else (),
+            tuple(draw(st.sets(types, max_size=2))) if supply.joint else (),
+        )
+        for number in draw(st.sampled_from([(1,), (2,), (3,), (1, 1), (2, 1), (1, 1, 1)]))
+    ]
+    free = draw(arrays(np.int64, (1, places), elements=st.integers(-1, 4)))
+    return kinds, counters, free, draw(arrays(np.bool_, places)), supply
+
+
+def _rules(counters: int) -> st.SearchStrategy[Rule]:
+    at = st.integers(0, counters - 1)
+    return st.one_of(
+        st.builds(Vacant, at),
+        st.builds(lambda one, first: Near((one,), first), at, st.booleans()),
+        st.builds(
+            Even,
+            at,
+            st.integers(1, 2),
+            st.integers(0, 1),
+            st.integers(0, 2),
+            st.just(np.array([False] + [True] * (DOMAINS - 1))),
+        ),
+    )
+
+
+def symmetric(kinds: Sequence[Kind]) -> bool:
+    """Whether `Vacant` works both ways, as anti-affinity and ports do: who excludes others counts, too.
+
+    The search puts things in any order if no rule can relax, so the order must not matter then.
+    """
+    return all(
+        rule.counter not in other.adds or (rule.counter in kind.adds and rule in other.rules)
+        for kind in kinds
+        for rule in kind.rules
+        if isinstance(rule, Vacant)
+        for other in kinds
+    )
+
+
+@settings(max_examples=300)
+@given(problems())
+def test_the_search_finds_a_way_if_there_is_one(
+    problem: tuple[list[Kind], list[Counter], Amounts, Mask, Supply],
+):
+    kinds, counters, free, among, supply = problem
+    relaxing = any(not rule.tightens for kind in kinds for rule in kind.rules)
+    if not relaxing and not symmetric(kinds):
+        return
+    outcome = fit_together(kinds, counters, free, among, steps=100_000, supply=supply)
+    assert outcome.complete
+    assert (outcome.places is not None) == possible_by_trying(kinds, counters, free, among, supply)
+    if outcome.places is not None:
+        assert [len(places) for places in outcome.places] == [kind.number for kind in kinds]
+        assert all(among[place] for places in outcome.places for place in places)
+
+
+def test_a_search_that_is_too_long_says_that_it_gave_up():
+    """Three things that take 2 of 3, and a rule that prevents the last one: many ways, all of them wrong."""
+    codes = np.arange(1, 7, dtype=np.int32)
+    counter = Counter(codes, np.zeros(7, dtype=np.int64))
+    everywhere = np.ones(6, dtype=np.bool_)
+    near = Kind(3, everywhere, np.array([2]), (Near((0,), first=False),), ())
+    alone = Kind(3, everywhere, np.array([1]))
+    outcome = fit_together([near, alone], [counter], np.full((1, 6), 3), everywhere, steps=20)
+    assert (outcome.places, outcome.complete) == (None, False)
+
+
+def test_counting_alone_excludes_what_cannot_be():
+    codes = np.array([1, 2, 2], dtype=np.int32)
+    counter = Counter(codes, np.zeros(3, dtype=np.int64))
+    apart = Kind(3, np.ones(3, dtype=np.bool_), np.array([0]), (Vacant(0),), (0,))
+    outcome = fit_together([apart], [counter], np.zeros((1, 3), dtype=np.int64), apart.allowed, steps=100)
+    assert (outcome.places, outcome.complete, outcome.steps) == (None, True, 0)

@@ -110,26 +110,6 @@ def test_columns_are_what_counting_all_pods_gives(history: list[tuple[Any, ...]]
         assert residents.having(term, but=but).tolist() == expected_terms
 
 
-@given(LABELS, st.sampled_from(SETS), st.lists(st.sampled_from([*NODES, "unknown"]), min_size=1, max_size=6))
-def test_copies_that_are_placed_together_count_as_one_after_the_other(
-    labels: dict[str, str], asked: PodSet, on: list[str]
-):
-    spec = {"containers": [{"name": "c"}]}
-    copies = [
-        Pod.model_validate({"metadata": {"name": str(n), "namespace": "n", "labels": labels}, "spec": spec})
-        for n in range(len(on))
-    ]
-    together, alone = (Residents({node: at for at, node in enumerate(NODES)}) for _ in range(2))
-    for residents in (together, alone):
-        for at, node in enumerate(NODES):
-            residents.put_node(at, node)
-        residents.belonging(asked, but=())
-    counted = [alone.place(one.key, one, node).counted for one, node in zip(copies, on, strict=True)]
-    assert together.place_copies(list(zip(copies, on, strict=True))) == any(counted)
-    for pods in SETS:
-        assert together.belonging(pods, but=()).tolist() == alone.belonging(pods, but=()).tolist()
-
-
 def test_only_sets_that_were_asked_about_recently_are_kept():
     residents = Residents({"a": 0})
     residents.put_node(0, "a")
