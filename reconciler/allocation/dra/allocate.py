@@ -1,6 +1,7 @@
 """The decision over all nodes: which nodes to try, in which order, and why none fits."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
 from reconciler.allocation.dra.companions import Companions
 from reconciler.allocation.dra.constraints import nodes_with_a_value
 from reconciler.allocation.dra.node_attempt import Found, NotFound, Only, attempt, random_share
-from reconciler.allocation.dra.preferred import PreferredSearch, prefers
+from reconciler.allocation.dra.preferred import PreferredDevices, nodes_in_order, prefers
 from reconciler.allocation.dra.refusal_counts import unsatisfied
 from reconciler.allocation.dra.request_options import ParsedClaims
 from reconciler.allocation.policies.policy import PodRoom, Policy, PolicyQuestion
@@ -22,6 +23,12 @@ from reconciler.state.devices.snapshot import NodeSubset, Snapshot
 
 HARD_NODES = 10
 """Nodes on which a decision may use all its steps before it gives up."""
+
+MOST_PREFERRED = 8
+"""Preferred nodes on which the devices turn out not to fit, until first fit takes over."""
+
+Attempt = Callable[..., Found | NotFound]
+"""`node_attempt.attempt` for the claims of a decision: the name of a node, and `better_than`"""
 
 OVERSPENT = (
     f"the selectors need more than {DECISION_COST_LIMIT} steps in total on all devices; "
@@ -58,108 +65,120 @@ def allocate(
         shape = claim_shape(claims, snapshot)
     except Fatal as fatal:
         return Unsatisfied(tuple(claim.key for claim in claims), fatal.reason, str(fatal))
-    by_name = policy is None and not prefers(pod)
-    unrestricted = by_name and only is None and companions is None
-    on_first = _on_first(shape, claims, nodes, snapshot, steps, budget) if unrestricted else None
-    if on_first is not None:
-        return on_first
     if budget.skips_slow_selectors and not shape.quick(snapshot):
         raise SelectorsNotRun("the selectors must run on the fleet first")
     if shape.overspent(snapshot):
         return Unsatisfied(tuple(claim.key for claim in claims), Reason.GAVE_UP, OVERSPENT)
     considered, among = plausible(shape, nodes, snapshot)
-    plain = shape.plain(snapshot, steps) if only is None and companions is None else None
-    parsed = ParsedClaims(tuple(claims), shape.parsed.slots)
-    best: tuple[int, int, Found] | None = None
-    refused: list[tuple[str, NotFound]] = []
-    tried = 0
-    if not by_name and among.any():
-        search = PreferredSearch(
-            PolicyQuestion(parsed, snapshot, pod),
-            policy,
-            steps=steps,
-            new_share=new_share,
-            budget=budget,
-            only=only,
-            companions=companions,
-        )
-        granted = search.run(among, shape.node_filter.least)
+    by_name = policy is None and not prefers(pod)
+    if by_name and only is None and companions is None:
+        granted = _at_once(shape, claims[0], among, snapshot, steps, budget) if claims else None
         if granted is not None:
             return granted
-    for least, place in shape.node_filter.in_order(among):
-        name = snapshot.topology.order[place]
-        if best is not None and (least, place) >= best[:2]:
-            continue
-        if tried >= HARD_NODES * steps:
-            refused.append((name, NotFound(Reason.GAVE_UP, f"gave up after {tried} steps", 0)))
-            break
-        budget.spend()
-        better_than = best[0] + (place < best[1]) if best is not None else None
-        outcome = None
-        if plain is not None:
-            outcome = plain.attempt(
-                claims[0], name, snapshot, least=least, better_than=better_than, budget=budget
-            )
-        outcome = outcome or attempt(
-            parsed,
-            name,
-            snapshot,
-            steps=steps,
-            new_share=new_share,
-            better_than=better_than,
-            budget=budget,
-            only=only,
-            companions=companions,
-        )
-        tried += outcome.steps
-        if isinstance(outcome, NotFound):
-            refused.append((name, outcome))
-            continue
-        best = outcome.rank, place, outcome
-        if outcome.rank == least:  # no later node can rank better
-            break
-    if best is not None:
-        return Granted(node=snapshot.topology.order[best[1]], plans=best[2].plans, steps=tried)
+    parsed = ParsedClaims(tuple(claims), shape.parsed.slots)
+    attempt_on = partial(
+        attempt,
+        parsed,
+        snapshot=snapshot,
+        steps=steps,
+        new_share=new_share,
+        budget=budget,
+        only=only,
+        companions=companions,
+    )
+    if not by_name and among.any():
+        question = PolicyQuestion(parsed, snapshot, pod)
+        on_node: Attempt = attempt_on
+        if policy is not None:
+            on_node = PreferredDevices(question, policy, attempt_on, budget).attempt
+        in_order = nodes_in_order(question, policy, among, shape.node_filter.least)
+        numbered = ((least, number, place) for number, (least, place) in enumerate(in_order))
+        preferred = _NodeLoop(snapshot, on_node, budget).run(numbered, MOST_PREFERRED * steps, MOST_PREFERRED)
+        if preferred is not None:
+            return preferred
+    first_fit = _NodeLoop(snapshot, attempt_on, budget)
+    in_name_order = ((least, place, place) for least, place in shape.node_filter.in_order(among))
+    granted = first_fit.run(in_name_order, HARD_NODES * steps)
+    if granted is not None:
+        return granted
     everywhere = considered == len(snapshot.topology.order)
     names = None if everywhere else sorted(set(nodes or ()).intersection(snapshot.topology.nodes))
-    return unsatisfied(parsed, snapshot, names, refused, tried)
+    return unsatisfied(parsed, snapshot, names, first_fit.refused, first_fit.steps)
 
 
-def _on_first(
+def _at_once(
     shape: ClaimShape,
-    claims: Sequence[ResourceClaim],
-    nodes: Iterable[str] | None,
+    claim: ResourceClaim,
+    among: Mask,
     snapshot: Snapshot,
     steps: int,
     budget: Budget,
 ) -> Granted | None:
-    """The answer of the first node with enough devices, which most claims get whose spec is known.
+    """The fast path: the answer of the first node by counts, which most claims with one plain request get.
 
-    None if more than counts must be looked at, or if that node does not fit.
+    None if a search has to decide.
     """
-    option = shape.only_option(snapshot)
-    if option is None or option.count > steps:
+    plain = shape.plain(snapshot, steps)
+    first = next(shape.node_filter.in_order(among), None) if plain is not None else None
+    if plain is None or first is None:
         return None
-    order = snapshot.topology.order
-    if nodes is None:
-        first = shape.node_filter.first
-    elif isinstance(nodes, NodeSubset) and nodes.order is order:
-        among = shape.node_filter.open & nodes.mask
-        first = int(among.argmax()) if among.any() else -1
-    else:
-        return None
-    if first < 0:
-        return None
+    least, place = first
+    name = snapshot.topology.order[place]
     budget.spend()
-    name = order[first]
     try:
-        plan = option.plan(claims[0], snapshot.topology.view(name))
+        found = plain.first_fit(claim, snapshot.topology.view(name), least)
     except (Rejected, Fatal):
         return None
-    if plan is None:
+    if found is None or found[1] != least:  # another node may have a better rank
         return None
     budget.spend()
-    return Granted(name, (plan,), option.count, snapshot.version)
+    return Granted(name, (found[0],), plain.options[least].count, snapshot.version)
+
+
+class _NodeLoop:
+    """Tries nodes in an order, until no later node can be better."""
+
+    def __init__(self, snapshot: Snapshot, attempt_on: Attempt, budget: Budget) -> None:
+        """`attempt_on` is asked with the name of a node and `better_than`."""
+        self._order = snapshot.topology.order
+        self._attempt_on = attempt_on
+        self._budget = budget
+        self.refused: list[tuple[str, NotFound]] = []
+        self.steps = 0
+
+    def run(
+        self, nodes: Iterable[tuple[int, int, int]], most_steps: int, most_in_vain: int | None = None
+    ) -> Granted | None:
+        """Devices on the node with the best rank, of equal ones on the first; None if no node fits.
+
+        nodes  (best possible rank, number in the order, place) of each node; the ranks rise
+
+        `most_in_vain` is how many nodes may be tried before one fits; with it, an order that takes too many
+        steps is no answer at all, since a node that was not tried may have a better rank.
+        """
+        best: tuple[int, int, str, Found] | None = None
+        for tried, (least, number, place) in enumerate(nodes):
+            if best is not None and (least, number) >= best[:2]:
+                continue
+            name = self._order[place]
+            if most_in_vain is not None and (
+                (best is None and tried == most_in_vain) or self.steps >= most_steps
+            ):
+                return None
+            if self.steps >= most_steps:
+                self.refused.append((name, NotFound(Reason.GAVE_UP, f"gave up after {self.steps} steps", 0)))
+                break
+            self._budget.spend()
+            better_than = best[0] + (number < best[1]) if best is not None else None
+            outcome = self._attempt_on(name, better_than=better_than)
+            self.steps += outcome.steps
+            if isinstance(outcome, NotFound):
+                self.refused.append((name, outcome))
+            elif better_than is None or outcome.rank < better_than:
+                best = outcome.rank, number, name, outcome
+                if outcome.rank == least:  # no later node can rank better
+                    break
+        return None if best is None else Granted(node=best[2], plans=best[3].plans, steps=self.steps)
 
 
 def plausible(shape: ClaimShape, nodes: Iterable[str] | None, snapshot: Snapshot) -> tuple[int, Mask]:

@@ -86,20 +86,10 @@ class CountLog:
             return None
         return self._nodes.between(nodes, self.end.nodes), self._selected[selected:]
 
-    def few_since(self, position: Position, most: int) -> list[int] | None:
-        """The nodes of the changes from a position on, by the fleet's code.
-
-        None if there are more, if selectors decide, or if any node may have changed.
-        """
-        generation, nodes, selected = position
-        now, end, known = self.end
-        if generation != now or selected != known or end - nodes > most:
-            return None
-        return self._nodes.listed(nodes, end)
-
 
 KEPT = 512
 """Counts of at most so many request options are cached for one fleet."""
+
 
 FEW = 16
 """Changed devices up to which they are counted one by one; most claims change fewer"""
@@ -113,8 +103,6 @@ class Available(Struct):
     admin: bool
     mask: Mask
     """(D,)"""
-    cells: bytearray
-    """(D,) the memory of `mask`: single devices are read and found in it at a third of the time"""
     per_node: Amounts
     """(N + 1,) devices that belong to one node, by the fleet's code of the node. The last entry is 0: it
     stands for nodes without devices"""
@@ -179,22 +167,19 @@ class Available(Struct):
         if self.admin or self.static.fails or (self.static.consumption and snapshot.occupancy.consumed):
             now = judge(self.static, snapshot, np.array(rows, dtype=np.intp), admin=self.admin)
             could = dict(zip(rows, now.tolist(), strict=True)).__getitem__
-        cells, concerned = self.cells, self.concerned.item
-        turned = [row for row in rows if could(row) != cells[row] and (cells[row] or concerned(row))]
-        if not turned:
-            return
-        code_of, per_node, nodes, node = snapshot.fleet.codes["node"].item, self.per_node, [], -1
+        was, concerned = self.mask.item, self.concerned.item
+        turned = [row for row in rows if concerned(row) and could(row) != was(row)]
+        code_of, nodes = snapshot.fleet.codes["node"].item, []
         for row in turned:
-            free = cells[row] = not cells[row]
-            if (code := code_of(row)) != node:
-                nodes.append(node := code)
-            per_node[node] += 1 if free else -1
+            free = self.mask[row] = could(row)
+            nodes.append(node := code_of(row))
+            self.per_node[node] += 1 if free else -1
         self.log.add(nodes)
         for name, counts in self.values.items():
             codes = snapshot.fleet.cel.attributes[name].codes
             for row in turned:
                 if (code := codes.item(row)) >= 0:
-                    counts[code] += 1 if cells[row] else -1
+                    counts[code] += 1 if could(row) else -1
 
     def _turn(self, rows: Rows, now: Mask, fleet: Fleet) -> None:
         """Make devices available or not available, in mask and counts. Each was the opposite before."""
@@ -259,15 +244,13 @@ def _count(option: RequestOption, snapshot: Snapshot) -> Available:
         mask = concerned & occupancy.free
     nodes = fleet.codes["node"][mask]
     far = nodes < 0
-    cells = bytearray(mask)
     selectors = fleet.codes["selector"][mask][far]
     selectors = selectors[selectors >= 0]
     failing = _failing(static, fleet)
     return Available(
         static=static,
         admin=option.admin,
-        mask=np.frombuffer(cells, dtype=np.bool_),
-        cells=cells,
+        mask=mask,
         per_node=np.bincount(
             nodes[~far] if far.any() else nodes, minlength=len(fleet.vocabulary.nodes.values) + 1
         ),

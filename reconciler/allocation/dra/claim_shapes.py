@@ -2,7 +2,6 @@
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from operator import is_not
 
 import numpy as np
 from msgspec import Struct, field
@@ -11,15 +10,12 @@ from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.availability import START, Available, Position, Selected, available
 from reconciler.allocation.dra.budget import STEPS, Fatal
 from reconciler.allocation.dra.constraints import MatchGroup, match_groups
-from reconciler.allocation.dra.plain_request import PlainOption, PlainRequest, plain_request
+from reconciler.allocation.dra.plain_request import PlainRequest, plain_request
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestOption, Slot, read_claims
 from reconciler.allocation.dra.selector_masks import is_overspent, is_quick
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.state.caches import Cache
 from reconciler.state.devices.snapshot import Snapshot, Topology
-
-FEW = 8
-"""Changed nodes up to which judging each is faster than array calls"""
 
 
 class _OptionCounts(Struct):
@@ -66,20 +62,18 @@ class NodeFilter:
         self._counts = [[_OptionCounts.of(option) for option in slot.options] for slot in slots]
         self._options = [counts for of_slot in self._counts for counts in of_slot]
         self._codes: Rows = np.maximum(topology.order_codes, -1).astype(np.intp)
-        self._place_of = topology.place_of
         self._all_placed = bool((topology.place_of[:-1] >= 0).all())
         size = len(self._codes)
-        self._cells = bytearray(b"\1") * size
-        self.open: Mask = np.frombuffer(self._cells, dtype=np.bool_)
+        self.open: Mask = np.ones(size, dtype=np.bool_)
         """(N,) has enough devices for each request alone, or may meet an error"""
         self.failing: Mask = np.zeros(size, dtype=np.bool_)
         """(N,) may meet an error, which must be reported"""
         self.least: Amounts | None = None
         """(N,) the best rank that a node could give; None without alternatives"""
+        self.generation = 0
+        """Rises when other counts than before are followed"""
         self._plain = False
         """Whether comparing counts is enough: no alternatives and no errors"""
-        self._single: _OptionCounts | None = None
-        """The only option, if it has a number, comparing counts is enough, and each device is of one node"""
         if any(len(slot.options) > 1 for slot in slots):
             self.least = np.zeros(size, dtype=np.int64)
 
@@ -88,20 +82,8 @@ class NodeFilter:
         """What is available for each option, as of the last `follow`; empty if there are several slots."""
         return tuple([_current(counts) for counts in self._options]) if len(self._counts) == 1 else ()
 
-    @property
-    def of_only_option(self) -> Available | None:
-        """What is available for the only option of the only slot, as of the last `follow`."""
-        return self._options[0].current
-
-    @property
-    def first(self) -> int:
-        """The place of the first node in `open`; -1 if there is none."""
-        return self._cells.find(1)
-
     def follow(self, snapshot: Snapshot) -> None:
         """Update all masks to a snapshot."""
-        if self._single is not None and self._follow_few(self._single, snapshot):
-            return
         changed: list[Rows] = []
         everywhere = False
         for counts in self._options:
@@ -111,37 +93,13 @@ class NodeFilter:
             else:
                 changed += found
         if everywhere:
+            self.generation += 1
             without_error = not any(_current(counts).fails for counts in self._options)
             self._plain = bool(self._counts) and self.least is None and without_error
-            self._single = None
-            if self._plain and len(self._options) == 1 and not self._options[0].option.all:
-                self._single = self._options[0] if _current(self._options[0]).local else None
             self._judge(slice(None))
         elif changed:
             places = changed[0] if len(changed) == 1 else np.concatenate(changed)
             self._judge(places if self._all_placed else places[places >= 0])
-
-    def _follow_few(self, counts: _OptionCounts, snapshot: Snapshot) -> bool:
-        """The same for one request whose devices belong to one node each, if few nodes changed.
-
-        Returns whether it was done.
-        """
-        current = counts.current
-        if current is None or not current.reaches(snapshot):
-            return False
-        current.follow(snapshot)
-        if counts.position is current.log.end:
-            return True
-        nodes = current.log.few_since(counts.position, FEW)
-        if nodes is None:
-            return False
-        counts.position = current.log.end
-        place_of, count, wanted = self._place_of.item, current.per_node.item, counts.option.source.wanted
-        for node in nodes:
-            place = place_of(node)
-            if place >= 0:
-                self._cells[place] = count(node) >= wanted
-        return True
 
     def _judge(self, places: Rows | slice) -> None:
         codes = self._codes[places]
@@ -247,10 +205,8 @@ class ClaimShape(Struct):
     _match_groups: tuple[MatchGroup, ...] | None = None
     _overspent: bool | None = None
     _plain: PlainRequest | None = None
-    _plain_of: tuple[Available, ...] = ()
-    """For what `_plain` was computed"""
-    _only: PlainOption | None = None
-    """The only option of `_plain`, once it is known that nothing but counts excludes nodes"""
+    _plain_of: int = -1
+    """The generation of the node filter for which `_plain` was computed"""
 
     def quick(self, snapshot: Snapshot) -> bool:
         """Whether all selectors ran on the fleet already, or take little time."""
@@ -268,26 +224,10 @@ class ClaimShape(Struct):
 
         The node filter must have followed the snapshot.
         """
-        available = self.node_filter.of_only_slot
-        if len(available) != len(self._plain_of) or any(map(is_not, available, self._plain_of)):
-            self._plain_of = available
-            self._plain, self._only = plain_request(self.parsed, available, snapshot), None
-        if self._only is None and self._plain is not None and len(self._plain.options) == 1:
-            at_once = self._overspent is False and not self.match_groups(snapshot)
-            self._only = self._plain.options[0] if at_once else None
+        if self._plain_of != self.node_filter.generation:
+            self._plain_of = self.node_filter.generation
+            self._plain = plain_request(self.parsed, self.node_filter.of_only_slot, snapshot)
         return self._plain if self._plain is not None and self._plain.most <= steps else None
-
-    def only_option(self, snapshot: Snapshot) -> PlainOption | None:
-        """Its only option in a snapshot, which the node filter follows; None if `plain` must be asked.
-
-        The first node that the filter leaves is the one to ask: constraints exclude none, and the selectors
-        ran on the fleet, in few enough steps.
-        """
-        option = self._only
-        if option is None:
-            return None
-        self.node_filter.follow(snapshot)
-        return option if option.available is self.node_filter.of_only_option else None
 
     def match_groups(self, snapshot: Snapshot) -> tuple[MatchGroup, ...]:
         """The groups of its `matchAttribute` constraints that can exclude nodes."""

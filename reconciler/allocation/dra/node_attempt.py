@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from reconciler.allocation.dra.budget import UNLIMITED, Budget, Fatal, GaveUp
 from reconciler.allocation.dra.candidates import Candidates, find_candidates
 from reconciler.allocation.dra.companions import Companions, Reach
-from reconciler.allocation.dra.fast_path import immediate
 from reconciler.allocation.dra.request_options import MAX_RESULTS, ParsedClaims, read_claims
 from reconciler.allocation.dra.result import plans
 from reconciler.allocation.dra.search import Search
@@ -85,33 +84,24 @@ def attempt(
         by_slot = _candidates(parsed, view, snapshot, only)
         if ordered is not None:
             by_slot = ordered(by_slot, view)
-        reach = (
-            Reach(companions, len(parsed.claims), view, snapshot, budget) if companions is not None else None
-        )
-        if reach is not None:
+        reach = None
+        if companions is not None:
+            reach = Reach(companions, len(parsed.claims), view, snapshot, budget)
             by_slot = [[_for_all(reach, one) for one in of_slot] for of_slot in by_slot]
-        plain = immediate(parsed, by_slot, view) if pruned else None
-        if plain is not None and reach is not None and not reach.accepts(plain):
-            plain = None  # the search tries the other devices
-        problem: NodeProblem | None = None
-        if plain is not None and len(plain) <= steps:
-            budget.spend()
-            chosen: tuple[Choice, ...] | None = plain
-            spent = len(plain)
-        else:
-            problem = set_up(parsed, view, snapshot)
-            search = Search(problem, parsed.slots, by_slot, steps, pruned, budget, reach)
-            chosen = search.run()
-            spent = search.steps
+        problem = set_up(parsed, view, snapshot)
+        search = Search(problem, parsed.slots, by_slot, steps, pruned, budget, reach)
+        chosen = search.run()
+        spent = search.steps
         if chosen is not None:
             rank = _rank(parsed, chosen)
             if better_than is not None and rank >= better_than:
                 return NotFound(None, NO_BETTER, spent)
             if choose_set is not None and len(chosen) > 1:
-                chosen, tried = choose_set(problem or set_up(parsed, view, snapshot), chosen, reach)
+                chosen, tried = choose_set(problem, chosen, reach)
                 spent += tried
-            made = plans(parsed, view, snapshot, _rising(chosen, ordered), new_share)
-            return Found(made, rank, spent)
+            if ordered is not None:  # results list devices by position, however they were tried
+                chosen = tuple(sorted(chosen, key=lambda choice: (choice.slot, choice.at)))
+            return Found(plans(parsed, view, snapshot, chosen, new_share), rank, spent)
     except Fatal as fatal:
         message = str(fatal)
         if fatal.claim is not None:
@@ -125,13 +115,6 @@ def attempt(
     if invalid is not None:  # POOL-13: an error only if the search fails
         return NotFound(Reason.INVALID_POOL, f"pool {invalid.pool} is invalid: {invalid.problem}", spent)
     return NotFound(None, "the devices do not suffice", spent)
-
-
-def _rising(chosen: tuple[Choice, ...], ordered: Ordered | None) -> tuple[Choice, ...]:
-    """Choices as results list them: the devices of a request by position, however they were tried."""
-    if ordered is None:
-        return chosen
-    return tuple(sorted(chosen, key=lambda choice: (choice.slot, choice.at)))
 
 
 def _candidates(

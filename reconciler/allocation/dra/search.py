@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kernels.types import Codes
+from kernels.types import Codes, Rows
 from reconciler.allocation.dra.bounds import is_impossible
 from reconciler.allocation.dra.budget import UNLIMITED, Budget, Fatal, GaveUp
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.companions import Reach
-from reconciler.allocation.dra.fast_path import finish
+from reconciler.allocation.dra.plain_request import entangled
 from reconciler.allocation.dra.request_options import MAX_RESULTS, Slot
 from reconciler.allocation.dra.state import (
     Choice,
@@ -158,7 +158,7 @@ class Search:
         if candidates.listed is not None:
             return self._take_all(slot, candidates, state)
         if self.pruned and self.reach is None and slot + 1 == len(self.slots):
-            rows = finish(self.problem, candidates, state)
+            rows = _finish(self.problem, candidates, state)
             if rows is not None:
                 self._step(len(rows))
                 last = tuple(Choice(slot, candidates, at) for at in rows.tolist())
@@ -248,3 +248,31 @@ class Search:
         self.steps += devices
         if self.steps > self.max_steps:
             raise GaveUp(f"gave up after {self.max_steps} steps")
+
+
+def _finish(problem: NodeProblem, candidates: Candidates, state: State) -> Rows | None:
+    """(count,) the devices the search would choose for the last request; empty if there are too few.
+
+    Without counters, shares, errors and `distinctAttribute`, taking a device does not change what else fits,
+    so the masks give them. None if that needs a search.
+    """
+    option = candidates.option
+    constraints = [problem.constraints[option.claim][number] for number in option.constraints]
+    if len(constraints) > 1 or not all(c.match and c.plain for c in constraints):
+        return None
+    if candidates.static.fails and candidates.fatal.any():
+        return None
+    bound = entangled(problem.view)
+    if bound is not None and (candidates.available & bound).any():
+        return None
+    possible = viable(problem, state, candidates)
+    rows = candidates.in_order(possible)
+    if not constraints or state.constraints[option.constraints[0]] is not None:
+        # Earlier requests have fixed the value, so `rows` are narrowed already.
+        return rows[: candidates.count] if len(rows) >= candidates.count else rows[:0]
+    codes = constraints[0].codes[rows]
+    values = codes.tolist()
+    for value in dict.fromkeys(values):  # the value that comes first wins
+        if values.count(value) >= candidates.count:
+            return rows[codes == value][: candidates.count]
+    return rows[:0]
