@@ -172,9 +172,7 @@ class Cluster:
         path = self._resource(raw["kind"]).within(raw["metadata"].get("namespace", ""))
         dry = (("dryRun", "All"),)
         seconds = self.client.write_seconds
-        response = await self._transport.send(
-            Request("POST", path, query=dry, body=msgspec.json.encode(raw), timeout=seconds)
-        )
+        response = await self._transport.send(Request("POST", path, query=dry, body=raw, timeout=seconds))
         if response.status != HTTPStatus.CREATED:
             raise refusal("POST", path, response)
         return dict(msgspec.json.decode(response.body))

@@ -1,11 +1,8 @@
 """Requests on API objects. Decodes successful responses; converts all others to our errors."""
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator
 from typing import Any, Literal
-
-from pydantic_core import to_json
 
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.decoding import Listing, cut_listing, decode
@@ -134,11 +131,10 @@ class Client:
         return await self._object(self._request("DELETE", resource.path(key)))
 
     async def _write(self, method: str, path: str, value: Raw) -> Raw:
-        return await self._object(self._request(method, path, body=_encoded(value)))
+        return await self._object(self._request(method, path, body=value))
 
     def _patch(self, path: str, patch: Raw | list[Raw], content_type: PatchType) -> Request:
-        body = _encoded(patch)
-        return self._request("PATCH", path, query=UNCHECKED, body=body, content_type=content_type)
+        return self._request("PATCH", path, query=UNCHECKED, body=patch, content_type=content_type)
 
     async def _object(self, request: Request) -> Raw:
         answer = await self._answer(request)
@@ -162,7 +158,7 @@ class Client:
         path: str,
         *,
         query: Query = (),
-        body: bytes | None = None,
+        body: Any = None,
         content_type: str = "application/json",
     ) -> Request:
         timeout = self._read_seconds if method in READS else self.write_seconds
@@ -173,14 +169,6 @@ def _next_limit(limit: int, page: Listing) -> int:
     """Objects to ask for after a page. It grows slowly, since later objects may be larger; at most PAGE."""
     largest = max(map(len, page.items), default=1)
     return max(min(PAGE_BYTES // largest, 2 * limit, PAGE), 1)
-
-
-def _encoded(value: Raw | list[Raw]) -> bytes:
-    """JSON. Opaque parameters may nest deeper than the fast encoder goes."""
-    try:
-        return to_json(value)
-    except ValueError:
-        return json.dumps(value, separators=(",", ":")).encode()
 
 
 def _key(body: Raw) -> ObjectKey:

@@ -1,18 +1,66 @@
-"""Address of the server and credentials: from a URL, a kubeconfig, or a service account."""
+"""Credentials: what kubernetes-asyncio needs to reach a target, read by its own loaders. Import this late.
+
+On a plain import, the library loads a class for each kind and API of Kubernetes: a thousand modules, 50 MiB
+and most of the start of a command. Only its client and its kubeconfig loader are used here: they are imported
+without the packages around them. Whoever imports the library later gets all of it.
+"""
 
 import asyncio
-from collections.abc import Awaitable
+import sys
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from urllib.parse import urlsplit
 
 import structlog
 
-from reconciler.cluster.client_library import (
-    ConfigException,
-    Configuration,
-    KubeConfigLoader,
-    load_incluster_config,
-)
 from reconciler.cluster.target import Kubeconfig, Target, without_password
 from reconciler.errors import Rejected, Retry
+
+_LIBRARY = "kubernetes_asyncio"
+
+
+@contextmanager
+def _without_packages() -> Iterator[Any]:
+    """Have empty modules stand for the packages of the library during the block; the one of its client."""
+    found = find_spec(_LIBRARY)
+    if found is None or found.origin is None:
+        raise ModuleNotFoundError(f"No module named {_LIBRARY!r}", name=_LIBRARY)
+    library, client, models = empty = [
+        ModuleType(f"{_LIBRARY}{part}") for part in ("", ".client", ".client.models")
+    ]
+    for module in empty:
+        module.__path__ = [str(Path(found.origin).parents[1].joinpath(*module.__name__.split(".")))]
+    # For calls that other code makes, and that name a model.
+    vars(models)["__getattr__"] = lambda name: getattr(import_module(models.__name__), name)
+    vars(client)["models"], vars(library)["client"] = models, client
+    before = {module.__name__: sys.modules.get(module.__name__) for module in empty}
+    sys.modules.update({module.__name__: module for module in empty})
+    try:
+        yield client
+    finally:
+        for name, known in before.items():
+            if known is None:
+                del sys.modules[name]
+            else:
+                sys.modules[name] = known
+
+
+with _without_packages() as _client:
+    from kubernetes_asyncio.client.configuration import Configuration
+
+    _client.Configuration = Configuration
+    from kubernetes_asyncio.client.api_client import ApiClient
+
+    _client.ApiClient = ApiClient
+    from kubernetes_asyncio.config import ConfigException, load_incluster_config
+    from kubernetes_asyncio.config.kube_config import KubeConfigLoader
+
+__all__ = ["ApiClient", "configuration_for"]
 
 log = structlog.get_logger()
 
@@ -28,6 +76,10 @@ async def configuration_for(target: Target, *, insecure: bool = False) -> Config
 
     `insecure` turns off the verification of certificates; a kubeconfig alone cannot.
     """
+    try:
+        urlsplit(target.server).port  # noqa: B018 - raises
+    except ValueError as exc:
+        raise Rejected(f"cannot reach a cluster: {target.server!r}: {exc}") from exc
     configuration = await _credentials(target)
     if insecure:
         log.warning("API server certificate is not verified", server=without_password(target.server))

@@ -38,7 +38,8 @@ class Request:
     path: str
     _: KW_ONLY
     query: Query = ()
-    body: bytes | None = None
+    body: Any = None
+    """A JSON value; None if there is no body"""
     content_type: str = "application/json"
     timeout: float
     """Seconds from sending it to the last byte of its response."""

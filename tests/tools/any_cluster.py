@@ -256,7 +256,7 @@ async def dry_run(transport: Transport, kind: Resource, body: Object) -> Object:
     """What the server would create. Raises the errors of `Client`."""
     path = kind.within(body["metadata"].get("namespace", ""))
     query = (("dryRun", "All"),)
-    request = Request("POST", path, query=query, body=json.dumps(body).encode(), timeout=PATIENCE)
+    request = Request("POST", path, query=query, body=body, timeout=PATIENCE)
     response = await transport.send(request)
     if response.status >= 300:
         raise refusal(request.method, request.path, response)

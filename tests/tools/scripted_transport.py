@@ -87,7 +87,7 @@ class Scripted:
         if isinstance(request, Request):
             method = request.method
             if request.body:
-                body, content_type = json.loads(request.body), request.content_type
+                body, content_type = request.body, request.content_type
         at = asyncio.get_running_loop().time()
         self.requests.append(Sent(method, request.path, dict(request.query), body, content_type, at))
 

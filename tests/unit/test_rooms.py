@@ -20,8 +20,7 @@ LIBRARIES = {
     "analysis": {"datetime", "msgspec", "numpy"},
     "control": {"asyncio", "datetime", "msgspec", "structlog"},
     "cluster": {
-        "aiohappyeyeballs", "aiohttp", "asyncio", "datetime", "httptools", "kubernetes_asyncio", "msgspec",
-        "multidict", "os", "pydantic_core", "socket", "structlog", "yaml",
+        "aiohttp", "asyncio", "datetime", "kubernetes_asyncio", "msgspec", "os", "pydantic_core", "socket", "structlog", "yaml",
     },
     "ha": {"asyncio", "datetime", "msgspec", "structlog"},
     "embedded": {"aiohttp", "asyncio", "datetime", "kubernetes_asyncio", "msgspec", "random"},

@@ -1,6 +1,7 @@
 """The embedded server without sockets: requests are function calls, watches are iterators."""
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 
@@ -18,7 +19,8 @@ class InMemory:
 
     async def send(self, request: Request) -> Response:
         headers = {"Content-Type": request.content_type, "Accept": "application/json"}
-        received = Received(request.method, request.path, dict(request.query), headers, request.body or b"")
+        body = b"" if request.body is None else json.dumps(request.body).encode()
+        received = Received(request.method, request.path, dict(request.query), headers, body)
         answer = self._api.handle(received)
         assert not isinstance(answer, Stream)
         return Response(answer.status, answer.headers, answer.body)

@@ -11,6 +11,7 @@ from reconciler.api.objects.claims import ALLOCATED_AT, ANNOUNCED, FINALIZER, is
 from reconciler.api.objects.gangs import release
 from reconciler.app import making_room
 from reconciler.cluster import client, cursor, transport, writer
+from reconciler.cluster.client import Client
 from reconciler.cluster.watch import Recall
 from reconciler.cluster.writer import Writer
 from reconciler.control import audit, fence
@@ -84,17 +85,17 @@ async def _read_only(self: Any, claim: Any) -> None:
         self._intake.forget(plan)
 
 
-_encoded = client._encoded
+_patch = Client._patch
 
 
-def _unguarded(value: Any) -> bytes:
+def _unguarded(self: Any, path: str, value: Any, content_type: Any) -> Any:
     """A body without the version that it was decided from. Leases keep theirs."""
     if isinstance(value, list):
         value = [step for step in value if step["path"] != "/metadata/resourceVersion"]
     elif "status" in value or "finalizers" in value.get("metadata", {}) or "schedulingGates" in str(value):
         metadata = {k: v for k, v in value["metadata"].items() if k != "resourceVersion"}
         value = {**value, "metadata": metadata}
-    return _encoded(value)
+    return _patch(self, path, value, content_type)
 
 
 _marking = Writer._marking
@@ -173,7 +174,7 @@ MUTANTS: dict[str, Mutant] = {
     "plans are not assumed": _swap(Store, "assume", lambda *_: None),
     "unanswered writes are forgotten": _swap(Settler, "resolve", _forgotten),
     "late writes are not fenced": _swap(Settler, "resolve", _read_only),
-    "writes without resourceVersion": _swap(client, "_encoded", _unguarded),
+    "writes without resourceVersion": _swap(Client, "_patch", _unguarded),
     "allocation without finalizer": _swap(Writer, "_marking", _without_finalizer),
     "a listing drops nothing": _swap(Store, "_replace", _keeps_what_is_gone),
     "old versions count": _swap(store, "_older", lambda *_: False),

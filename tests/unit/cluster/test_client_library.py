@@ -5,7 +5,7 @@ import sys
 
 SCRIPT = """
 import sys
-from reconciler.cluster.http import ApiClient
+from reconciler.cluster.credentials import ApiClient
 models = "kubernetes_asyncio.client.models"
 assert not any(name.startswith((models + ".", "kubernetes_asyncio.client.api.")) for name in sys.modules)
 assert "kubernetes_validate" not in sys.modules

@@ -2,18 +2,24 @@
 
 import asyncio
 import base64
+from typing import Any
 
 import pytest
 import yaml
 from aiohttp import web
 from kubernetes_asyncio.client import ApiClient, Configuration
 
+from reconciler.api.objects.changes import Changed, Notice
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.cluster import http
+from reconciler.cluster import credentials, http
 from reconciler.cluster.client import Client
 from reconciler.cluster.http import HttpTransport, connect
 from reconciler.cluster.kinds import NODE
 from reconciler.cluster.transport import Request, WatchRequest
+from reconciler.cluster.watch import follow
+from reconciler.embedded import ApiServer, Stream, serve
+from reconciler.embedded import Request as Received
+from reconciler.embedded import Response as Answer
 from reconciler.errors import Rejected, Relist, Retry, Undecided
 from tests.tools.http_servers import saying, serving, streaming
 from tests.tools.patience import PATIENCE
@@ -141,7 +147,7 @@ async def test_a_request_arrives_as_it_was_meant():
             "PATCH",
             "/p",
             query=[("continue", "a+b/=&ü")],
-            body=b'{"a":null}',
+            body={"a": None},
             content_type="application/merge-patch+json",
             timeout=PATIENCE,
         )
@@ -178,7 +184,6 @@ async def test_a_login_in_the_address_goes_with_every_request_without_a_token(mo
                 await transport.send(Request(method, "/x", timeout=PATIENCE))
             async with transport.stream(WatchRequest("/x", idle=PATIENCE)) as lines:
                 assert [line async for line in lines] == []
-            transport.close()
     login = token or "Basic " + base64.b64encode("u:p@ü".encode()).decode()
     assert seen == [("GET", login), ("PATCH", login), ("GET", login)]
 
@@ -238,3 +243,100 @@ async def test_a_redirect_is_not_followed():
     async with serving(handle) as server, connect(server=server) as transport:
         with pytest.raises(Rejected, match="302"):
             await Client(transport).get(NODE, KEY)
+
+
+async def test_an_answer_of_any_length_is_not_kept(monkeypatch):
+    monkeypatch.setattr(http, "LONGEST_ANSWER", 1000)
+
+    async def handle(request: web.Request) -> web.Response:
+        return web.Response(body=b"x" * 1001)
+
+    async with serving(handle) as server, connect(server=server) as transport:
+        for method in ("GET", "PATCH"):
+            with pytest.raises(Rejected, match="an answer of more than 1000 bytes"):
+                await transport.send(Request(method, "/x", timeout=PATIENCE))
+
+
+async def test_a_line_beyond_the_limit_ends_a_watch(monkeypatch):
+    monkeypatch.setattr(http, "LONGEST_LINE", 10)
+    async with serving(streaming(b"{}\n", b"x" * 11, then="silence")) as server:
+        lines, error = await lines_of(server, idle=PATIENCE)
+    assert lines == [b"{}"]
+    assert "a line of more than 10 bytes" in str(error)
+
+
+async def test_a_slow_taker_stops_the_server_and_not_the_watch():
+    line, sent = b"x" * 2**16 + b"\n", 0
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        nonlocal sent
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for _ in range(512):
+            await response.write(line)
+            sent += 1
+        return response
+
+    watch = WatchRequest("/x", idle=PATIENCE)
+    async with (
+        serving(handle) as server,
+        connect(server=server) as transport,
+        transport.stream(watch) as lines,
+    ):
+        await anext(lines)
+        before = -1
+        while before < sent:  # until it is stopped
+            before = sent
+            await asyncio.sleep(0.3)
+        assert sent < 512
+        assert 1 + len([line async for line in lines]) == 512
+
+
+@pytest.mark.parametrize("host", ["http://[::1", "https://n:port", "http://n:99999"])
+async def test_a_server_that_is_no_url_is_named(host):
+    with pytest.raises(Rejected, match=r"cannot reach a cluster: ") as caught:
+        async with connect(server=host):
+            pass
+    assert host in str(caught.value)
+
+
+async def test_a_token_cannot_add_lines_to_a_request():
+    configuration = Configuration(host="http://127.0.0.1:1", api_key={"BearerToken": "t\r\nX: 1"})
+    async with ApiClient(configuration) as api:
+        with pytest.raises(Rejected, match="the header Authorization cannot be sent"):
+            await Client(HttpTransport(api)).get(NODE, KEY)
+
+
+async def test_list_watch_and_write_go_through_the_client_of_the_library(monkeypatch):
+    called, seen = [], []
+    call_api = credentials.ApiClient.call_api
+
+    def counted(self: ApiClient, path: str, method: str, **arguments: Any) -> Any:
+        called.append((method, path))
+        return call_api(self, path, method, **arguments)
+
+    class Seeing(ApiServer):
+        def handle(self, request: Received) -> Answer | Stream:
+            seen.append((request.method, request.path))
+            return super().handle(request)
+
+    monkeypatch.setattr(credentials.ApiClient, "call_api", counted)
+    listed = asyncio.Event()
+    async with serve(Seeing()) as server, connect(server=server) as transport:
+        client = Client(transport)
+
+        def sink(notice: Notice) -> None:
+            if isinstance(notice, Changed):
+                listed.set()
+
+        watching = asyncio.create_task(follow(client, NODE, sink=sink, random=lambda: 0.5))
+        async with asyncio.timeout(PATIENCE):
+            await client.create(NODE, {"metadata": {"name": "n"}})
+            await client.patch(NODE, KEY, {"metadata": {"labels": {"a": "b"}}})
+            await listed.wait()
+            await client.delete(NODE, KEY)
+        watching.cancel()
+        await asyncio.wait([watching])
+    assert sorted(called) == sorted(seen)
+    nodes = "/api/v1/nodes"
+    assert {("POST", nodes), ("PATCH", f"{nodes}/n"), ("DELETE", f"{nodes}/n"), ("GET", nodes)} == {*called}
