@@ -17,7 +17,6 @@ from reconciler.api.objects.claims import AllocatedDevice, Allocation, DeviceAll
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan
 from reconciler.api.versions.reading import read
-from reconciler.cluster.echoes import Echoes
 from reconciler.cluster.transport import Transport
 from reconciler.cluster.writer import Withdrawals, Writer
 
@@ -33,7 +32,6 @@ async def write_floor(made: Cluster, raws: Iterable[Json]) -> Pace:
     writer = Writer(
         made.client,
         made.served,
-        echoes=Echoes(holds=lambda *_: False, add=lambda _: None),
         withdrawals=Withdrawals(),
         now=lambda: datetime.now(UTC),
     )

@@ -29,7 +29,7 @@ from reconciler.app.leadership import Alone, Candidate, Leadership, recalls_for
 from reconciler.app.observing import inboxes_of, listeners, observe
 from reconciler.app.running import Start
 from reconciler.cluster.client import Client
-from reconciler.cluster.echoes import Echoes
+from reconciler.cluster.cursor import IsKnown
 from reconciler.cluster.kinds import ON_DEMAND, Resource, Served
 from reconciler.cluster.transport import Transport
 from reconciler.cluster.watch import Recall, Sink, follow
@@ -92,12 +92,12 @@ def watches(
     served: Served,
     sink: Sink,
     recalls: Mapping[str, Recall],
-    echoes: Echoes,
+    is_known: IsKnown,
 ) -> Iterator[Job]:
     """A watch on each kind. `recalls` are by kind, for kinds that have one."""
     for resource in served:
         recall = recalls.get(resource.kind)
-        yield Job(f"watch {resource.plural}", partial(_watch, client, resource, sink, recall, echoes))
+        yield Job(f"watch {resource.plural}", partial(_watch, client, resource, sink, recall, is_known))
 
 
 def watches_on_demand(client: Client, intake: Intake, sink: Sink) -> Iterator[Job]:
@@ -118,9 +118,9 @@ def sparing_the_collector(intake: Intake) -> Job:
 
 
 async def _watch(
-    client: Client, resource: Resource, sink: Sink, recall: Recall | None, echoes: Echoes
+    client: Client, resource: Resource, sink: Sink, recall: Recall | None, is_known: IsKnown
 ) -> None:
-    watch = follow(client, resource, sink=sink, random=random, recall=recall, echoes=echoes)
+    watch = follow(client, resource, sink=sink, random=random, recall=recall, is_known=is_known)
     await forever(resource.plural, watch)
 
 
@@ -216,7 +216,7 @@ def _rest(base: Foundation, found: Found, starts: Sequence[Start], on_decision: 
         shadow=shadow,
         leadership=leadership,
         jobs=(
-            *watches(client, served, sink, recalls, core.echoes),
+            *watches(client, served, sink, recalls, intake.skips),
             *watches_on_demand(client, intake, sink),
             audit(intake, reporter.report, settings.audit_seconds),
             *([] if learner is None else [Job("learn the demand", learner.run)]),

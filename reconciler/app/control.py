@@ -18,7 +18,6 @@ from reconciler.app.foundation import Connection, Foundation, now
 from reconciler.app.from_settings import Found, Job, policies
 from reconciler.app.running import Host, Running, Start
 from reconciler.cluster.client import Client
-from reconciler.cluster.echoes import Echoes
 from reconciler.cluster.pod_writer import PodWriter
 from reconciler.cluster.transport import PauseReasons
 from reconciler.cluster.watch import Sink
@@ -174,7 +173,6 @@ class Control(Struct, frozen=True):
     reconciler: Reconciler
     failures: Failures
     """Internal errors of other jobs"""
-    echoes: Echoes
     sink: Sink
     """Takes the changes of every watch"""
     plugins: tuple[Running, ...]
@@ -199,9 +197,8 @@ def build_control(
     """
     settings, served, withdrawals, reasons = base.settings, found.served, Withdrawals(), PauseReasons()
     intake = _intake(base, found, ours, store, reporter, withdrawals, reasons)
-    echoes = Echoes(holds=intake.holds, add=intake.catch_up, shown=intake.lag.shown)
     connection = base.connection(guarded(base, reasons), watched=served)
-    writer = Writer(connection.client, served, echoes=echoes, withdrawals=withdrawals, now=now)
+    writer = Writer(connection.client, served, withdrawals=withdrawals, now=now)
     held_room = held_room_config_map(settings, connection.client)
     fence = _fence(base, intake, writer, ours, held_room)
     planner = Planner(intake.store, intake.roster, intake.placement, ours, intake.reclaimed, placing.in_use)
@@ -236,7 +233,6 @@ def build_control(
         gang_planner=gang_planner,
         reconciler=Reconciler(intake, handlers, reporter, clock=base.clock, fence=fence, pending=pending),
         failures=Failures(),
-        echoes=echoes,
         sink=sink,
         plugins=plugins,
         held_room=held_room,

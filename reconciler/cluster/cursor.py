@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from reconciler.api.objects.changes import Changed, Refused, Removed
@@ -13,7 +14,6 @@ from reconciler.api.versions.node_text import read_node
 from reconciler.api.versions.pod_text import read_pod
 from reconciler.api.versions.slice_text import read_slice
 from reconciler.cluster.decoding import DEEPEST, LONGEST_OBJECT, cut_event, decode, holds
-from reconciler.cluster.echoes import Echoes
 from reconciler.cluster.kinds import Resource
 from reconciler.errors import Malformed, Relist, Retry
 
@@ -31,14 +31,37 @@ _FROM_TEXT: Mapping[str, _FromText] = {
 _LISTED_FROM_TEXT: Mapping[str, _FromText] = {**_FROM_TEXT, "ResourceSlice": partial(read_slice, listed=True)}
 
 
+IsKnown = Callable[[ObjectKey, str, str], bool]
+"""Whether an object is known in a version or a later one: key, uid, version"""
+
+
+class _Metadata(Struct, rename="camel", gc=False):
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _Object(Struct, gc=False):
+    metadata: _Metadata
+
+
+class _Event(Struct, gc=False):
+    type: str
+    object: _Object
+
+
+_event_metadata = msgspec.json.Decoder(_Event).decode
+
+
 class Cursor(Struct):
     """The position in the events of one kind. `version` is where the next watch starts."""
 
     resource: Resource
     read: Decode
     version: str
-    echoes: Echoes | None = None
-    """Knows which events of claims can be skipped"""
+    is_known: IsKnown | None = None
+    """Of claims: which events can be skipped without decoding them. Most are of our own writes"""
 
     def feed(self, line: bytes) -> Changed | Removed | Refused | None:
         """The change in one line of a watch. None for a line that only moves the cursor.
@@ -48,7 +71,7 @@ class Cursor(Struct):
         cursor does not move then.
         """
         if self.resource.kind in _FROM_TEXT and len(line) <= LONGEST_OBJECT:
-            if self.echoes is not None and (version := self.echoes.version(line)):
+            if version := self._known_version(line):
                 self._move(version)
                 return None
             found = self._from_text(line)
@@ -67,6 +90,20 @@ class Cursor(Struct):
             case "DELETED":
                 return Removed(self.resource.kind, key_of(raw))
         return None
+
+    def _known_version(self, line: bytes) -> str:
+        """The version in a line that tells nothing new; empty for all others."""
+        if self.is_known is None:
+            return ""
+        try:
+            event = _event_metadata(line)
+        except (msgspec.MsgspecError, RecursionError):
+            return ""
+        it = event.object.metadata
+        if event.type not in ("ADDED", "MODIFIED") or not (it.uid and it.resource_version):
+            return ""
+        known = self.is_known(ObjectKey(it.namespace, it.name), it.uid, it.resource_version)
+        return it.resource_version if known else ""
 
     def _from_text(self, line: bytes) -> ApiObject | None:
         """The object in a line, if it can be read without decoding the line."""

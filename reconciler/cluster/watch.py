@@ -12,8 +12,7 @@ from reconciler.api.objects.changes import Changed, Listed, Notice, Refused, Rem
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.versions.reading import read
 from reconciler.cluster.client import Client
-from reconciler.cluster.cursor import Cursor, Decode, listed, precedes
-from reconciler.cluster.echoes import Echoes
+from reconciler.cluster.cursor import Cursor, Decode, IsKnown, listed, precedes
 from reconciler.cluster.kinds import Resource
 from reconciler.errors import Gone, Inconsistent, ReconcilerError, Rejected, Relist, Retry
 
@@ -91,7 +90,7 @@ async def follow(
     decode: Decode = read,
     pace: Pace = USUAL,
     recall: Recall | None = None,
-    echoes: Echoes | None = None,
+    is_known: IsKnown | None = None,
     on_error: Callable[[ReconcilerError], None] = lambda _: None,
 ) -> None:
     """Pass all changes of one kind to the sink until cancelled: Replaced first, then each change.
@@ -100,11 +99,11 @@ async def follow(
     on `singly`, Listed comes instead of Replaced, after all objects and the removal of those that are gone.
     Either comes again whenever the place in the stream of events was lost. Every error of the server, a
     missing permission included, is logged and retried; `random` returns numbers in [0, 1). A `recall`
-    interrupts for a new listing; `echoes` knows which events of claims can be skipped; `on_error` gets every
+    interrupts for a new listing; `is_known` says which events of claims can be skipped; `on_error` gets every
     error. Cancelled: every change that was read was passed on. An error of the sink ends the run.
     """
     recall = recall or Recall()
-    follower = _Follower(client, resource, sink, random, decode, pace, recall, echoes)
+    follower = _Follower(client, resource, sink, random, decode, pace, recall, is_known)
     while True:
         try:
             try:
@@ -135,7 +134,7 @@ class _Follower(Struct):
     decode: Decode
     pace: Pace
     recall: Recall
-    echoes: Echoes | None
+    is_known: IsKnown | None
     cursor: Cursor | None = None
     seen: str = ""
     """The highest version that the server has shown since it was last restored"""
@@ -183,8 +182,8 @@ class _Follower(Struct):
         read = await (self._list_singly() if self.resource.singly else self._list_whole())
         self.recall.done()
         log.debug("listed", kind=self.resource.kind, objects=read.objects, refused=read.refused)
-        echoes = self.echoes if self.resource.kind == "ResourceClaim" else None
-        return Cursor(self.resource, self.decode, read.version, echoes)
+        is_known = self.is_known if self.resource.kind == "ResourceClaim" else None
+        return Cursor(self.resource, self.decode, read.version, is_known)
 
     async def _list_singly(self) -> "_Read":
         """Pass on each object as it is read, then remove what is gone."""

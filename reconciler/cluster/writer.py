@@ -7,7 +7,7 @@ here.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import zip_longest
 from typing import Any
@@ -35,7 +35,6 @@ from reconciler.api.versions.reading import read
 from reconciler.cluster.client import JSON, Client, Raw
 from reconciler.cluster.decoding import decode
 from reconciler.cluster.discovery import CLAIM
-from reconciler.cluster.echoes import Echoes, version_of
 from reconciler.cluster.kinds import Resource, Served
 from reconciler.errors import Conflict, Gone, Inconsistent, Malformed, Undecided
 
@@ -117,16 +116,14 @@ class Writer:
         client: Client,
         served: Served,
         *,
-        echoes: Echoes,
         withdrawals: Withdrawals,
         now: Callable[[], datetime],
     ) -> None:
-        """`echoes` and `withdrawals` record writes in flight; `now` returns the time of day with its zone."""
+        """`withdrawals` records those in flight; `now` returns the time of day with its zone."""
         self._client = client
         self._claims = served.resources.get("ResourceClaim", CLAIM)
         self._pods = served["Pod"]
         self._now = now
-        self._echoes = echoes
         self._withdrawals = withdrawals
         self.dropped = Dropped()
 
@@ -213,17 +210,8 @@ class Writer:
             **dict(plan.annotations),
         }
         marking = self._marking(claim.key, plan.resource_version, finalizers, annotations)
-        marked = await self._client.patch_text(self._claims, claim.key, marking)
-        version = _version(marked)
-        self._echoes.begun(plan.uid, version)
-        try:
-            return await self._allocate(claim.key, version, plan.allocation, stamp)
-        except BaseException:
-            with suppress(Undecided, Inconsistent):  # the next watch event shows it
-                self._echoes.stopped(self._read(marked))
-            raise
-        finally:
-            self._echoes.over(plan.uid)
+        version = _version(await self._client.patch(self._claims, claim.key, marking))
+        return await self._allocate(claim.key, version, plan.allocation, stamp)
 
     async def _allocate(
         self, key: ObjectKey, version: str, allocation: Allocation, stamp: str
@@ -314,12 +302,12 @@ def _known(key: ObjectKey, version: str) -> str:
     return version
 
 
-def _version(text: bytes) -> str:
+def _version(raw: Raw) -> str:
     """The version in the response to a write, which was applied even if the response is unreadable."""
     try:
-        return version_of(text)
-    except ValueError:
-        return _answer(_decoded(text)).metadata.resource_version
+        return str(raw["metadata"]["resourceVersion"])
+    except (KeyError, TypeError) as exc:
+        raise Undecided("the answer to a write has no resourceVersion") from exc
 
 
 def _decoded(text: bytes) -> Raw:

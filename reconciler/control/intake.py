@@ -217,18 +217,18 @@ class Intake:
         if known is not None and known.metadata.uid == pod.metadata.uid:
             self._dispatcher.dispatch(self.store.apply(Changed("Pod", pod)))
 
-    def holds(self, key: ObjectKey, uid: str, version: str) -> bool:
-        """Whether the store has a claim in this version or a later one."""
+    def skips(self, key: ObjectKey, uid: str, version: str) -> bool:
+        """Whether a watch event tells nothing new: the store has the claim in this version or a later one,
+        nearly always from the response to our own write.
+        """
         known = self.store.claims.get(key)
         if known is None or known.metadata.uid != uid:
             return False
         ours = known.metadata.resource_version
-        return version == ours or (ours.isdecimal() and version.isdecimal() and int(version) <= int(ours))
-
-    def catch_up(self, claim: ResourceClaim) -> None:
-        """Take in a version of a claim whose watch event was skipped; see `cluster.echoes`."""
-        if self.holds(claim.key, claim.metadata.uid, "0"):
-            self.take(Changed("ResourceClaim", claim))
+        if version == ours or (ours.isdecimal() and version.isdecimal() and int(version) <= int(ours)):
+            self.lag.shown(version)
+            return True
+        return False
 
     def assume(self, plan: Plan) -> None:
         """Count a decided plan as held, and its pods as bound to its node, before it is written."""

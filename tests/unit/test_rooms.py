@@ -20,7 +20,8 @@ LIBRARIES = {
     "analysis": {"datetime", "msgspec", "numpy"},
     "control": {"asyncio", "datetime", "msgspec", "structlog"},
     "cluster": {
-        "aiohttp", "asyncio", "datetime", "kubernetes_asyncio", "msgspec", "os", "pydantic_core", "socket", "structlog", "yaml",
+        "aiohttp", "asyncio", "datetime", "kubernetes_asyncio", "msgspec", "os", "pydantic_core",
+        "socket", "structlog", "yaml",
     },
     "ha": {"asyncio", "datetime", "msgspec", "structlog"},
     "embedded": {"aiohttp", "asyncio", "datetime", "kubernetes_asyncio", "msgspec", "random"},

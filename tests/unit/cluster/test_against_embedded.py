@@ -22,7 +22,6 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan
 from reconciler.cluster.client import Client
 from reconciler.cluster.discovery import discover
-from reconciler.cluster.echoes import Echoes
 from reconciler.cluster.http import connect
 from reconciler.cluster.kinds import Served
 from reconciler.cluster.watch import Pace, follow
@@ -58,9 +57,8 @@ async def cluster() -> AsyncIterator[tuple[ApiServer, Client, Served, Writer]]:
     async with serve(api) as url, connect(server=url) as transport:
         client = Client(transport)
         served = await discover(client)
-        echoes = Echoes(holds=lambda *_: False, add=lambda _: None)
         now = datetime(2026, 3, 1, tzinfo=UTC)
-        writer = Writer(client, served, echoes=echoes, withdrawals=Withdrawals(), now=lambda: now)
+        writer = Writer(client, served, withdrawals=Withdrawals(), now=lambda: now)
         yield api, client, served, writer
 
 

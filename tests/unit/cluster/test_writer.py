@@ -1,7 +1,6 @@
 """What is sent for a decision, in which order, and what is left behind when it is cut short."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -26,7 +25,6 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan
 from reconciler.api.versions.reading import read
 from reconciler.cluster.client import Client
-from reconciler.cluster.echoes import Echoes
 from reconciler.cluster.kinds import POD, Served
 from reconciler.cluster.writer import Withdrawals, Writer
 from reconciler.errors import Conflict, Gone, Inconsistent, Rejected, Retry, Undecided
@@ -45,12 +43,9 @@ DEVICES = "13e86099314a30e2"
 ALLOCATED = {"devices": {"results": [RESULT]}, "allocationTimestamp": STAMP}
 
 
-def make_writer(
-    *answers: Any, add: Callable[[ResourceClaim], None] = lambda _: None
-) -> tuple[Writer, Scripted]:
+def make_writer(*answers: Any) -> tuple[Writer, Scripted]:
     transport = Scripted(*answers)
-    echoes = Echoes(holds=lambda *_: False, add=add)
-    writer = Writer(Client(transport), SERVED, echoes=echoes, withdrawals=Withdrawals(), now=lambda: NOON)
+    writer = Writer(Client(transport), SERVED, withdrawals=Withdrawals(), now=lambda: NOON)
     return writer, transport
 
 
@@ -194,18 +189,6 @@ async def test_an_announcement_that_does_not_suffice_is_replaced(
     assert len(second.body[1]["value"]["devices"].get("config", [])) == configs
 
 
-@pytest.mark.parametrize(
-    ("failure", "error"), [(status(409, reason="Conflict"), Conflict), (status(500), Undecided)]
-)
-async def test_of_an_announced_write_that_failed_there_is_no_first_half(failure: Any, error: type[Exception]):
-    told: list[ResourceClaim] = []
-    writer, transport = make_writer(failure, add=told.append)
-    with pytest.raises(error):
-        await writer.write(plan_for(announced()), announced())
-    assert len(transport.requests) == 1
-    assert told == []
-
-
 async def test_nulls_in_opaque_parameters_are_written_as_they_are():
     before = as_claim(claim(finalizers=[FINALIZER]))
     config = [{"source": "FromClaim", "opaque": {"driver": "gpu", "parameters": {"a": None, "b": [None]}}}]
@@ -264,25 +247,6 @@ async def test_a_failure_is_told_and_nothing_more_is_sent(step, failure, error):
         await writer.write(plan_for(before), before)
     assert type(caught.value) is error
     assert len(transport.requests) == step + 1
-
-
-@pytest.mark.parametrize(("failure", "error"), FAILURES)
-async def test_of_a_write_that_failed_half_way_the_first_half_is_told(failure, error):
-    """Its watch may have kept quiet about it."""
-    before = as_claim(claim())
-    told: list[ResourceClaim] = []
-    writer, _ = make_writer(ok(before_status()), failure, add=told.append)
-    with pytest.raises(error):
-        await writer.write(plan_for(before), before)
-    assert told == [as_claim(before_status())]
-
-
-async def test_of_a_write_that_succeeded_nothing_is_told_but_the_answer():
-    before = as_claim(claim())
-    told: list[ResourceClaim] = []
-    writer, _ = make_writer(ok(before_status()), ok(claim(status={"allocation": ALLOCATED})), add=told.append)
-    await writer.write(plan_for(before), before)
-    assert told == []
 
 
 @pytest.mark.parametrize("step", [0, 1], ids=["finalizer", "allocation"])
