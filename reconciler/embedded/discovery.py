@@ -3,7 +3,7 @@
 from reconciler.api.validation.bodies import Refusal, encode
 from reconciler.api.validation.kinds import VERBS, GroupVersion, Object, ServedKind
 from reconciler.embedded.openapi_documents import MEDIA as PROTOBUF
-from reconciler.embedded.openapi_documents import root, v2_document, v2_protobuf, v3_document
+from reconciler.embedded.openapi_documents import root, v2_document, v3_document
 from reconciler.embedded.reviews import REVIEWS, ReviewKind
 from reconciler.embedded.routing import Response, Routes
 from reconciler.embedded.schemas import Served
@@ -15,8 +15,10 @@ def _openapi(routes: Routes, parts: list[str], accept: str) -> Response | None:
     """The response for a path below /openapi; None for paths that are not served. Raises a 406."""
     wanted = [option.partition(";")[0].strip() for option in (accept or "*/*").split(",")]
     match parts:
+        case ["v2"] if any(media in PROTOBUF for media in wanted):
+            return Response(200, v2_document(_all(routes)), content_type=PROTOBUF[1])
         case ["v2"]:
-            return _v2(_all(routes), wanted)
+            raise Refusal(406, "NotAcceptable", f"only {PROTOBUF[0]} is supported", details={})
         case ["v3"]:
             roots = [root(version) for version in routes.versions()]
             paths = {path: {"serverRelativeURL": f"/openapi/v3/{path}"} for path in roots}
@@ -29,12 +31,6 @@ def _openapi(routes: Routes, parts: list[str], accept: str) -> Response | None:
 
 def _all(routes: Routes) -> tuple[Served, ...]:
     return tuple((version, kind) for version in routes.versions() for kind in routes.kinds(version))
-
-
-def _v2(served: tuple[Served, ...], wanted: list[str]) -> Response:
-    if any(media in PROTOBUF for media in wanted):
-        return Response(200, v2_protobuf(served), content_type=PROTOBUF[1])
-    return _json(v2_document(served), wanted)
 
 
 def _json(body: bytes, wanted: list[str]) -> Response:

@@ -1,13 +1,13 @@
 """OpenAPI v3, one document for each group and version, and v2, one for all kinds, made from the same
 schemas.
 
-kubectl requests v2, always as protobuf, to validate `kind: List` and for `explain --output plaintext-
-openapiv2`. Source of the numbers of protobuf: gnostic's openapiv2/OpenAPIv2.proto.
+kubectl requests v2 in protobuf and in no other form, once, to validate `kind: List` and for `explain --output
+plaintext-openapiv2`. Source of the numbers of protobuf: gnostic's openapiv2/OpenAPIv2.proto.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from reconciler.api.validation.bodies import encode
 from reconciler.api.validation.kinds import GroupVersion, Object
@@ -17,38 +17,9 @@ _PATCHES = ("application/json-patch+json", "application/merge-patch+json", "appl
 _STRATEGIC = "application/strategic-merge-patch+json"
 
 
-class Operation(NamedTuple):
-    """One method of one path."""
-
-    path: str
-    method: str
-    media: tuple[str, ...]
-    """The media types of its body; empty if it has none."""
-    notes: Object
-    """Extensions: what it does, with which kind."""
-
-
 def root(version: GroupVersion) -> str:
     """The path of a group and version, without the first slash."""
     return f"apis/{version}" if version.group else f"api/{version.version}"
-
-
-def operations(served: Iterable[Served]) -> Iterator[Operation]:
-    """The operations on collections and objects."""
-    for version, kind in served:
-        where = "namespaces/{namespace}/" if kind.namespaced else ""
-        collection = f"/{root(version)}/{where}{kind.plural}"
-        one = f"{collection}/{{name}}"
-        patches = _PATCHES if version.is_custom else (*_PATCHES, _STRATEGIC)
-        gvk = group_version_kind(version, kind)
-        for path, method, action, media in (
-            (collection, "get", "list", ()),
-            (collection, "post", "post", ("*/*",)),
-            (one, "get", "get", ()),
-            (one, "put", "put", ("*/*",)),
-            (one, "patch", "patch", patches),
-        ):
-            yield Operation(path, method, media, {"x-kubernetes-action": action, GVK: gvk})
 
 
 INFO = {"title": "embedded API server", "version": "v1.36.2"}
@@ -58,27 +29,33 @@ _VALIDATION = {"name": "fieldValidation", "in": "query", "schema": {"type": "str
 
 @lru_cache(maxsize=64)
 def v3_document(served: tuple[Served, ...]) -> bytes:
-    """The document of the kinds of one group and version."""
+    """The document of the kinds of one group and version, with what kubectl reads of operations."""
     paths: dict[str, Object] = {}
-    for operation in operations(served):
-        paths.setdefault(operation.path, {})[operation.method] = _v3_operation(operation)
-    return encode(
-        {
-            "openapi": "3.0.0",
-            "info": INFO,
-            "paths": paths,
-            "components": {"schemas": definitions(served)},
+    for version, kind in served:
+        where = "namespaces/{namespace}/" if kind.namespaced else ""
+        collection = f"/{root(version)}/{where}{kind.plural}"
+        patches = _PATCHES if version.is_custom else (*_PATCHES, _STRATEGIC)
+        gvk = group_version_kind(version, kind)
+        paths[collection] = {"get": _operation("list", gvk), "post": _operation("post", gvk, "*/*")}
+        paths[f"{collection}/{{name}}"] = {
+            "get": _operation("get", gvk),
+            "put": _operation("put", gvk, "*/*"),
+            "patch": _operation("patch", gvk, *patches),
         }
-    )
+    schemas = {"schemas": definitions(served)}
+    return encode({"openapi": "3.0.0", "info": INFO, "paths": paths, "components": schemas})
 
 
-def _v3_operation(operation: Operation) -> Object:
-    found = {**operation.notes, "responses": {"200": {"description": "OK"}}}
-    if operation.media:
-        content = {media: {"schema": {"type": "object"}} for media in operation.media}
-        found |= {"parameters": [_VALIDATION], "requestBody": {"content": content}}
-    return found
+def _operation(action: str, gvk: Object, *media: str) -> Object:
+    """What it does, with which kind, and the media types of its body."""
+    notes = {"x-kubernetes-action": action, GVK: gvk, "responses": {"200": {"description": "OK"}}}
+    if not media:
+        return notes
+    content = {name: {"schema": {"type": "object"}} for name in media}
+    return {**notes, "parameters": [_VALIDATION], "requestBody": {"content": content}}
 
+
+# OpenAPI v2, as protobuf.
 
 MEDIA = (
     "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
@@ -86,41 +63,14 @@ MEDIA = (
 )
 """The names of the format; kubectl uses the first."""
 _BYTES = 2
-_METHODS = {"get": 2, "put": 3, "post": 4, "delete": 5, "patch": 8}
+_TEXTS = {"format": 2, "description": 4}
 
 
-def encode_document(document: Object) -> bytes:
-    """The message Document, with the members that this package writes."""
-    info = document["info"]
-    paths = (_part(2, _named(path, _path(item))) for path, item in document["paths"].items())
-    return b"".join(
-        (
-            _text(1, document["swagger"]),
-            _part(2, _text(1, info["title"]) + _text(2, info["version"])),
-            _part(8, b"".join(paths)),
-            _part(9, _schemas(document["definitions"])),
-        )
-    )
-
-
-def _path(item: Object) -> bytes:
-    return b"".join(_part(_METHODS[method], _operation(found)) for method, found in item.items())
-
-
-def _operation(operation: Object) -> bytes:
-    parameters = (
-        _part(8, _part(1, _part(2, _part(3, _query(one))))) for one in operation.get("parameters", ())
-    )
-    answers = (
-        _part(1, _named(code, _part(1, _text(1, answer["description"]))))
-        for code, answer in operation["responses"].items()
-    )
-    media = _texts(7, operation.get("consumes", ()))
-    return media + b"".join(parameters) + _part(9, b"".join(answers)) + _extensions(13, operation)
-
-
-def _query(parameter: Object) -> bytes:
-    return _text(2, parameter["in"]) + _text(4, parameter["name"]) + _text(6, parameter["type"])
+@lru_cache(maxsize=4)
+def v2_document(served: tuple[Served, ...]) -> bytes:
+    """The schemas of all kinds. Its paths are empty: kubectl reads operations from v3."""
+    info = _part(2, _text(1, INFO["title"]) + _text(2, INFO["version"]))
+    return _text(1, "2.0") + info + _part(8, b"") + _part(9, _schemas(definitions(served)))
 
 
 def _schemas(schemas: Mapping[str, Object]) -> bytes:
@@ -128,40 +78,29 @@ def _schemas(schemas: Mapping[str, Object]) -> bytes:
 
 
 def _schema(schema: Object) -> bytes:
-    found = [
-        *(_text(number, schema[key]) for key, number in _TEXTS.items() if key in schema),
-        _texts(19, schema.get("required", ())),
-    ]
+    """A schema of v3 as one of v2."""
+    found = [_text(number, schema[key]) for key, number in _TEXTS.items() if key in schema]
+    found += [_text(19, name) for name in schema.get("required", ())]
+    (reference,) = schema.get("allOf", ({},))
+    if name := {**reference, **schema}.get("$ref"):
+        found.append(_text(1, "#/definitions/" + name.removeprefix(REF)))
     if "additionalProperties" in schema:
         found.append(_part(21, _part(1, _schema(schema["additionalProperties"]))))
-    if "type" in schema:
+    # v2 has no word for further fields beside known ones: without a type, kubectl accepts everything.
+    if "type" in schema and ANY_FIELDS not in schema:
         found.append(_part(22, _text(1, schema["type"])))
     if "items" in schema:
         found.append(_part(23, _part(1, _schema(schema["items"]))))
-    if "properties" in schema:
+    if "properties" in schema and ANY_FIELDS not in schema:
         found.append(_part(25, _schemas(schema["properties"])))
-    return b"".join(found) + _extensions(31, schema)
-
-
-_TEXTS = {"$ref": 1, "format": 2, "description": 4}
-
-
-def _extensions(number: int, holder: Object) -> bytes:
-    """The members whose names start with x-, their values as YAML, of which JSON is a part."""
-    return b"".join(
-        _part(number, _named(name, _part(2, encode(value))))
-        for name, value in holder.items()
-        if name.startswith("x-")
-    )
+    # Extensions: their values are YAML, of which JSON is a part.
+    found += [_part(31, _named(key, _part(2, encode(schema[key])))) for key in schema if key.startswith("x-")]
+    return b"".join(found)
 
 
 def _named(name: str, value: bytes) -> bytes:
     """An entry of a map: all of them have these numbers."""
     return _text(1, name) + _part(2, value)
-
-
-def _texts(number: int, values: Iterable[str]) -> bytes:
-    return b"".join(_text(number, value) for value in values)
 
 
 def _text(number: int, value: Any) -> bytes:
@@ -180,55 +119,3 @@ def _varint(value: int) -> bytes:
         value >>= 7
     found.append(value)
     return bytes(found)
-
-
-_V2_VALIDATION = {"name": "fieldValidation", "in": "query", "type": "string"}
-
-
-@lru_cache(maxsize=4)
-def v2_document(served: tuple[Served, ...]) -> bytes:
-    """The document as JSON."""
-    return encode(_document(served))
-
-
-@lru_cache(maxsize=4)
-def v2_protobuf(served: tuple[Served, ...]) -> bytes:
-    """The document as protobuf."""
-    return encode_document(_document(served))
-
-
-def _document(served: tuple[Served, ...]) -> Object:
-    paths: dict[str, Object] = {}
-    for operation in operations(served):
-        paths.setdefault(operation.path, {})[operation.method] = _v2_operation(operation)
-    schemas = {name: _v2_schema(schema) for name, schema in definitions(served).items()}
-    return {"swagger": "2.0", "info": INFO, "paths": paths, "definitions": schemas}
-
-
-def _v2_operation(operation: Operation) -> Object:
-    found = {**operation.notes, "responses": {"200": {"description": "OK"}}}
-    if operation.media:
-        found |= {"parameters": [_V2_VALIDATION], "consumes": list(operation.media)}
-    return found
-
-
-def _v2_schema(schema: Mapping[str, Any]) -> Object:
-    """A schema of v3 as one of v2."""
-    # v2 has no word for further fields beside known ones: without a type, kubectl accepts everything.
-    dropped = ("type", "properties") if ANY_FIELDS in schema else ()
-    found: Object = {}
-    for key, value in schema.items():
-        match key, value:
-            case _ if key in dropped:
-                pass
-            case "$ref", str():
-                found[key] = "#/definitions/" + value.removeprefix(REF)
-            case "allOf", [only]:
-                found |= _v2_schema(only)
-            case "properties", dict():
-                found[key] = {name: _v2_schema(inner) for name, inner in value.items()}
-            case (("items" | "additionalProperties"), dict()):
-                found[key] = _v2_schema(value)
-            case _:
-                found[key] = value
-    return found

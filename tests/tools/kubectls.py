@@ -12,17 +12,17 @@ from pathlib import Path
 
 from tests.tools.patience import PATIENCE
 
-OLDEST = 28
+OLDEST = 30
 """The first release that docs/embedded-server.md promises"""
 OWN = Path(sys.prefix) / "kubectl"
 """Where `python -m tests.tools.fetch_kubectl` puts them"""
-MISSING = "kubectl 1.28 or later is not installed; python -m tests.tools.fetch_kubectl fetches some"
+MISSING = "kubectl 1.30 or later is not installed; python -m tests.tools.fetch_kubectl fetches some"
 _NAME = re.compile(r"kubectl\.1\.(?P<minor>\d+)")
 
 
 @cache
 def kubectls() -> Mapping[int, Path]:
-    """Minor version -> program, oldest first. Their names are kubectl or, for a release, kubectl.1.28."""
+    """Minor version -> program, oldest first. Their names are kubectl or, for a release, kubectl.1.30."""
     found: dict[int, Path] = {}
     for folder in _folders():
         for path in sorted(folder.glob("kubectl.1.*")):

@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from typing import Any
 
 _TEXTS = {1: "$ref", 2: "format", 4: "description"}
-_METHODS = {2: "get", 3: "put", 4: "post", 5: "delete", 8: "patch"}
 
 
 def read_document(data: bytes) -> dict[str, Any]:
     """The document as JSON would have it."""
-    found: dict[str, Any] = {"paths": {}, "definitions": {}}
+    found: dict[str, Any] = {"definitions": {}}
     for number, part in _parts(data):
         match number:
             case 1:
@@ -19,37 +18,11 @@ def read_document(data: bytes) -> dict[str, Any]:
                 info = dict(_parts(part))
                 found["info"] = {"title": info[1].decode(), "version": info[2].decode()}
             case 8:
-                found["paths"] = {name: _path(item) for name, item in _entries(part, 2)}
+                assert part == b""  # without paths
             case 9:
                 found["definitions"] = {name: _schema(item) for name, item in _entries(part, 1)}
             case _:
                 raise AssertionError(f"unexpected member {number} of the document")
-    return found
-
-
-def _path(data: bytes) -> dict[str, Any]:
-    return {_METHODS[number]: _operation(part) for number, part in _parts(data)}
-
-
-def _operation(data: bytes) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for number, part in _parts(data):
-        match number:
-            case 7:
-                found.setdefault("consumes", []).append(part.decode())
-            case 8:
-                query = dict(_parts(_only(_only(_only(part, 1), 2), 3)))
-                names = {2: "in", 4: "name", 6: "type"}
-                found.setdefault("parameters", []).append({names[at]: x.decode() for at, x in query.items()})
-            case 9:
-                found["responses"] = {
-                    name: {"description": _only(_only(item, 1), 1).decode()}
-                    for name, item in _entries(part, 1)
-                }
-            case 13:
-                found |= _extension(part)
-            case _:
-                raise AssertionError(f"unexpected member {number} of an operation")
     return found
 
 

@@ -121,16 +121,6 @@ async def test_a_watch_can_carry_tables():
         break
 
 
-def test_metadata_can_be_asked_for_alone():
-    api = ApiServer()
-    made = ok(api, "POST", CLAIMS, claim())
-    accept = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
-    listing = ok(api, "GET", CLAIMS, accept=accept)
-    assert listing["kind"] == "PartialObjectMetadataList"
-    assert listing["items"][0]["metadata"] == made["metadata"]
-    assert "spec" not in listing["items"][0]
-
-
 @pytest.mark.parametrize(
     ("seconds", "shown"),
     [

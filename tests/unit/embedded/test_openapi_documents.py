@@ -1,6 +1,6 @@
 """The OpenAPI documents, and in which formats they are served."""
 
-import json
+from typing import Any
 
 import pytest
 
@@ -31,6 +31,10 @@ def in_protobuf(api, accept=PROTOBUF):
     return answer
 
 
+def v2(api):
+    return read_document(in_protobuf(api).body)
+
+
 def references(value):
     if isinstance(value, dict):
         if isinstance(value.get("$ref"), str):
@@ -40,15 +44,14 @@ def references(value):
         yield from references(inner)
 
 
-def test_v2_in_protobuf_is_the_document_in_json(api):
+def test_v2_is_served_in_protobuf_by_both_names_of_the_format(api):
     """Every kubectl requests protobuf, and does not read JSON."""
-    assert read_document(in_protobuf(api).body) == ok(api, "GET", "/openapi/v2")
-
-
-def test_both_names_of_the_format_are_known(api):
+    found = v2(api)
+    assert (found["swagger"], found["info"]["version"]) == ("2.0", "v1.36.2")
     newer = in_protobuf(api, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf, */*")
     assert newer.body == in_protobuf(api).body
     assert newer.content_type == "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+    assert refused(api, "GET", "/openapi/v2", accept="application/json") == (406, "NotAcceptable")
 
 
 @pytest.mark.parametrize("path", ["/openapi/v2", "/openapi/v3", "/openapi/v3/api/v1"])
@@ -60,9 +63,7 @@ def test_other_formats_are_refused(api, path):
 def test_every_kind_has_one_schema_in_each_document(api):
     """A kubectl refuses an object in a List whose kind has no schema in v2."""
     described = [
-        tuple(one.values())
-        for schema in ok(api, "GET", "/openapi/v2")["definitions"].values()
-        for one in schema.get(GVK, ())
+        tuple(one.values()) for schema in v2(api)["definitions"].values() for one in schema.get(GVK, ())
     ]
     in_v3 = [
         tuple(one.values())
@@ -81,7 +82,7 @@ def test_every_kind_has_one_schema_in_each_document(api):
 
 def test_every_reference_leads_to_a_schema(api):
     """A kubectl refuses a whole document with one reference into nothing."""
-    two = ok(api, "GET", "/openapi/v2")
+    two = v2(api)
     assert set(references(two)) <= {f"#/definitions/{name}" for name in two["definitions"]}
     for document in v3(api).values():
         known = {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
@@ -89,7 +90,7 @@ def test_every_reference_leads_to_a_schema(api):
 
 
 def test_v2_and_v3_describe_the_same_fields(api):
-    two = ok(api, "GET", "/openapi/v2")["definitions"]
+    two = v2(api)["definitions"]
     for document in v3(api).values():
         for name, schema in document["components"]["schemas"].items():
             if "x-kubernetes-preserve-unknown-fields" in schema:
@@ -98,15 +99,18 @@ def test_v2_and_v3_describe_the_same_fields(api):
             assert two[name].get("required") == schema.get("required"), name
 
 
-def test_v2_says_which_patches_exist(api):
+def test_v3_says_which_patches_exist(api):
     """A kubectl makes a strategic merge patch for kinds that take one, and a merge patch for others."""
-    paths = ok(api, "GET", "/openapi/v2")["paths"]
+
+    def patch(document: str, path: str) -> dict[str, Any]:
+        return dict(v3(api)[document]["paths"][path]["patch"])
+
     strategic = "application/strategic-merge-patch+json"
-    patch = paths["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"]
-    assert strategic in patch["consumes"]
-    assert patch["parameters"] == [{"name": "fieldValidation", "in": "query", "type": "string"}]
-    custom = paths["/apis/scheduling.koordinator.sh/v1alpha1/devices/{name}"]["patch"]
-    assert strategic not in custom["consumes"]
+    pods = patch("api/v1", "/api/v1/namespaces/{namespace}/pods/{name}")
+    assert strategic in pods["requestBody"]["content"]
+    assert [one["name"] for one in pods["parameters"]] == ["fieldValidation"]
+    group = "apis/scheduling.koordinator.sh/v1alpha1"
+    assert strategic not in patch(group, f"/{group}/devices/{{name}}")["requestBody"]["content"]
 
 
 def test_a_kind_of_kubernetes_needs_a_declaration_and_nothing_else():
@@ -134,7 +138,7 @@ def test_a_custom_resource_may_have_every_field():
     """Without a published schema no field is refused; a type in v2 would refuse all unknown ones."""
     kind = ServedKind("Thing", "things", "thing", (GroupVersion("example.com", "v1"),))
     api = ApiServer([kind])
-    two = ok(api, "GET", "/openapi/v2")["definitions"]["Thing.v1.example.com"]
+    two = v2(api)["definitions"]["Thing.v1.example.com"]
     assert "type" not in two
     assert "properties" not in two
     three = ok(api, "GET", "/openapi/v3/apis/example.com/v1")["components"]["schemas"]
@@ -145,12 +149,11 @@ def test_a_new_version_of_a_kind_takes_the_schema_of_the_same_shape(api):
     """Kubernetes 1.36 has no DeviceTaintRule in v1; its other versions have the same fields."""
     (schema,) = (
         schema
-        for schema in ok(api, "GET", "/openapi/v2")["definitions"].values()
+        for schema in v2(api)["definitions"].values()
         if {"group": "resource.k8s.io", "version": "v1", "kind": "DeviceTaintRule"} in schema.get(GVK, ())
     )
     assert {"spec", "status"} <= schema["properties"].keys()
 
 
 def test_documents_below_openapi_are_only_read(api):
-    assert call(api, "POST", "/openapi/v2", {})[0] == 405
-    assert json.loads(in_protobuf(api, "*/*").body)["swagger"] == "2.0"
+    assert call(api, "POST", "/openapi/v3", {})[0] == 405

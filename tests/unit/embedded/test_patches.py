@@ -217,6 +217,9 @@ def test_an_applied_configuration_creates_or_merges():
     assert made["metadata"]["name"] == "p"
     assert refused(api, "PATCH", f"{PODS}/q", pod("other"), media=apply) == (400, "BadRequest")
     assert refused(api, "PATCH", f"{PODS}/q/status", pod("q"), media=apply) == (404, "NotFound")
+    for body in (b"a: &a [x]\nb: &b [*a, *a]\n", b"a: [", b"!!python/object:os.system {}", b"- 1"):
+        assert refused(api, "PATCH", f"{PODS}/p", body, media=apply) == (400, "BadRequest")
+    assert refused(api, "POST", PODS, b"metadata: {name: q}", media="application/yaml")[0] == 415
     text = b"metadata: {name: p, labels: {a: b}}\nspec: {containers: [{name: main, image: other}]}\n"
     assert ok(api, "PATCH", f"{PODS}/p", text, media=apply)["spec"]["containers"][0]["image"] == "other"
 

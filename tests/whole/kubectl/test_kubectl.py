@@ -63,6 +63,41 @@ async def test_koordinator_devices(kubectl):
     await run("delete", "devices.scheduling.koordinator.sh", "n")
 
 
+LIST = """
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: ConfigMap, metadata: {name: m}, data: {a: b}}
+- {apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: gpus}, spec: {}}
+"""
+
+
+@pytest.mark.parametrize("minor", KNOWN)
+async def test_what_every_release_asks_for(tmp_path, minor):
+    """Bodies in protobuf where it sends no others, and the schemas of OpenAPI v2 where it reads no others."""
+    async with session(kubectls()[minor], tmp_path) as found:
+        run = found.run
+        await run("create", "namespace", "team")
+        await run("create", "configmap", "c", "--from-literal=a=b")
+        await run("create", "service", "clusterip", "s", "--tcp=80:8080")
+        await run("create", "pdb", "half", "--selector=app=x,tier in (a,b)", "--min-available=50%")
+        await run("create", "pdb", "one", "--selector=app=x", "--max-unavailable=1")
+        spec = json.loads(await run("get", "pdb", "half", "-o", "json"))["spec"]
+        expression = {"key": "tier", "operator": "In", "values": ["a", "b"]}
+        selector = {"matchLabels": {"app": "x"}, "matchExpressions": [expression]}
+        assert (spec["minAvailable"], spec["selector"]) == ("50%", selector)
+        assert await run("get", "pdb", "one", "-o", "jsonpath={.spec.maxUnavailable}") == "1"
+        await run("run", "p", "--image=i", "--labels=app=x")
+        assert "created" in await run("apply", "-f", "-", stdin=LIST)
+        wrong = LIST.replace("spec: {}", "spec: {selector: []}")
+        code, _, said = await found.end("apply", "-f", "-", stdin=wrong)
+        assert code == 1
+        assert "selector" in said
+        assert "data" in await run("explain", "configmap")
+        assert "data" in await run("explain", "configmap", "--output=plaintext-openapiv2")
+        assert "yes" in await run("auth", "can-i", "list", "pods")
+
+
 async def test_imperative_commands(kubectl):
     run, _ = kubectl
     await run("create", "namespace", "team")
