@@ -2,8 +2,7 @@
 deallocate claims like the resourceclaim controller (RCC-2 to RCC-8).
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable
 
 from reconciler.api.objects.claims import POD_CLAIM
 from reconciler.api.validation.bodies import Refusal
@@ -54,13 +53,13 @@ def reserved_for(claim: Object) -> list[Object]:
     return status(claim).get("reservedFor", [])
 
 
-def owner_pod(claim: Object) -> Object | None:
-    """The owner reference of a generated claim to its pod."""
+def owner_of(claim: Object, kind: str) -> Object | None:
+    """The owner reference of a generated claim to its Pod or PodGroup."""
     metadata = claim["metadata"]
     if POD_CLAIM not in metadata.get("annotations", {}):
         return None
-    owners: list[dict[str, Any]] = metadata.get("ownerReferences", [])
-    return next((owner for owner in owners if owner.get("controller") and owner["kind"] == "Pod"), None)
+    owners: list[Object] = metadata.get("ownerReferences", [])
+    return next((owner for owner in owners if owner.get("controller") and owner["kind"] == kind), None)
 
 
 class ClaimGenerator:
@@ -76,6 +75,30 @@ class ClaimGenerator:
     def woken_by(self, template: str) -> Iterable[str]:
         """The keys of the owners that wait for a template."""
         return self._waiting.pop(template, ())
+
+    def generate_missing(self, owner: Object, name_of: Callable[[Object], str]) -> None:
+        """Write the names of all claims that can be had to the status of their owner.
+
+        `name_of` finds or creates the claim of one entry; empty if it cannot be had now.
+        """
+        known = {entry["name"] for entry in status(owner).get("resourceClaimStatuses", ())}
+        generated = [
+            {"name": wanted["name"], "resourceClaimName": name}
+            for wanted in owner["spec"].get("resourceClaims", ())
+            if "resourceClaimTemplateName" in wanted and wanted["name"] not in known
+            if (name := name_of(wanted))
+        ]
+
+        def written(shown: Object) -> Object:
+            before = status(shown)
+            entries = [*before.get("resourceClaimStatuses", ()), *generated]
+            return {**shown, "status": {**before, "resourceClaimStatuses": entries}}
+
+        if generated:
+            metadata = owner["metadata"]
+            self._api.update(
+                self._owners, metadata["namespace"], metadata["name"], written, subresource="status"
+            )
 
     def generate(self, owner: Object, wanted: Object) -> str:
         """Create the claim for an entry of an owner; its name, or empty if it cannot be created now."""
@@ -104,17 +127,6 @@ class ClaimGenerator:
         self._waiting.setdefault(template_key, set()).add(f"{namespace}/{metadata['name']}")
         return ""
 
-    def write_names(self, owner: Object, generated: Sequence[Object]) -> None:
-        """Add the names of claims to the status of their owner."""
-
-        def written(shown: Object) -> Object:
-            before = status(shown)
-            entries = [*before.get("resourceClaimStatuses", ()), *generated]
-            return {**shown, "status": {**before, "resourceClaimStatuses": entries}}
-
-        metadata = owner["metadata"]
-        self._api.update(self._owners, metadata["namespace"], metadata["name"], written, subresource="status")
-
 
 GROUP = POD_GROUP.group
 
@@ -142,16 +154,12 @@ class PodGroupController:
         if record is None or is_deleting(record.object):
             return
         group = record.object
-        known = {entry["name"] for entry in status(group).get("resourceClaimStatuses", ())}
-        generated = []
-        for wanted in group["spec"].get("resourceClaims", ()):
-            if "resourceClaimTemplateName" in wanted and wanted["name"] not in known:
-                name = claim_of_group(self._api, group, wanted["name"])
-                name = name or self._claims.generate(group, wanted)
-                if name:
-                    generated.append({"name": wanted["name"], "resourceClaimName": name})
-        if generated:
-            self._claims.write_names(group, generated)
+        self._claims.generate_missing(
+            group,
+            lambda wanted: (
+                claim_of_group(self._api, group, wanted["name"]) or self._claims.generate(group, wanted)
+            ),
+        )
 
 
 def group_name(pod: Object) -> str:
@@ -177,20 +185,11 @@ def is_of_group(entry: Object, group: Object | None) -> bool:
 def claim_of_group(api: ApiServer, group: Object, entry: str) -> str:
     """The name of the claim that was generated for an entry of a group; else empty."""
     for record in api.store[CLAIM].scan(f"{group['metadata']['namespace']}/"):
-        metadata, owner = record.object["metadata"], owner_group(record.object)
+        metadata, owner = record.object["metadata"], owner_of(record.object, "PodGroup")
         is_own = owner is not None and owner["uid"] == group["metadata"]["uid"]
         if is_own and metadata["annotations"][POD_CLAIM] == entry:
             return str(metadata["name"])
     return ""
-
-
-def owner_group(claim: Object) -> Object | None:
-    """The owner reference of a generated claim to its PodGroup."""
-    metadata = claim["metadata"]
-    if POD_CLAIM not in metadata.get("annotations", {}):
-        return None
-    owners: list[Object] = metadata.get("ownerReferences", [])
-    return next((owner for owner in owners if owner.get("controller") and owner["kind"] == "PodGroup"), None)
 
 
 class ClaimController:
@@ -233,20 +232,17 @@ class ClaimController:
     def _in_use(self, claim: Object, entry: Object) -> bool:
         """RCC-8: consumers that are neither pods nor PodGroups always count as in use."""
         if entry.get("resource") == "podgroups" and entry.get("apiGroup") == GROUP:
-            return self._is_group(claim, entry["name"], entry["uid"])
+            return self._is_active(POD_GROUP, claim, entry)
         if entry.get("resource") != "pods" or entry.get("apiGroup"):
             return True
-        return self._is_active(claim, entry["name"], entry["uid"])
+        return self._is_active(POD, claim, entry)
 
-    def _is_active(self, claim: Object, name: str, uid: str) -> bool:
-        record = self._api.store[POD].get(f"{claim['metadata']['namespace']}/{name}")
-        return (
-            record is not None and record.object["metadata"]["uid"] == uid and not is_finished(record.object)
-        )
-
-    def _is_group(self, claim: Object, name: str, uid: str) -> bool:
-        record = self._api.store[POD_GROUP].get(f"{claim['metadata']['namespace']}/{name}")
-        return record is not None and record.object["metadata"]["uid"] == uid
+    def _is_active(self, kind: ServedKind, claim: Object, consumer: Object) -> bool:
+        """Whether a pod or group exists that is not finished: a consumer, or the owner of a claim."""
+        record = self._api.store[kind].get(f"{claim['metadata']['namespace']}/{consumer['name']}")
+        if record is None or record.object["metadata"]["uid"] != consumer["uid"]:
+            return False
+        return kind is not POD or not is_finished(record.object)
 
     def _claims_of_group(self, group: Object) -> list[str]:
         """The claims that a group owns or has reserved."""
@@ -265,11 +261,11 @@ class ClaimController:
 
     def _is_orphan(self, claim: Object) -> bool:
         """RCC-6: generated for a pod that is deleted, replaced or finished, or for a group that is gone."""
-        group = owner_group(claim)
+        group = owner_of(claim, "PodGroup")
         if group is not None:
-            return not self._is_group(claim, group["name"], group["uid"])
-        owner = owner_pod(claim)
-        return owner is not None and not self._is_active(claim, owner["name"], owner["uid"])
+            return not self._is_active(POD_GROUP, claim, group)
+        owner = owner_of(claim, "Pod")
+        return owner is not None and not self._is_active(POD, claim, owner)
 
     def _release(self, claim: Object, kept: list[Object], *, free: bool) -> None:
         def released(shown: Object) -> Object:
@@ -323,15 +319,10 @@ class TemplateController:
         group = group_of(self._api, pod)
         if group_name(pod) and group is None:
             return  # it says whose claims the entries of the pod are
-        known = {entry["name"] for entry in status(pod).get("resourceClaimStatuses", ())}
-        generated = []
-        for wanted in pod["spec"].get("resourceClaims", ()):
-            if "resourceClaimTemplateName" in wanted and wanted["name"] not in known:
-                if group is not None and is_of_group(wanted, group):
-                    name = claim_of_group(self._api, group, wanted["name"])
-                else:
-                    name = self._claims.generate(pod, wanted)
-                if name:
-                    generated.append({"name": wanted["name"], "resourceClaimName": name})
-        if generated:
-            self._claims.write_names(pod, generated)
+
+        def name_of(wanted: Object) -> str:
+            if group is not None and is_of_group(wanted, group):
+                return claim_of_group(self._api, group, wanted["name"])
+            return self._claims.generate(pod, wanted)
+
+        self._claims.generate_missing(pod, name_of)

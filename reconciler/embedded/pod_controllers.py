@@ -5,9 +5,10 @@ and ends.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import timedelta
 
+from reconciler.api.objects.selectors import NodeSelector
 from reconciler.api.validation.claims import MAX_RESERVED
 from reconciler.api.validation.fields import parse_timestamp, timestamp
 from reconciler.api.validation.kinds import Object
@@ -21,56 +22,23 @@ from reconciler.embedded.claim_controllers import (
     is_deleting,
     is_finished,
     is_of_group,
-    owner_group,
-    owner_pod,
+    owner_of,
     reserved_for,
     status,
 )
 from reconciler.embedded.store import Change
+from reconciler.errors import Rejected
 
 
 def matches(selector: Object | None, node: Object) -> bool:
-    """Whether all requirements of any term match. No selector matches every node."""
+    """Whether a node selector selects a node. None selects every node, an unreadable one none."""
     if selector is None:
         return True
-    return any(_term(term, node) for term in selector.get("nodeSelectorTerms", ()))
-
-
-def has_labels(wanted: Mapping[str, str], node: Object) -> bool:
-    """Whether the node has all these labels."""
-    return wanted.items() <= _labels(node).items()
-
-
-def _term(term: Object, node: Object) -> bool:
-    expressions, fields = term.get("matchExpressions", ()), term.get("matchFields", ())
-    if not expressions and not fields:
+    metadata = node["metadata"]
+    try:
+        return NodeSelector.model_validate(selector).matches(metadata["name"], metadata.get("labels", {}))
+    except (Rejected, ValueError):
         return False
-    names = {"metadata.name": node["metadata"]["name"]}
-    return all(_holds(item, _labels(node)) for item in expressions) and all(
-        _holds(item, names) for item in fields
-    )
-
-
-def _labels(node: Object) -> dict[str, str]:
-    return node["metadata"].get("labels", {})
-
-
-def _holds(requirement: Object, values: Mapping[str, str]) -> bool:
-    found, wanted = values.get(requirement["key"]), requirement.get("values", ())
-    match requirement["operator"]:
-        case "In":
-            return found in wanted
-        case "NotIn":
-            return found not in wanted
-        case "Exists":
-            return found is not None
-        case "DoesNotExist":
-            return found is None
-        case "Gt":
-            return found is not None and found.isdecimal() and int(found) > int(wanted[0])
-        case "Lt":
-            return found is not None and found.isdecimal() and int(found) < int(wanted[0])
-    return False
 
 
 RUN_SECONDS = "dra-reconciler.io/run-seconds"
@@ -161,7 +129,7 @@ class PodController:
             node = record.object
             if (
                 not node.get("spec", {}).get("unschedulable")
-                and has_labels(pod["spec"].get("nodeSelector", {}), node)
+                and pod["spec"].get("nodeSelector", {}).items() <= node["metadata"].get("labels", {}).items()
                 and matches(_required(pod), node)
                 and all(matches(selector, node) for selector in selectors)
             ):
@@ -235,10 +203,10 @@ def _usable(claim: Object, pod: Object) -> bool:
     # Like the real scheduler, do not reserve a claim without a timestamp (SCHED-10).
     if not allocation or "allocationTimestamp" not in allocation:
         return False
-    owner = owner_pod(claim)
+    owner = owner_of(claim, "Pod")
     if owner is not None and owner["uid"] != pod["metadata"]["uid"]:
         return False
-    group = owner_group(claim)
+    group = owner_of(claim, "PodGroup")
     if group is not None and group["name"] != group_name(pod):
         return False
     if _is_reserved(claim, pod):
