@@ -13,6 +13,7 @@ from reconciler.api.objects.gangs import GangKey, gang_of
 from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference
 from reconciler.api.objects.plan import Plan
 from reconciler.errors import Malformed
+from reconciler.state.forking import Forkable
 
 
 class NomineeKind(StrEnum):
@@ -249,7 +250,7 @@ def _check(raw: Mapping[str, Any]) -> None:
             raise ValueError(f"{number} is out of range")
 
 
-class Nominations:
+class Nominations(Forkable):
     """Changed by the store alone."""
 
     def __init__(self, known: Iterable[Nomination] = ()) -> None:
@@ -299,7 +300,3 @@ class Nominations:
     def next_deadline(self) -> float | None:
         """The earliest deadline; None without nominations."""
         return min((one.until for one in self._known.values()), default=None)
-
-    def fork(self) -> "Nominations":
-        """The same, changed independently from now on."""
-        return Nominations(self._known.values())

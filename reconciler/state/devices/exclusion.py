@@ -1,7 +1,6 @@
 """Which devices of a fleet can be held together (frozen), and what the held ones exclude, scope by scope."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import copy
 
 import numpy as np
 from msgspec import Struct
@@ -12,6 +11,7 @@ from kernels.types import Bits, Codes, Mask, Rows
 from reconciler.api.objects.semantics import GroupMode
 from reconciler.state.devices.exclusion_pairs import Problem
 from reconciler.state.devices.pool import Pool
+from reconciler.state.forking import Forkable
 
 
 class Exclusion(Struct, frozen=True, eq=False):
@@ -114,7 +114,7 @@ def _bound(size: int, scopes: Codes, names: Bits, asks: Bits) -> Mask:
 NO_ROWS: Rows = np.zeros(0, dtype=np.intp)
 
 
-class ScopeOccupancy:
+class ScopeOccupancy(Forkable):
     """Mutable, like the columns it belongs to. `names` and `open` are replaced, never modified in place."""
 
     def __init__(self, exclusion: Exclusion, taken: Mask) -> None:
@@ -133,12 +133,6 @@ class ScopeOccupancy:
         self._missed = count_marks(len(marked), marks, places, ~exclusion.meets[rows])
         self.open: Mask = self._evaluate(np.arange(len(taken)), taken)
         """(D,) no held device excludes the device"""
-
-    def fork(self) -> "ScopeOccupancy":
-        """The same, changed independently from now on."""
-        other = copy(self)
-        other._asked, other._missed = self._asked.copy(), self._missed.copy()
-        return other
 
     def changed(self, rows: Iterable[int], taken: Mask) -> Rows:
         """Follow devices that were taken or released.

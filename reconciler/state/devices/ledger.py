@@ -1,7 +1,6 @@
 """Who holds which device. Source: AS-1 to AS-6."""
 
 from collections.abc import Iterable, Mapping
-from copy import copy
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -11,6 +10,7 @@ from msgspec import Struct
 from reconciler.api.objects.claims import Allocation
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.semantics import CONSUMABLE_CAPACITY, Semantics
+from reconciler.state.forking import Forkable
 
 
 class Holder(NamedTuple):
@@ -107,7 +107,7 @@ def _sum(*amounts: Mapping[str, int]) -> dict[str, int]:
 _new, _names = tuple.__new__, itemgetter("driver", "pool", "device")
 
 
-class Ledger:
+class Ledger(Forkable):
     """Holds by claim and by device. It stores names only, so changes of slices do not affect it."""
 
     def __init__(self, rules: Semantics) -> None:
@@ -124,13 +124,6 @@ class Ledger:
         """The claim with this uid; None if it holds nothing."""
         found = self._of_claim.get(uid)
         return None if found is None else found[0]
-
-    def fork(self) -> "Ledger":
-        """The same holds, changed independently from now on."""
-        other = copy(self)
-        other._of_claim = dict(self._of_claim)
-        other._of_pool = {pool: dict(held) for pool, held in self._of_pool.items()}
-        return other
 
     def state(self, device: DeviceID) -> DeviceState:
         """The holds on a device."""

@@ -16,6 +16,7 @@ from reconciler.api.objects.quantity import INT64_MAX
 from reconciler.state.devices.ledger import NOTHING
 from reconciler.state.devices.pool import Pool
 from reconciler.state.devices.retained_draws import Drawn
+from reconciler.state.forking import Forkable
 
 LONGEST_TRAIL = 20_000
 """Most changes kept. A follower that is further behind starts from scratch: this only bounds memory."""
@@ -207,7 +208,7 @@ class Occupancy(Struct, frozen=True, eq=False, weakref=True):
     """Without the nominations. Referenced so that arrays that both have stay frozen"""
 
 
-class Consumptions:
+class Consumptions(Forkable):
     """The distinct amounts that shares consume of devices. Numbers stay valid: amounts are only added.
 
     The amounts are unbounded integers, so columns hold their numbers.
@@ -225,9 +226,3 @@ class Consumptions:
             found = self._number[key] = len(self.values)
             self.values.append(consumed)
         return found
-
-    def fork(self) -> "Consumptions":
-        """The same numbers; both add their own from now on."""
-        other = Consumptions()
-        other.values, other._number = list(self.values), dict(self._number)
-        return other

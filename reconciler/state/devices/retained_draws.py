@@ -11,6 +11,7 @@ from reconciler.api.objects.meta import DeviceID, PoolID
 from reconciler.state.devices.counters import Finer, PoolCounters
 from reconciler.state.devices.encoding.block import Block
 from reconciler.state.devices.encoding.vocabulary import Vocabulary
+from reconciler.state.forking import Forkable
 
 Drawn = Mapping[str, Mapping[str, int]]
 """Counter set -> counter -> billionths"""
@@ -18,7 +19,7 @@ Drawn = Mapping[str, Mapping[str, int]]
 NOTHING: Mapping[str, Drawn] = MappingProxyType({})
 
 
-class RetainedDraws:
+class RetainedDraws(Forkable):
     """Held device -> what it drew. Only this process knows it: the server no longer has the old slices."""
 
     def __init__(self) -> None:
@@ -34,12 +35,6 @@ class RetainedDraws:
     def pools(self) -> Collection[PoolID]:
         """Pools with retained draws."""
         return self._of_pool.keys()
-
-    def fork(self) -> "RetainedDraws":
-        """A copy that can be changed independently."""
-        other = RetainedDraws()
-        other._of_pool = {pool: dict(drawn) for pool, drawn in self._of_pool.items()}
-        return other
 
     def put(self, device: DeviceID, drawn: Drawn) -> None:
         """Set the draw of a device, as another process recorded it."""

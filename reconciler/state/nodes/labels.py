@@ -13,6 +13,7 @@ import numpy as np
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.api.objects.core import Node, Taint, Toleration
 from reconciler.api.objects.selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from reconciler.state.forking import Forkable
 
 Array = TypeVar("Array", bound=np.ndarray[Any, Any])
 
@@ -37,7 +38,7 @@ SPARE = 64
 """A column with more values than this plus two for each row is rebuilt."""
 
 
-class _Column:
+class _Column(Forkable):
     """The values of one key, as codes."""
 
     def __init__(self) -> None:
@@ -48,19 +49,13 @@ class _Column:
         self.rows: dict[int, Rows] | None = None
         """Code -> its rows, in order; None until asked for"""
 
-    def fork(self) -> "_Column":
-        """The same values, changed independently from now on."""
-        other = _Column()
-        other.codes, other.values = self.codes.copy(), dict(self.values)
-        return other
-
     def put(self, row: int, value: str | None) -> None:
         self.rows = None
         self.codes = widened(self.codes, row + 1)
         self.codes[row] = 0 if value is None else self.values.setdefault(value, len(self.values) + 1)
 
 
-class LabelColumns:
+class LabelColumns(Forkable):
     """The labels of all rows. Nodes may be removed; a row without a node has no labels."""
 
     def __init__(self, rows: Mapping[str, int]) -> None:
@@ -68,13 +63,6 @@ class LabelColumns:
         self._rows = rows
         self._labels: list[Mapping[str, str]] = []
         self._columns: OrderedDict[str, _Column] = OrderedDict()
-
-    def fork(self, rows: Mapping[str, int]) -> "LabelColumns":
-        """The same labels, changed independently from now on. `rows` is a copy."""
-        other = LabelColumns(rows)
-        other._labels = list(self._labels)
-        other._columns = OrderedDict((key, column.fork()) for key, column in self._columns.items())
-        return other
 
     def put(self, row: int, labels: Mapping[str, str]) -> None:
         """Set the labels of a row: an existing row or the next one."""
@@ -244,7 +232,7 @@ def _integer(text: str) -> int | None:
     return number if number is not None and -(2**63) <= number < 2**63 else None
 
 
-class SoftTaints:
+class SoftTaints(Forkable):
     """The taints with `PreferNoSchedule` of each row of nodes."""
 
     def __init__(self) -> None:
@@ -252,12 +240,6 @@ class SoftTaints:
         self._kind: Codes = np.zeros(0, dtype=np.int32)
         """(N or more,)"""
         self._of_row: list[tuple[Taint, ...]] = []
-
-    def fork(self) -> "SoftTaints":
-        """The same taints, changed independently from now on."""
-        other = SoftTaints()
-        other._kinds, other._kind, other._of_row = dict(self._kinds), self._kind.copy(), list(self._of_row)
-        return other
 
     def put(self, row: int, taints: tuple[Taint, ...]) -> None:
         """Set the taints of a row: an existing row or the next one."""

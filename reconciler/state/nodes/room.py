@@ -5,7 +5,6 @@ Requests are computed as in kube-scheduler: sidecars, init containers, overhead.
 
 from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Container as AbstractContainer
-from copy import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ from kernels.types import Amounts, Mask
 from reconciler.api.objects.core import Container, ContainerStatus, Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.quantity import NANO, Quantity
+from reconciler.state.forking import Forkable
 from reconciler.state.nodes.labels import widened
 from reconciler.state.nominations import Nomination, Nominee, own_of
 
@@ -114,7 +114,7 @@ class Charge(NamedTuple):
     amounts: Wanted
 
 
-class Room:
+class Room(Forkable):
     """R resources by N rows of nodes. A resource has a column if some node offers it.
 
     Sums are kept by node name as unbounded integers: a pod may arrive before its node, and releasing a charge
@@ -135,16 +135,6 @@ class Room:
         self._charges: dict[ObjectKey, Charge] = {}
         self._last: tuple[Wanted, Amounts] = {}, np.zeros(0, dtype=np.int64)
         """What the last node offers, also as a column (R,): machines of one type share the object"""
-
-    def fork(self, rows: Mapping[str, int]) -> "Room":
-        """The same offers and charges, changed independently from now on. `rows` is a copy."""
-        other = copy(self)
-        other._resources, other._rows = dict(self._resources), rows
-        other._total, other._used = self._total.copy(), self._used.copy()
-        other._unknown = self._unknown.copy()
-        other._sums = {node: dict(sums) for node, sums in self._sums.items()}
-        other._charges = dict(self._charges)
-        return other
 
     def put(self, row: int, node: str, offered: Wanted) -> None:
         """Set what a node offers. The row is an existing one or the next one.
@@ -334,18 +324,12 @@ class _Held(NamedTuple):
     charges: tuple[ObjectKey, ...]
 
 
-class NominatedRoom:
+class NominatedRoom(Forkable):
     """Charges the room of nodes for those who are nominated. False if they hold devices only."""
 
     def __init__(self, room: Room) -> None:
         self._room = room
         self._held: dict[Nominee, _Held] = {}
-
-    def fork(self, room: Room) -> "NominatedRoom":
-        """The same over a fork of the room."""
-        other = NominatedRoom(room)
-        other._held = dict(self._held)
-        return other
 
     def __bool__(self) -> bool:
         return bool(self._held)

@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
-from copy import copy, deepcopy
+from copy import deepcopy
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -16,6 +16,7 @@ from reconciler.api.objects.selectors import LabelSelector, NodeSelector
 from reconciler.errors import Rejected
 from reconciler.state.devices.encoding.recent import OfObjects
 from reconciler.state.devices.snapshot import NodeSubset, Topology
+from reconciler.state.forking import Forkable, forked
 from reconciler.state.nodes.labels import (
     CLOSING,
     LabelColumns,
@@ -68,7 +69,7 @@ class _Described(NamedTuple):
     offered: Wanted
 
 
-class Nodes:
+class Nodes(Forkable):
     """One row for each node; rows of removed nodes are reused. Masks are (N,) by row if not stated."""
 
     def __init__(self, *, on_wanted: Callable[[str], None] | None = None, volumes: bool = True) -> None:
@@ -98,19 +99,11 @@ class Nodes:
 
     def fork(self) -> "Nodes":
         """The same nodes and pods for another thread, changed independently from now on."""
-        other = copy(self)
-        rows = other._row_of = dict(self._row_of)
-        other.room, other.residents = self.room.fork(rows), self.residents.fork(rows)
-        other.soft_taints = self.soft_taints.fork()
-        other.nominated = self.nominated.fork(other.room)
-        other.on_demand, other._labels = self.on_demand.fork(), self._labels.fork(rows)
-        other._spare, other._node = list(self._spare), dict(self._node)
+        made: dict[int, Any] = {}
+        other = forked(self, made)
         other._described = OfObjects(KEPT)
-        other._supposed, other._profiles = set(self._supposed), dict(self._profiles)
-        other._profile, other._masks = self._profile.copy(), self._masks.copy()
-        other.volumes = deepcopy(
-            self.volumes, {id(self): other, id(self._row_of): rows}
-        )  # it refers to these
+        other.on_demand = self.on_demand.fork()
+        other.volumes = deepcopy(self.volumes, made)  # it refers to the nodes and their rows
         return other
 
     @property

@@ -16,6 +16,7 @@ from reconciler.api.objects.gangs import (
 )
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.errors import Malformed, Unlisted
+from reconciler.state.forking import Forkable
 from reconciler.state.on_demand import KindsOnDemand
 
 Group = PodGroup | CoschedulingPodGroup
@@ -25,17 +26,11 @@ KINDS = {"PodGroup": GangSource.POD_GROUP, "CoschedulingPodGroup": GangSource.CO
 KIND_OF = {source: kind for kind, source in KINDS.items()}
 
 
-class PodGroups:
+class PodGroups(Forkable):
     """The newest version of every known PodGroup."""
 
     def __init__(self) -> None:
         self._known: dict[GangKey, Group] = {}
-
-    def fork(self) -> "PodGroups":
-        """The same for another thread."""
-        other = PodGroups()
-        other._known = dict(self._known)
-        return other
 
     def get(self, gang: GangKey) -> Group | None:
         """The PodGroup of a gang."""

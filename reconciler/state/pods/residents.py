@@ -6,7 +6,6 @@ for them, and then follow pod by pod; only those that were used recently are kep
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from copy import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +17,7 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.selectors import Selector
 from reconciler.errors import Rejected
+from reconciler.state.forking import Forkable
 from reconciler.state.nodes.labels import LabelColumns, widened
 from reconciler.state.pods.tally import Tally
 from reconciler.state.pods.terms import (
@@ -71,7 +71,7 @@ class Moved(NamedTuple):
 STILL = Moved()
 
 
-class Residents:
+class Residents(Forkable):
     """P rows of pods, N rows of nodes. Rows are used again."""
 
     def __init__(self, node_rows: Mapping[str, int]) -> None:
@@ -103,26 +103,6 @@ class Residents:
         """Number of changes so far"""
         self._nominated: dict[str, dict[ObjectKey, Pod]] = {}
         self._nominated_to: dict[ObjectKey, str] = {}
-
-    def fork(self, node_rows: Mapping[str, int]) -> "Residents":
-        """The same pods, changed independently from now on. `node_rows` is a copy."""
-        other = copy(self)
-        other.namespaces = self.namespaces.fork()
-        other._residents = dict(self._residents)
-        other._on = {node: dict(pods) for node, pods in self._on.items()}
-        other._unbound = dict(self._unbound)
-        other._node_rows, other._spare = node_rows, list(self._spare)
-        other._labels = self._labels.fork({})
-        other._at, other._namespace = self._at.copy(), self._namespace.copy()
-        other._namespaces, other._terminating = dict(self._namespaces), self._terminating.copy()
-        other._ports, other._terms = self._ports.fork(), self._terms.fork()
-        other._terms_by_label = self._terms_by_label.fork()
-        other._sets = OrderedDict((pods, column.copy()) for pods, column in self._sets.items())
-        other._sets_by_label = self._sets_by_label.fork()
-        other._wishes = None if self._wishes is None else self._wishes.fork()
-        other._nominated = {node: dict(pods) for node, pods in self._nominated.items()}
-        other._nominated_to = dict(self._nominated_to)
-        return other
 
     # -- nodes
 

@@ -6,24 +6,18 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from kernels.types import Amounts
+from reconciler.state.forking import Forkable
 from reconciler.state.nodes.labels import widened
 
 Key = TypeVar("Key", bound=Hashable)
 
 
-class Tally(Generic[Key]):
+class Tally(Forkable, Generic[Key]):
     """Keys by rows of nodes."""
 
     def __init__(self) -> None:
         self._columns: dict[Key, Amounts] = {}
         self._total: dict[Key, int] = {}
-
-    def fork(self) -> "Tally[Key]":
-        """The same counts, changed independently from now on."""
-        other: Tally[Key] = Tally()
-        other._columns = {key: column.copy() for key, column in self._columns.items()}
-        other._total = dict(self._total)
-        return other
 
     def __contains__(self, key: Key) -> bool:
         return key in self._columns

@@ -10,23 +10,17 @@ from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Re
 from reconciler.api.objects.core import Namespace, Pod, PodAffinity, PodAffinityTerm
 from reconciler.api.objects.selectors import LabelSelector, Requirement, Selector
 from reconciler.errors import Rejected
+from reconciler.state.forking import Forkable
 
 Key = TypeVar("Key", bound=Hashable)
 
 
-class SelectorIndex(Generic[Key]):
+class SelectorIndex(Forkable, Generic[Key]):
     """Keys by their selectors. A selector that requires a label is found by its value alone."""
 
     def __init__(self) -> None:
         self._by_value: dict[tuple[str, str], dict[Key, None]] = {}
         self._others: dict[Key, None] = {}
-
-    def fork(self) -> "SelectorIndex[Key]":
-        """The same keys, changed independently from now on."""
-        other: SelectorIndex[Key] = SelectorIndex()
-        other._by_value = {pair: dict(keys) for pair, keys in self._by_value.items()}
-        other._others = dict(self._others)
-        return other
 
     def add(self, key: Key, selector: Selector) -> None:
         """Add a key that is not there yet."""
@@ -65,17 +59,11 @@ KIND = "Namespace"
 NAME_LABEL = "kubernetes.io/metadata.name"
 
 
-class Namespaces:
+class Namespaces(Forkable):
     """Known namespaces. One that is not known has the label with its name, which the API server sets."""
 
     def __init__(self) -> None:
         self._known: dict[str, Namespace] = {}
-
-    def fork(self) -> "Namespaces":
-        """The same namespaces, changed independently from now on."""
-        other = Namespaces()
-        other._known = dict(self._known)
-        return other
 
     @property
     def known(self) -> tuple[Namespace, ...]:
@@ -320,20 +308,13 @@ class Wish(NamedTuple):
     weight: int
 
 
-class Wishes:
+class Wishes(Forkable):
     """How many pods have each wish, by row of nodes."""
 
     def __init__(self) -> None:
         self._rows: dict[Wish, dict[int, int]] = {}
         """Sparse: most wishes are those of one workload"""
         self._by_label: SelectorIndex[Wish] = SelectorIndex()
-
-    def fork(self) -> "Wishes":
-        """The same wishes, changed independently from now on."""
-        other = Wishes()
-        other._rows = {wish: dict(rows) for wish, rows in self._rows.items()}
-        other._by_label = self._by_label.fork()
-        return other
 
     def count(self, pod: Pod, row: int, sign: int) -> None:
         """Add a pod at the row of its node, or remove it with a sign of -1."""
