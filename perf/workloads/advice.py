@@ -6,7 +6,7 @@ from perf.fleets import mig
 from perf.workload import Figure, Outcome, Progress, Size, Workload
 from perf.workloads.defragment import churned
 from reconciler.analysis.relocation.goals import parse_goal
-from reconciler.analysis.relocation.world import world_of
+from reconciler.analysis.world import world_of
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from reconciler.app.moving import MovePlanner

@@ -15,7 +15,7 @@ from reconciler.analysis.capacity.solver import Solver
 from reconciler.analysis.relocation.goals import profile_goal
 from reconciler.analysis.relocation.movers import movers_of
 from reconciler.analysis.relocation.moves_planner import Plan, Planner
-from reconciler.analysis.relocation.world import World, world_of
+from reconciler.analysis.world import World, world_of
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.plan import Granted

@@ -14,8 +14,7 @@ from perf.workloads.mig import drawn_profiles
 from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.gangs.kinds import GangQuestion, Member
 from reconciler.analysis.relocation.make_room import Advice, make_room
-from reconciler.analysis.relocation.wanted import Wanted, WantedGang, WantedPod
-from reconciler.analysis.relocation.world import World, world_of
+from reconciler.analysis.world import Wanted, WantedGang, WantedPod, World, world_of
 from reconciler.api.objects.claims import ConsumerReference, ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GangKey, GangSource

@@ -92,14 +92,17 @@ def places(demand: Demand, snapshot: Snapshot) -> float:
 
 
 def _places_of(shape: Shape, snapshot: Snapshot) -> int:
-    """Claims of one shape that fit: on each node as many as its scarcest request allows."""
-    options = [slot.options[0] for slot in shape.slots(snapshot)]
-    if not options:
+    """Claims of one shape that fit: on each node as many as its scarcest request allows by any option."""
+    slots = [
+        [(available(option, snapshot), max(option.source.wanted, 1)) for option in slot.options]
+        for slot in shape.slots(snapshot)
+    ]
+    if not slots:
         return 0
-    counted = [(available(option, snapshot), max(option.source.wanted, 1)) for option in options]
-    if all(one.local for one, _ in counted):
-        return int(np.min([one.per_node // wanted for one, wanted in counted], axis=0).sum())
-    return min(int(one.mask.sum()) // wanted for one, wanted in counted)
+    if all(one.local for slot in slots for one, _ in slot):
+        of_slots = [np.max([one.per_node // wanted for one, wanted in slot], axis=0) for slot in slots]
+        return int(np.min(of_slots, axis=0).sum())
+    return min(max(int(one.mask.sum()) // wanted for one, wanted in slot) for slot in slots)
 
 
 def _places_after(granted: Granted, demand: Demand, store: Store) -> float:

@@ -6,8 +6,7 @@ from reconciler.aio.worker_thread import ShouldContinue
 from reconciler.allocation.gangs.kinds import Member
 from reconciler.analysis.relocation.make_room import Advice, make_room
 from reconciler.analysis.relocation.occupants import Occupant, Occupants
-from reconciler.analysis.relocation.wanted import Place, Wanted, WantedGang, WantedPod
-from reconciler.analysis.relocation.world import World
+from reconciler.analysis.world import Place, Wanted, WantedGang, WantedPod, World
 from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.ownership import Ownership
@@ -87,9 +86,7 @@ class RoomPlanner:
 
 
 def _victims(advice: Advice, world: World) -> tuple[Victim, ...]:
-    occupants = Occupants(
-        world.store, world.nodes, world.groups, world.budgets, gone=frozenset(advice.leaving)
-    )
+    occupants = Occupants(world, gone=frozenset(advice.leaving))
     found, gone, before = [], frozenset[ObjectKey](), set[ObjectKey]()
     for move in advice.moves:
         for key in move.unit.pods:

@@ -9,7 +9,7 @@ from reconciler.analysis.relocation.goals import Target, for_each_kind
 from reconciler.analysis.relocation.movers import MayMove, anyone
 from reconciler.analysis.relocation.moves_planner import Limit
 from reconciler.analysis.relocation.occupants import Occupant
-from reconciler.analysis.relocation.world import World
+from reconciler.analysis.world import World
 from reconciler.api.objects.core import controller_of
 from reconciler.control.ownership import Ownership, is_made_for
 from reconciler.control.relocation.evictor import Victim, allocated_by_us

@@ -9,11 +9,11 @@ import click
 from msgspec.structs import replace
 
 from reconciler.allocation.dra.budget import STEPS
-from reconciler.analysis.relocation.world import world_of
 from reconciler.analysis.sizing.answer import Option, Sizing, as_json
 from reconciler.analysis.sizing.demand import Item, items_in, items_of, pending_units
 from reconciler.analysis.sizing.patterns import Shape, distinct_shapes, shape_of
 from reconciler.analysis.sizing.sizing import size
+from reconciler.analysis.world import world_of
 from reconciler.api.manifests.bundle import Bundle, Claims
 from reconciler.api.manifests.inferred_nodes import InferredNodes, infer_nodes
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim

@@ -13,8 +13,7 @@ from reconciler.analysis.relocation.defragment import Answer, Cells
 from reconciler.analysis.relocation.defragment import defragment as answer_of
 from reconciler.analysis.relocation.goals import Target, for_each_kind, parse_percent
 from reconciler.analysis.relocation.places import Ended
-from reconciler.analysis.relocation.report import defragmentation_as_json, evictions
-from reconciler.analysis.relocation.world import World
+from reconciler.analysis.world import World
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.cluster import Connection, list_objects, wait_for
@@ -87,10 +86,10 @@ def defragment(
     if output == "table":
         print_plan(answer, sys.stdout)
     elif output == "commands":
-        for line in evictions(answer):
+        for line in answer.evictions:
             click.echo(line)
     else:
-        echo_value(defragmentation_as_json(answer), output)
+        echo_value(answer.as_json(), output)
     sys.exit(Exit.OK if answer.reached else Exit.FAILED)
 
 

@@ -15,8 +15,7 @@ from reconciler.analysis.relocation.drain import (
 from reconciler.analysis.relocation.drain import (
     drain as plan_drain,
 )
-from reconciler.analysis.relocation.report import drain_as_json
-from reconciler.analysis.relocation.world import World
+from reconciler.analysis.world import World
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.cluster import Connection, list_objects, wait_for
 from reconciler.cli.exits import Exit, NoAnswer, errors_as
@@ -78,7 +77,7 @@ def drain(
     if output == "table":
         print_drain(answer, sys.stdout)
     else:
-        echo_value(drain_as_json(answer), output)
+        echo_value(answer.as_json(), output)
     sys.exit(Exit.OK if answer.empties else Exit.FAILED)
 
 

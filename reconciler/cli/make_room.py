@@ -12,8 +12,7 @@ from reconciler.analysis.relocation.drain import DrainAnswer
 from reconciler.analysis.relocation.leaving import Move
 from reconciler.analysis.relocation.make_room import COSTS, Advice
 from reconciler.analysis.relocation.make_room import make_room as find_room
-from reconciler.analysis.relocation.report import advice_as_json
-from reconciler.analysis.relocation.wanted import Place
+from reconciler.analysis.world import Place
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.cluster import Connection, list_objects, wait_for
@@ -104,7 +103,7 @@ def make_room(
     if output == "table":
         print_advice(advice, sys.stdout)
     else:
-        echo_value(advice_as_json(advice), output)
+        echo_value(advice.as_json(), output)
     sys.exit(Exit.OK if advice.fits else Exit.FAILED)
 
 

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from reconciler.allocation.placement.order import queue_key
-from reconciler.analysis.relocation.wanted import Wanted, WantedGang, WantedPod
-from reconciler.analysis.relocation.world import World, world_of
+from reconciler.analysis.world import Wanted, WantedGang, WantedPod, World, world_of
 from reconciler.api.manifests.bundle import Bundle, Claims, storage_of
 from reconciler.api.manifests.inferred_nodes import infer_nodes
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim

@@ -6,7 +6,7 @@ from typing import Any
 from reconciler.analysis.fitting.fitting import fit
 from reconciler.analysis.fitting.question import Fit
 from reconciler.analysis.fitting.reading import question_in
-from reconciler.analysis.relocation.world import world_of
+from reconciler.analysis.world import world_of
 from reconciler.api.manifests.bundle import bundle
 from reconciler.api.manifests.documents import Document, Origin
 from reconciler.api.objects.semantics import Semantics

@@ -9,7 +9,7 @@ from reconciler.allocation.alignment.deciding import decide
 from reconciler.allocation.placement.placing import Placement
 from reconciler.analysis.fitting.question import FitQuestion, PodSet, SetFit, own_claims_of, pod_of
 from reconciler.analysis.fitting.reading import question_in
-from reconciler.analysis.relocation.world import world_of
+from reconciler.analysis.world import world_of
 from reconciler.api.manifests.bundle import bundle
 from reconciler.api.manifests.documents import Document, Origin
 from reconciler.api.objects.claims import Allocation

@@ -3,7 +3,7 @@
 from typing import Any
 
 from reconciler.analysis.relocation.occupants import Occupants
-from reconciler.analysis.relocation.world import world_of
+from reconciler.analysis.world import world_of
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
@@ -27,7 +27,7 @@ def running(name: str, *claims: str, annotations: Object | None = None, **spec: 
 def occupants(*objects: Object) -> Occupants:
     raws = [node("n"), device_class(), gpu_slice("n", 8, driver=DRIVER), *objects]
     world = world_of(map(read, raws), Semantics())
-    return Occupants(world.store, world.nodes, world.groups, world.budgets)
+    return Occupants(world)
 
 
 def keys(*names: str) -> frozenset[ObjectKey]:

@@ -13,11 +13,10 @@ from math import inf
 import click
 
 from reconciler.allocation.gangs.kinds import Member
-from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.relocation.leaving import leave, move_all, settle
 from reconciler.analysis.relocation.make_room import GAVE_UP, Advice, make_room
 from reconciler.analysis.relocation.occupants import Occupants
-from reconciler.analysis.relocation.wanted import Place, Wanted, WantedGang, WantedPod
+from reconciler.analysis.world import NoFit, Place, Wanted, WantedGang, WantedPod
 from reconciler.api.objects.claims import AllocatedDevice, ResourceClaim, ResourceClaimStatus
 from reconciler.api.objects.core import Pod, PodDisruptionBudget, claims_of
 from reconciler.api.objects.gangs import GANG, SIZE
@@ -54,15 +53,15 @@ def cheapest(world: RoomWorld, *, moves_only: bool = False) -> tuple[Cost, tuple
 def _all_move(pods: tuple[Pod, ...], world: RoomWorld) -> bool:
     """Whether all of them are placed once more, after what is wanted."""
     state, keys = world.world(), frozenset(pod.key for pod in pods)
-    occupants = Occupants(state.store, state.nodes, state.groups)
+    occupants = Occupants(state)
     if not all(pod.metadata.owner_references for pod in pods):
         return False
     with state.trial() as trial:
-        freed = leave(trial, keys, occupants, state)
-        places = world.wanted.when_free(freed).place(state, trial)
+        freed = leave(trial, keys, occupants)
+        places = world.wanted.when_free(freed).place(trial)
         assert not isinstance(places, NoFit)
-        settle(places, {pod.key: pod for pod in world.wanted.pods}, trial)
-        return all(move.refusal is None for move in move_all(keys, occupants, state, trial))
+        settle(places, world.wanted.pods, trial)
+        return all(move.refusal is None for move in move_all(keys, occupants, trial))
 
 
 def places_without(pods: tuple[Pod, ...], world: RoomWorld) -> tuple[Place, ...] | NoFit:
@@ -71,7 +70,7 @@ def places_without(pods: tuple[Pod, ...], world: RoomWorld) -> tuple[Place, ...]
     wanted = _now_wanted(world.wanted, objects)
     changed = RoomWorld(objects, wanted, world.held).world()
     with changed.trial() as trial:
-        return wanted.place(changed, trial)
+        return wanted.place(trial)
 
 
 def _now_wanted(wanted: Wanted, objects: list[ApiObject]) -> Wanted:

@@ -7,9 +7,7 @@ from random import Random
 from typing import Any
 
 from reconciler.allocation.gangs.kinds import GangQuestion, Member
-from reconciler.analysis.attempt import NoFit, Sharing
-from reconciler.analysis.relocation.wanted import Wanted, WantedGang, WantedPod
-from reconciler.analysis.relocation.world import World, world_of
+from reconciler.analysis.world import NoFit, Sharing, Wanted, WantedGang, WantedPod, World, world_of
 from reconciler.api.objects.claims import ConsumerReference, ResourceClaim, ResourceClaimStatus
 from reconciler.api.objects.core import Pod, claims_of
 from reconciler.api.objects.gangs import GANG, SIZE, GangKey, GangSource
@@ -173,7 +171,7 @@ class _Draw:
         pod = self._pod(f"p{number}", [one.key.name for one in claims], **fields)
         world, node = world_of(self.objects, Semantics()), random.choice(self.nodes)
         with world.trial() as trial:
-            found = WantedPod(tuple(claims), pod).place(world, trial, on=node)
+            found = WantedPod(tuple(claims), pod).place(trial, on=node)
         if isinstance(found, NoFit):
             return
         users = [pod.key.name]

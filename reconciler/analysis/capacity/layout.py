@@ -97,6 +97,24 @@ def fleet_layout(fleet: Fleet, rules: Semantics) -> FleetLayout:
     )
 
 
+def first_sets(fleet: Fleet) -> Codes:
+    """(D,) the first counter set of each device; -1 for none."""
+    if not fleet.sets.shape[1]:
+        return np.full(fleet.size, -1, dtype=np.int32)
+    at = (fleet.sets >= 0).argmax(axis=1)
+    return fleet.sets[np.arange(fleet.size), at]
+
+
+def side_by_side(fleet: Fleet, rows: Rows, sets: Rows | Codes) -> Amounts:
+    """(n, sets x C) the draws of devices from some sets, side by side."""
+    wide = np.zeros((len(rows), len(sets), fleet.totals.shape[1]), dtype=np.int64)
+    for k in range(fleet.sets.shape[1]):
+        uses = np.flatnonzero(fleet.sets[rows, k] >= 0)
+        place = np.searchsorted(sets, fleet.sets[rows[uses], k])
+        wide[uses, place] += fleet.table[fleet.draws[rows[uses], k]]
+    return wide.reshape(len(rows), -1)
+
+
 def tainted_devices(fleet: Fleet, rules: Semantics, rows: Rows | None = None) -> Mask:
     """(D,) devices that need a toleration; (n,) of these rows only."""
     codes = fleet.codes["taints"] if rows is None else fleet.codes["taints"][rows]

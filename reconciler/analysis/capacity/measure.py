@@ -8,7 +8,7 @@ from msgspec import Struct
 from kernels.groups import distinct
 from kernels.packing import WorthBounds, unique_rows
 from kernels.types import Amounts, Bits, Codes, Mask, Rows
-from reconciler.analysis.capacity.layout import FleetLayout
+from reconciler.analysis.capacity.layout import FleetLayout, side_by_side
 from reconciler.analysis.capacity.profiles import families, family_amounts, family_sums
 from reconciler.analysis.capacity.solver import PackingProblem, Solver
 from reconciler.state.devices.exclusion import Exclusion
@@ -183,7 +183,7 @@ def _for_each_state(
             (group[rows[is_linked]] == one_group) & (layout.linked[sets[is_linked]] == one_root)
         ]
         members_ = np.flatnonzero(layout.linked == one_root).astype(np.int32)
-        wide = _spread(layout, mine, members_)
+        wide = side_by_side(fleet, mine, members_)
         use(
             np.array([one_group], dtype=np.int32),
             members_[None, :],
@@ -193,18 +193,6 @@ def _for_each_state(
 
 def _pairs(groups: Codes, roots: Codes) -> list[tuple[int, int]]:
     return sorted(set(zip(groups.tolist(), roots.tolist(), strict=True)))
-
-
-def _spread(layout: FleetLayout, rows: Rows, sets: Codes) -> Amounts:
-    """(n, sets x C) the draws of devices from some sets, side by side."""
-    fleet = layout.fleet
-    width = fleet.totals.shape[1]
-    wide = np.zeros((len(rows), len(sets), width), dtype=np.int64)
-    for k in range(fleet.sets.shape[1]):
-        uses = np.flatnonzero(fleet.sets[rows, k] >= 0)
-        place = np.searchsorted(sets, fleet.sets[rows[uses], k])
-        wide[uses, place] += fleet.table[fleet.draws[rows[uses], k]]
-    return wide.reshape(len(rows), -1)
 
 
 def _stranded(

@@ -28,7 +28,7 @@ from reconciler.analysis.fitting.question import (
     own_claims_of,
     pod_of,
 )
-from reconciler.analysis.whatif.simulation import unallocated
+from reconciler.analysis.world import unallocated
 from reconciler.api.objects.changes import Removed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod, claims_of, is_live

@@ -1,6 +1,8 @@
 """Which pods to move so that more is free at once, and whether the rest of a plan holds. Source: MOVE-5."""
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -13,53 +15,21 @@ from reconciler.analysis.capacity.lines import lines
 from reconciler.analysis.capacity.measure import measure
 from reconciler.analysis.capacity.profiles import families
 from reconciler.analysis.capacity.solver import Solver
-from reconciler.analysis.relocation.goals import Goal, Target, goal_of
+from reconciler.analysis.relocation.goals import AnyGoal, Target, goal_of
 from reconciler.analysis.relocation.movers import MayMove, anyone, holds_of, movers_of
-from reconciler.analysis.relocation.moves_planner import Limit, Plan, PlannedMove, Planner
+from reconciler.analysis.relocation.moves_planner import Limit, Plan, PlannedMove, Planner, evict
 from reconciler.analysis.relocation.places import Ended, Places
-from reconciler.analysis.relocation.world import World
+from reconciler.analysis.world import World
 from reconciler.api.objects.core import controller_of
 from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference
 from reconciler.errors import Rejected
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.snapshot import Snapshot
 
+EFFORT = 200_000
+"""Choices examined to count what fits before and after"""
 Cells = tuple[ObjectKey | None, ...]
 """The claim that holds each place; None for a free one"""
-
-
-def cells_of(goal: Goal, at: int, snapshot: Snapshot) -> Cells:
-    """The places of a field: numbered counters such as memory slices, or else the devices."""
-    rows = np.flatnonzero(goal.of == at)
-    return tuple(_cells(rows, snapshot))
-
-
-def _cells(rows: Rows, snapshot: Snapshot) -> Iterator[ObjectKey | None]:
-    fleet, occupancy = snapshot.fleet, snapshot.occupancy
-    held = rows[occupancy.held[rows] | occupancy.sharing[rows]]
-    claim_of = {row: next(iter(occupancy.claims_of(fleet.id_of(row))), None) for row in held.tolist()}
-    drawing = fleet.sets[rows]
-    sets = distinct(drawing[drawing >= 0]).tolist()
-    for number in sets:
-        for counter in _numbered(number, snapshot):
-            yield next(
-                (claim_of[row] for row in held.tolist() if _draws(row, number, counter, snapshot)), None
-            )
-    if not sets:
-        yield from (claim_of.get(row) for row in rows.tolist())
-
-
-def _numbered(number: int, snapshot: Snapshot) -> list[int]:
-    """The counters of the largest family of a set, in order; of equal ones the first by name."""
-    names, of_counter = families(snapshot.fleet.set_columns[number].scale)
-    family = max(range(len(names)), key=lambda at: (of_counter.count(at), -at), default=0)
-    return [counter for counter, of in enumerate(of_counter) if of == family]
-
-
-def _draws(row: int, number: int, counter: int, snapshot: Snapshot) -> bool:
-    fleet = snapshot.fleet
-    pairs = zip(fleet.sets[row].tolist(), fleet.draws[row].tolist(), strict=True)
-    return any(one == number and fleet.table[draw, counter] > 0 for one, draw in pairs)
 
 
 class PodMove(Struct, frozen=True):
@@ -73,6 +43,16 @@ class PodMove(Struct, frozen=True):
     """What it holds now"""
     to_node: str
     to_devices: tuple[DeviceID, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The field names are stable."""
+        return {
+            "pod": str(self.pod),
+            "controller": f"{self.controller.kind}/{self.controller.name}",
+            "claims": [str(key) for key in self.claims],
+            "from": {"node": self.node or None, "devices": [one._asdict() for one in self.devices]},
+            "to": {"node": self.to_node or None, "devices": [one._asdict() for one in self.to_devices]},
+        }
 
 
 class GainStep(Struct, frozen=True):
@@ -102,7 +82,7 @@ class ProfileChange(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """The whole answer."""
+    """The moves in order, what they gain, and what cannot be beaten."""
 
     title: str
     """What is counted, in the singular"""
@@ -140,9 +120,48 @@ class Answer(Struct, frozen=True):
         """Whether it is proven that no plan has fewer moves."""
         return self.reached and len(self.moves) == (self.fewest or 0)
 
+    @property
+    def evictions(self) -> Iterator[str]:
+        """The evictions in order, as kubectl commands. Wait for each replacement before the next one."""
+        for namespace, name in (move.pod for move in self.moves):
+            metadata = {"name": name, "namespace": namespace}
+            body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
+            path = f"/api/v1/namespaces/{namespace}/pods/{name}/eviction"
+            yield f"echo '{json.dumps(body)}' | kubectl create --raw {path} -f -"
 
-EFFORT = 200_000
-"""Choices examined to count what fits before and after"""
+    def as_json(self) -> dict[str, Any]:
+        """The field names are stable."""
+        return {
+            "counted": self.title,
+            "before": self.before,
+            "after": self.before + self.gain,
+            "gain": self.gain,
+            "gainWanted": self.wanted,
+            "gainAtMost": self.most,
+            "reached": self.reached,
+            "gaveUp": self.gave_up,
+            "limitsReached": list(self.ended),
+            "moves": len(self.moves),
+            "movesAtLeast": self.fewest,
+            "optimal": self.optimal,
+            "steps": [
+                {"place": step.place, "gain": step.gain, "moves": [move.as_json() for move in step.moves]}
+                for step in self.steps
+            ],
+            "places": [
+                {"place": one.place, "before": _names(one.before), "after": _names(one.after)}
+                for one in self.pictures
+            ],
+            "profiles": [
+                {"driver": one.driver, "profile": one.profile, "before": one.before, "after": one.after}
+                for one in self.profiles
+            ],
+            "evictions": list(self.evictions),
+        }
+
+
+def _names(cells: Cells) -> list[str | None]:
+    return [str(claim) if claim is not None else None for claim in cells]
 
 
 def defragment(
@@ -173,9 +192,9 @@ def defragment(
         fields = _concerned(plan, goal)
         after = trial.snapshot
         changes = _changes(layout, before, after)
-        later = [cells_of(goal, at, after) for at in fields]
+        later = [_cells_of(goal, at, after) for at in fields]
     # The holders in a snapshot are those of the present: here, the moves are undone.
-    now = [cells_of(goal, at, before) for at in fields]
+    now = [_cells_of(goal, at, before) for at in fields]
     return Answer(
         title=goal.title,
         before=planner.before,
@@ -186,29 +205,26 @@ def defragment(
         ended=plan.ended,
         steps=tuple(
             GainStep(
-                goal.name(step.field), step.gain, tuple(_move(move, before.fleet) for move in step.moves)
+                goal.names[step.option.field],
+                step.gain,
+                tuple(_pod_move(move, before.fleet) for move in step.moves),
             )
             for step in plan.steps
         ),
         pictures=tuple(
-            Picture(goal.name(at), one, other) for at, one, other in zip(fields, now, later, strict=True)
+            Picture(goal.names[at], one, other) for at, one, other in zip(fields, now, later, strict=True)
         ),
         profiles=changes,
     )
 
 
-def _concerned(plan: Plan, goal: Goal) -> list[int]:
+def _concerned(plan: Plan, goal: AnyGoal) -> list[int]:
     """The fields that gain, then those where pods go."""
-    into = [
-        int(field)
-        for move in plan.moves
-        for field in distinct(goal.of[move.place.rows]).tolist()
-        if field >= 0
-    ]
-    return list(dict.fromkeys([*(step.field for step in plan.steps), *into]))
+    into = [field for move in plan.moves for field in goal.fields_of(move.place.rows)]
+    return list(dict.fromkeys([*(step.option.field for step in plan.steps), *into]))
 
 
-def _move(planned: PlannedMove, fleet: Fleet) -> PodMove:
+def _pod_move(planned: PlannedMove, fleet: Fleet) -> PodMove:
     mover = planned.mover
     controller = controller_of(mover.pod)
     assert controller is not None  # it would not be movable
@@ -217,14 +233,10 @@ def _move(planned: PlannedMove, fleet: Fleet) -> PodMove:
         controller=controller,
         claims=tuple(claim.key for claim in mover.claims),
         node=mover.node,
-        devices=_ids(mover.rows.tolist(), fleet),
+        devices=tuple(map(fleet.id_of, mover.rows.tolist())),
         to_node=planned.place.granted.node,
-        to_devices=_ids(planned.place.rows.tolist(), fleet),
+        to_devices=tuple(map(fleet.id_of, planned.place.rows.tolist())),
     )
-
-
-def _ids(rows: Iterable[int], fleet: Fleet) -> tuple[DeviceID, ...]:
-    return tuple(fleet.id_of(row) for row in rows)
 
 
 def _changes(layout: FleetLayout, before: Snapshot, after: Snapshot) -> tuple[ProfileChange, ...]:
@@ -238,6 +250,33 @@ def _changes(layout: FleetLayout, before: Snapshot, after: Snapshot) -> tuple[Pr
         ProfileChange(driver, profile, fits, counted[1].get((driver, profile), 0))
         for (driver, profile), fits in counted[0].items()
     )
+
+
+def _cells_of(goal: AnyGoal, at: int, snapshot: Snapshot) -> Cells:
+    """The places of a field: numbered counters such as memory slices, or else the devices."""
+    return tuple(_cells(np.flatnonzero(goal.of == at), snapshot))
+
+
+def _cells(rows: Rows, snapshot: Snapshot) -> Iterator[ObjectKey | None]:
+    fleet, occupancy = snapshot.fleet, snapshot.occupancy
+    held = rows[occupancy.held[rows] | occupancy.sharing[rows]]
+    claim_of = {row: next(iter(occupancy.claims_of(fleet.id_of(row))), None) for row in held.tolist()}
+    drawing = fleet.sets[rows]
+    sets = distinct(drawing[drawing >= 0]).tolist()
+    for number in sets:
+        # The counters of the largest family of the set, in order; of equal ones the first by name.
+        names, of_counter = families(fleet.set_columns[number].scale)
+        family = max(range(len(names)), key=lambda at: (of_counter.count(at), -at), default=0)
+        for counter in (counter for counter, of in enumerate(of_counter) if of == family):
+            there = (row for row in held.tolist() if _draws(row, number, counter, fleet))
+            yield next((claim_of[row] for row in there), None)
+    if not sets:
+        yield from (claim_of.get(row) for row in rows.tolist())
+
+
+def _draws(row: int, number: int, counter: int, fleet: Fleet) -> bool:
+    pairs = zip(fleet.sets[row].tolist(), fleet.draws[row].tolist(), strict=True)
+    return any(one == number and fleet.table[draw, counter] > 0 for one, draw in pairs)
 
 
 def problem(
@@ -269,9 +308,7 @@ def problem(
                 return f"pod {move.pod} may not be moved any more"
             if {snapshot.fleet.id_of(row) for row in mover.rows.tolist()} != set(move.devices):
                 return f"pod {move.pod} holds other devices"
-            for claim in mover.claims:
-                trial.release(claim.metadata.uid)
-            trial.remove(mover.key)
+            evict(mover, trial)
             rows = _rows(move.to_devices, snapshot.fleet)
             choice = world.placement().before_binding(mover.pod, (), trial.snapshot)
             suits = choice.nodes is None or move.to_node in choice.nodes
@@ -285,5 +322,5 @@ def problem(
     return "" if counted >= after else f"only {counted} would be free, not {after}"
 
 
-def _rows(devices: Sequence[DeviceID], fleet: Fleet) -> Rows:
+def _rows(devices: Iterable[DeviceID], fleet: Fleet) -> Rows:
     return np.array([row for device in devices for row in fleet.rows_of(device)], dtype=np.intp)

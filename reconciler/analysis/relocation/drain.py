@@ -6,13 +6,14 @@ leaves. Those that find no place are tried again, first.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from msgspec import Struct
 
 from reconciler.allocation.placement.order import queue_key
 from reconciler.analysis.relocation.leaving import Move, leave, move_all
 from reconciler.analysis.relocation.occupants import DAEMON_SET, MIRROR, Occupant, Occupants, Pods
-from reconciler.analysis.relocation.world import World
+from reconciler.analysis.world import World
 from reconciler.api.objects.changes import Changed, Removed
 from reconciler.api.objects.core import is_live
 from reconciler.api.objects.meta import DeviceID, ObjectKey
@@ -144,10 +145,25 @@ class DrainAnswer(Struct, frozen=True):
         refusals = [step.move.refusal for step in self.stuck]
         return unsure and any(refusal is not None and not refusal.proven for refusal in refusals)
 
+    def as_json(self) -> dict[str, Any]:
+        """The field names are stable."""
+        return {
+            "empties": self.empties,
+            "proved": self.proved,
+            "steps": [self._step(step) for step in self.steps if step.move.refusal is None],
+            "stuck": [{**self._step(step), "evenAlone": step.alone} for step in self.stuck],
+            "staysWithItsNode": [str(key) for key in self.ignored],
+            "claimsWithoutPods": [str(key) for key in self.unused],
+        }
+
+    def _step(self, step: DrainStep) -> dict[str, Any]:
+        waits = [str(key) for key in step.waits_for]
+        return {**step.move.as_json(self.devices), "waitsForBudgets": waits}
+
 
 def drain(world: World, drained: Drained) -> DrainAnswer:
     """Where everything goes that uses what is drained. It must be removed from the world already."""
-    occupants = Occupants(world.store, world.nodes, world.groups, world.budgets)
+    occupants = Occupants(world)
     held: dict[ObjectKey, tuple[DeviceID, ...]] = {}
     concerned: set[ObjectKey] = set()
     for claim in occupants.users:
@@ -166,7 +182,7 @@ def drain(world: World, drained: Drained) -> DrainAnswer:
             (ignored if belongs else leaving).append(key)
     groups = _groups(leaving, occupants)
     with world.trial() as trial:
-        steps = _best(groups, occupants, world, trial)
+        steps = _best(groups, occupants, trial)
     unused = tuple(sorted(claim for claim in concerned if not occupants.users[claim]))
     return DrainAnswer(tuple(steps), tuple(ignored), unused, held)
 
@@ -198,11 +214,11 @@ def _groups(leaving: Sequence[ObjectKey], occupants: Occupants) -> list[Pods]:
     return found
 
 
-def _best(groups: list[Pods], occupants: Occupants, world: World, trial: Trial) -> list[DrainStep]:
+def _best(groups: list[Pods], occupants: Occupants, trial: Trial) -> list[DrainStep]:
     """The order with which the fewest are left without a place."""
     order, best, fewest = groups, list[DrainStep](), len(groups) + 1
     for _ in range(ROUNDS):
-        steps, left = _in_order(order, occupants, world, trial)
+        steps, left = _in_order(order, occupants, trial)
         if len(left) < fewest:
             best, fewest = steps, len(left)
         if not left:
@@ -215,7 +231,7 @@ def _best(groups: list[Pods], occupants: Occupants, world: World, trial: Trial) 
 
 
 def _in_order(
-    order: Sequence[Pods], occupants: Occupants, world: World, trial: Trial
+    order: Sequence[Pods], occupants: Occupants, trial: Trial
 ) -> tuple[list[DrainStep], list[Pods]]:
     """Move group after group; and the groups that find no place."""
     steps: list[DrainStep] = []
@@ -226,7 +242,7 @@ def _in_order(
         left = []
         for group in waiting:
             before = trial.mark()
-            moves = _move(group, occupants, world, trial)
+            moves = _move(group, occupants, trial)
             if any(move.refusal is not None for move in moves):
                 trial.back_to(before)
                 left.append(group)
@@ -238,16 +254,16 @@ def _in_order(
         waiting = left
     trial.back_to(mark)
     for group in waiting:
-        refusals = [move.refusal for move in _move(group, occupants, world, trial)]
+        refusals = [move.refusal for move in _move(group, occupants, trial)]
         alone = any(refusal is not None and refusal.proven for refusal in refusals)
         trial.back_to(mark)
         steps += [DrainStep(move, alone, _budgets(move, occupants)) for move in refused[group]]
     return steps, waiting
 
 
-def _move(group: Pods, occupants: Occupants, world: World, trial: Trial) -> tuple[Move, ...]:
-    leave(trial, group, occupants, world)
-    return move_all(group, occupants, world, trial)
+def _move(group: Pods, occupants: Occupants, trial: Trial) -> tuple[Move, ...]:
+    leave(trial, group, occupants)
+    return move_all(group, occupants, trial)
 
 
 def _budgets(move: Move, occupants: Occupants) -> tuple[ObjectKey, ...]:

@@ -6,7 +6,7 @@ which depends on what is left in it alone. A target names what is counted, and h
 
 from collections.abc import Mapping
 from math import ceil
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from msgspec import Struct, field
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from kernels.groups import distinct
 from kernels.types import Amounts, Codes, Rows
 from reconciler.allocation.alignment.preferences import DEFAULT_TIERS
-from reconciler.analysis.capacity.layout import FleetLayout
+from reconciler.analysis.capacity.layout import FleetLayout, first_sets, side_by_side
 from reconciler.analysis.capacity.solver import PackingProblem, Solver
 from reconciler.analysis.relocation.movers import FieldHolds
 from reconciler.api.objects.similar_names import instead
@@ -30,86 +30,56 @@ class Count(NamedTuple):
     most: int
 
 
-class Goal(Protocol):
+class Goal(Struct, eq=False):
     """What is counted, and in which fields."""
 
     title: str
     """For users, in the singular: `device of 7g.40gb`"""
+    names: tuple[str, ...]
+    """The names of the fields, for users"""
     of: Codes
     """(D,) the field of each device; -1 for none"""
-    all_or_nothing: bool
-    """Whether a field gains only if all its pods leave"""
+    rows: tuple[Rows, ...]
+    """The devices of each field; of a profile those that no taint keeps out"""
 
     @property
     def fields(self) -> int:
         """The number of fields."""
-        ...
+        return len(self.names)
 
-    def name(self, at: int) -> str:
-        """The name of a field, for users."""
-        ...
+    def fields_of(self, rows: Rows) -> list[int]:
+        """The fields of some devices."""
+        found = distinct(self.of[rows])
+        fields: list[int] = found[found >= 0].tolist()
+        return fields
+
+
+class GroupGoal(Goal, eq=False):
+    """Groups of devices of which nothing is held: the devices of a node, or of a NUMA node of it."""
+
+    all_or_nothing: ClassVar[bool] = True
+    """Whether a field gains only if all its pods leave"""
 
     def count(self, at: int, holds: FieldHolds) -> Count:
         """How many fit in a field."""
-        ...
-
-    def state(self, at: int, holds: FieldHolds) -> bytes:
-        """Equal for fields in which a device of equal draws costs the same; empty if that is not known."""
-        ...
-
-
-class GroupGoal(Struct, eq=False):
-    """Groups of devices of which nothing is held: the devices of a node, or of a NUMA node of it."""
-
-    title: str
-    names: tuple[str, ...]
-    of: Codes
-    rows: tuple[Rows, ...]
-    """The devices of each field"""
-    all_or_nothing: bool = True
-
-    @property
-    def fields(self) -> int:
-        return len(self.names)
-
-    def name(self, at: int) -> str:
-        return self.names[at]
-
-    def count(self, at: int, holds: FieldHolds) -> Count:
         free = int(not holds.holders[self.rows[at]].any())
         return Count(free, free)
 
-    def state(self, at: int, holds: FieldHolds) -> bytes:
-        return bytes([1 + self.count(at, holds).least])
 
-
-class ProfileGoal(Struct, eq=False):
+class ProfileGoal(Goal, eq=False, kw_only=True):
     """Devices of one profile. A field is a counter set, or the sets from which devices draw together."""
 
-    title: str
-    names: tuple[str, ...]
-    of: Codes
+    all_or_nothing: ClassVar[bool] = False
     sets: tuple[Rows, ...]
     """The counter sets of each field"""
-    rows: tuple[Rows, ...]
-    """The devices of the profile in each field that no taint keeps out"""
     every: Rows
     """All devices of the profile"""
     solver: Solver
-    all_or_nothing: bool = False
     _wide: dict[int, Amounts] = field(default_factory=dict)
 
-    @property
-    def fields(self) -> int:
-        return len(self.names)
-
-    def name(self, at: int) -> str:
-        return self.names[at]
-
     def count(self, at: int, holds: FieldHolds) -> Count:
-        rows = self.rows[at]
-        open_ones = holds.holders[rows] == 0
-        draws = self._draws(at, holds.fleet)[open_ones]
+        """How many fit in a field."""
+        draws = self._draws(at, holds.fleet)[holds.holders[self.rows[at]] == 0]
         left = holds.left[self.sets[at]].ravel()
         fitting = draws[(draws <= np.maximum(left, 0)).all(axis=1)]
         if len(fitting) < 2:
@@ -118,31 +88,21 @@ class ProfileGoal(Struct, eq=False):
         packed = self.solver.solve(PackingProblem(fitting, left))
         return Count(packed.best, packed.bound)
 
-    def state(self, at: int, holds: FieldHolds) -> bytes:
-        if len(self.sets[at]) > 1:  # the draws do not say from which set
-            return b""
-        rows = self.rows[at]
-        draws = holds.fleet.draws[rows].tobytes()
-        return holds.left[self.sets[at]].tobytes() + (holds.holders[rows] > 0).tobytes() + draws
-
     def _draws(self, at: int, fleet: Fleet) -> Amounts:
         """(n, sets x C) what the devices of a field draw from its sets, side by side. Kept."""
         if at not in self._wide:
-            rows, sets = self.rows[at], self.sets[at]
-            wide = np.zeros((len(rows), len(sets), fleet.totals.shape[1]), dtype=np.int64)
-            for k in range(fleet.sets.shape[1]):
-                uses = np.flatnonzero(fleet.sets[rows, k] >= 0)
-                place = np.searchsorted(sets, fleet.sets[rows[uses], k])
-                wide[uses, place] += fleet.table[fleet.draws[rows[uses], k]]
-            self._wide[at] = wide.reshape(len(rows), -1)
+            self._wide[at] = side_by_side(fleet, self.rows[at], self.sets[at])
         return self._wide[at]
+
+
+AnyGoal = GroupGoal | ProfileGoal
 
 
 def profile_goal(layout: FleetLayout, profile: int, solver: Solver) -> ProfileGoal:
     """Devices of a profile of the layout. Fields without such a device are left out."""
     fleet, driver_and_name = layout.fleet, layout.profiles.names[profile]
     mine = layout.offered & ~layout.tainted & (layout.profiles.of == profile)
-    first = _first_set(fleet)
+    first = first_sets(fleet)
     root = np.where(first >= 0, np.append(layout.linked, -1)[first], -1)
     roots = distinct(root[mine & (root >= 0)])
     of = np.full(fleet.size, -1, dtype=np.int32)
@@ -153,10 +113,10 @@ def profile_goal(layout: FleetLayout, profile: int, solver: Solver) -> ProfileGo
         f"device of {driver_and_name[1]}",
         tuple(_set_name(layout, int(one)) for one in roots),
         of,
-        tuple(np.flatnonzero(layout.linked == one) for one in roots),
         _by_field(rows, of, len(roots)),
-        np.flatnonzero(layout.profiles.of == profile),
-        solver,
+        sets=tuple(np.flatnonzero(layout.linked == one) for one in roots),
+        every=np.flatnonzero(layout.profiles.of == profile),
+        solver=solver,
     )
 
 
@@ -187,14 +147,6 @@ def group_goal(layout: FleetLayout, attribute: tuple[str, str]) -> GroupGoal:
         for pair in used.tolist()
     ]
     return GroupGoal(f"free group of equal {attribute[1]}", tuple(names), of, _by_field(rows, of, len(used)))
-
-
-def _first_set(fleet: Fleet) -> Codes:
-    """(D,) the first counter set of each device; -1 for none."""
-    if not fleet.sets.shape[1]:
-        return np.full(fleet.size, -1, dtype=np.int32)
-    at = (fleet.sets >= 0).argmax(axis=1)
-    return fleet.sets[np.arange(fleet.size), at]
 
 
 def _set_name(layout: FleetLayout, number: int) -> str:
@@ -299,7 +251,7 @@ def _grouping(attribute: tuple[str, str], layout: FleetLayout) -> str:
     return "/".join(attribute) if len(distinct(several[0])) < several.shape[1] else ""
 
 
-def goal_of(target: Target, layout: FleetLayout) -> Goal:
+def goal_of(target: Target, layout: FleetLayout) -> AnyGoal:
     """What is counted, for a target with a name. Raises Rejected if the fleet has nothing of that name."""
     if target.name == NODE:
         return node_goal(layout)

@@ -1,25 +1,13 @@
-"""Counts pods as gone in a trial: what then fits, and where what replaces them could go."""
+"""Counts pods as gone in a trial: what then fits, and where what replaces them could go. Source: MAKE-8."""
 
-from collections.abc import Callable, Container, Iterable, Sequence
-from functools import cached_property
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from reconciler.allocation.gangs.kinds import GangQuestion, Member
 from reconciler.allocation.placement.order import queue_key
-from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.relocation.occupants import Occupants, Pods, Unit
-from reconciler.analysis.relocation.wanted import (
-    Place,
-    Wanted,
-    WantedGang,
-    WantedPod,
-    again,
-    held_again,
-    regains,
-    settled,
-)
-from reconciler.analysis.relocation.world import World
+from reconciler.analysis.world import NoFit, Place, Wanted, WantedGang, WantedPod, again, held_again
 from reconciler.api.objects.core import Pod, claims_of
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.pinning import unpinned
@@ -33,6 +21,23 @@ OTHER_DEVICES = "KoordinatorDevices"
 """The reason if a pod holds devices of Device objects"""
 
 
+def leave(trial: Trial, pods: Pods, occupants: Occupants) -> tuple[ObjectKey, ...]:
+    """Count pods as gone, and their claims as free. Returns those that are free."""
+    freed = occupants.freed(pods)
+    for claim in freed:
+        trial.release(trial.store.claims[claim].metadata.uid)
+    for key in sorted(pods):
+        trial.remove(key)
+    return freed
+
+
+def settle(places: Iterable[Place], pods: Iterable[Pod], trial: Trial) -> None:
+    """Count things at their places from now on."""
+    by_key = {pod.key: pod for pod in pods}
+    for one in places:
+        trial.place(one.plans, by_key[one.pod] if one.pod is not None else None, one.node)
+
+
 class Move(NamedTuple):
     """What becomes of pods that leave together."""
 
@@ -42,25 +47,48 @@ class Move(NamedTuple):
     refusal: NoFit | None = None
     """Why they go nowhere"""
 
+    def as_json(self, devices: Mapping[ObjectKey, Sequence[DeviceID]]) -> dict[str, Any]:
+        """Pods that leave together, what they free of the devices of claims, and where they could go."""
+        unit = self.unit
+        return {
+            "pods": [str(key) for key in unit.pods],
+            "gang": str(unit.gang) if unit.gang is not None else None,
+            "frees": [
+                {"claim": str(claim), "devices": [one._asdict() for one in devices.get(claim, ())]}
+                for claim in unit.claims
+            ],
+            "goesTo": [place_as_json(one) for one in self.places],
+            "refused": self.refusal.as_json() if self.refusal is not None else None,
+        }
 
-def move_all(
-    pods: Pods,
-    occupants: Occupants,
-    world: World,
-    trial: Trial,
-) -> tuple[Move, ...]:
+
+def place_as_json(place: Place) -> dict[str, Any]:
+    """A node, and the devices there."""
+    return {
+        "pod": str(place.pod) if place.pod is not None else None,
+        "node": place.node or None,
+        "devices": [
+            {"claim": str(plan.claim), "request": result.request, **result.id._asdict()}
+            for plan in place.plans
+            for result in plan.allocation.devices.results
+        ],
+    }
+
+
+def move_all(pods: Pods, occupants: Occupants, trial: Trial) -> tuple[Move, ...]:
     """Where pods that have left go, the most important first. They hold their places in the trial afterwards.
 
     They must have left in the trial, as `leave` has them.
     """
-    found = {}
+    found, freed = {}, frozenset(occupants.freed(pods))
     units = occupants.units(pods)
     for unit in sorted(units, key=lambda unit: min(queue_key(occupants.pods[key].pod) for key in unit.pods)):
-        found[unit.pods] = _move_unit(unit, pods, occupants, world, trial)
+        found[unit.pods] = _move(unit, freed, occupants, trial)
     return tuple(found[unit.pods] for unit in units)
 
 
-def _move_unit(unit: Unit, gone: Pods, occupants: Occupants, world: World, trial: Trial) -> Move:
+def _move(unit: Unit, freed: Pods, occupants: Occupants, trial: Trial) -> Move:
+    """What replaces pods is placed by the same search as anything else."""
     stuck = [key for key in unit.pods if not occupants.pods[key].movable]
     if stuck:
         owner = occupants.pods[stuck[0]].controller
@@ -70,9 +98,8 @@ def _move_unit(unit: Unit, gone: Pods, occupants: Occupants, world: World, trial
         if (plugin := holding(occupants.pods[key].pod)) is not None:
             why = f"pod {key} holds {plugin.title}, which are not placed here; see `whatif --drain`"
             return Move(unit, (), NoFit(OTHER_DEVICES, why))
-    freed = frozenset(occupants.freed(gone))
-    members = [_member(key, freed, occupants, world, trial) for key in unit.pods]
-    wanted: WantedPod | WantedGang
+    members = [_recreated(key, freed, occupants, trial) for key in unit.pods]
+    wanted: Wanted
     if unit.gang is None:
         wanted = WantedPod(members[0].claims, members[0].pod, members[0].held)
     else:
@@ -80,66 +107,46 @@ def _move_unit(unit: Unit, gone: Pods, occupants: Occupants, world: World, trial
         tiers = rules.tiers if rules is not None else ()
         by_order = tuple(sorted(members, key=lambda member: queue_key(member.pod)))
         wanted = WantedGang(GangQuestion(unit.gang, by_order, len(members), tiers))
-    answer = wanted.place(world, trial)
+    answer = wanted.place(trial)
     if isinstance(answer, NoFit):
         return Move(unit, (), answer)
-    settle(answer, {member.pod.key: member.pod for member in members}, trial)
+    settle(answer, wanted.pods, trial)
     return Move(unit, answer)
 
 
-def settle(places: Iterable[Place], pods: dict[ObjectKey, Pod], trial: Trial) -> None:
-    """Count things at their places from now on."""
-    for one in places:
-        trial.place(one.plans, pods[one.pod] if one.pod is not None else None, one.node)
+def _recreated(key: ObjectKey, freed: Pods, occupants: Occupants, trial: Trial) -> Member:
+    """A pod as its controller recreates it, with claims like those that it had.
 
-
-def _member(key: ObjectKey, freed: Pods, occupants: Occupants, world: World, trial: Trial) -> Member:
-    """A pod as its controller recreates it, with claims like those that it had."""
-    one = occupants.pods[key]
-    claims = [world.store.claims[name] for name in claims_of(one.pod) if name in world.store.claims]
-    todo = tuple(again(claim) for claim in claims if claim.key in freed and not settled(claim, trial))
-    held = tuple(claim for claim in claims if claim.key not in freed and claim.allocation is not None)
-    held += tuple(
-        held_again(claim, trial) for claim in claims if claim.key in freed and settled(claim, trial)
-    )
-    return Member(unpinned(one.pod, one.node), todo, held)
-
-
-def all_move(moves: Sequence[Move]) -> bool:
-    """Whether nobody loses a place."""
-    return all(move.refusal is None for move in moves)
+    A claim that is free has its place again if another pod that shares it was placed before.
+    """
+    one, todo, held = occupants.pods[key], [], []
+    for claim in map(trial.store.claims.get, claims_of(one.pod)):
+        if claim is None:
+            continue
+        if claim.key not in freed:
+            held += [claim] if claim.allocation is not None else []
+        elif (settled := held_again(claim, trial)) is not None:
+            held.append(settled)
+        else:
+            todo.append(again(claim))
+    return Member(unpinned(one.pod, one.node), tuple(todo), tuple(held))
 
 
 class OutOfTries(Exception):
     """The step budget is used up."""
 
 
-_Ask = Callable[[tuple[ObjectKey, ...]], Wanted]
-"""What to place when some claims are free"""
-
-
-def leave(trial: Trial, pods: Pods, occupants: Occupants, world: World) -> tuple[ObjectKey, ...]:
-    """Count pods as gone, and their claims as free. Returns those that are free."""
-    freed = occupants.freed(pods)
-    for claim in freed:
-        trial.release(world.store.claims[claim].metadata.uid)
-    for key in sorted(pods):
-        trial.remove(key)
-    return freed
-
-
 class Attempts:
     """Answers whether something fits without some pods. Each question is asked once."""
 
-    def __init__(self, wanted: Wanted, world: World, trial: Trial, occupants: Occupants, tries: int) -> None:
-        self.wanted, self.world, self.trial, self.occupants = wanted, world, trial, occupants
+    def __init__(self, wanted: Wanted, trial: Trial, occupants: Occupants, tries: int) -> None:
+        self.wanted, self.trial, self.occupants = wanted, trial, occupants
         self.left = tries
         """Attempts that remain"""
         self.unsure = False
         """Whether the search for devices gave up, so that it is not known whether something fits"""
         self._held = frozenset(claim.key for claim in wanted.all_held)
         self._known: dict[tuple[str | None, Pods], tuple[Place, ...] | NoFit] = {}
-        self._could: dict[tuple[str | None, Pods], bool] = {}
         self._seen: dict[Pods, tuple[Place, ...]] = {}
         """Where it was first seen to fit"""
         self._places: dict[Pods, tuple[Place, ...]] = {}
@@ -149,47 +156,28 @@ class Attempts:
         """Whether it fits without these pods. Raises OutOfTries."""
         found = self._known.get((on, pods))
         if found is None:
-            found = self._known[on, pods] = self._try(pods, on, self.wanted.when_free)
-            if not isinstance(found, NoFit):
+            if self.left <= 0:
+                raise OutOfTries
+            self.left -= 1
+            found = self._known[on, pods] = self._without(pods, on)
+            if isinstance(found, NoFit):
+                self.unsure |= not found.proven
+            else:
                 self._seen.setdefault(pods, found)
         return not isinstance(found, NoFit)
 
     def could_fit(self, pods: Pods, on: str | None = None) -> bool:
         """Whether it may fit without some of these pods; if not, it is certain. Raises OutOfTries.
 
-        A claim that is wanted itself may find no place once it is free: it may fit without fewer pods only.
-        Source: MAKE-6.
+        A claim that is wanted itself needs devices again once it is free, and may find none: it may fit
+        without fewer pods only, so nothing is certain then. Source: MAKE-6.
         """
-        freed = self._held.intersection(self.occupants.freed(pods))
-        if not freed or freed <= self._regained:
-            return self.fits(pods, on)
-        if (on, pods) not in self._could:
-            found = self._try(pods, on, lambda freed: self.wanted.at_most(freed, self._regained))
-            self._could[on, pods] = not isinstance(found, NoFit)
-        return self._could[on, pods]
+        return not self._held.isdisjoint(self.occupants.freed(pods)) or self.fits(pods, on)
 
-    @cached_property
-    def _regained(self) -> frozenset[ObjectKey]:
-        """Claims that no other gated pod holds, and that get the same again if they are free."""
-        if isinstance(self.wanted, WantedGang):
-            return frozenset()  # a search for several members might not see that they fit
-        others = {claim.key for _, held, _ in self.wanted.sharing for claim in held}
-        known = self.occupants.allocations
-        mine = (one for one in self.wanted.held if one.key in known and one.key not in others)
-        return frozenset(one.key for one in mine if regains(one, known[one.key], self.trial))
-
-    def _try(self, pods: Pods, on: str | None, ask: _Ask) -> tuple[Place, ...] | NoFit:
-        if self.left <= 0:
-            raise OutOfTries
-        self.left -= 1
-        found = self._without(pods, on, ask)
-        self.unsure |= isinstance(found, NoFit) and not found.proven
-        return found
-
-    def _without(self, pods: Pods, on: str | None, ask: _Ask) -> tuple[Place, ...] | NoFit:
+    def _without(self, pods: Pods, on: str | None) -> tuple[Place, ...] | NoFit:
         mark = self.trial.mark()
-        freed = leave(self.trial, pods, self.occupants, self.world)
-        found = ask(freed).place(self.world, self.trial, on=on)
+        freed = leave(self.trial, pods, self.occupants)
+        found = self.wanted.when_free(freed).place(self.trial, on=on)
         self.trial.back_to(mark)
         return found
 
@@ -199,9 +187,23 @@ class Attempts:
         The search of all nodes may give up before it comes to the node where it fits: then there.
         """
         if pods not in self._places:
-            found = self._known.get((None, pods)) or self._without(pods, None, self.wanted.when_free)
+            found = self._known.get((None, pods)) or self._without(pods, None)
             self._places[pods] = self._seen[pods] if isinstance(found, NoFit) else found
         return self._places[pods]
+
+    def moves(self, pods: Pods) -> tuple[Move, ...]:
+        """Where these pods go when it has its place. Keeps all of that in the trial."""
+        places = self.places(pods)
+        leave(self.trial, pods, self.occupants)
+        settle(places, self.wanted.pods, self.trial)
+        return move_all(pods, self.occupants, self.trial)
+
+    def all_move(self, pods: Pods) -> bool:
+        """Whether each of these pods finds another place."""
+        mark = self.trial.mark()
+        found = self.moves(pods)
+        self.trial.back_to(mark)
+        return all(move.refusal is None for move in found)
 
     def spare(self, pods: Pods) -> int:
         """How many devices these pods release that are still free when it has its place. It was seen to fit
@@ -211,9 +213,9 @@ class Attempts:
             places = self.places(pods)
             taken = frozenset(devices_of(plan for place in places for plan in place.plans))
             mark = self.trial.mark()
-            leave(self.trial, pods, self.occupants, self.world)
-            settle(places, {pod.key: pod for pod in self.wanted.pods}, self.trial)
-            self._spare[pods] = self._still_free(self.occupants.freed(pods), taken)
+            freed = leave(self.trial, pods, self.occupants)
+            settle(places, self.wanted.pods, self.trial)
+            self._spare[pods] = self._still_free(freed, taken)
             self.trial.back_to(mark)
         return self._spare[pods]
 

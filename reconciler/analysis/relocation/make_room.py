@@ -1,35 +1,39 @@
 """The cheapest set of pods to evict so that a claim, a pod or a gang fits. Source: MAKE-1 to MAKE-6."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.defaults import TRIES
 from reconciler.analysis.relocation.bounds import Holds
-from reconciler.analysis.relocation.for_gang import search_gang
-from reconciler.analysis.relocation.for_pod import search_nodes
-from reconciler.analysis.relocation.leaving import Attempts, Move, all_move, leave, move_all, settle
+from reconciler.analysis.relocation.leaving import Attempts, Move, leave, place_as_json
 from reconciler.analysis.relocation.occupants import Occupant, Occupants, Pods
+from reconciler.analysis.relocation.search import cheapest_set
 from reconciler.analysis.relocation.victim_sets import NOTHING, Cost, Found, Pricing
-from reconciler.analysis.relocation.wanted import (
+from reconciler.analysis.world import (
+    NoFit,
     Place,
     Wanted,
-    WantedGang,
     WantedPod,
+    World,
     most_devices,
     never_preempts,
     priority_of,
 )
-from reconciler.analysis.relocation.world import World
 from reconciler.api.objects.core import claims_of
 from reconciler.api.objects.gangs import gang_of
 from reconciler.api.objects.meta import DeviceID, ObjectKey
-from reconciler.state.trial import Trial
 
 COSTS = ("violations", "highestPriority", "priorities", "pods", "started", "devices", "names")
 """The costs in the order in which they are compared"""
+NEVER = "PreemptionNever"
+"""The reason if a pod wants nobody to be evicted"""
+NOT_ENOUGH = "NoRoomToMake"
+"""The reason if it would not fit even without all pods that may leave"""
+GAVE_UP = "SearchGaveUp"
+"""The reason if the steps did not suffice to find a set"""
 
 
 class Advice(Struct, frozen=True):
@@ -74,13 +78,31 @@ class Advice(Struct, frozen=True):
             same += 1
         return COSTS[:same]
 
-
-NEVER = "PreemptionNever"
-"""The reason if a pod wants nobody to be evicted"""
-NOT_ENOUGH = "NoRoomToMake"
-"""The reason if it would not fit even without all pods that may leave"""
-GAVE_UP = "SearchGaveUp"
-"""The reason if the steps did not suffice to find a set"""
+    def as_json(self) -> dict[str, Any]:
+        """The field names are stable."""
+        cost = {
+            "violations": self.cost.violations,
+            "highestPriority": self.cost.highest,
+            "priorities": self.cost.priorities,
+            "pods": self.cost.pods,
+            "devices": self.cost.devices,
+        }
+        return {
+            "wanted": self.wanted,
+            "priority": self.priority,
+            "fits": self.fits,
+            "optimal": self.optimal,
+            "provedCosts": list(self.proved),
+            "cost": cost if self.victims else None,
+            "budgetsViolated": [
+                {"budget": str(key), "evictions": count} for key, count in (self.violated or {}).items()
+            ],
+            "evict": [move.as_json(self.devices or {}) for move in self.moves],
+            "deletedAlready": [str(key) for key in self.leaving],
+            "places": [place_as_json(one) for one in self.places],
+            "refused": self.refusal.as_json() if self.refusal is not None else None,
+            "setsTried": self.tries,
+        }
 
 
 def make_room(
@@ -97,146 +119,104 @@ def make_room(
     besides those that cannot leave anyway.
     """
     with world.trial() as trial:
-        return _Question(wanted, world, trial, moves_only, tries, may_leave).answer()
-
-
-class _Question(Struct):
-    """One question."""
-
-    wanted: Wanted
-    world: World
-    trial: Trial
-    moves_only: bool
-    tries: int
-    may_leave: Callable[[Occupant], bool]
-
-    def answer(self) -> Advice:
-        asked = Advice(self.wanted.name, priority_of(self.wanted))
-        now = self.wanted.place(self.world, self.trial)
+        asked = Advice(wanted.name, priority_of(wanted))
+        now = wanted.place(trial)
         if not isinstance(now, NoFit):
             return replace(asked, places=now, optimal=True)
-        occupants = self._occupants(frozenset())
+        occupants = Occupants(world)
         leaving = frozenset(
             key for key, one in occupants.pods.items() if one.pod.metadata.deletion_timestamp is not None
         )
         if leaving:
-            freed = leave(self.trial, leaving, occupants, self.world)
-            self.wanted = self.wanted.when_free(freed)
-            asked = replace(asked, leaving=tuple(sorted(leaving)), priority=priority_of(self.wanted))
-            then = self.wanted.place(self.world, self.trial)
+            wanted = wanted.when_free(leave(trial, leaving, occupants))
+            asked = replace(asked, leaving=tuple(sorted(leaving)), priority=priority_of(wanted))
+            then = wanted.place(trial)
             if not isinstance(then, NoFit):
                 return replace(asked, places=then, optimal=True)
-            occupants = self._occupants(leaving)
-        if (pod := never_preempts(self.wanted)) is not None:
+            occupants = Occupants(world, gone=leaving)
+        if (pod := never_preempts(wanted)) is not None:
             why = f"{now.message}; and preemptionPolicy of pod {pod.key} is Never"
             return replace(asked, refusal=NoFit(NEVER, why), optimal=True)
-        return self._without_some(asked, occupants, now)
+        own, fixed = {pod.key for pod in wanted.pods}, _claims_that_stay(wanted, world)
 
-    def _occupants(self, gone: Pods) -> Occupants:
-        world = self.world
-        return Occupants(world.store, world.nodes, world.groups, world.budgets, gone=gone)
-
-    def _without_some(self, asked: Advice, occupants: Occupants, now: NoFit) -> Advice:
-        own, fixed = {pod.key for pod in self.wanted.pods}, self._of_others()
-
-        def may_leave(one: Occupant) -> bool:
-            able = one.movable if self.moves_only else one.evictable
+        def may_go(one: Occupant) -> bool:
+            able = one.movable if moves_only else one.evictable
             able = able and one.priority < asked.priority and one.pod.key not in own
-            return able and fixed.isdisjoint(one.claims) and self.may_leave(one)
+            return able and fixed.isdisjoint(one.claims) and may_leave(one)
 
-        holds = Holds(occupants, self.trial.snapshot, may_leave)
-        attempts = Attempts(self.wanted, self.world, self.trial, occupants, self.tries)
-        takes = most_devices((*self.wanted.claims, *self.wanted.held))
+        holds = Holds(occupants, trial.snapshot, may_go)
+        attempts = Attempts(wanted, trial, occupants, tries)
+        return _without_some(asked, holds, attempts, now, moves_only=moves_only)
 
-        def least_spare(pods: Pods) -> int:
-            return int(max(sum(map(holds.apart.__getitem__, occupants.freed(pods))) - takes, 0))
 
-        pricing = Pricing(occupants, attempts.spare, least_spare)
-        rejected: list[Pods] = []
+def _without_some(asked: Advice, holds: Holds, attempts: Attempts, now: NoFit, *, moves_only: bool) -> Advice:
+    """The cheapest set. `now` is why it does not fit as it is."""
+    wanted, occupants, tries = attempts.wanted, attempts.occupants, attempts.left
+    takes = most_devices((*wanted.claims, *wanted.held))
 
-        def moves(pods: Pods) -> bool:
-            if not self._all_move(pods, attempts, occupants):
-                rejected.append(pods)
-                return False
-            return True
+    def least_spare(pods: Pods) -> int:
+        return int(max(sum(map(holds.apart.__getitem__, occupants.freed(pods))) - takes, 0))
 
-        accepts = moves if self.moves_only else None
-        search = search_gang if isinstance(self.wanted, WantedGang) else search_nodes
-        found = search(attempts, holds, pricing, accepts)
-        spent = self.tries - attempts.left
-        proved = found.proved and not rejected and self._monotone()
-        if found.pods is None:
-            refusal = self._none(found, holds, attempts, now)
-            return replace(asked, refusal=refusal, optimal=proved, tries=spent)
-        cost = pricing.of(found.pods)
-        bound = cost if proved else min(found.bound, cost)
-        return self._advice(
-            replace(asked, cost=cost, bound=bound, optimal=proved, tries=spent), found.pods, attempts
-        )
+    pricing = Pricing(occupants, attempts.spare, least_spare)
+    rejected: list[Pods] = []
 
-    def _of_others(self) -> frozenset[ObjectKey]:
-        """Claims that stay as they are: gated pods hold them that are not placed with what is wanted."""
-        own = {pod.key for pod in self.wanted.pods}
-        if isinstance(self.wanted, WantedPod):
-            held = {claim.key for claim in self.wanted.held}
-            others = [pod for pod, _, _ in self.wanted.sharing if pod.key not in own]
-            return frozenset(key for pod in others for key in claims_of(pod) if key in held)
-        gang, pods = self.wanted.question.gang, self.world.store.pods.values()
-        seated = [pod for pod in pods if pod.gated and pod.key not in own and gang_of(pod) == gang]
-        return frozenset(key for pod in seated for key in claims_of(pod))
+    def accepts(pods: Pods) -> bool:
+        able = attempts.all_move(pods)
+        rejected.extend([] if able else [pods])
+        return able
 
-    def _monotone(self) -> bool:
-        """Whether what fits without some pods fits without more: pods may want others near them."""
-        for pod in self.wanted.pods:
-            affinity = pod.spec.affinity
-            if (affinity is not None and affinity.pod_affinity is not None) or (
-                pod.spec.topology_spread_constraints
-            ):
-                return False
-        return True
-
-    def _all_move(self, pods: Pods, attempts: Attempts, occupants: Occupants) -> bool:
-        mark, places = self.trial.mark(), attempts.places(pods)
-        leave(self.trial, pods, occupants, self.world)
-        self._settle(places)
-        found = move_all(pods, occupants, self.world, self.trial)
-        self.trial.back_to(mark)
-        return all_move(found)
-
-    def _settle(self, places: tuple[Place, ...]) -> None:
-        settle(places, {pod.key: pod for pod in self.wanted.pods}, self.trial)
-
-    def _advice(self, asked: Advice, pods: Pods, attempts: Attempts) -> Advice:
-        occupants, places = attempts.occupants, attempts.places(pods)
-        devices = {
+    found = cheapest_set(attempts, holds, pricing, accepts if moves_only else None)
+    proved = found.proved and not rejected and _monotone(wanted)
+    asked = replace(asked, optimal=proved, tries=tries - attempts.left)
+    if found.pods is None:
+        return replace(asked, refusal=_none(found, holds, asked, now, moves_only=moves_only))
+    pods, cost = found.pods, pricing.of(found.pods)
+    used = (occupants.pods[key].budgets for key in pods)
+    return replace(
+        asked,
+        places=attempts.places(pods),
+        victims=tuple(sorted(pods)),
+        moves=attempts.moves(pods),
+        devices={
             claim: tuple(one.id for one in occupants.allocations[claim].devices.results)
             for claim in occupants.freed(pods)
-        }
-        leave(self.trial, pods, occupants, self.world)
-        self._settle(places)
-        moves = move_all(pods, occupants, self.world, self.trial)
-        used = (occupants.pods[key].budgets for key in pods)
-        violated = {
+        },
+        cost=cost,
+        bound=cost if proved else min(found.bound, cost),
+        violated={
             occupants.budgets.key(number): count for number, count in occupants.budgets.violated(used).items()
-        }
-        return replace(
-            asked,
-            places=places,
-            victims=tuple(sorted(pods)),
-            moves=moves,
-            devices=devices,
-            violated=violated,
-        )
+        },
+    )
 
-    def _none(self, found: Found, holds: Holds, attempts: Attempts, now: NoFit) -> NoFit:
-        """Why no set was found, and why it does not fit as it is: that may be no lack of room at all."""
-        count, why_now = len(holds.eligible), f"without evictions: {now.message}"
-        if not found.proved:
-            return NoFit(GAVE_UP, f"gave up after {self.tries - attempts.left} sets of pods")
-        who = "pod that may be moved" if self.moves_only else "pod of lower priority"
-        if not count:
-            return NoFit(NOT_ENOUGH, f"there is no {who}; {why_now}")
-        who = who.replace("pod", f"{count} pods", 1) if count > 1 else f"the {who}"
-        why = "cannot all go elsewhere" if self.moves_only else "do not make enough room"
-        why = f"the {who} {why}" if count > 1 else f"{who} does not make enough room"
-        return NoFit(NOT_ENOUGH, f"{why}; {why_now}")
+
+def _claims_that_stay(wanted: Wanted, world: World) -> frozenset[ObjectKey]:
+    """Claims that stay as they are: gated pods hold them that are not placed with what is wanted."""
+    own = {pod.key for pod in wanted.pods}
+    if isinstance(wanted, WantedPod):
+        held = {claim.key for claim in wanted.held}
+        others = [pod for pod, _, _ in wanted.sharing if pod.key not in own]
+        return frozenset(key for pod in others for key in claims_of(pod) if key in held)
+    gang, pods = wanted.question.gang, world.store.pods.values()
+    seated = [pod for pod in pods if pod.gated and pod.key not in own and gang_of(pod) == gang]
+    return frozenset(key for pod in seated for key in claims_of(pod))
+
+
+def _monotone(wanted: Wanted) -> bool:
+    """Whether what fits without some pods fits without more: pods may want others near them."""
+    affinities = [pod.spec.affinity for pod in wanted.pods]
+    near = any(one is not None and one.pod_affinity is not None for one in affinities)
+    return not near and not any(pod.spec.topology_spread_constraints for pod in wanted.pods)
+
+
+def _none(found: Found, holds: Holds, asked: Advice, now: NoFit, *, moves_only: bool) -> NoFit:
+    """Why no set was found, and why it does not fit as it is: that may be no lack of room at all."""
+    count, why_now = len(holds.eligible), f"without evictions: {now.message}"
+    if not found.proved:
+        return NoFit(GAVE_UP, f"gave up after {asked.tries} sets of pods")
+    who = "pod that may be moved" if moves_only else "pod of lower priority"
+    if not count:
+        return NoFit(NOT_ENOUGH, f"there is no {who}; {why_now}")
+    if count == 1:
+        return NoFit(NOT_ENOUGH, f"the {who} does not make enough room; {why_now}")
+    why = "cannot all go elsewhere" if moves_only else "do not make enough room"
+    return NoFit(NOT_ENOUGH, f"the {count} {who.replace('pod', 'pods', 1)} {why}; {why_now}")

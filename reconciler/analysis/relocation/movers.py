@@ -1,19 +1,18 @@
-"""Which pods may be moved, and the devices that they hold. Source: MOVE-1.
+"""Which pods may be moved, and what they hold, as columns that change device by device. Source: MOVE-1.
 
 A pod may be moved if a controller replaces it on any node, if nobody else uses its claims, if its budgets and
 its gang can spare one pod, and if all its devices are known.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from msgspec import Struct
 
 from kernels.types import Amounts, Codes, Rows
 from reconciler.analysis.relocation.occupants import Occupant, Occupants
-from reconciler.analysis.relocation.world import World
-from reconciler.analysis.whatif.simulation import unallocated
+from reconciler.analysis.world import World, unallocated
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod, claims_of
 from reconciler.api.objects.meta import ObjectKey
@@ -37,6 +36,19 @@ class Mover(Struct, frozen=True, eq=False):
     def key(self) -> ObjectKey:
         return self.pod.key
 
+    def size(self, fleet: Fleet) -> int:
+        """How much of their counter sets its devices draw, in thousandths of a set or whole device."""
+        size = 0
+        for row in self.rows.tolist():
+            number = int(fleet.sets[row, 0]) if fleet.sets.shape[1] else -1
+            if number < 0:
+                size += 1000
+                continue
+            total, draw = fleet.totals[number], fleet.table[fleet.draws[row, 0]]
+            used = total > 0
+            size += int((1000 * draw[used] // total[used]).max(initial=0))
+        return size
+
 
 MayMove = Callable[[Occupant], bool]
 """What is asked of a pod besides MOVE-1"""
@@ -49,60 +61,48 @@ def anyone(_: Occupant) -> bool:
 
 def movers_of(world: World, may_move: MayMove = anyone) -> tuple[Mover, ...]:
     """All pods that may be moved, by name."""
-    occupants = Occupants(world.store, world.nodes, world.groups, world.budgets)
-    rows = rows_of_claims(world)
-    return tuple(_movers(world, occupants, rows, may_move))
+    return tuple(_movers(world, may_move))
 
 
-def rows_of_claims(world: World) -> dict[ObjectKey, Rows]:
+def _movers(world: World, may_move: MayMove) -> Iterator[Mover]:
+    occupants, store = Occupants(world), world.store
+    living = (pod for pod in store.pods.values() if not pod.finished)
+    naming = Counter(claim for pod in living for claim in claims_of(pod))
+    rows_of = _rows_of_claims(world)
+    for key, one in sorted(occupants.pods.items()):
+        if not one.claims or not _replaceable(one, occupants) or not may_move(one):
+            continue
+        mine, named = frozenset([key]), frozenset(claims_of(one.pod))
+        if any(occupants.users[claim] != mine or naming[claim] > (claim in named) for claim in one.claims):
+            continue
+        rows = np.concatenate([rows_of[claim] for claim in one.claims])
+        results = [
+            result
+            for claim in one.claims
+            for result in occupants.allocations[claim].devices.results
+            if not result.admin_access
+        ]
+        if len(rows) == len(results) and results:
+            claims = tuple(unallocated(store.claims[claim]) for claim in one.claims)
+            yield Mover(unpinned(one.pod, one.node), one.node, claims, rows)
+
+
+def _replaceable(one: Occupant, occupants: Occupants) -> bool:
+    """Whether the pod comes back, anywhere, and may go at all."""
+    alone = occupants.together([one.pod.key]) == frozenset([one.pod.key])
+    return one.movable and alone and all(occupants.budgets.allowed[number] > 0 for number in one.budgets)
+
+
+def _rows_of_claims(world: World) -> dict[ObjectKey, Rows]:
     """Allocated claim -> (n,) the devices that it holds."""
     fleet: Fleet = world.store.snapshot().fleet
     found: dict[ObjectKey, Rows] = {}
     for key in world.store.claims:
         allocation = allocation_of(world.store, key)
         if allocation is not None:
-            rows = [
-                row
-                for result in allocation.devices.results
-                if not result.admin_access
-                for row in fleet.rows_of(result.id)
-            ]
-            found[key] = np.array(rows, dtype=np.intp)
+            ids = [result.id for result in allocation.devices.results if not result.admin_access]
+            found[key] = np.array([row for one in ids for row in fleet.rows_of(one)], dtype=np.intp)
     return found
-
-
-def _movers(
-    world: World, occupants: Occupants, rows: Mapping[ObjectKey, Rows], may_move: MayMove
-) -> Iterator[Mover]:
-    living = (pod for pod in world.store.pods.values() if not pod.finished)
-    naming = Counter(claim for pod in living for claim in claims_of(pod))
-    for key, occupant in sorted(occupants.pods.items()):
-        if not occupant.claims or not _replaceable(occupant, occupants) or not may_move(occupant):
-            continue
-        mine, named = frozenset([key]), frozenset(claims_of(occupant.pod))
-        if any(occupants.users[one] != mine or naming[one] > (one in named) for one in occupant.claims):
-            continue
-        devices = np.concatenate([rows[claim] for claim in occupant.claims])
-        wanted = sum(_devices(world, claim) for claim in occupant.claims)
-        if len(devices) == wanted and wanted:
-            claims = tuple(unallocated(world.store.claims[claim]) for claim in occupant.claims)
-            pod = unpinned(occupant.pod, occupant.node)
-            yield Mover(pod, occupant.node, claims, devices)
-
-
-def _devices(world: World, claim: ObjectKey) -> int:
-    allocation = allocation_of(world.store, claim)
-    assert allocation is not None
-    return sum(not result.admin_access for result in allocation.devices.results)
-
-
-def _replaceable(occupant: Occupant, occupants: Occupants) -> bool:
-    """Whether the pod comes back, anywhere, and may go at all."""
-    if not (occupant.movable and occupant.evictable):
-        return False
-    if occupants.together([occupant.pod.key]) != frozenset([occupant.pod.key]):
-        return False
-    return all(occupants.budgets.allowed[number] > 0 for number in occupant.budgets)
 
 
 class FieldHolds(Struct, eq=False):
@@ -118,15 +118,8 @@ class FieldHolds(Struct, eq=False):
         """The same holds, changed independently from now on."""
         return FieldHolds(self.fleet, self.left.copy(), self.holders.copy())
 
-    def take(self, rows: Rows) -> None:
+    def take(self, rows: Rows, sign: int = 1) -> None:
         """Hold devices."""
-        self._change(rows, 1)
-
-    def give_back(self, rows: Rows) -> None:
-        """Release devices."""
-        self._change(rows, -1)
-
-    def _change(self, rows: Rows, sign: int) -> None:
         for row in rows.tolist():  # the devices of one pod
             before = int(self.holders[row])
             self.holders[row] = before + sign
@@ -137,28 +130,18 @@ class FieldHolds(Struct, eq=False):
                     if number >= 0:
                         self.left[number] -= sign * self.fleet.table[draw]
 
+    def give_back(self, rows: Rows) -> None:
+        """Release devices."""
+        self.take(rows, -1)
+
 
 def holds_of(world: World) -> FieldHolds:
     """What the claims of a world hold, and what is nominated for something else."""
     snapshot = world.store.snapshot()
-    rows = [np.zeros(0, dtype=np.intp), *rows_of_claims(world).values()]
+    rows = [np.zeros(0, dtype=np.intp), *_rows_of_claims(world).values()]
     holders = np.bincount(np.concatenate(rows), minlength=snapshot.fleet.size).astype(np.int32)
     found = FieldHolds(snapshot.fleet, snapshot.occupancy.left.copy(), holders)
     for one in world.store.nominations.besides(world.own):
         nominated = [row for device in one.devices for row in snapshot.fleet.rows_of(device)]
         found.take(np.array([row for row in nominated if not holders[row]], dtype=np.intp))
     return found
-
-
-def size_of(mover: Mover, fleet: Fleet) -> int:
-    """How much of their counter sets the devices of a pod draw, in thousandths of a set or whole device."""
-    size = 0
-    for row in mover.rows.tolist():
-        number = int(fleet.sets[row, 0]) if fleet.sets.shape[1] else -1
-        if number < 0:
-            size += 1000
-            continue
-        total, draw = fleet.totals[number], fleet.table[fleet.draws[row, 0]]
-        used = total > 0
-        size += int((1000 * draw[used] // total[used]).max(initial=0))
-    return size

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
+from reconciler.analysis.world import World
 from reconciler.api.objects.claims import Allocation, ConsumerReference, ResourceClaim
 from reconciler.api.objects.core import Pod, PodDisruptionBudget, claims_of, controller_of, is_live
 from reconciler.api.objects.gangs import GangKey, GangRules, GangSource, gang_of
 from reconciler.api.objects.meta import ObjectKey, OwnerReference
 from reconciler.api.objects.selectors import Selector
 from reconciler.errors import Rejected
-from reconciler.state.nodes.table import Nodes
-from reconciler.state.pods.groups import PodGroups, rules_of
+from reconciler.state.pods.groups import rules_of
 from reconciler.state.pods.placed import allocation_of, node_of
 from reconciler.state.store import Store
 
@@ -140,17 +140,10 @@ class Unit(Struct, frozen=True):
 class Occupants:
     """All pods that have a node or hold devices, and the claims that are free without them."""
 
-    def __init__(
-        self,
-        store: Store,
-        nodes: Nodes,
-        groups: PodGroups,
-        budgets: Iterable[PodDisruptionBudget] = (),
-        *,
-        gone: Pods = frozenset(),
-    ) -> None:
+    def __init__(self, world: World, *, gone: Pods = frozenset()) -> None:
         """`gone` are pods that count as gone, with the claims that only they use."""
-        self.budgets = Budgets(budgets)
+        store = world.store
+        self.budgets = Budgets(world.budgets)
         self.users: dict[ObjectKey, Pods] = {}
         """Allocated claim -> the pods without which it is free; empty if it has none"""
         self.allocations: dict[ObjectKey, Allocation] = {}
@@ -174,7 +167,7 @@ class Occupants:
             if (node or claims) and key not in gone:
                 self.pods[key] = Occupant(pod, node, claims, self.budgets.of(pod), gang)
         for gang, pods in members.items():
-            self._count(gang, pods, nodes, groups)
+            self._count(gang, pods, world)
 
     def _read_claims(self, store: Store) -> None:
         """Find the users of allocated claims: the pods in `reservedFor`, or if it is empty, pods that name
@@ -214,9 +207,9 @@ class Occupants:
                 found.append(key)
         return frozenset(found)
 
-    def _count(self, gang: GangKey, pods: Sequence[Pod], nodes: Nodes, groups: PodGroups) -> None:
+    def _count(self, gang: GangKey, pods: Sequence[Pod], world: World) -> None:
         """Count the members of a gang that run. A gang whose rules are unknown leaves as a whole."""
-        rules = rules_of(gang, pods, groups, nodes.on_demand)
+        rules = rules_of(gang, pods, world.groups, world.nodes.on_demand)
         if rules is None:  # the group is no gang
             return
         members = frozenset(pod.key for pod in pods if pod.key in self.pods)
@@ -242,14 +235,6 @@ class Occupants:
         """The claims that are free when these pods are gone, in order."""
         concerned = {claim for key in pods for claim in self.pods[key].claims}
         return tuple(sorted(claim for claim in concerned if self.users[claim] <= pods))
-
-    def unit(self, pods: Iterable[ObjectKey]) -> Unit:
-        """These pods and those that leave with them, as one unit."""
-        found = self.together(pods)
-        gangs = {self.pods[key].gang for key in found}
-        gang = next(iter(gangs)) if len(gangs) == 1 else None
-        whole = gang is not None and gang in self.gangs and self.gangs[gang].members == found
-        return Unit(tuple(sorted(found)), self.freed(found), gang if whole else None)
 
     def units(self, pods: Iterable[ObjectKey]) -> tuple[Unit, ...]:
         """A set of pods as units that leave one after another: whole gangs, and single pods."""

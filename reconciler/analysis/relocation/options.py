@@ -1,23 +1,22 @@
-"""What moves can gain: the fewest pods that must leave each field for each gain, and the most that any moves
-can gain. Source: MOVE-3, MOVE-4.
+"""What moves can gain: for each field the fewest pods that must leave it for each gain, and bounds.
+
+Source: MOVE-3, MOVE-4. A bound holds whatever moves: it says what no plan can beat.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import combinations
 from math import ceil
-from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
 
-from kernels.groups import distinct
-from kernels.types import Amounts, Codes, Mask, Rows
+from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption, read_claims
 from reconciler.allocation.dra.static_match import match_in_fleet
 from reconciler.analysis.capacity.profiles import families
-from reconciler.analysis.relocation.goals import Count, Goal, ProfileGoal
+from reconciler.analysis.relocation.goals import AnyGoal, Count, ProfileGoal
 from reconciler.analysis.relocation.movers import FieldHolds, Mover
 from reconciler.state.devices.snapshot import Snapshot
 
@@ -33,10 +32,6 @@ class Option(Struct, frozen=True):
     """Positions among the movers"""
     gain: int
 
-    @property
-    def moves(self) -> int:
-        return len(self.movers)
-
 
 class FieldOptions(Struct, frozen=True):
     """What can be gained in one field."""
@@ -50,115 +45,93 @@ class FieldOptions(Struct, frozen=True):
 
 
 class Blockers:
-    """Which pods hold devices in which fields."""
+    """Which pods hold devices in which fields, and what the fields gain without them.
 
-    def __init__(self, goal: Goal, movers: Sequence[Mover], alike: Iterable[int] = ()) -> None:
-        """`alike` are movers that need what is counted themselves: wherever they go, they take as much."""
+    All methods change the holds that they get, and change them back.
+    """
+
+    def __init__(self, goal: AnyGoal, movers: Sequence[Mover], snapshot: Snapshot) -> None:
+        self._goal, self._movers = goal, movers
         self.of_field: dict[int, list[int]] = {}
         """Field -> movers"""
-        self.fields_of: list[tuple[int, ...]] = []
+        self._fields_of: list[list[int]] = []
         """Mover -> fields"""
         for at, mover in enumerate(movers):
-            fields = distinct(goal.of[mover.rows])
-            self.fields_of.append(tuple(fields[fields >= 0].tolist()))
-            for field in self.fields_of[-1]:
+            self._fields_of.append(goal.fields_of(mover.rows))
+            for field in self._fields_of[-1]:
                 self.of_field.setdefault(field, []).append(at)
-        self.alike = frozenset(at for at in alike if len(self.fields_of[at]) == 1)
+        alike = _alike(goal, movers, snapshot) if isinstance(goal, ProfileGoal) else ()
+        self._alike = frozenset(at for at in alike if len(self._fields_of[at]) == 1)
+        """Movers that need what is counted themselves: wherever they go, they take as much"""
 
-    def weight(self, mover: int) -> Fraction:
-        """One move, divided among the fields that it may help."""
-        return Fraction(1, len(self.fields_of[mover]))
-
-
-def options_of(
-    field: int, goal: Goal, holds: FieldHolds, movers: Sequence[Mover], blockers: Blockers
-) -> FieldOptions | None:
-    """What one field can gain; None if nothing. Changes `holds`, and changes it back."""
-    inside = blockers.of_field.get(field, [])
-    before = goal.count(field, holds)
-    alike = [at for at in inside if at in blockers.alike]
-    for at in alike:
-        holds.give_back(movers[at].rows)
-    whole = goal.count(field, holds)
-    taken = sum(int((goal.of[movers[at].rows] == field).sum()) for at in alike)
-    if whole.most > before.least + taken:  # they waste room, so that moving them may gain
+    def options_of(self, field: int, holds: FieldHolds) -> FieldOptions | None:
+        """What one field can gain; None if nothing."""
+        goal, movers = self._goal, self._movers
+        inside = self.of_field.get(field, [])
+        alike = [at for at in inside if at in self._alike]
+        before, whole = goal.count(field, holds), self._without(alike, field, holds)
+        taken = sum(int((goal.of[movers[at].rows] == field).sum()) for at in alike)
+        if whole.most > before.least + taken:  # they waste room, so that moving them may gain
+            alike, whole = [], before
+        for at in alike:
+            holds.give_back(movers[at].rows)
+        at_least, most = self._proof([at for at in inside if at not in alike], whole, field, holds)
         for at in alike:
             holds.take(movers[at].rows)
-        alike, whole = [], before
-    others = [at for at in inside if at not in alike]
-    at_least, most = _proof(others, whole, field, goal, holds, movers, blockers)
-    for at in alike:
-        holds.take(movers[at].rows)
-    options = tuple(sets_of(inside, field, goal, holds, movers, useless=alike))
-    return FieldOptions(options, at_least, most) if most > 0 else None
+        options = tuple(self.sets_of(inside, field, holds, useless=alike))
+        return FieldOptions(options, at_least, most) if most > 0 else None
 
+    def sets_of(
+        self, inside: Sequence[int], field: int, holds: FieldHolds, *, useless: Iterable[int] | None = None
+    ) -> Iterator[Option]:
+        """The sets of the fewest pods inside a field for each gain; none of `useless` pods only.
 
-def sets_of(
-    inside: Sequence[int],
-    field: int,
-    goal: Goal,
-    holds: FieldHolds,
-    movers: Sequence[Mover],
-    *,
-    useless: Iterable[int],
-) -> Iterator[Option]:
-    """The sets of the fewest pods inside a field for each gain; none of `useless` pods only.
+        Without `useless`: none of pods only that need what is counted themselves.
+        """
+        useless = self._alike if useless is None else frozenset(useless)
+        before = self._goal.count(field, holds)
+        best, few = 0, len(inside) <= MOST_IN_FIELD and not self._goal.all_or_nothing
+        for size in range(1 if few else max(len(inside), 1), len(inside) + 1):
+            reached = best
+            for chosen in combinations(inside, size):
+                if useless.issuperset(chosen):
+                    continue
+                gain = self._without(chosen, field, holds).least - before.most
+                if gain > best:
+                    # A pod may go to another place in the same field, so that less is gained.
+                    yield from (Option(field, chosen, part) for part in range(gain, 0, -1))
+                    reached = max(reached, gain)
+            best = reached
 
-    Changes `holds`, and changes it back.
-    """
-    useless, before = frozenset(useless), goal.count(field, holds)
-    best, few = 0, len(inside) <= MOST_IN_FIELD and not goal.all_or_nothing
-    for size in range(1 if few else max(len(inside), 1), len(inside) + 1):
-        reached = best
-        for chosen in combinations(inside, size):
-            if useless.issuperset(chosen):
-                continue
-            gain = _without(chosen, field, goal, holds, movers).least - before.most
-            if gain > best:
-                # A pod may go to another place in the same field, so that less is gained.
-                yield from (Option(field, chosen, part) for part in range(gain, 0, -1))
-                reached = max(reached, gain)
-        best = reached
+    def _proof(
+        self, inside: Sequence[int], before: Count, field: int, holds: FieldHolds
+    ) -> tuple[dict[int, Fraction], int]:
+        """The least weight for each gain, and the most that can be gained."""
+        weights = {at: Fraction(1, len(self._fields_of[at])) for at in inside}
+        most = max(self._without(inside, field, holds).most - before.least, 0)
+        if self._goal.all_or_nothing:
+            return {1: sum(weights.values(), start=Fraction(0))} if most else {}, most
+        if len(inside) > MOST_IN_FIELD:
+            return dict.fromkeys(range(1, most + 1), min(weights.values())), most
+        found: dict[int, Fraction] = {}
+        for size in range(1, len(inside) + 1) if most else ():
+            for chosen in combinations(inside, size):
+                weight = sum((weights[at] for at in chosen), start=Fraction(0))
+                if most in found and found[most] <= weight:
+                    continue
+                count = self._without(chosen, field, holds)
+                for gain in range(1, count.most - before.least + 1):
+                    found[gain] = min(weight, found.get(gain, weight))
+        return found, most
 
-
-def _proof(
-    inside: Sequence[int],
-    before: Count,
-    field: int,
-    goal: Goal,
-    holds: FieldHolds,
-    movers: Sequence[Mover],
-    blockers: Blockers,
-) -> tuple[dict[int, Fraction], int]:
-    """The least weight for each gain, and the most that can be gained."""
-    most = max(_without(inside, field, goal, holds, movers).most - before.least, 0)
-    if goal.all_or_nothing:
-        return {1: sum(map(blockers.weight, inside), start=Fraction(0))} if most else {}, most
-    if len(inside) > MOST_IN_FIELD:
-        lightest = min((blockers.weight(at) for at in inside), default=Fraction(0))
-        return dict.fromkeys(range(1, most + 1), lightest), most
-    found: dict[int, Fraction] = {}
-    for size in range(1, len(inside) + 1) if most else ():
-        for chosen in combinations(inside, size):
-            weight = sum((blockers.weight(at) for at in chosen), start=Fraction(0))
-            if most in found and found[most] <= weight:
-                continue
-            count = _without(chosen, field, goal, holds, movers)
-            for gain in range(1, count.most - before.least + 1):
-                found[gain] = min(weight, found.get(gain, weight))
-    return found, most
-
-
-def _without(
-    chosen: Sequence[int], field: int, goal: Goal, holds: FieldHolds, movers: Sequence[Mover]
-) -> Count:
-    """How many fit in a field without some pods."""
-    for at in chosen:
-        holds.give_back(movers[at].rows)
-    found = goal.count(field, holds)
-    for at in chosen:
-        holds.take(movers[at].rows)
-    return found
+    def _without(self, chosen: Sequence[int], field: int, holds: FieldHolds) -> Count:
+        """How many fit in a field without some pods."""
+        for at in chosen:
+            holds.give_back(self._movers[at].rows)
+        found = self._goal.count(field, holds)
+        for at in chosen:
+            holds.take(self._movers[at].rows)
+        return found
 
 
 def fewest_moves(found: Sequence[FieldOptions], gain: int) -> int | None:
@@ -177,79 +150,24 @@ def fewest_moves(found: Sequence[FieldOptions], gain: int) -> int | None:
     return ceil(lightest[gain]) if lightest[gain] >= 0 else None
 
 
-def alike(goal: ProfileGoal, movers: Sequence[Mover], snapshot: Snapshot) -> frozenset[int]:
-    """Movers whose requests only devices of the profile can meet, wherever they go."""
-    counted = np.zeros(snapshot.fleet.size, dtype=np.bool_)
-    counted[goal.every] = True
-    known: dict[RequestKey, bool] = {}
+def most_by_amounts(
+    goal: AnyGoal, movers: Sequence[Mover], holds: FieldHolds, snapshot: Snapshot
+) -> int | None:
+    """How many there are at most, however many pods move, as if all that is free in all fields were in one.
 
-    def only_counted(option: RequestOption) -> bool:
-        if option.key not in known:
-            known[option.key] = not bool((match_in_fleet(option, snapshot).suitable & ~counted).any())
-        return known[option.key]
-
-    found = []
-    for at, mover in enumerate(movers):
-        options = _options_of_mover(mover, snapshot)
-        if counted[mover.rows].all() and _plain(mover, snapshot) and all(map(only_counted, options)):
-            found.append(at)
-    return frozenset(found)
-
-
-def most_by_amounts(goal: Goal, movers: Sequence[Mover], holds: FieldHolds, snapshot: Snapshot) -> int | None:
-    """How many there are at most, as if all that is free in all fields were in one place.
-
-    None if counter sets count in different units, or if nothing limits the number.
+    A pod that moves frees at most the difference to the least that it draws; one that may leave the fields,
+    or whose demand cannot be counted, draws nothing at least. None if counter sets count in different units,
+    or if nothing limits the number. Amounts are of F counter families; the last column, F + 1, counts devices
+    without draws. Source: MOVE-4.
     """
-    pool = _pool(goal, movers, holds, snapshot)
-    if pool is None:
-        return None
-    if isinstance(goal, ProfileGoal):
-        counted = np.concatenate([np.zeros(0, dtype=np.intp), *goal.rows])
-        if not len(counted):
-            return None
-        needed = pool.drawn[counted].min(axis=0)
-        limits = pool.room[needed > 0] // needed[needed > 0]
-        return int(limits.min()) if len(limits) else None
-    whole = np.zeros((goal.fields, len(pool.room)), dtype=np.int64)
-    np.add.at(whole, pool.field_of_set, pool.totals)
-    devices = np.flatnonzero((goal.of >= 0) & (pool.drawn[:, -1] > 0))
-    np.add.at(whole[:, -1], goal.of[devices], 1)
-    # With the smallest fields first, most of them are free within the room.
-    fitting = [
-        int((np.cumsum(np.sort(each)) <= room).sum()) for each, room in zip(whole.T, pool.room, strict=True)
-    ]
-    return min(fitting)
-
-
-class _Pool(NamedTuple):
-    """All fields together; the last column counts the devices without draws."""
-
-    drawn: Amounts
-    """(D, F + 1) what each device draws of each counter family; nothing outside the fields"""
-    totals: Amounts
-    """(n, F + 1) of the counter sets in fields"""
-    field_of_set: Codes
-    """(n,)"""
-    room: Amounts
-    """(F + 1,) no moves leave more free"""
-
-
-def _pool(goal: Goal, movers: Sequence[Mover], holds: FieldHolds, snapshot: Snapshot) -> _Pool | None:
-    """What is free in all fields, and what movers can free: the difference to the least that they draw.
-
-    A pod that may leave the fields, or whose demand cannot be counted, draws nothing at least.
-    """
-    fleet = snapshot.fleet
-    inside = goal.of >= 0
-    k_sets = fleet.sets[inside]
-    sets = distinct(k_sets[k_sets >= 0])
+    fleet, inside = snapshot.fleet, goal.of >= 0
     field_of_set = np.full(len(fleet.totals), -1, dtype=np.int32)
     for k in range(fleet.sets.shape[1]):
         rows = np.flatnonzero(inside & (fleet.sets[:, k] >= 0))
         field_of_set[fleet.sets[rows, k]] = goal.of[rows]
         if (field_of_set[fleet.sets[rows, k]] != goal.of[rows]).any():
             return None  # a set is in several fields
+    sets = np.flatnonzero(field_of_set >= 0)
     scales = {fleet.set_columns[int(number)].scale for number in sets}
     if len(scales) > 1:
         return None
@@ -263,29 +181,49 @@ def _pool(goal: Goal, movers: Sequence[Mover], holds: FieldHolds, snapshot: Snap
     known: dict[RequestKey, Amounts] = {}
     for mover in movers:
         least = np.zeros(len(room), dtype=np.int64)
-        for option in _options_of_mover(mover, snapshot) if _plain(mover, snapshot) else ():
+        for option in _plain_options(mover, snapshot):
             if option.key not in known:
                 suits: Mask = match_in_fleet(option, snapshot).suitable
                 known[option.key] = drawn[suits].min(axis=0) if suits.any() else 0 * least
             least += known[option.key] * option.source.wanted
         room += np.maximum(drawn[mover.rows].sum(axis=0) - least, 0)
-    return _Pool(drawn, fleet.totals[sets] @ into, field_of_set[sets], room)
+    if isinstance(goal, ProfileGoal):
+        counted = np.concatenate([np.zeros(0, dtype=np.intp), *goal.rows])
+        if not len(counted):
+            return None
+        needed = drawn[counted].min(axis=0)
+        limits = room[needed > 0] // needed[needed > 0]
+        return int(limits.min()) if len(limits) else None
+    whole = np.zeros((goal.fields, len(room)), dtype=np.int64)
+    np.add.at(whole, field_of_set[sets], fleet.totals[sets] @ into)
+    np.add.at(whole[:, -1], goal.of[np.flatnonzero(drawn[:, -1])], 1)
+    # With the smallest fields first, most of them are free within the room.
+    return min(
+        int((np.cumsum(np.sort(each)) <= limit).sum()) for each, limit in zip(whole.T, room, strict=True)
+    )
 
 
-def _options_of_mover(mover: Mover, snapshot: Snapshot) -> list[RequestOption]:
+def _alike(goal: ProfileGoal, movers: Sequence[Mover], snapshot: Snapshot) -> Iterator[int]:
+    """Movers whose requests only devices of the profile can meet, wherever they go."""
+    counted = np.zeros(snapshot.fleet.size, dtype=np.bool_)
+    counted[goal.every] = True
+    for at, mover in enumerate(movers):
+        options = _plain_options(mover, snapshot) if counted[mover.rows].all() else []
+        if options and not any((match_in_fleet(one, snapshot).suitable & ~counted).any() for one in options):
+            yield at
+
+
+def _plain_options(mover: Mover, snapshot: Snapshot) -> list[RequestOption]:
+    """One option for each request; none unless each takes a number of devices that nobody shares."""
     try:
         slots = read_claims(mover.claims, snapshot.classes, snapshot.rules).slots
     except Fatal:
         return []
-    return [option for slot in slots for option in slot.options]
-
-
-def _plain(mover: Mover, snapshot: Snapshot) -> bool:
-    """Whether each request has one option, and takes a number of devices that nobody shares."""
-    options = _options_of_mover(mover, snapshot)
-    wanted = sum(option.source.wanted for option in options)
+    options = [option for slot in slots for option in slot.options]
     plain = not any(option.all or option.admin or option.alternative for option in options)
-    return plain and wanted == len(mover.rows) and not snapshot.fleet.shared[mover.rows].any()
+    wanted = sum(option.source.wanted for option in options)
+    plain = plain and wanted == len(mover.rows) and not snapshot.fleet.shared[mover.rows].any()
+    return options if plain else []
 
 
 def _drawn(rows: Rows, snapshot: Snapshot) -> Amounts:

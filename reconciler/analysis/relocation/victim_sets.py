@@ -101,7 +101,7 @@ class Found(Struct, frozen=True):
     """No set costs less"""
 
 
-Fits = Callable[[Pods], bool]
+Fits = Callable[[Pods, str | None], bool]
 NONE: Pods = frozenset()
 
 
@@ -116,7 +116,7 @@ class _Partial(NamedTuple):
 
 
 class Subsets:
-    """Decides pod by pod, the most expensive first, whether it stays or leaves."""
+    """The cheapest set so far, and a search that tries or excludes every other one."""
 
     def __init__(
         self,
@@ -125,10 +125,10 @@ class Subsets:
         pricing: Pricing,
         fits: Fits,
         could: Fits,
-        accepts: Fits | None = None,
+        accepts: Callable[[Pods], bool] | None = None,
     ) -> None:
-        """`fits` may raise to end the search; `could` is true if it fits without some of the pods. `accepts`
-        is a further test, of sets that fit.
+        """`fits` may raise to end the search; `could` is true if it fits without some of the pods. Both are
+        asked about one node, or about all (None). `accepts` is a further test, of sets that fit.
         """
         self._occupants, self._eligible = occupants, eligible
         self._pricing, self._fits, self._could = pricing, fits, could
@@ -136,29 +136,38 @@ class Subsets:
         self.best: tuple[Cost, Pods] | None = None
         """The cheapest set so far"""
 
-    def search(self, pods: Iterable[ObjectKey], needed: Sequence[Pods] = (frozenset(),)) -> None:
+    def consider(self, pods: Pods, on: str | None = None) -> bool:
+        """Whether it fits without a set, which is then the best one unless another costs less."""
+        if not self._fits(pods, on) or (self._accepts is not None and not self._accepts(pods)):
+            return False
+        cost = self._pricing.of(pods)
+        if self.best is None or cost < self.best[0]:
+            self.best = cost, pods
+        return True
+
+    def search(
+        self, pods: Iterable[ObjectKey], on: str | None = None, needed: Sequence[Pods] = (frozenset(),)
+    ) -> None:
         """Find the cheapest set among these pods, if it is cheaper than the best one.
 
-        `needed`: one of these sets leaves in any case.
+        Decides pod by pod, the most expensive first, whether it stays or leaves. `needed`: one of these sets
+        leaves in any case.
         """
         atoms = sorted(pods, key=lambda key: self._pricing.least(frozenset([key])), reverse=True)
-        if not self._could(frozenset(atoms)):
+        if not self._could(frozenset(atoms), on):
             return
         # A stack, not recursion: there may be thousands of pods.
         stack = [_Partial(NONE, 0, tuple(needed))]
         while stack:
-            stack += self._decide(atoms, stack.pop())
+            stack += self._decide(atoms, on, stack.pop())
 
-    def _decide(self, atoms: Sequence[ObjectKey], at: "_Partial") -> Iterator["_Partial"]:
+    def _decide(self, atoms: Sequence[ObjectKey], on: str | None, at: _Partial) -> Iterator[_Partial]:
         """Look at a decision; what to decide next, the last one first."""
         stay = frozenset(atoms[: at.decided]) - at.gone
         needed = tuple(one for one in at.needed if not one & stay)
         if not needed or (self.best is not None and self._least(at.gone, needed) >= self.best[0]):
             return
-        if self._fits(at.gone) and (self._accepts is None or self._accepts(at.gone)):
-            cost = self._pricing.of(at.gone)
-            if self.best is None or cost < self.best[0]:
-                self.best = cost, at.gone
+        if self.consider(at.gone, on):
             return
         undecided = range(at.decided, len(atoms))
         place = next((one for one in undecided if atoms[one] not in at.gone), None)
@@ -168,10 +177,9 @@ class Subsets:
         more = self._occupants.together(at.gone | {pod})
         if more <= self._eligible and not more & stay:
             yield _Partial(more, rest, needed)
-        if self._could(at.gone.union(atoms[rest:])):
+        if self._could(at.gone.union(atoms[rest:]), on):
             yield _Partial(at.gone, rest, needed)
 
     def _least(self, gone: Pods, needed: Sequence[Pods]) -> Cost:
         """The least cost of a set with all of `gone` and one of `needed`."""
-        least = self._pricing.least
-        return min((least(gone | one) for one in needed), default=least(gone))
+        return min(self._pricing.least(gone | one) for one in needed)

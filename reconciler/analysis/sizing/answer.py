@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.sizing.demand import Item
 from reconciler.analysis.sizing.patterns import Pattern, Shape
+from reconciler.analysis.world import NoFit
 
 
 class ItemAnswer(Struct, frozen=True):
@@ -113,14 +113,10 @@ def _item_as_json(one: ItemAnswer) -> dict[str, Any]:
         "count": one.item.count,
         "fitNow": one.placed,
         "left": one.left,
-        "refused": _refusal(one.refused) if one.refused is not None else None,
+        "refused": one.refused.as_json() if one.refused is not None else None,
         "shapes": list(one.served_by),
-        "refusedByShapes": {name: _refusal(why) for name, why in one.refused_by.items()},
+        "refusedByShapes": {name: why.as_json() for name, why in one.refused_by.items()},
     }
-
-
-def _refusal(why: NoFit) -> dict[str, str]:
-    return {"reason": str(why.reason), "message": why.message}
 
 
 def _option_as_json(option: Option, result: Sizing) -> dict[str, Any]:

@@ -8,10 +8,9 @@ from math import prod
 from msgspec import Struct
 
 from reconciler.allocation.alignment.deciding import decide
-from reconciler.analysis.attempt import Asked, NoFit, attempt
-from reconciler.analysis.relocation.world import World, world_of
 from reconciler.analysis.sizing.demand import Item
 from reconciler.analysis.whatif.scenario import Unit
+from reconciler.analysis.world import NoFit, WantedPod, World, attempt, world_of
 from reconciler.api.objects.claims import DeviceClass
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import PoolID
@@ -34,8 +33,7 @@ class Placer:
 
     def place(self, unit: Unit) -> NoFit | None:
         """Place a unit, which holds its devices from now on; or why it does not fit."""
-        asked = Asked(tuple(unit.claims), unit.pod)
-        found = attempt(asked, self.trial.snapshot, self._placement, steps=self._steps)
+        found = attempt(WantedPod(unit.claims, unit.pod), self.trial, steps=self._steps)
         if isinstance(found, NoFit):
             return found
         self.trial.place(found.plans, unit.pod, found.node)

@@ -6,14 +6,13 @@ from fractions import Fraction
 import numpy as np
 
 from reconciler.allocation.dra.budget import STEPS
-from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.capacity.solver import Solver
-from reconciler.analysis.relocation.world import World
 from reconciler.analysis.sizing.answer import Group, ItemAnswer, Option, Sizing
 from reconciler.analysis.sizing.bounds import Candidate, Free, Supply, candidate, least_cost, needs_of
 from reconciler.analysis.sizing.cover import Cover, best_cover, cost_of, exact_cover
 from reconciler.analysis.sizing.demand import Item
 from reconciler.analysis.sizing.patterns import EmptyNode, Pattern, Placer, Shape
+from reconciler.analysis.world import NoFit, World
 from reconciler.state.nodes.room import MOST, demand
 from reconciler.state.trial import Trial
 

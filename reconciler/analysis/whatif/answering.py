@@ -26,9 +26,9 @@ from reconciler.analysis.whatif.simulation import (
     Simulation,
     lost_claims,
     remaining_claims,
-    unallocated,
     units_of,
 )
+from reconciler.analysis.world import unallocated
 from reconciler.api.objects.changes import Removed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod, is_live

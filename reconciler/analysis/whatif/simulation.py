@@ -7,13 +7,13 @@ from reconciler.allocation.dra.budget import Budget
 from reconciler.allocation.gangs.deciding import decide_gang
 from reconciler.allocation.gangs.kinds import GangQuestion, GangUnsatisfied, Member, Seat
 from reconciler.allocation.placement.order import queue_key
-from reconciler.allocation.placement.placing import NodeChoice, Placement
+from reconciler.allocation.placement.placing import Placement
 from reconciler.allocation.pod_devices import PodDevices, PodRefusal
 from reconciler.allocation.policies.selection import Policies
-from reconciler.analysis.attempt import Asked, Fit, NoFit, Sharing, attempt
 from reconciler.analysis.whatif.scenario import Baseline, Gang, Placed, PlacedGang, Refused, Unit
+from reconciler.analysis.world import Fit, NoFit, Sharing, WantedPod, attempt, unallocated
 from reconciler.api.objects.changes import Changed
-from reconciler.api.objects.claims import Allocation, ResourceClaim, ResourceClaimStatus
+from reconciler.api.objects.claims import Allocation, ResourceClaim
 from reconciler.api.objects.core import Pod, claims_of
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.plan import Plan, Reason
@@ -99,11 +99,6 @@ def _user(claim: ResourceClaim) -> ObjectKey | None:
     return next((ObjectKey(claim.key.namespace, user.name) for user in pods), None)
 
 
-def unallocated(claim: ResourceClaim) -> ResourceClaim:
-    """The claim without its status."""
-    return claim.model_copy(update={"status": ResourceClaimStatus()})
-
-
 def remaining_claims(unit: Unit, holding: Mapping[ObjectKey, ResourceClaim]) -> Iterator[ResourceClaim]:
     """The claims of the same pod that keep their devices."""
     for key in claims_of(unit.pod) if unit.pod is not None else ():
@@ -150,11 +145,11 @@ class Simulation:
 
     def place(self, unit: Unit, copy: int, others: Sequence[Unit] = ()) -> Placed | Refused:
         """Place a unit. `others` have no place yet; those that share its claims must fit, too."""
-        return self._place(unit, copy, self._placement.for_pod, (), others)
+        return self._place(unit, copy, (), others)
 
     def move(self, unit: Unit) -> Placed | Refused:
         """Place a unit that leaves its node."""
-        return self._place(unit, 1, self._placement.before_binding, unit.held, ())
+        return self._place(unit, 1, unit.held, (), leaves=True)
 
     def place_gang(self, gang: Gang, copy: int) -> PlacedGang | Refused:
         """Place a gang: at least its minimum together."""
@@ -183,26 +178,26 @@ class Simulation:
         self,
         unit: Unit,
         copy: int,
-        choose_nodes: Callable[..., NodeChoice],
         held: Sequence[ResourceClaim],
         others: Sequence[Unit],
+        *,
+        leaves: bool = False,
     ) -> Placed | Refused:
         for plugin, part in self._devices:
             if unit.pod is not None and plugin.requests(unit.pod):
-                return self._place_device_pod(unit, unit.pod, part, copy, choose_nodes)
+                return self._place_device_pod(unit, unit.pod, part, copy, leaves=leaves)
         todo = tuple(claim for claim in unit.claims if self._plan(claim) is None)
         if unit.pod is not None:
             self._charge()
             if not todo:
                 self._budget.spend()
         found = attempt(
-            Asked(todo, unit.pod, (*held, *self._allocated(unit.claims)), self._sharing(todo, others)),
-            self._trial.snapshot,
-            self._placement,
+            WantedPod(todo, unit.pod, (*held, *self._allocated(unit.claims)), self._sharing(todo, others)),
+            self._trial,
             steps=self._steps,
             budget=self._budget,
             policies=self._policies,
-            select=choose_nodes,
+            leaves=leaves,
             # A pod that shares all its claims goes where it was placed with the first pod that uses them.
             preferred=None if unit.pod is None else self._expected.get(unit.pod.key),
         )
@@ -252,14 +247,15 @@ class Simulation:
         return self._trial.store.assumed(claim.metadata.uid)
 
     def _place_device_pod(
-        self, unit: Unit, pod: Pod, part: PodDevices, copy: int, choose_nodes: Callable[..., NodeChoice]
+        self, unit: Unit, pod: Pod, part: PodDevices, copy: int, *, leaves: bool
     ) -> Placed | Refused:
         """Place a pod that requests devices of a plugin."""
         self._budget.spend()
         self._charge()
         snapshot = self._trial.snapshot
         try:
-            choice = choose_nodes(pod, (), snapshot, offered=part.offered)
+            choose = self._placement.before_binding if leaves else self._placement.for_pod
+            choice = choose(pod, (), snapshot, offered=part.offered)
         except Rejected as exc:
             return Refused(unit.name, copy, Reason.NODE_SELECTOR, str(exc))
         names = snapshot.topology.nodes.keys() if choice.nodes is None else frozenset(choice.nodes)

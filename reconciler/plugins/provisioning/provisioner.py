@@ -14,11 +14,11 @@ from reconciler.aio.tasks import forever
 from reconciler.aio.worker_thread import Closed, ShouldContinue, WorkerThread
 from reconciler.allocation.dra.budget import Unfinished
 from reconciler.allocation.placement.order import queue_key
-from reconciler.analysis.relocation.world import World
 from reconciler.analysis.sizing.demand import Item
 from reconciler.analysis.sizing.patterns import distinct_shapes
 from reconciler.analysis.sizing.sizing import size
 from reconciler.analysis.whatif.scenario import Unit
+from reconciler.analysis.world import World
 from reconciler.api.objects.changes import Changed, Notice, Refused, Removed, Replaced
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod, claims_of, controller_of, is_live

@@ -17,9 +17,7 @@ from reconciler.analysis.relocation.drain import (
     without_nodes,
 )
 from reconciler.analysis.relocation.occupants import Occupants
-from reconciler.analysis.relocation.report import drain_as_json
-from reconciler.analysis.relocation.wanted import WantedPod
-from reconciler.analysis.relocation.world import World, world_of
+from reconciler.analysis.world import WantedPod, World, world_of
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.semantics import Semantics
@@ -54,7 +52,7 @@ def test_every_step_fits_and_the_node_is_empty_afterwards(seed: int):
                 held_now.add(result.id)
             after.store.assume(plan)
     assert (after.store.snapshot().occupancy.left >= 0).all()
-    occupants = Occupants(world.store, world.nodes, world.groups)
+    occupants = Occupants(world)
     on_node = {key for key, one in occupants.pods.items() if one.node == "n0"}
     stuck = {key for step in answer.stuck for key in step.move.unit.pods}
     assert on_node == (moved.keys() & on_node) | (stuck & on_node) | set(answer.ignored)
@@ -100,7 +98,7 @@ def test_the_most_important_pod_gets_the_last_place():
     assert not stuck.alone
     assert not answer.empties
     assert not answer.proved
-    assert drain_as_json(answer)["stuck"][0]["evenAlone"] is False
+    assert answer.as_json()["stuck"][0]["evenAlone"] is False
 
 
 def test_a_search_that_gave_up_proves_nothing(monkeypatch: pytest.MonkeyPatch):
@@ -112,7 +110,7 @@ def test_a_search_that_gave_up_proves_nothing(monkeypatch: pytest.MonkeyPatch):
     assert stuck.move.refusal is not None
     assert stuck.move.refusal.reason == Reason.GAVE_UP
     assert not answer.proved
-    assert drain_as_json(answer)["stuck"][0]["evenAlone"] is False
+    assert answer.as_json()["stuck"][0]["evenAlone"] is False
     print_drain(answer, said := StringIO())
     verdict = said.getvalue().splitlines()[0]
     assert verdict == "no way found to empty it, a search gave up: 1 of 1; another order might help"

@@ -8,7 +8,7 @@ from reconciler.analysis.relocation.defragment import Answer, defragment
 from reconciler.analysis.relocation.goals import NODE, Target
 from reconciler.analysis.relocation.movers import movers_of
 from reconciler.analysis.relocation.places import MOST_TRIED, Ended
-from reconciler.analysis.relocation.world import World, world_of
+from reconciler.analysis.world import World, world_of
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read

@@ -8,14 +8,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reconciler.allocation.gangs.kinds import GangQuestion, Member
-from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.defaults import TRIES
 from reconciler.analysis.relocation.leaving import Attempts
 from reconciler.analysis.relocation.make_room import Advice, make_room
 from reconciler.analysis.relocation.occupants import Occupants
-from reconciler.analysis.relocation.report import advice_as_json
-from reconciler.analysis.relocation.wanted import Place, WantedGang, WantedPod
-from reconciler.analysis.relocation.world import world_of
+from reconciler.analysis.world import NoFit, Place, WantedGang, WantedPod, world_of
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GangKey, GangSource, Tier
@@ -61,9 +58,9 @@ def test_what_could_not_fit_fits_without_no_set(seed: int):
     world = room_world(seed)
     state, sets = world.world(), [frozenset(pod.key for pod in pods) for pods in leaving(world)]
     everyone = frozenset().union(*sets)
-    occupants = Occupants(state.store, state.nodes, state.groups)
+    occupants = Occupants(state)
     with state.trial() as trial:
-        attempts = Attempts(world.wanted, state, trial, occupants, tries=1_000_000)
+        attempts = Attempts(world.wanted, trial, occupants, tries=1_000_000)
         names = trial.snapshot.topology.order if isinstance(world.wanted, WantedPod) else [None]
         for node, pods in product(names, [everyone, *(everyone - {one} for one in everyone)]):
             if not attempts.could_fit(pods, node):
@@ -260,7 +257,7 @@ def test_those_that_leave_are_placed_elsewhere_if_something_replaces_them():
     found = advice(*movable, count=2, moves_only=True)
     (move,) = found.moves
     assert [place.node for place in move.places] == ["m"]
-    (evicted,) = advice_as_json(found)["evict"]
+    (evicted,) = found.as_json()["evict"]
     assert evicted["pods"] == ["default/a"]
     assert evicted["goesTo"][0]["devices"][0]["pool"] == "m"
 

@@ -24,7 +24,11 @@ def test_many_pods_are_decided_without_nested_calls():
     found = occupants(*[running(f"p{number}") for number in range(150)])
     needed = keys("p0", "p1", "p7")
     search = Subsets(
-        found, frozenset(found.pods), Pricing(found, _none, _none), needed.issubset, needed.issubset
+        found,
+        frozenset(found.pods),
+        Pricing(found, _none, _none),
+        lambda pods, _: needed <= pods,
+        lambda pods, _: needed <= pods,
     )
     search.search(found.pods)
     assert search.best is not None

@@ -4,7 +4,7 @@ import pytest
 
 from reconciler.analysis.capacity.layout import fleet_layout
 from reconciler.analysis.relocation.goals import Target, for_each_kind
-from reconciler.analysis.relocation.world import world_of
+from reconciler.analysis.world import world_of
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from tests.tools.builders import Object, device, node, resource_slice

@@ -7,7 +7,7 @@ from reconciler.analysis.capacity.layout import fleet_layout
 from reconciler.analysis.relocation.goals import Target, goal_of
 from reconciler.analysis.relocation.movers import movers_of
 from reconciler.analysis.relocation.moves_planner import Plan, Planner
-from reconciler.analysis.relocation.world import World, world_of
+from reconciler.analysis.world import World, world_of
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from tests.tools.examples import examples

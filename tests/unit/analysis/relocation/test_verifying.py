@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from reconciler.analysis.relocation.defragment import PodMove, defragment, problem
 from reconciler.analysis.relocation.goals import Target
 from reconciler.analysis.relocation.movers import movers_of
-from reconciler.analysis.relocation.world import World, world_of
+from reconciler.analysis.world import World, world_of
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from tests.tools.builders import Object

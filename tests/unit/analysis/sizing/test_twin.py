@@ -6,11 +6,11 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.analysis.relocation.world import world_of
 from reconciler.analysis.sizing.answer import Sizing
 from reconciler.analysis.sizing.demand import items_in
 from reconciler.analysis.sizing.patterns import shape_of
 from reconciler.analysis.sizing.sizing import size
+from reconciler.analysis.world import world_of
 from reconciler.api.manifests.bundle import bundle
 from reconciler.api.manifests.documents import Document, Origin
 from reconciler.api.objects.core import Node

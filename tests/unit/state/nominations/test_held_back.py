@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.allocation.alignment.deciding import decide
-from reconciler.analysis.attempt import NoFit
 from reconciler.analysis.relocation.occupants import Occupants
-from reconciler.analysis.relocation.wanted import WantedPod
+from reconciler.analysis.world import NoFit, WantedPod
 from reconciler.api.objects.changes import Changed, Removed
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted
@@ -79,12 +78,12 @@ def test_what_is_held_is_still_there_when_the_others_have_taken_what_they_get(se
     world = drawn.world()
     if not isinstance(drawn.wanted, WantedPod):
         return
-    occupants = Occupants(world.store, world.nodes, world.groups)
+    occupants = Occupants(world)
     everybody = frozenset(occupants.pods)
     with world.trial() as trial:
         for claim in occupants.freed(everybody):
             trial.release(world.store.claims[claim].metadata.uid)
-        places = drawn.wanted.place(world, trial)
+        places = drawn.wanted.place(trial)
         if isinstance(places, NoFit):
             return
     plans = places[0].plans
