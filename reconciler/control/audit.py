@@ -57,7 +57,7 @@ def written_by_us(claim: ResourceClaim) -> bool:
 
 
 def lost_device(claim: ResourceClaim, store: Store) -> LostDevice | None:
-    """The device that a claim lost, if any. Only allocations of ours that are not in use can lose."""
+    """The device that a claim lost, if any (CO-7). Only allocations of ours that are not in use can lose."""
     if claim.status.reserved_for or not written_by_us(claim):
         return None
     own = Holder(claim.metadata.uid, claim.key)

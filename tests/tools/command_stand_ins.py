@@ -35,7 +35,6 @@ NOT_RUN: Mapping[str, str] = {
     "python -m docs.": "another test compares the pictures and pages",
     "python -m perf placement": "learns for hours; tests/whole/perf runs a small one",
     "python -m perf run": "is a long measurement; tests/whole/perf runs a small one",
-    "python -m tests.tools.fuzz": "needs a fuzzer that is not a dependency, and runs without end",
     "kubectl logs": _CLUSTER + "logs of pods",
     "kubectl proxy": _CLUSTER + "runs until it is stopped",
     "kubectl -n dra-reconciler port-forward": _CLUSTER + "a kubelet",

@@ -177,7 +177,7 @@ MAX_PROPERTIES = 32
 
 
 def limits(data: DoctorInput) -> Iterator[Finding]:
-    """Slices that the text does not allow. They are read here all the same."""
+    """Slices in the shape of the first revision that its text does not allow (CCF-8); they are read here."""
     for one in data.documents:
         raw, spec = one.document.raw, mapping(one.document.raw.get("spec"))
         if raw.get("kind") == "ResourceSlice" and is_ours(raw) and is_first_revision(spec):

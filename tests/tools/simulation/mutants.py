@@ -344,7 +344,7 @@ TESTS: dict[str, str] = {
     "test_only_the_budgets_of_those_who_leave_count[fewer]",
     "plans outlive what the pod must mind": "tests/unit/control/relocation/test_ground.py::"
     "test_volumes_and_pods_elsewhere_count_if_the_pod_minds_them[near]",
-    "a new leader holds nothing": "tests/unit/control/held_room/test_keeper.py::"
+    "a new leader holds nothing": "tests/unit/control/test_held_room.py::"
     "test_the_next_leader_holds_the_same_room_until_the_same_deadline",
     "gates go as soon as a pod has a seat": _GANGS
     + "test_one_seat_of_two_asks_for_the_other_and_may_be_given_back",
