@@ -212,9 +212,8 @@ def _fleet(
     if found.assumed is not None:  # a cluster lists all its nodes
         found = replace(found, nodes=found.nodes[:-1], assumed=None)
     given: list[ApiObject] = [*machines, *first.of(Device), *more.of(Device)]
-    devices = _last_of(given)
     others = (one for one in listed if not isinstance(one, Node))
-    return Fleet(found, [*found.nodes, *others, *extra], devices, held)
+    return Fleet(found, [*found.nodes, *others, *extra], _last_of(given), held)
 
 
 def _listed(

@@ -1,8 +1,8 @@
-"""Strict JSON parsing of annotations; errors have line and column."""
+"""Strict JSON parsing of annotations: an error of syntax has line and column, one of shape its path."""
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -15,10 +15,8 @@ MAX_LENGTH = 2**20
 Path = Sequence[int | str]
 """Keys and indexes, from the whole value to a part of it"""
 
-_DECODER = json.JSONDecoder()
 _KEY = "[key]"
 """Follows the key in the path of an error about a key"""
-_SPACE = re.compile(r"[ \t\n\r]*")
 _STRING_OR_NO_NUMBER = re.compile(r'"(?:[^"\\]|\\.)*"|-?Infinity|NaN|-?\d{4301,}', re.DOTALL)
 
 
@@ -44,7 +42,7 @@ def read(subject: str, annotation: str, text: str) -> Any:
 
 def read_as(shape: TypeAdapter[Any], subject: str, annotation: str, text: str) -> Any:
     """The value of an annotation in its declared shape. Raises Malformed."""
-    return validated(shape, read(subject, annotation, text), subject, annotation, text)
+    return validated(shape, read(subject, annotation, text), subject, annotation)
 
 
 def validated(
@@ -52,13 +50,12 @@ def validated(
     value: Any,
     subject: str,
     annotation: str,
-    text: str,
     *,
     path_in_text: Callable[[Path], Path] = tuple,
 ) -> Any:
     """A parsed value in its declared shape. Raises Malformed.
 
-    `path_in_text` says where a part of `value` is in `text`, if `value` was rearranged.
+    `path_in_text` says where a part of `value` was in the text, if `value` was rearranged.
     """
     try:
         return shape.validate_python(value)
@@ -66,46 +63,7 @@ def validated(
         first = exc.errors()[0]
         at = path_in_text([part for part in first["loc"] if part != _KEY])
         path = ".".join(map(str, at))
-        message = f"{first['msg']} at {_place(text, start_of(at, text))}"
-        raise Malformed(subject, annotation, f"{path}: {message}" if path else message) from exc
-
-
-def start_of(path: Path, text: str) -> int:
-    """The start of the value of a path in valid JSON; if it is missing, the start of its nearest parent."""
-    at = _after_space(text, 0)
-    for part in path:
-        found = None
-        for key, start in _members(text, at):
-            if key == part:
-                found = start  # of duplicate keys the last one counts
-        if found is None:
-            break
-        at = found
-    return at
-
-
-def _members(text: str, at: int) -> Iterator[tuple[int | str, int]]:
-    """The keys of an object, or the indexes of a list, with the start of each value."""
-    kind, number = text[at], 0
-    if kind not in "{[":
-        return
-    at = _after_space(text, at + 1)
-    while text[at] not in "}]":
-        key: int | str = number
-        if kind == "{":
-            key, at = _DECODER.raw_decode(text, at)
-            at = _after_space(text, _after_space(text, at) + 1)  # the colon
-        yield key, at
-        _, at = _DECODER.raw_decode(text, at)
-        at = _after_space(text, at)
-        if text[at] == ",":
-            at = _after_space(text, at + 1)
-        number += 1
-
-
-def _after_space(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
+        raise Malformed(subject, annotation, f"{path}: {first['msg']}" if path else first["msg"]) from exc
 
 
 def _place(text: str, at: int) -> str:

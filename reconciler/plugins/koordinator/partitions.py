@@ -174,9 +174,9 @@ def read_table(subject: str, text: str, semantics: Semantics) -> dict[int, tuple
     """Size -> partitions as listed; None for null. Raises Malformed."""
     value = read(subject, PARTITIONS, text)
     if semantics is Semantics.UPSTREAM:
-        return validated(_TABLE, value, subject, PARTITIONS, text)
+        return validated(_TABLE, value, subject, PARTITIONS)
     flat = FlatTable(value)
-    return validated(_LENIENT, flat.value, subject, PARTITIONS, text, path_in_text=flat.path_in_text)
+    return validated(_LENIENT, flat.value, subject, PARTITIONS, path_in_text=flat.path_in_text)
 
 
 def built_in() -> PartitionTable:

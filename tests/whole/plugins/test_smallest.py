@@ -67,7 +67,7 @@ class Spots(PodDevices):
 
     offered: frozenset[str] = frozenset()
     notes = ()
-    held: Mapping[ObjectKey, HeldDevices] = {}  # type: ignore[assignment]
+    held: Mapping[ObjectKey, HeldDevices] = {}
 
     def __init__(self, free: dict[str, int]) -> None:
         self.free, self.nodes = free, sorted(free)

@@ -34,20 +34,19 @@ TRAILING = '{\n  "rdma": {"vfSelector": {},}\n}'
         ('{"rdma": {"vfSelector": {}}', "not JSON at line 1 column "),
         ('{"NaN": 1,\n "rdma": NaN}', "not JSON at line 2 column 10: NaN is no number"),
         ("", "not JSON at line 1 column 1: "),
-        ("\n []", "Input should be a valid dictionary at line 2 column 2"),
+        ("\n []", "Input should be a valid dictionary"),
         ("[" * 100_000, "nested too deeply"),
         ('{"rdma": {"selector": {"matchExpressions": [{"key": "a", "operator": "Is"}]}}}', "rdma.selector."),
         ('{"rdma": {"selector": {"matchExpressions": [{"key": "a", "operator": "In"}]}}}', "In needs values"),
         (
             '{"rdma": {\n  "allocateStrategy": 1}}',
-            "rdma.allocateStrategy: Input should be a valid string at line 2 column 23",
+            "rdma.allocateStrategy: Input should be a valid string",
         ),
         (
             '{"gpu" : {"a": ["}", {}]}, "rdma": {"selector": {"matchExpressions": [ {"key": "a"} ]}}}',
-            "rdma.selector.matchExpressions.0.operator: Field required at line 1 column 72",
+            "rdma.selector.matchExpressions.0.operator: Field required",
         ),
         ('{"rdma": {"selector": 1}, "rdma": {"selector": 2}}', "rdma.selector: Input should be a valid "),
-        ('{"rdma": {"selector": 1}, "rdma": {"selector": 2}}', "at line 1 column 48"),
         ("9" * 5000, "not JSON at line 1 column 1: "),
         (" " * 2**21, "2097152 characters"),
     ],
@@ -79,31 +78,31 @@ def test_a_malformed_result_refuses_even_a_pod_without_devices():
 MISSPELT = [
     (
         {"device_joint_allocate": '{"deviceTypes": ["gpu", "tpu"]}'},
-        "device-joint-allocate: deviceTypes.1: 'tpu' is not one of gpu, rdma, fpga at line 1 column 25",
+        "device-joint-allocate: deviceTypes.1: 'tpu' is not one of gpu, rdma, fpga",
     ),
     (
         {"device_joint_allocate": '{"requiredScope":\n "SameRack"}'},
-        "device-joint-allocate: requiredScope: 'SameRack' is not one of SamePCIe at line 2 column 2",
+        "device-joint-allocate: requiredScope: 'SameRack' is not one of SamePCIe",
     ),
     (
         {"device_allocate_hint": '{"rdma": {}, "tpu": {}}'},
-        "device-allocate-hint: tpu: 'tpu' is not one of gpu, rdma, fpga at line 1 column 21",
+        "device-allocate-hint: tpu: 'tpu' is not one of gpu, rdma, fpga",
     ),
     (
         {"device_allocate_hint": '{"rdma": {"exclusivePolicy": "pcielevel"}}'},
-        "rdma.exclusivePolicy: 'pcielevel' is not one of DeviceLevel, PCIeLevel at line 1 column 30",
+        "rdma.exclusivePolicy: 'pcielevel' is not one of DeviceLevel, PCIeLevel",
     ),
     (
         {"device_allocate_hint": '{"rdma": {"allocateStrategy": "All"}}'},
-        "rdma.allocateStrategy: 'All' is not one of ApplyForAll, RequestsAsCount at line 1 column 31",
+        "rdma.allocateStrategy: 'All' is not one of ApplyForAll, RequestsAsCount",
     ),
     (
         {"device_allocate_hint": '{"gpu": {"requiredTopologyScope": "Rack"}}'},
-        "gpu.requiredTopologyScope: 'Rack' is not one of Device, PCIe, NUMANode, Node at line 1 column 35",
+        "gpu.requiredTopologyScope: 'Rack' is not one of Device, PCIe, NUMANode, Node",
     ),
     (
         {"gpu_partition_spec": '{"allocatePolicy": "Strict"}'},
-        "allocatePolicy: 'Strict' is not one of Restricted, BestEffort at line 1 column 20",
+        "allocatePolicy: 'Strict' is not one of Restricted, BestEffort",
     ),
 ]
 
