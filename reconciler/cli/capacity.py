@@ -1,5 +1,6 @@
 """`dra-reconciler capacity`: how many nodes of which shapes a demand needs."""
 
+import asyncio
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -22,7 +23,7 @@ from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.similar_names import instead
 from reconciler.api.objects.slices import ResourceSlice
-from reconciler.cli.cluster import Connection, list_objects, wait_for
+from reconciler.cli.cluster import KINDS, Connection, list_objects
 from reconciler.cli.contexts import (
     Reached,
     ask_each,
@@ -34,18 +35,9 @@ from reconciler.cli.contexts import (
 from reconciler.cli.exits import Exit, NoAnswer, errors_as
 from reconciler.cli.held_room import hold_room, note_held_room, split_held_room
 from reconciler.cli.input import bundle_objects, read_files, read_valid
-from reconciler.cli.options import (
-    cluster_options,
-    contexts_option,
-    files_option,
-    held_room_option,
-    output_option,
-    release_and_rules_options,
-    steps_option,
-)
+from reconciler.cli.options import contexts_option, fleet_options
 from reconciler.cli.output import Console, Table, counted, echo_value, print_line, print_table, remarks_on
 from reconciler.cli.progress import ProgressTracker, track_progress
-from reconciler.cli.world import KINDS
 from reconciler.state.nominations import NOBODY, Nomination, Nominee, of_claim, own_of_all
 
 
@@ -167,10 +159,7 @@ _PATH = click.Path(exists=True, readable=True, allow_dash=True)
 
 
 @click.command()
-@files_option(required=False)
-@cluster_options
 @contexts_option
-@held_room_option
 @click.option(
     "--demand",
     "demands",
@@ -202,9 +191,7 @@ _PATH = click.Path(exists=True, readable=True, allow_dash=True)
     metavar="NODE=COST",
     help="What one node of this shape costs, in any unit.  [default: 1]",
 )
-@output_option("table", "json", "yaml")
-@release_and_rules_options
-@steps_option(STEPS)
+@fleet_options("table", "json", "yaml", steps=STEPS)
 def capacity(
     files: tuple[str, ...],
     connection: Connection,
@@ -228,8 +215,6 @@ def capacity(
     if bool(demands) == pending:
         raise click.UsageError("Name a demand: either --demand FILE, or --pending.")
     check_contexts(connection, contexts, files, output)
-    if files and connection.named:
-        raise click.UsageError("Name manifests with -f, or a cluster, not both.")
     prices = costs_in(costs)
     with errors_as(NoAnswer), track_progress(quiet=output != "table") as progress:
         asked = _valid(read_files(demands, progress), "--demand")
@@ -293,7 +278,7 @@ def _fleet(fleet: Bundle | None, connection: Connection, progress: ProgressTrack
     """The manifests, or else the cluster."""
     if fleet is None:
         progress.stage("reading the cluster")
-        return _fleet_of_cluster(wait_for(list_objects(KINDS, connection, volumes=True)))
+        return _fleet_of_cluster(asyncio.run(list_objects(KINDS, connection, volumes=True)))
     claims = Claims(fleet)  # also those made from the templates of pods
     listed = [one for one in bundle_objects(fleet) if not isinstance(one, Node | Pod | ResourceClaim)]
     listed += [*fleet.of(Node), *map(claims.typed, claims.entries), *claims.pods]

@@ -2,20 +2,42 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from random import random
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
 
 from reconciler.api.objects.changes import Change, Listed, Notice, Replaced
+from reconciler.api.objects.gangs import COSCHEDULING_LABEL
+from reconciler.api.objects.meta import ObjectKey
 from reconciler.cli.output import Console, print_line, remark
+from reconciler.cluster.client import Client
+from reconciler.cluster.decoding import decode
+from reconciler.cluster.discovery import discover, discover_at_least_pods
+from reconciler.cluster.kinds import (
+    BUDGET,
+    COSCHEDULING_POD_GROUP,
+    NAMESPACE,
+    POD,
+    POD_GROUP,
+    STORAGE,
+    Resource,
+    Served,
+    config_map,
+)
+from reconciler.cluster.target import Target, choose_target
 from reconciler.errors import Gone, Rejected
+from reconciler.plugins.koordinator.cluster import DEVICE, with_devices
 
 if TYPE_CHECKING:
-    from reconciler.cluster.client import Client
     from reconciler.cluster.cursor import Decode
-    from reconciler.cluster.kinds import Resource, Served
-    from reconciler.cluster.target import Target
+
+HELD_ROOM = "dra-reconciler/dra-reconciler-held-room"
+"""The ConfigMap of deploy/ that says which room is held"""
+KINDS = ("Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaim", "Pod")
+"""The kinds that a placement depends on, in the order in which a store receives them"""
 
 
 class Connection(NamedTuple):
@@ -32,34 +54,30 @@ class Connection(NamedTuple):
     held_room: tuple[str, ...] = ()
     """NAMESPACE/NAME of the ConfigMaps that say which room is held, for commands that respect it"""
 
-    def arguments(self) -> dict[str, Any]:
-        """The keyword arguments of `connect`."""
-        return {
-            "server": self.server,
-            "kubeconfig": self.kubeconfig,
-            "context": self.context,
-            "insecure": self.insecure,
-        }
-
-    def announce(self, target: object) -> None:
-        """Say on standard error which cluster is read: the current context may be another than expected."""
-        if not self.quiet:
-            print_line(Console(sys.stderr), f"cluster: {target}")  # it names the context itself
-
-    def target(self) -> "Target":
+    def target(self) -> Target:
         """The cluster that the options choose. Raises Rejected if there is none."""
-        # Late import: commands that read manifests need no kubeconfig.
-        from reconciler.cluster.target import choose_target  # noqa: PLC0415
-
         return choose_target(server=self.server, kubeconfig=self.kubeconfig, context=self.context)
 
 
-T = TypeVar("T")
+@asynccontextmanager
+async def connected(connection: Connection, *, announced: bool = True) -> AsyncIterator[Client]:
+    """A client of the cluster. Which one it is goes to standard error: it may be another than expected.
 
+    Raises ReconcilerError or OSError if there is none, or if it cannot be reached.
+    """
+    # Late import: the client library takes longer to import than commands take for files.
+    from reconciler.cluster.http import connect  # noqa: PLC0415
 
-def wait_for(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine until it ends, and return its result."""
-    return asyncio.run(work)
+    chosen = connect(
+        server=connection.server,
+        kubeconfig=connection.kubeconfig,
+        context=connection.context,
+        insecure=connection.insecure,
+    )
+    async with chosen as transport:
+        if announced and not connection.quiet:
+            print_line(Console(sys.stderr), f"cluster: {transport.target}")  # it names the context itself
+        yield Client(transport)
 
 
 WITHOUT_CLAIMS = frozenset({"Node", "Pod", "Device"})
@@ -85,26 +103,17 @@ async def list_objects(
 
     Raises ReconcilerError or OSError if the server cannot be read.
     """
-    # Late imports: the client library takes longer to import than these commands take for files.
-    from reconciler.cluster.client import Client  # noqa: PLC0415
-    from reconciler.cluster.decoding import decode  # noqa: PLC0415
-    from reconciler.cluster.http import connect  # noqa: PLC0415
-    from reconciler.cluster.kinds import BUDGET, NAMESPACE, POD, STORAGE  # noqa: PLC0415
-    from reconciler.plugins.koordinator.cluster import DEVICE  # noqa: PLC0415
-
-    async with connect(**connection.arguments()) as transport:
-        connection.announce(transport.target)
-        client = Client(transport)
+    async with connected(connection) as client:
         served = await _served(client, kinds, leniently=leniently)
 
-        async def listed(resource: "Resource") -> list[dict[str, Any]]:
+        async def listed(resource: Resource) -> list[dict[str, Any]]:
             return [
                 {**decode(item)[0], "kind": resource.kind, "apiVersion": resource.api_version}
                 async for page in client.list_pages(resource, limit=resource.page)
                 for item in page.items
             ]
 
-        async def noted(resource: "Resource", without: str) -> list[dict[str, Any]]:
+        async def noted(resource: Resource, without: str) -> list[dict[str, Any]]:
             try:
                 return await listed(resource)
             except (Gone, Rejected) as exc:
@@ -130,18 +139,40 @@ async def list_objects(
             except Rejected as exc:
                 remark(f"note: volumes are not considered: {exc}")
                 _remove_volumes(found)
-        if connection.held_room:
-            from reconciler.cli.held_room import list_held_room as listed_held_room  # noqa: PLC0415
-
-            found += await listed_held_room(client, connection)
-        return found
+        return found + await list_held_room(client, connection.held_room)
 
 
-async def _served(client: "Client", kinds: Collection[str], *, leniently: bool) -> "Served":
+async def list_held_room(client: Client, names: Iterable[str]) -> list[dict[str, Any]]:
+    """The ConfigMaps of held room that exist, as `list_objects`. A note says which cannot be read.
+
+    Raises OSError or Retry if the server cannot be reached.
+    """
+    found = []
+    for name in names:
+        try:
+            found.append(await read_held_room(client, name))
+        except (Gone, Rejected) as exc:
+            note_unread(name, exc, remark)
+    return found
+
+
+async def read_held_room(client: Client, name: str) -> dict[str, Any]:
+    """One of them. Raises ReconcilerError or OSError."""
+    namespace, slash, last = name.partition("/")
+    if not slash or not namespace or not last:
+        raise click.UsageError(f"--held-room {name}: write NAMESPACE/NAME of a ConfigMap.")
+    key = ObjectKey(namespace, last)
+    return {**await client.get(config_map(key), key), "kind": "ConfigMap", "apiVersion": "v1"}
+
+
+def note_unread(name: str, why: Gone | Rejected, say: Callable[[str], None]) -> None:
+    """Note that a ConfigMap cannot be read. It may be missing if nobody named it."""
+    if not (isinstance(why, Gone) and name == HELD_ROOM):
+        say(f"note: held room is not considered: {why}")
+
+
+async def _served(client: Client, kinds: Collection[str], *, leniently: bool) -> Served:
     """What the server has of these kinds. Raises Rejected if it lacks one that it must have."""
-    from reconciler.cluster.discovery import discover, discover_at_least_pods  # noqa: PLC0415
-    from reconciler.plugins.koordinator.cluster import DEVICE, with_devices  # noqa: PLC0415
-
     lacking: Rejected | None = None
     try:
         without_claims = WITHOUT_CLAIMS.issuperset(kinds)
@@ -160,11 +191,8 @@ async def _served(client: "Client", kinds: Collection[str], *, leniently: bool) 
         return served
 
 
-def _groups_of(found: Iterable[Mapping[str, Any]]) -> "Iterator[Resource]":
+def _groups_of(found: Iterable[Mapping[str, Any]]) -> Iterator[Resource]:
     """The kinds of PodGroups that pods name."""
-    from reconciler.api.objects.gangs import COSCHEDULING_LABEL  # noqa: PLC0415
-    from reconciler.cluster.kinds import COSCHEDULING_POD_GROUP, POD_GROUP  # noqa: PLC0415
-
     pods = [raw for raw in found if raw["kind"] == "Pod"]
     if any(raw.get("spec", {}).get("schedulingGroup") for raw in pods):
         yield POD_GROUP
@@ -202,8 +230,8 @@ def _selects_namespaces(pod: Mapping[str, Any]) -> bool:
 
 @asynccontextmanager
 async def following(
-    client: "Client",
-    served: "Served",
+    client: Client,
+    served: Served,
     decoders: Mapping[str, "Decode"],
     on_change: Callable[[Change], object],
 ) -> AsyncIterator[None]:

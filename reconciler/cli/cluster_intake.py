@@ -11,7 +11,7 @@ from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.storage import STORAGE
 from reconciler.api.versions.reading import read
-from reconciler.cli.cluster import waits_for_volumes
+from reconciler.cli.cluster import KINDS, waits_for_volumes
 from reconciler.control.gangs.planner import GangPlanner
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
@@ -20,8 +20,6 @@ from reconciler.control.units import Unit
 from reconciler.errors import Malformed
 from reconciler.state.store import Store
 
-KINDS = ("Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaim", "Pod")
-"""The kinds to list, in the order in which the store receives them"""
 _ON_DEMAND = ("Namespace", "PodGroup", "CoschedulingPodGroup", *STORAGE)
 """Listed if a pod needs them; the store receives them first"""
 

@@ -1,5 +1,6 @@
 """Several clusters at once: contexts of a kubeconfig, read in parallel. One that is down stops no other."""
 
+import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
@@ -7,10 +8,11 @@ from typing import Any, Generic, TypeVar
 import click
 from msgspec import Struct
 
-from reconciler.cli.cluster import Connection, wait_for
+from reconciler.cli.cluster import Connection
 from reconciler.cli.exits import Failure, errors_as
 from reconciler.cli.options import FOR_PEOPLE
 from reconciler.cli.output import Console, Table, print_line, remark, remarks_on
+from reconciler.cluster.target import kubeconfig_places, merge_kubeconfigs
 from reconciler.errors import ReconcilerError
 
 T = TypeVar("T")
@@ -48,7 +50,7 @@ def ask_each(
     Remarks of `ask` name the context. Around later work on an answer, `remarks_on` does that.
     Raises Failure if no context exists.
     """
-    return wait_for(_ask_each(connection, _known(connection, contexts), ask))
+    return asyncio.run(_ask_each(connection, _known(connection, contexts), ask))
 
 
 def report_unreached(reached: Iterable[Reached[Any]]) -> bool:
@@ -91,8 +93,6 @@ def side_by_side(parts: Iterable[tuple[str, Sequence[Table]]]) -> list[Table]:
 async def _ask_each(
     connection: Connection, contexts: Sequence[str], ask: Callable[[Connection], Awaitable[T]]
 ) -> list[Reached[T]]:
-    import asyncio  # noqa: PLC0415 - see `waiting`
-
     async def one(context: str) -> Reached[T]:
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
@@ -108,8 +108,6 @@ async def _ask_each(
 
 def _known(connection: Connection, contexts: Sequence[str]) -> Sequence[str]:
     """The contexts, or all of the kubeconfig. Contexts that it lacks are left to the connection."""
-    from reconciler.cluster.target import kubeconfig_places, merge_kubeconfigs  # noqa: PLC0415 - only for `all`
-
     if tuple(contexts) != (ALL,):
         return contexts
     with errors_as(Failure):

@@ -16,20 +16,12 @@ from reconciler.analysis.relocation.places import Ended
 from reconciler.analysis.world import World
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
-from reconciler.cli.cluster import Connection, list_objects, wait_for
+from reconciler.cli.cluster import Connection
 from reconciler.cli.exits import Exit, NoAnswer, errors_as
-from reconciler.cli.input import read_files
-from reconciler.cli.options import (
-    cluster_options,
-    files_option,
-    held_room_option,
-    output_option,
-    release_and_rules_options,
-    steps_option,
-)
+from reconciler.cli.options import fleet_options
 from reconciler.cli.output import Console, Table, counted, echo_value, print_line, print_table, remark
 from reconciler.cli.progress import ProgressTracker, track_progress
-from reconciler.cli.world import KINDS, world_of_cluster, world_of_manifests
+from reconciler.cli.world import read_world
 from reconciler.errors import Rejected
 
 DEFAULT_PERCENT = 90
@@ -49,12 +41,9 @@ DEFAULT_PERCENT = 90
     help="Raise what fits to this part of the most that could. Without a name: large profiles, groups on a "
     f"NUMA node or PCIe root, or whole nodes, whichever the fleet has.  [default: {DEFAULT_PERCENT}%]",
 )
-@files_option(required=False)
-@cluster_options
-@held_room_option
-@output_option("table", "json", "yaml", "commands", explained="commands prints the evictions for kubectl.")
-@release_and_rules_options
-@steps_option(STEPS)
+@fleet_options(
+    "table", "json", "yaml", "commands", explained="commands prints the evictions for kubectl.", steps=STEPS
+)
 def defragment(
     gain: str | None,
     target: str | None,
@@ -70,18 +59,11 @@ def defragment(
     moment. The fewest moves for the gain are preferred; the answer says how far a better plan could go. See
     docs/defragment.md.
     """
-    if files and connection.named:
-        raise click.UsageError("Name manifests with -f, or a cluster, not both.")
     if gain is not None and target is not None:
         raise click.UsageError("Set --gain or --target, not both.")
     wanted = _gain(gain) if gain is not None else _percent(target or f"{DEFAULT_PERCENT}%")
     with errors_as(NoAnswer), track_progress(quiet=output != "table") as progress:
-        if files:
-            world = world_of_manifests(read_files(files, progress), rules)
-        else:
-            progress.stage("reading the cluster")
-            raws = wait_for(list_objects(KINDS, connection, volumes=True, budgets=True))
-            world = world_of_cluster(raws, rules)
+        world = read_world(files, connection, rules, progress, budgets=True)
         answer = _first_plan(wanted, world, steps, progress)
     if output == "table":
         print_plan(answer, sys.stdout)

@@ -1,5 +1,6 @@
 """`dra-reconciler doctor`: find problems in slices, classes and claims, with remedies."""
 
+import asyncio
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
@@ -12,7 +13,7 @@ from reconciler.analysis.doctor.findings import Finding, Severity
 from reconciler.analysis.doctor.input import read_input
 from reconciler.api.manifests.documents import Document, Origin, Refusal, lines_of, of_texts, texts
 from reconciler.api.objects.semantics import Semantics
-from reconciler.cli.cluster import Connection, list_objects, wait_for
+from reconciler.cli.cluster import Connection, list_objects
 from reconciler.cli.contexts import (
     ask_each,
     check_contexts,
@@ -70,8 +71,6 @@ def doctor(
 ) -> None:
     """Find problems in ResourceSlices, DeviceClasses and ResourceClaims, with a remedy for each."""
     check_contexts(connection, contexts, files, output)
-    if files and connection.named:
-        raise click.UsageError("Name manifests with -f, or a cluster, not both.")
     if contexts:
         _examine_contexts(connection, contexts, output, strict=strict, rules=rules)
         return
@@ -84,7 +83,7 @@ def doctor(
         else:
             progress.stage("reading the cluster")
             with errors_as(Failure):
-                found = [_document(raw) for raw in wait_for(_listed(connection))]
+                found = [_document(raw) for raw in asyncio.run(_listed(connection))]
         data = read_input(found, rules)
         if files and not (data.documents or data.refused):
             report_nothing(files)

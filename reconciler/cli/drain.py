@@ -17,20 +17,13 @@ from reconciler.analysis.relocation.drain import (
 )
 from reconciler.analysis.world import World
 from reconciler.api.objects.semantics import Semantics
-from reconciler.cli.cluster import Connection, list_objects, wait_for
+from reconciler.cli.cluster import Connection
 from reconciler.cli.exits import Exit, NoAnswer, errors_as
-from reconciler.cli.input import read_files
 from reconciler.cli.make_room import print_drain
-from reconciler.cli.options import (
-    cluster_options,
-    files_option,
-    held_room_option,
-    output_option,
-    release_and_rules_options,
-)
+from reconciler.cli.options import fleet_options
 from reconciler.cli.output import echo_value
 from reconciler.cli.progress import track_progress
-from reconciler.cli.world import KINDS, world_of_cluster, world_of_manifests
+from reconciler.cli.world import read_world
 
 
 @click.command()
@@ -40,11 +33,7 @@ from reconciler.cli.world import KINDS, world_of_cluster, world_of_manifests
     "--driver-version", metavar="[DRIVER=]VERSION", help="Drain the devices with this driverVersion."
 )
 @click.option("--taint", metavar="KEY", help="Drain the devices with a taint of this key.")
-@files_option(required=False)
-@cluster_options
-@held_room_option
-@output_option("table", "json", "yaml")
-@release_and_rules_options
+@fleet_options("table", "json", "yaml")
 def drain(
     nodes: tuple[str, ...],
     pool: str | None,
@@ -61,17 +50,10 @@ def drain(
     or down to their minimum, and each is placed before the next one leaves. Writes nothing; see
     docs/make-room.md.
     """
-    if files and connection.named:
-        raise click.UsageError("Name manifests with -f, or a cluster, not both.")
     if sum(map(bool, (nodes, pool, driver_version, taint))) != 1:
         raise click.UsageError("Name nodes, or one of --pool, --driver-version and --taint.")
     with errors_as(NoAnswer), track_progress(quiet=output != "table") as progress:
-        if files:
-            world = world_of_manifests(read_files(files, progress), rules)
-        else:
-            progress.stage("reading the cluster")
-            raws = wait_for(list_objects(KINDS, connection, volumes=True, budgets=True))
-            world = world_of_cluster(raws, rules)
+        world = read_world(files, connection, rules, progress, budgets=True)
         progress.stage("placing")
         answer = plan_drain(world, _remove(world, frozenset(nodes), pool, driver_version, taint))
     if output == "table":

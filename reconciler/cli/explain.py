@@ -1,5 +1,6 @@
 """`dra-reconciler explain`: why a claim is pending, from manifests or from a cluster."""
 
+import asyncio
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,7 +17,8 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
-from reconciler.cli.cluster import Connection, wait_for
+from reconciler.cli import explain_devices
+from reconciler.cli.cluster import Connection
 from reconciler.cli.contexts import (
     Reached,
     ask_each,
@@ -26,19 +28,15 @@ from reconciler.cli.contexts import (
     report_unreached,
 )
 from reconciler.cli.exits import Exit, NoAnswer, errors_as
+from reconciler.cli.explain_cluster import ask_cluster
 from reconciler.cli.explanation import AllocationQuestion, Situation, print_explanation, without_questions
 from reconciler.cli.input import read_manifests, report_refused, report_warnings
 from reconciler.cli.options import (
-    cluster_options,
     contexts_option,
-    files_option,
-    held_room_option,
+    fleet_options,
     koordinator_semantics_option,
     namespace_of,
     namespace_option,
-    output_option,
-    release_and_rules_options,
-    steps_option,
 )
 from reconciler.cli.output import Console, echo_value, plain, print_line, remark
 from reconciler.cli.policy_options import policy_options
@@ -53,15 +51,10 @@ from reconciler.control.planner import Blocked
 @click.option(
     "--pod", "of_pod", is_flag=True, help="The name is that of a pod: explain all its claims together."
 )
-@files_option(required=False)
-@cluster_options
 @contexts_option
-@held_room_option
-@output_option("table", "json", "yaml")
-@release_and_rules_options
 @koordinator_semantics_option(default="proposal")
-@steps_option(STEPS)
 @policy_options
+@fleet_options("table", "json", "yaml", steps=STEPS)
 def explain(
     target: str,
     namespace: str | None,
@@ -81,8 +74,6 @@ def explain(
     allocated first, as `allocate` does. All claims of a pod are explained together, for one node. With --pod,
     also explains pods that request Koordinator's devices.
     """
-    if files and connection.named:
-        raise click.UsageError("Name manifests with -f, or a cluster, not both.")
     check_contexts(connection, contexts, files, output)
     before, _, name = target.rpartition("/")
     if not name or "/" in before:
@@ -92,8 +83,6 @@ def explain(
     if contexts:
 
         async def ask(one: Connection) -> tuple[ObjectKey, Situation]:
-            from reconciler.cli.explain_cluster import ask_cluster  # noqa: PLC0415 - as below
-
             own = ObjectKey(before or namespace_of(namespace, one, in_cluster=True), name)
             return own, await ask_cluster(own, rules, options, one, of_pod=of_pod, policies=policies)
 
@@ -111,12 +100,9 @@ def explain(
                 bundle, rules, options, key, of_pod=of_pod, steps=steps, policies=policies, progress=progress
             )
         else:
-            # Late import: manifests need no client, and not what takes in the changes of a cluster.
-            from reconciler.cli.explain_cluster import ask_cluster  # noqa: PLC0415
-
             progress.stage("reading the cluster")
             with errors_as(NoAnswer):
-                situation = wait_for(
+                situation = asyncio.run(
                     ask_cluster(key, rules, options, connection, of_pod=of_pod, policies=policies)
                 )
     if not situation.known:
@@ -143,9 +129,6 @@ def _of_manifests(
     progress: ProgressTracker,
 ) -> Situation:
     if of_pod:
-        # Late import: a claim has nothing to do with devices of plugins.
-        from reconciler.cli import explain_devices  # noqa: PLC0415
-
         found = explain_devices.in_manifests(
             bundle, rules, key, steps=steps, policies=policies, options=options, on_question=progress.step
         )

@@ -12,7 +12,7 @@ from reconciler.analysis.fitting.question import Fit, SetFit, as_json
 from reconciler.analysis.fitting.reading import question_in
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
-from reconciler.cli.cluster import Connection, list_objects, wait_for
+from reconciler.cli.cluster import Connection
 from reconciler.cli.exits import Exit, NoAnswer, errors_as
 from reconciler.cli.input import read_first_file_and_all
 from reconciler.cli.options import (
@@ -25,7 +25,7 @@ from reconciler.cli.options import (
 )
 from reconciler.cli.output import Console, Table, counted, echo_value, print_line, print_table
 from reconciler.cli.progress import track_progress
-from reconciler.cli.world import KINDS, world_of_cluster, world_of_manifests
+from reconciler.cli.world import read_world, world_of_manifests
 
 
 @click.command("fit")
@@ -48,9 +48,7 @@ def fit(files: tuple[str, ...], connection: Connection, output: str, rules: Sema
         asked, found = read_first_file_and_all(files, progress)
         question = question_in(asked)
         if connection.named:
-            progress.stage("reading the cluster")
-            raws = wait_for(list_objects(KINDS, connection, volumes=True))
-            world = world_of_cluster(raws, rules)
+            world = read_world((), connection, rules, progress, budgets=False)
         else:
             if not any(found.of(ResourceSlice)):
                 raise click.UsageError("No ResourceSlice was read: add --cluster, or more files with -f.")

@@ -2,62 +2,22 @@
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
-
-import click
+from typing import Any
 
 from reconciler.api.objects.core import ConfigMap
-from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.validating import validated
-from reconciler.cli.cluster import Connection
-from reconciler.cli.options import HELD_ROOM
+from reconciler.cli.cluster import note_unread, read_held_room
 from reconciler.cli.output import remark
+from reconciler.cluster.client import Client
+from reconciler.control.held_room import read_held_room as held_room_in
+from reconciler.control.held_room import still_held
 from reconciler.errors import Gone, Malformed, Rejected, Retry
+from reconciler.state.nodes.table import Nodes
+from reconciler.state.nominations import Nomination
+from reconciler.state.store import Store
 
-if TYPE_CHECKING:
-    from reconciler.cluster.client import Client
-    from reconciler.state.nodes.table import Nodes
-    from reconciler.state.nominations import Nomination
-    from reconciler.state.store import Store
-
-
-CONFIG_MAP = "ConfigMap"
 NOTED = 5
 """At most so many lines say what is held for whom"""
-
-
-async def list_held_room(client: "Client", connection: Connection) -> list[dict[str, Any]]:
-    """The ConfigMaps that exist, in the form of `list_objects`. A note says which cannot be read.
-
-    Raises OSError or Retry if the server cannot be reached.
-    """
-    found = []
-    for name in connection.held_room:
-        try:
-            found.append(await _read(client, name))
-        except (Gone, Rejected) as exc:
-            _note_unread(name, exc, remark)
-    return found
-
-
-def _note_unread(name: str, why: Gone | Rejected, say: Callable[[str], None]) -> None:
-    """Note that a ConfigMap cannot be read. It may be missing if nobody named it."""
-    if not (isinstance(why, Gone) and name == HELD_ROOM):
-        say(f"note: held room is not considered: {why}")
-
-
-async def _read(client: "Client", name: str) -> dict[str, Any]:
-    from reconciler.cluster.kinds import config_map  # noqa: PLC0415
-
-    key = _key(name)
-    return {**await client.get(config_map(key), key), "kind": CONFIG_MAP, "apiVersion": "v1"}
-
-
-def _key(name: str) -> ObjectKey:
-    namespace, slash, last = name.partition("/")
-    if not slash or not namespace or not last:
-        raise click.UsageError(f"--held-room {name}: write NAMESPACE/NAME of a ConfigMap.")
-    return ObjectKey(namespace, last)
 
 
 def _today() -> datetime:
@@ -68,7 +28,7 @@ def split_held_room(
     raws: Iterable[dict[str, Any]],
     now: Callable[[], datetime] = _today,
     say: Callable[[str], None] = remark,
-) -> tuple[list[dict[str, Any]], tuple["Nomination", ...]]:
+) -> tuple[list[dict[str, Any]], tuple[Nomination, ...]]:
     """What `list_objects` returned without those ConfigMaps, and the room that is held now by them.
 
     `say` gets notes of what cannot be read.
@@ -76,15 +36,12 @@ def split_held_room(
     rest: list[dict[str, Any]] = []
     found: list[Nomination] = []
     for raw in raws:
-        if raw["kind"] != CONFIG_MAP:
+        if raw["kind"] != "ConfigMap":
             rest.append(raw)
             continue
-        # Late import: most commands need none of it.
-        from reconciler.control.held_room import read_held_room, still_held  # noqa: PLC0415
-
         try:
             one = validated(ConfigMap, raw)
-            record = read_held_room(one.data, f"ConfigMap {one.key}")
+            record = held_room_in(one.data, f"ConfigMap {one.key}")
         except Malformed as exc:
             say(f"note: held room is not considered: {exc}")
             continue
@@ -94,7 +51,7 @@ def split_held_room(
     return rest, tuple(found)
 
 
-def hold_room(found: Iterable["Nomination"], store: "Store", nodes: "Nodes | None" = None) -> None:
+def hold_room(found: Iterable[Nomination], store: Store, nodes: Nodes | None = None) -> None:
     """Hold it in a state that a command has read."""
     for one in found:
         store.nominate(one)
@@ -108,21 +65,19 @@ class FollowedRoom:
     While that fails, room is held until its deadline.
     """
 
-    def __init__(self, client: "Client", names: Iterable[str], now: Callable[[], datetime] = _today) -> None:
+    def __init__(self, client: Client, names: Iterable[str], now: Callable[[], datetime] = _today) -> None:
         self._client, self._now = client, now
         self._held: dict[str, tuple[Nomination, ...]] = dict.fromkeys(names, ())
         self._said: set[str] = set()
 
-    async def hold(self, store: "Store") -> None:
+    async def hold(self, store: Store) -> None:
         """Hold in a store what is held now. Notes say, each once, what cannot be read or must not be."""
-        from reconciler.control.held_room import still_held  # noqa: PLC0415
-
         for name, before in list(self._held.items()):
             now: tuple[Nomination, ...] | None
             try:
-                now = split_held_room([await _read(self._client, name)], self._now, self._say)[1]
+                now = split_held_room([await read_held_room(self._client, name)], self._now, self._say)[1]
             except (Gone, Rejected) as exc:
-                _note_unread(name, exc, self._say)
+                note_unread(name, exc, self._say)
                 now = () if isinstance(exc, Gone) else None
             except (OSError, Retry):
                 now = tuple(one for one, _ in still_held(before, self._now()))
@@ -140,7 +95,7 @@ class FollowedRoom:
             remark(line)
 
 
-def note_held_room(found: Iterable["Nomination"]) -> None:
+def note_held_room(found: Iterable[Nomination]) -> None:
     """Note what is held for whom, so that counts of what is free can be understood."""
     said = held_room_lines(found, lambda _: True)
     for line in said[:NOTED]:
@@ -149,7 +104,7 @@ def note_held_room(found: Iterable["Nomination"]) -> None:
         remark(f"note: and room for {len(said) - NOTED} more")
 
 
-def held_room_lines(found: Iterable["Nomination"], shown: Callable[["Nomination"], bool]) -> list[str]:
+def held_room_lines(found: Iterable[Nomination], shown: Callable[[Nomination], bool]) -> list[str]:
     """For people: what is held for some nominees, and until when."""
     return [
         f"room on {', '.join(dict.fromkeys(place.node for place in one.places))} is held for {one}"

@@ -1,5 +1,6 @@
 """Reads the objects of manifests or of a cluster, and reports what is invalid in them."""
 
+import asyncio
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -16,7 +17,7 @@ from reconciler.api.objects.gangs import CoschedulingPodGroup, PodGroup
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
 from reconciler.api.versions.shared_parts import read
-from reconciler.cli.cluster import Connection, list_objects, wait_for
+from reconciler.cli.cluster import Connection, list_objects
 from reconciler.cli.output import counted, remark
 from reconciler.cli.progress import SILENT, ProgressTracker
 from reconciler.errors import Malformed
@@ -103,7 +104,7 @@ def _report(bundle: Bundle) -> None:
 
 def list_cluster(kinds: Collection[str], connection: Connection) -> Iterator[ApiObject]:
     """List a cluster. Prints invalid objects to standard error. Raises ReconcilerError or OSError."""
-    return read_valid(wait_for(list_objects(kinds, connection)))
+    return read_valid(asyncio.run(list_objects(kinds, connection)))
 
 
 def read_valid(raws: Iterable[dict[str, Any]]) -> Iterator[ApiObject]:

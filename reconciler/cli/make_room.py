@@ -15,21 +15,12 @@ from reconciler.analysis.relocation.make_room import make_room as find_room
 from reconciler.analysis.world import Place
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.semantics import Semantics
-from reconciler.cli.cluster import Connection, list_objects, wait_for
+from reconciler.cli.cluster import Connection
 from reconciler.cli.exits import Exit, NoAnswer, errors_as
-from reconciler.cli.input import read_files
-from reconciler.cli.options import (
-    cluster_options,
-    files_option,
-    held_room_option,
-    namespace_of,
-    namespace_option,
-    output_option,
-    release_and_rules_options,
-)
+from reconciler.cli.options import fleet_options, namespace_of, namespace_option
 from reconciler.cli.output import Console, Table, counted, echo_value, print_line, print_table
 from reconciler.cli.progress import track_progress
-from reconciler.cli.world import KINDS, Asking, Waiting, world_of_cluster, world_of_manifests
+from reconciler.cli.world import Asking, Waiting, read_world
 
 
 @click.command("make-room")
@@ -50,11 +41,7 @@ from reconciler.cli.world import KINDS, Asking, Waiting, world_of_cluster, world
     show_default=True,
     help="Sets of pods to try before the search gives up.",
 )
-@files_option(required=False)
-@cluster_options
-@held_room_option
-@output_option("table", "json", "yaml")
-@release_and_rules_options
+@fleet_options("table", "json", "yaml")
 def make_room(
     target: str,
     namespace: str | None,
@@ -74,8 +61,6 @@ def make_room(
     fewest budgets, then spares high priorities, then is the smallest; see docs/make-room.md. Also says where
     those that leave could go. Other pending claims do not come first.
     """
-    if files and connection.named:
-        raise click.UsageError("Name manifests with -f, or a cluster, not both.")
     if of_pod and of_gang:
         raise click.UsageError("The name is that of a pod or of a gang, not both.")
     before, _, name = target.rpartition("/")
@@ -83,12 +68,7 @@ def make_room(
         raise click.UsageError(f"{target!r} is not a name: write NAME or NAMESPACE/NAME.")
     with errors_as(NoAnswer), track_progress(quiet=output != "table") as progress:
         key = ObjectKey(before or namespace_of(namespace, connection, in_cluster=not files), name)
-        if files:
-            world = world_of_manifests(read_files(files, progress), rules)
-        else:
-            progress.stage("reading the cluster")
-            raws = wait_for(list_objects(KINDS, connection, volumes=True, budgets=True))
-            world = world_of_cluster(raws, rules)
+        world = read_world(files, connection, rules, progress, budgets=True)
         asking = Asking(world)
         if of_gang:
             waiting = asking.gang(key, priority)

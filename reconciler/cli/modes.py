@@ -1,5 +1,6 @@
 """`dra-reconciler modes`: what is allocated on each physical device, and what that locks out."""
 
+import asyncio
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
@@ -12,7 +13,7 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
-from reconciler.cli.cluster import Connection, list_objects, wait_for
+from reconciler.cli.cluster import Connection, list_objects
 from reconciler.cli.exits import Exit, Failure, errors_as
 from reconciler.cli.input import list_cluster, read_files, read_valid
 from reconciler.cli.options import cluster_options, manifest_options, output_option, rules_options
@@ -48,8 +49,6 @@ def modes(files: tuple[str, ...], connection: Connection, output: str, rules: Se
     lines of their own. Allocations are read from the ResourceClaims. Also shows how the compatibility groups
     of each driver are compared, and why, and which of Koordinator's devices pods hold for exclusive use.
     """
-    if files and connection.named:
-        raise click.UsageError("Name manifests with -f, or a cluster, not both.")
     has_invalid = False
     if files:
         bundle = read_files(files)
@@ -74,7 +73,7 @@ def modes(files: tuple[str, ...], connection: Connection, output: str, rules: Se
 
 def _listed(connection: Connection) -> tuple[Iterable[ApiObject], Iterable[ApiObject]]:
     """Slices and claims; Devices, where they are served, with the pods that may hold them."""
-    raws = wait_for(list_objects(KINDS, connection, leniently=True))
+    raws = asyncio.run(list_objects(KINDS, connection, leniently=True))
     objects = read_valid(one for one in raws if one["kind"] != Device.__name__)
     devices = list(read_valid(one for one in raws if one["kind"] == Device.__name__))
     if not devices:

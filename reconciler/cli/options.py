@@ -19,7 +19,7 @@ from reconciler.api.objects.semantics import (
     with_gates,
     with_group_modes,
 )
-from reconciler.cli.cluster import Connection
+from reconciler.cli.cluster import HELD_ROOM, Connection
 from reconciler.errors import Rejected
 
 F = Callable[..., Any]
@@ -27,8 +27,6 @@ Decorator = Callable[[F], F]
 
 FOR_PEOPLE = ("table", "wide")
 """Values of `-o` that are not for programs"""
-HELD_ROOM = "dra-reconciler/dra-reconciler-held-room"
-"""The ConfigMap of deploy/ that says which room is held"""
 
 
 def files_option(*, required: bool) -> Decorator:
@@ -81,8 +79,11 @@ def connection_options(**default: Any) -> Decorator:
     )
 
 
-def cluster_options_to(use: str) -> Decorator:
-    """`--cluster`, which means `use`, and the connection options, as one `connection`."""
+def cluster_options_to(use: str, *, with_files: bool = True) -> Decorator:
+    """`--cluster`, which means `use`, and the connection options, as one `connection`.
+
+    Unless `with_files`, a cluster excludes manifests.
+    """
 
     def decorate(func: F) -> F:
         @wraps(func)
@@ -96,6 +97,8 @@ def cluster_options_to(use: str) -> Decorator:
             **rest: Any,
         ) -> Any:
             named = bool(cluster or kubeconfig or context or server or rest.get("contexts"))
+            if named and rest.get("files") and not rest.get("contexts") and not with_files:
+                raise click.UsageError("Name manifests with -f, or a cluster, not both.")
             if named or not rest.get("files"):
                 # Late import: only the client of a cluster writes log lines.
                 from reconciler.operations.logs.setup import configure  # noqa: PLC0415
@@ -117,8 +120,26 @@ def cluster_options_to(use: str) -> Decorator:
     return decorate
 
 
-cluster_options = cluster_options_to("Read a cluster, the default without -f")
+DEFAULT_WITHOUT_FILES = "Read a cluster, the default without -f"
+cluster_options = cluster_options_to(DEFAULT_WITHOUT_FILES, with_files=False)
 """For commands that read manifests or a cluster"""
+
+
+def fleet_options(
+    *formats: str, explained: str | None = None, steps: int | None = None, with_files: bool = False
+) -> Decorator:
+    """The options of questions about a fleet: `-f`, a cluster and the room that is held there, `-o`, rules.
+
+    And `--steps`, if there is a default for it.
+    """
+    options = [
+        files_option(required=False),
+        cluster_options_to(DEFAULT_WITHOUT_FILES, with_files=with_files),
+        held_room_option,
+        output_option(*formats, explained=explained),
+        release_and_rules_options,
+    ]
+    return all_of(*options, *([steps_option(steps)] if steps is not None else []))
 
 
 def held_room_option(func: F) -> F:

@@ -2,16 +2,16 @@
 
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from reconciler.allocation.policies.demand import NO_DEMAND, Demand
 from reconciler.allocation.policies.names import FIRST_FIT, POLICIES, WEIGHINGS, Weighing
+from reconciler.allocation.policies.selection import Policies, parse_policies
 from reconciler.cli.options import F, all_of
+from reconciler.control.demand import read_demand_file
 from reconciler.errors import Rejected
-
-if TYPE_CHECKING:
-    from reconciler.allocation.policies.demand import Demand
 
 
 def policy_option(func: F) -> F:
@@ -68,8 +68,6 @@ def policy_options(func: F) -> F:
         demand: Path | None,
         **rest: Any,
     ) -> Any:
-        from reconciler.allocation.policies.demand import NO_DEMAND  # noqa: PLC0415 - as below
-        from reconciler.allocation.policies.selection import Policies, parse_policies  # noqa: PLC0415
 
         names = parse_policies(policy)
         found = NO_DEMAND if demand is None else demand_in(demand)
@@ -79,10 +77,8 @@ def policy_options(func: F) -> F:
     return all_of(policy_option, preferences_option, policy_seed_option, demand_option)(command)
 
 
-def demand_in(path: Path) -> "Demand":
+def demand_in(path: Path) -> Demand:
     """The demand in a file. Shapes that cannot be read are left out, with a warning on standard error."""
-    from reconciler.control.demand import read_demand_file  # noqa: PLC0415 - as below
-
     try:
         found = read_demand_file(path)
     except Rejected as exc:
@@ -98,8 +94,6 @@ def checked_policies(
     """The texts, if `parse_policies` can read them. A callback of click."""
     if not texts:
         return texts
-    # Late import: help needs no policy, only their names.
-    from reconciler.allocation.policies.selection import parse_policies  # noqa: PLC0415
 
     try:
         parse_policies(texts)

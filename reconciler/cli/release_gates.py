@@ -4,13 +4,13 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
 from reconciler.api.objects.core import GATE, Pod
 from reconciler.api.versions.reading import read
-from reconciler.cli.cluster import Connection
+from reconciler.cli.cluster import Connection, connected
 from reconciler.cli.exits import Exit, Failure, errors_as
 from reconciler.cli.options import cluster_options_to, namespace_option, output_option
 from reconciler.cli.output import (
@@ -23,10 +23,11 @@ from reconciler.cli.output import (
     print_table,
     remark,
 )
+from reconciler.cluster.client import Client
+from reconciler.cluster.decoding import decode
+from reconciler.cluster.kinds import POD
+from reconciler.cluster.writer import ungate
 from reconciler.errors import Conflict, Gone, ReconcilerError
-
-if TYPE_CHECKING:
-    from reconciler.cluster.client import Client
 
 ATTEMPTS = 5
 """How often a pod is tried that others change at the same time"""
@@ -78,13 +79,7 @@ def release_gates(
 
 async def _release(connection: Connection, namespace: str | None, *, dry_run: bool) -> list[Released]:
     """Remove the gates, in the order of names. Raises ReconcilerError or OSError if pods cannot be listed."""
-    # Late imports: help needs none of the client library.
-    from reconciler.cluster.client import Client  # noqa: PLC0415
-    from reconciler.cluster.http import connect  # noqa: PLC0415
-
-    async with connect(**connection.arguments()) as transport:
-        connection.announce(transport.target)
-        client = Client(transport)
+    async with connected(connection) as client:
         pods = [pod async for pod in _gated(client, namespace)]
         pods.sort(key=lambda pod: pod.key)
         return [
@@ -93,9 +88,7 @@ async def _release(connection: Connection, namespace: str | None, *, dry_run: bo
         ]
 
 
-async def _gated(client: "Client", namespace: str | None) -> AsyncIterator[Pod]:
-    from reconciler.cluster.decoding import decode  # noqa: PLC0415
-    from reconciler.cluster.kinds import POD  # noqa: PLC0415
+async def _gated(client: Client, namespace: str | None) -> AsyncIterator[Pod]:
 
     async for page in client.list_pages(POD, limit=POD.page):
         for item in page.items:
@@ -110,11 +103,8 @@ async def _gated(client: "Client", namespace: str | None) -> AsyncIterator[Pod]:
                     yield found
 
 
-async def _remove(client: "Client", pod: Pod) -> str:
+async def _remove(client: Client, pod: Pod) -> str:
     """Remove the gate; the problem if that fails. A pod that is gone has no gate."""
-    from reconciler.cluster.kinds import POD  # noqa: PLC0415
-    from reconciler.cluster.writer import ungate  # noqa: PLC0415
-
     for _ in range(ATTEMPTS):
         try:
             await ungate(client, POD, pod)

@@ -1,8 +1,6 @@
 """`dra-reconciler replay`: repeat the decisions of a journal, without a cluster."""
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from reconciler.cli.explanation import print_explanation
 from reconciler.cli.options import output_option
 from reconciler.cli.output import Console, counted, echo_value, print_line
 from reconciler.cli.policy_options import checked_policies, demand_in, demand_option
+from reconciler.cli.progress import track_progress
 from reconciler.errors import Rejected
 from reconciler.operations.journal.entries import Decided
 from reconciler.operations.journal.replaying import Again, Tally
@@ -61,7 +60,8 @@ def replay(
     configure("warning", "short")
     explanations: list[dict[str, Any]] = []
     last: list[Again] = []
-    with _progress(output) as advance:
+    with track_progress(quiet=output != "table") as progress:
+        progress.stage("repeating decisions")
 
         def on_decision(again: Again) -> None:
             last[:] = [again]
@@ -76,7 +76,7 @@ def replay(
 
         try:
             tally = replay_journal(
-                journal, until=until, names=names, demand=wanted, seen=on_decision, progress=advance
+                journal, until=until, names=names, demand=wanted, seen=on_decision, progress=progress.step
             )
         except Rejected as exc:
             raise click.UsageError(str(exc)) from exc
@@ -102,20 +102,6 @@ def _print_explanation(decision: str, explanation: Explanation | None) -> None:
     else:
         print_line(Console(sys.stdout), f"decision {decision}")
         print_explanation(explanation, sys.stdout)
-
-
-@contextmanager
-def _progress(output: str) -> Iterator[Any]:
-    """Show the number of entries on a terminal: a journal can be long."""
-    console = Console(sys.stderr)
-    if output != "table" or not console.is_terminal:
-        yield lambda _: None
-        return
-    from rich.progress import Progress  # noqa: PLC0415 - only a terminal shows it
-
-    with Progress(console=console.drawing(), transient=True) as bar:
-        task = bar.add_task("entries", total=None)
-        yield lambda count: bar.update(task, completed=count) if count % 1000 == 0 else None
 
 
 def _as_json(tally: Tally, explanations: list[dict[str, Any]]) -> dict[str, Any]:

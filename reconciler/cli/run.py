@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 
 from reconciler import app
 from reconciler.aio.tasks import Stopped, unless
+from reconciler.cli.convert import read_for_server
 from reconciler.cli.exits import exit_on_errors
 from reconciler.cli.options import (
     F,
@@ -96,9 +97,6 @@ def run(config: Path | None, files: tuple[str, ...], **flags: Any) -> None:
     configure(settings.log_level, settings.log_format)
     raws: Sequence[dict[str, Any]] = ()
     if settings.embedded:
-        # Late import, as in `_with_server`: on a cluster, the start needs neither the server nor its input.
-        from reconciler.cli.convert import read_for_server  # noqa: PLC0415
-
         raws = read_for_server(files)
     with exit_on_errors():
         asyncio.run(_run(settings, raws))

@@ -1,5 +1,6 @@
 """`dra-reconciler top`: the usage of devices, live or once."""
 
+import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
@@ -12,7 +13,7 @@ from reconciler.analysis.capacity.measure import measure
 from reconciler.analysis.capacity.solver import Solver
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
-from reconciler.cli.cluster import Connection, list_objects, wait_for
+from reconciler.cli.cluster import Connection, connected, following, list_objects
 from reconciler.cli.contexts import ask_each, check_contexts, contexts_as_json, report_unreached, side_by_side
 from reconciler.cli.exits import Exit, Failure, errors_as
 from reconciler.cli.held_room import FollowedRoom, hold_room, note_held_room, split_held_room
@@ -38,6 +39,7 @@ from reconciler.cli.top_view import (
     exit_if_invalid,
     watch_cluster,
 )
+from reconciler.cluster.discovery import discover
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.nominations import NOBODY
@@ -121,8 +123,6 @@ def top(
     Several --contexts are printed once, in one table.
     """
     check_contexts(connection, contexts, files, output)
-    if files and connection.named:
-        raise click.UsageError("Name manifests with -f, or a cluster, not both.")
     if gangs and (koordinator or by or drivers or nodes or sort != "name"):
         raise click.UsageError("--gangs has no --by, --driver, --node, --sort and --koordinator.")
     chosen: By = by or ("node" if nodes else "driver")
@@ -160,11 +160,11 @@ def top(
             return
         view = UsageView(options)
         if live:
-            wait_for(_watch(connection, rules, view, console, clock))
+            asyncio.run(_watch(connection, rules, view, console, clock))
         else:
             bundle = read_files(files) if files else None
             if bundle is None:
-                snapshot = _of_cluster(wait_for(list_objects(KINDS, connection)), rules)
+                snapshot = _of_cluster(asyncio.run(list_objects(KINDS, connection)), rules)
             else:
                 snapshot = store_of(bundle_objects(bundle), rules).snapshot()
             every = Gauge().lines(snapshot, chosen)
@@ -247,8 +247,6 @@ def _show_contexts(
 async def _watch(
     connection: Connection, rules: Semantics, view: UsageView, console: Console, clock: Clock
 ) -> None:
-    import asyncio  # noqa: PLC0415 - see `waiting`
-
     gauge = Gauge()
 
     async def measured(snapshot: Snapshot) -> Iterable[Line]:
@@ -289,17 +287,8 @@ async def follow_usage(
 
     Raises ReconcilerError or OSError if the first connection fails; later failures are retried.
     """
-    # Late imports: the client library takes longer to import than these commands take for files.
-    import asyncio  # noqa: PLC0415
-
-    from reconciler.cli.cluster import following  # noqa: PLC0415
-    from reconciler.cluster.client import Client  # noqa: PLC0415
-    from reconciler.cluster.discovery import discover  # noqa: PLC0415
-    from reconciler.cluster.http import connect  # noqa: PLC0415
-
     store = Store(rules)
-    async with connect(**connection.arguments()) as transport:
-        client = Client(transport)
+    async with connected(connection, announced=False) as client:
         served = await discover(client, also=KINDS)
         decoders = {kind: read for kind in KINDS if kind in served}
         room = FollowedRoom(client, connection.held_room)

@@ -1,5 +1,6 @@
 """`dra-reconciler top --demand`: the learnt demand, and what each placement policy would have done."""
 
+import asyncio
 from typing import Any
 
 import click
@@ -8,10 +9,11 @@ from reconciler.analysis.policy_comparison import shares
 from reconciler.api.objects.core import ConfigMap
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.validating import validated
-from reconciler.cli.cluster import Connection, wait_for
+from reconciler.cli.cluster import Connection, connected
 from reconciler.cli.exits import NoAnswer
 from reconciler.cli.options import FOR_PEOPLE
 from reconciler.cli.output import Console, Table, echo_value, print_table, remark
+from reconciler.cluster.kinds import config_map
 from reconciler.control.demand import COMPARED, DEMAND, Kept, read_kept
 from reconciler.errors import Gone
 from reconciler.operations.page.sources import PolicyRow
@@ -31,7 +33,7 @@ def show_demand(
             "--demand needs NAMESPACE/NAME of a ConfigMap, and a cluster instead of files."
         )
     key = ObjectKey(namespace, last)
-    found = wait_for(_read(key, connection))
+    found = asyncio.run(_read(key, connection))
     if DEMAND not in found.data:
         raise NoAnswer(f"ConfigMap {key} holds no demand yet: the leader writes it once a minute")
     kept, refused = read_kept(found.data, f"ConfigMap {key}")
@@ -91,14 +93,8 @@ def _as_json(kept: Kept, samples: int, rows: tuple[PolicyRow, ...]) -> dict[str,
 
 
 async def _read(key: ObjectKey, connection: Connection) -> ConfigMap:
-    # Late imports: the client library takes long to import.
-    from reconciler.cluster.client import Client  # noqa: PLC0415
-    from reconciler.cluster.http import connect  # noqa: PLC0415
-    from reconciler.cluster.kinds import config_map  # noqa: PLC0415
-
-    async with connect(**connection.arguments()) as transport:
-        connection.announce(transport.target)
+    async with connected(connection) as client:
         try:
-            return validated(ConfigMap, await Client(transport).get(config_map(key), key))
+            return validated(ConfigMap, await client.get(config_map(key), key))
         except Gone as exc:
             raise NoAnswer(f"there is no ConfigMap {key}; name that of demand_config_map") from exc

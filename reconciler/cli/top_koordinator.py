@@ -1,12 +1,13 @@
 """`dra-reconciler top --koordinator`: the usage of Koordinator's devices."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 import click
 
 from reconciler.api.objects.core import Node, Pod
-from reconciler.cli.cluster import Connection, wait_for
+from reconciler.cli.cluster import Connection
 from reconciler.cli.input import read_files
 from reconciler.cli.options import Clock
 from reconciler.cli.output import Console, Table, echo_value
@@ -69,7 +70,7 @@ def show_machines(
         view.print_on(console)
         exit_if_invalid(bundle)
     elif options.live:
-        wait_for(
+        asyncio.run(
             watch_cluster(
                 view,
                 lambda show: machines.follow_machines(connection, SEMANTICS, show, options.interval),
@@ -86,7 +87,7 @@ def show_machines(
             view.take(await measured(fleet))
             view.print_on(console)
 
-        wait_for(machines.follow_machines(connection, SEMANTICS, once, None))
+        asyncio.run(machines.follow_machines(connection, SEMANTICS, once, None))
 
 
 def _check(options: TopOptions, fleet: Fleet) -> None:

@@ -1,5 +1,6 @@
 """The tables of `top`: usage of devices, and gangs."""
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -13,8 +14,8 @@ from reconciler.api.objects.core import Namespace, Node
 from reconciler.api.objects.gangs import CoschedulingPodGroup, PodGroup
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
-from reconciler.cli.cluster import Connection, list_objects, wait_for
-from reconciler.cli.cluster_intake import KINDS, intake_of, planners
+from reconciler.cli.cluster import KINDS, Connection, list_objects
+from reconciler.cli.cluster_intake import intake_of, planners
 from reconciler.cli.explain_cluster import gang_now
 from reconciler.cli.held_room import note_held_room, split_held_room
 from reconciler.cli.input import read_files
@@ -146,7 +147,7 @@ def show_gangs(
 ) -> None:
     """Print the gangs once. Raises ReconcilerError or OSError."""
     bundle = read_files(files) if files else None
-    rows = wait_for(_gang_rows(bundle, connection, rules))
+    rows = asyncio.run(_gang_rows(bundle, connection, rules))
     if output not in FOR_PEOPLE:
         echo_value({"gangs": [_gang_as_json(*row) for row in rows]}, output)
     elif rows:

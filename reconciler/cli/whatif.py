@@ -1,5 +1,6 @@
 """`dra-reconciler whatif`: whether and where claims would fit, how often, and which claims are lost."""
 
+import asyncio
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
@@ -33,21 +34,11 @@ from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.objects.storage import STORAGE
-from reconciler.cli.cluster import Connection, list_objects, wait_for
+from reconciler.cli.cluster import KINDS, Connection, list_objects
 from reconciler.cli.exits import Exit, NoAnswer, errors_as
 from reconciler.cli.held_room import split_held_room
 from reconciler.cli.input import bundle_objects, read_files, read_valid
-from reconciler.cli.options import (
-    cluster_options,
-    files_option,
-    held_room_option,
-    koordinator_semantics_option,
-    namespace_of,
-    namespace_option,
-    output_option,
-    release_and_rules_options,
-    steps_option,
-)
+from reconciler.cli.options import fleet_options, koordinator_semantics_option, namespace_of, namespace_option
 from reconciler.cli.output import Console, Table, counted, echo_value, print_line, print_table
 from reconciler.cli.policy_options import policy_options
 from reconciler.cli.progress import ProgressTracker, track_progress
@@ -60,7 +51,6 @@ MAX_COPIES = 10_000
 """The largest --count"""
 
 T = TypeVar("T", bound=ApiObject)
-KINDS = ("Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaim", "Pod")
 
 
 class Fleet(NamedTuple):
@@ -75,9 +65,6 @@ class Fleet(NamedTuple):
 
 
 @click.command()
-@files_option(required=False)
-@cluster_options
-@held_room_option
 @click.option(
     "--count", type=click.IntRange(1, MAX_COPIES), help="Copies to place.  [default: as many as fit]"
 )
@@ -100,11 +87,9 @@ class Fleet(NamedTuple):
     help="Assume that these ResourceSlices, Nodes, DeviceClasses and Koordinator's Devices exist.",
 )
 @namespace_option
-@output_option("table", "json", "yaml")
-@release_and_rules_options
 @koordinator_semantics_option(default="proposal")
-@steps_option(STEPS)
 @policy_options
+@fleet_options("table", "json", "yaml", steps=STEPS, with_files=True)
 def whatif(
     files: tuple[str, ...],
     connection: Connection,
@@ -224,14 +209,14 @@ def _listed(
     again = connection._replace(quiet=True)  # the first listing says which cluster it is
     try:
         pods = [entry.raw for entry in first.entries.get(Pod.__name__, {}).values()]
-        raws = wait_for(list_objects(KINDS, connection, volumes=True, asked=pods))
+        raws = asyncio.run(list_objects(KINDS, connection, volumes=True, asked=pods))
     except Rejected:
         if claims or not units:
             raise
-        raws = wait_for(list_objects(("Node", "Pod"), again))
+        raws = asyncio.run(list_objects(("Node", "Pod"), again))
     listed, held = split_held_room(raws)
     try:
-        machines = wait_for(list_objects(("Device",), again._replace(held_room=())))
+        machines = asyncio.run(list_objects(("Device",), again._replace(held_room=())))
     except Rejected:  # it does not serve them
         if units and not claims:
             raise

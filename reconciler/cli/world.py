@@ -1,6 +1,7 @@
 """The state for questions about room, from manifests or a cluster, and what is asked about."""
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from reconciler.allocation.placement.order import queue_key
@@ -15,16 +16,15 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.similar_names import similar_key
 from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
 from reconciler.api.plugins import serving
+from reconciler.cli.cluster import KINDS, Connection, list_objects
 from reconciler.cli.exits import NoAnswer
 from reconciler.cli.held_room import hold_room, split_held_room
-from reconciler.cli.input import read_valid
+from reconciler.cli.input import read_files, read_valid
+from reconciler.cli.progress import ProgressTracker
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Blocked, Decide, Planner
 from reconciler.control.units import GangRoster, Kind, Roster, Unit, gang_unit
-
-KINDS = ("Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaim", "Pod")
-"""The kinds to list, besides budgets"""
 
 
 class Waiting(NamedTuple):
@@ -60,6 +60,22 @@ def world_of_cluster(raws: Iterable[dict[str, Any]], rules: Semantics) -> World:
     world = world_of(objects, rules)
     hold_room(held, world.store, world.nodes)
     return world
+
+
+def read_world(
+    files: Sequence[str],
+    connection: Connection,
+    rules: Semantics,
+    progress: ProgressTracker,
+    *,
+    budgets: bool,
+) -> World:
+    """The state of manifests, or without any of the cluster. Raises ReconcilerError or OSError."""
+    if files:
+        return world_of_manifests(read_files(files, progress), rules)
+    progress.stage("reading the cluster")
+    raws = asyncio.run(list_objects(KINDS, connection, volumes=True, budgets=budgets))
+    return world_of_cluster(raws, rules)
 
 
 def _with_uids(

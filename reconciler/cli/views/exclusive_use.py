@@ -5,6 +5,7 @@ from typing import Any
 
 from reconciler.api.objects.meta import ApiObject
 from reconciler.cli.output import Table
+from reconciler.cli.views.koordinator_machines import fleet_of
 from reconciler.plugins.koordinator.holdings import ExclusiveUse, exclusive_use
 from reconciler.plugins.koordinator.objects import Device
 from reconciler.plugins.koordinator.rules import Semantics
@@ -17,9 +18,6 @@ def used_alone(objects: Iterable[ApiObject]) -> list[ExclusiveUse]:
     known = list(objects)
     if not any(isinstance(one, Device) for one in known):
         return []
-    # Late import: manifests without Device objects need none of it.
-    from reconciler.cli.views.koordinator_machines import fleet_of  # noqa: PLC0415
-
     fleet = fleet_of(known, Semantics.PROPOSAL)
     return [
         use

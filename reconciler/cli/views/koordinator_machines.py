@@ -1,12 +1,15 @@
 """The output of `top --koordinator`: Koordinator's devices by type, or by node and type."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Literal
 
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.versions.reading import read
-from reconciler.cli.cluster import Connection
+from reconciler.cli.cluster import Connection, connected, following
 from reconciler.cli.output import Table
+from reconciler.cluster.discovery import discover_at_least_pods
+from reconciler.plugins.koordinator.cluster import with_devices
 from reconciler.plugins.koordinator.figures import STATES, Tally, by_node, by_type
 from reconciler.plugins.koordinator.fleet import Fleet
 from reconciler.plugins.koordinator.objects import printed
@@ -55,20 +58,8 @@ async def follow_machines(
 
     Raises ReconcilerError or OSError if the first connection fails; later failures are retried.
     """
-    # Late imports: the client library takes longer to import than these commands take for files.
-    import asyncio  # noqa: PLC0415
-
-    from reconciler.cli.cluster import following  # noqa: PLC0415
-    from reconciler.cluster.client import Client  # noqa: PLC0415
-    from reconciler.cluster.discovery import discover_at_least_pods  # noqa: PLC0415
-    from reconciler.cluster.http import connect  # noqa: PLC0415
-    from reconciler.plugins.koordinator.cluster import with_devices  # noqa: PLC0415
-
     picture = _picture(semantics)
-    async with connect(**connection.arguments()) as transport:
-        if interval is None:
-            connection.announce(transport.target)
-        client = Client(transport)
+    async with connected(connection, announced=interval is None) as client:
         served = await with_devices(client, await discover_at_least_pods(client))
         decoders = dict.fromkeys(("Node", "Device", "Pod"), read)
         async with following(client, served, decoders, picture.apply):
