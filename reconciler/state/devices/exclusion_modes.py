@@ -318,13 +318,7 @@ def across_sets(fleet: Fleet, rules: Semantics) -> Iterator[AcrossSets]:
 def _of_pool(pool: Pool, fleet: Fleet) -> Iterator[tuple[AcrossSets, str]]:
     devices = [device for block in pool.blocks for device in block.slice.spec.devices]
     pairs = judged_pairs(pool.blocks, pool.counters, everywhere=False)
-    steps = evaluate(pool.id, pool.blocks, devices, pairs, fleet.vocabulary)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            stated, _ = done.value
-            break
+    stated, _ = evaluate(pool.id, pool.blocks, devices, pairs, fleet.vocabulary)
     for one in stated:
         for row in np.flatnonzero(one.by & ~pairs.alone).tolist():
             others = np.flatnonzero(~one.true & _elsewhere(pairs, row))

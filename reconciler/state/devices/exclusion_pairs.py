@@ -1,7 +1,7 @@
 """The `compatibleOnlyWith` expressions of a pool and the pairs that they judge. Source: GRP-10, GRP-11."""
 
-from collections.abc import Generator, Iterator, Sequence
-from typing import NamedTuple, TypeAlias, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -16,11 +16,6 @@ from reconciler.state.devices.counters import PoolCounters
 from reconciler.state.devices.encoding.block import Block
 from reconciler.state.devices.encoding.tables import DeviceColumns, cel_rows, join, table_of
 from reconciler.state.devices.encoding.vocabulary import Vocabulary
-
-T = TypeVar("T")
-
-Steps: TypeAlias = Generator[None, None, T]
-"""Yields before each step that may take milliseconds, and returns the result."""
 
 
 class Statement(NamedTuple):
@@ -160,8 +155,8 @@ def evaluate(
     devices: Sequence[Device],
     pairs: JudgedPairs,
     vocabulary: Vocabulary,
-) -> Steps[tuple[list[Statement], tuple[Problem, ...]]]:
-    """The distinct expressions, and those that fail. One step for each expression.
+) -> tuple[list[Statement], tuple[Problem, ...]]:
+    """The distinct expressions, and those that fail.
 
     Expressions without an answer are true for no device, so they are joined to one. Thus their number does
     not matter, and the cost limit bounds that of the others.
@@ -178,7 +173,6 @@ def evaluate(
     problems: list[Problem] = []
     left = STATED_COST_LIMIT
     for expression, at in stating.items():
-        yield
         by = DeviceID(*pool, devices[at[0]].name)
         left -= COMPILING_COST + READING_COST * len(expression)
         selector = _compiled(expression) if left > 0 else _TOO_MUCH

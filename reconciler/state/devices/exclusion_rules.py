@@ -26,7 +26,6 @@ from reconciler.state.devices.encoding.vocabulary import Vocabulary
 from reconciler.state.devices.exclusion_pairs import (
     Conflict,
     Problem,
-    Steps,
     conflicts_apart,
     evaluate,
     judged_pairs,
@@ -184,16 +183,13 @@ def compile_exclusion(
     vocabulary: Vocabulary,
     rules: Semantics,
     mode: GroupMode,
-) -> Steps[PoolExclusion | None]:
-    """The columns of a pool whose slices are `blocks`; None if no device declares anything.
-
-    One step for each distinct expression: compiling and running it may take milliseconds.
-    """
+) -> PoolExclusion | None:
+    """The columns of a pool whose slices are `blocks`; None if no device declares anything."""
     if not any(block.exclusive for block in blocks):
         return None
     devices = [device for block in blocks for device in block.slice.spec.devices]
     pairs = judged_pairs(blocks, counters, everywhere=rules.exclusion_scope(pool.driver) == "pool")
-    stated, problems = yield from evaluate(pool, blocks, devices, pairs, vocabulary)
+    stated, problems = evaluate(pool, blocks, devices, pairs, vocabulary)
     conflicts = conflicts_apart(stated, pairs)
     apart = scopes_apart(conflicts, pairs.place)
     scopes = _with_apart(pairs.sets, apart, len(counters.sets))

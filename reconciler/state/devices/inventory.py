@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from kernels.types import Amounts
 from reconciler.api.objects.meta import PoolID
-from reconciler.api.objects.semantics import GroupMode, Semantics
+from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
 from reconciler.state.devices.assembly import Layout, assemble, lay_out
 from reconciler.state.devices.encoding.block import Block
@@ -18,7 +18,6 @@ from reconciler.state.devices.encoding.patterned import block_of
 from reconciler.state.devices.encoding.shedding import shed
 from reconciler.state.devices.encoding.updating import update
 from reconciler.state.devices.encoding.vocabulary import Vocabulary
-from reconciler.state.devices.exclusion_pairs import Steps
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.pool import Pool, PoolBuilder
 from reconciler.state.devices.reach import NodeInfo
@@ -111,7 +110,6 @@ class Inventory:
         """Those that had changed when a thread began to join a fleet. It reads this set: only replace it"""
         self._unbuilt: dict[PoolID, None] = {}
         """Pools to build before the next fleet, ordered: pools that were listed by name are sorted faster"""
-        self._half_built: tuple[PoolID, Steps[Pool]] | None = None
         self._stating = StatingDrivers()
         self._fleet = fleet
         self._tainted_by: Sequence[DeviceTaintRule] = ()
@@ -191,8 +189,6 @@ class Inventory:
         have drawn from other slices, which counts too.
         """
         self._unbuilt[pool] = None
-        if self._half_built is not None and self._half_built[0] == pool:
-            self._half_built = None
 
     # -- joining
 
@@ -257,23 +253,14 @@ class Inventory:
         return bool(self._unbuilt)
 
     def build_ahead(self, pools: int) -> bool:
-        """Do part of the work of the next fleet; return whether any pool had to be built.
+        """Do part of the work of the next fleet: build at most so many changed pools; return whether any was.
 
-        Builds at most `pools` of the changed pools, or takes one step of a pool that needs several. If a
-        pool changes again, what was built of it is dropped.
+        If a pool changes again, what was built of it is dropped.
         """
-        built = False
-        for _ in range(min(pools, len(self._unbuilt))):
-            built = True
-            if self._half_built is not None:
-                pool = self._half_built[0]
-                del self._unbuilt[pool]
-            else:
-                pool, _ = self._unbuilt.popitem()
-            if not self._build_on(pool):
-                self._unbuilt[pool] = None
-                return True
-        return built
+        built = min(pools, len(self._unbuilt))
+        for _ in range(built):
+            self._build(self._unbuilt.popitem()[0])
+        return built > 0
 
     def _shed_values(self) -> None:
         """Replace the vocabulary if slices use few of its values."""
@@ -284,37 +271,19 @@ class Inventory:
                 self._members[block.slice.pool_id][name] = block
             self._builder.adopt(self._encoder)
             self._unbuilt.update(dict.fromkeys(self._members))
-            self._half_built = None
             self._fleet = None
             in_use = self.vocabulary.size
         self._most_values = SPARE_VALUES + (1 + SPARE_FACTOR) * in_use
 
     def _build(self, pool: PoolID) -> None:
-        while not self._build_on(pool):
-            pass
-
-    def _build_on(self, pool: PoolID) -> bool:
-        """Take one step of building a pool; return whether it is built."""
-        if not self._members.get(pool):
+        members = self._members.get(pool)
+        if members:
+            mode = self._rules.group_mode(pool.driver, states=pool.driver in self._stating)
+            self._pools[pool] = self._builder.build(pool, members.values(), self._retained(pool), mode)
+        else:
             self._members.pop(pool, None)
             self._pools.pop(pool, None)
-            self._built.add(pool)
-            return True
-        if self._half_built is None or self._half_built[0] != pool:
-            members, mode = tuple(self._members[pool].values()), self._group_mode(pool.driver)
-            self._half_built = pool, self._builder.build(pool, members, self._retained(pool), mode)
-        (_, steps), self._half_built = self._half_built, None
-        try:
-            next(steps)
-        except StopIteration as done:
-            self._pools[pool] = done.value
-            self._built.add(pool)
-            return True
-        self._half_built = pool, steps
-        return False
-
-    def _group_mode(self, driver: str) -> GroupMode:
-        return self._rules.group_mode(driver, states=driver in self._stating)
+        self._built.add(pool)
 
 
 class Assembled(NamedTuple):

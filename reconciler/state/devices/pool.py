@@ -15,7 +15,6 @@ from reconciler.state.devices.counters import DrawTable, PoolCounters, compile_c
 from reconciler.state.devices.encoding.block import Block
 from reconciler.state.devices.encoding.parts import Encoder, Names
 from reconciler.state.devices.encoding.recent import Recent
-from reconciler.state.devices.exclusion_pairs import Steps
 from reconciler.state.devices.exclusion_rules import PoolExclusion, compile_exclusion
 from reconciler.state.devices.reach import Reach
 from reconciler.state.devices.retained_draws import Drawn, finer_than
@@ -337,8 +336,6 @@ class PoolBuilder:
         self._encoder = encoder
         self._rules = rules
         self._counters: Recent[Hashable, PoolCounters] = Recent(KEPT)
-        self._last: tuple[Block, PoolCounters] | None = None
-        """The only slice of a pool, and its counters: machines of one type often follow one another"""
         self._offsets: Recent[tuple[int, ...], Rows] = Recent(KEPT)
 
     def adopt(self, encoder: Encoder) -> None:
@@ -347,7 +344,7 @@ class PoolBuilder:
 
     def build(
         self, pool: PoolID, members: Iterable[Block], retained: Mapping[str, Drawn], mode: GroupMode
-    ) -> Steps[Pool]:
+    ) -> Pool:
         """The pool of some slices, in any order. `retained` are the retained draws of its held devices."""
         blocks = tuple(members)
         if len(blocks) > 1:
@@ -361,11 +358,7 @@ class PoolBuilder:
             exact = compile_counters(blocks, self._encoder.vocabulary, self.table, finer)
             if exact.problems == counters.problems:
                 counters = exact
-        exclusion = None
-        if any(block.exclusive for block in blocks):
-            exclusion = yield from compile_exclusion(
-                pool, blocks, counters, self._encoder.vocabulary, self._rules, mode
-            )
+        exclusion = compile_exclusion(pool, blocks, counters, self._encoder.vocabulary, self._rules, mode)
         sizes = tuple([len(block.names) for block in blocks])
         offsets = self._offsets.get(sizes)
         if offsets is None:
@@ -373,22 +366,6 @@ class PoolBuilder:
         return Pool(pool, blocks, named, offsets, counters, exclusion)
 
     def _counters_of(self, blocks: tuple[Block, ...]) -> PoolCounters:
-        if len(blocks) > 1:
-            return self._looked_up(blocks)
-        block, last = blocks[0], self._last
-        if (
-            last is not None
-            and last[0].drawn is block.drawn
-            and last[0].published == block.published
-            and last[0].generation == block.generation
-        ):
-            return last[1]
-        found = self._looked_up(blocks)
-        if not found.problems:
-            self._last = block, found
-        return found
-
-    def _looked_up(self, blocks: tuple[Block, ...]) -> PoolCounters:
         alike = tuple([
             (block.generation, block.published, block.drawn.shape, block.drawn.tobytes()) for block in blocks
         ])  # fmt: skip

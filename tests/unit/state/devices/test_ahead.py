@@ -1,4 +1,4 @@
-"""Pools that are built ahead of the next snapshot in steps, and change meanwhile."""
+"""Pools that are built ahead of the next snapshot, and change meanwhile."""
 
 import pytest
 
@@ -11,8 +11,6 @@ from tests.tools.pool_fitting import ON_N, TWO, left
 from tests.tools.store_picture import picture
 
 STATED = ("device.allowMultipleAllocations", "no CEL", 'device.driver == "d"')
-STEPS = range(len(STATED) + 2)
-"""From no step to more than the pool needs: one for each expression, and a last one"""
 
 
 def changes(*names: str) -> list[Changed]:
@@ -31,15 +29,7 @@ def store_of(*changes: Changed | Removed) -> Store:
     return store
 
 
-@pytest.mark.parametrize("steps", STEPS)
-def test_a_started_build_continues_where_it_stopped(steps: int):
-    store = store_of(*changes("A", "B", "C"))
-    left = [store.build_ahead(1) for _ in range(steps)]
-    assert left == [n <= len(STATED) for n in range(steps)]
-    assert picture(store.snapshot()) == picture(store_of(*changes("A", "B", "C")).snapshot())
-
-
-@pytest.mark.parametrize("steps", STEPS)
+@pytest.mark.parametrize("steps", range(3))
 def test_a_pool_that_changes_meanwhile_starts_over(steps: int):
     store = store_of(*changes("A", "B", "C"))
     for _ in range(steps):
@@ -50,7 +40,7 @@ def test_a_pool_that_changes_meanwhile_starts_over(steps: int):
     assert picture(store.snapshot()) == picture(store_of(*changes("A", "X")).snapshot())
 
 
-@pytest.mark.parametrize("steps", STEPS)
+@pytest.mark.parametrize("steps", range(3))
 def test_a_pool_that_is_deleted_meanwhile_is_dropped(steps: int):
     store = store_of(*changes("A", "B", "C"))
     for _ in range(steps):
