@@ -10,7 +10,7 @@ from msgspec import Struct
 from reconciler.allocation.alignment.deciding import decide
 from reconciler.analysis.sizing.demand import Item
 from reconciler.analysis.whatif.scenario import Unit
-from reconciler.analysis.world import NoFit, WantedPod, World, attempt, world_of
+from reconciler.analysis.world import NoFit, WantedPod, attempt, world_of
 from reconciler.api.objects.claims import DeviceClass
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import PoolID
@@ -20,50 +20,19 @@ from reconciler.api.objects.slices import ResourceSlice
 from reconciler.errors import Rejected
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.nodes.labels import CLOSING
+from reconciler.state.trial import Trial
 
 
-class Placer:
-    """Places units on one trial."""
+def place(unit: Unit, trial: Trial, steps: int) -> NoFit | None:
+    """Place a unit, which holds its devices from now on; or why it does not fit.
 
-    def __init__(self, world: World, steps: int) -> None:
-        """`steps` are the devices that one decision tries on one node."""
-        self.trial = world.trial()
-        self._placement = world.placement()
-        self._steps = steps
-
-    def place(self, unit: Unit) -> NoFit | None:
-        """Place a unit, which holds its devices from now on; or why it does not fit."""
-        found = attempt(WantedPod(unit.claims, unit.pod), self.trial, steps=self._steps)
-        if isinstance(found, NoFit):
-            return found
-        self.trial.place(found.plans, unit.pod, found.node)
-        return None
-
-    def fit_together(self, units: Sequence[Unit]) -> bool | None:
-        """Whether units fit on the only node, wherever their devices are; None if that is not known.
-
-        They hold their devices on it from now on if they fit.
-        """
-        trial = self.trial
-        mark = trial.mark()
-        claims = [claim for unit in units for claim in unit.claims]
-        outcome = decide(claims, trial.snapshot, steps=self._steps)
-        if not isinstance(outcome, Granted):
-            return None if outcome.reason == Reason.GAVE_UP else False
-        trial.place(outcome.plans)
-        for unit in units:
-            if unit.pod is None:
-                continue
-            try:
-                choice = self._placement.for_pod(unit.pod, (), trial.snapshot)
-            except Rejected:
-                trial.back_to(mark)
-                return False
-            if choice.nodes is not None and not len(choice.nodes):
-                trial.back_to(mark)
-                return None if _minds_others(unit.pod) else False
-            trial.place((), unit.pod, trial.snapshot.topology.order[0])
-        return True
+    `steps` are the devices that one decision tries on one node.
+    """
+    found = attempt(WantedPod(unit.claims, unit.pod), trial, steps=steps)
+    if isinstance(found, NoFit):
+        return found
+    trial.place(found.plans, unit.pod, found.node)
+    return None
 
 
 def _minds_others(pod: Pod) -> bool:
@@ -185,8 +154,9 @@ class EmptyNode:
     ) -> None:
         self.shape = shape
         self._items = items
-        self._placer = Placer(world_of([shape.node, *shape.slices, *classes], rules, may_suppose=True), steps)
-        self.snapshot: Snapshot = self._placer.trial.snapshot
+        self._world = world_of([shape.node, *shape.slices, *classes], rules, may_suppose=True)
+        self._trial, self._steps = self._world.trial(), steps
+        self.snapshot: Snapshot = self._trial.snapshot
         """Of the empty node"""
         self._filled: dict[tuple[Pattern, Pattern], Pattern] = {}
         self._answers: dict[Pattern, bool | None] = {}
@@ -201,20 +171,20 @@ class EmptyNode:
         return self._filled[key]
 
     def _fill(self, order: Sequence[int], left: Sequence[int]) -> Pattern:
-        placer, number = self._placer, 0
+        number = 0
         found = [0] * len(self._items)
         for item in order:
             if item in self.refusals:
                 continue
             while found[item] < left[item]:
                 number += 1
-                refused = placer.place(self._items[item].copy(number))
+                refused = place(self._items[item].copy(number), self._trial, self._steps)
                 if refused is not None:
                     if not any(found):
                         self.refusals[item] = refused
                     break
                 found[item] += 1
-        placer.trial.back_to(0)
+        self._trial.back_to(0)
         pattern = tuple(found)
         self._answers[pattern] = True
         return pattern
@@ -230,9 +200,27 @@ class EmptyNode:
                 for _ in range(pattern[item]):
                     number += 1
                     units.append(self._items[item].copy(number))
-            self._answers[pattern] = self._placer.fit_together(units)
-            self._placer.trial.back_to(0)
+            self._answers[pattern] = self._fit_together(units)
+            self._trial.back_to(0)
         return self._answers[pattern]
+
+    def _fit_together(self, units: Sequence[Unit]) -> bool | None:
+        """Whether units fit on the node, wherever their devices are; None if that is not known."""
+        trial, placement = self._trial, self._world.placement()
+        claims = [claim for unit in units for claim in unit.claims]
+        outcome = decide(claims, trial.snapshot, steps=self._steps)
+        if not isinstance(outcome, Granted):
+            return None if outcome.reason == Reason.GAVE_UP else False
+        trial.place(outcome.plans)
+        for pod in (unit.pod for unit in units if unit.pod is not None):
+            try:
+                choice = placement.for_pod(pod, (), trial.snapshot)
+            except Rejected:
+                return False
+            if choice.nodes is not None and not len(choice.nodes):
+                return None if _minds_others(pod) else False
+            trial.place((), pod, trial.snapshot.topology.order[0])
+        return True
 
     def all_patterns(self, left: Sequence[int]) -> frozenset[Pattern] | None:
         """Every pattern within `left` that the node can hold and that no other one contains.
