@@ -23,7 +23,7 @@ from reconciler.state.devices.assembly import Layout
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.inventory import Assembled, Assembly, Inventory
 from reconciler.state.devices.ledger import DeviceState, Holder, Ledger
-from reconciler.state.devices.occupancy_columns import Columns
+from reconciler.state.devices.occupancy_columns import OccupancyColumns
 from reconciler.state.devices.reach import NodeInfo
 from reconciler.state.devices.retained_draws import Drawn, RetainedDraws
 from reconciler.state.devices.snapshot import Snapshot, Topology
@@ -66,7 +66,7 @@ class Store:
         self._inventory = Inventory(rules, self._retained_of)
         self._node_view: Mapping[str, NodeInfo] | None = None
         self._topology: Topology | None = None
-        self._columns: Columns | None = None
+        self._columns: OccupancyColumns | None = None
         self._class_view: Mapping[str, DeviceClass] | None = None
         self._snapshot: Snapshot | None = None
         self._version = 0
@@ -166,10 +166,11 @@ class Store:
 
         Any thread may run it, while the store changes. `adopt` takes the result.
         """
-        if self._effective_rules() or (joinable := self._inventory.joinable()) is None:
-            return None
-        previous = self._topology if joinable.previous is not None else None
-        return Assembly(joinable, previous, self._frozen_nodes(), self.rules)
+        return (
+            None
+            if self._effective_rules()
+            else self._inventory.assembly(self._topology, self._frozen_nodes())
+        )
 
     def adopt(self, assembled: Assembled) -> None:
         """Take over a fleet that was assembled elsewhere, unless a snapshot was faster.
@@ -425,13 +426,13 @@ class Store:
         self._snapshot, self._supply_is_current = None, False
         return SUPPLY
 
-    def _columns_of(self, fleet: Fleet, layout: Layout | None) -> Columns:
+    def _columns_of(self, fleet: Fleet, layout: Layout | None) -> OccupancyColumns:
         """The columns of the fleet, copied from the previous columns where they are still valid."""
         if self._columns is not None and layout is not None and self._columns.follow(fleet, layout):
             return self._columns
         if self._columns is None or layout is not None:
             carried = self._columns if layout is not None and layout.previous is not None else None
-            self._columns = Columns(fleet, self._ledger, self._retained, layout, carried)
+            self._columns = OccupancyColumns(fleet, self._ledger, self._retained, layout, carried)
         return self._columns
 
     def _topology_of(self, fleet: Fleet, layout: Layout | None) -> Topology:

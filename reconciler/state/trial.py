@@ -18,7 +18,7 @@ from reconciler.errors import Inconsistent
 from reconciler.state.delta import Delta
 from reconciler.state.devices.inventory import Inventory
 from reconciler.state.devices.ledger import Ledger
-from reconciler.state.devices.occupancy_columns import Columns
+from reconciler.state.devices.occupancy_columns import OccupancyColumns
 from reconciler.state.devices.retained_draws import RetainedDraws
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.held_back import Reserved
@@ -67,7 +67,7 @@ class Fork(Struct, frozen=True, eq=False):
     snapshot: Snapshot
     ledger: Ledger
     retained: RetainedDraws
-    columns: Columns
+    columns: OccupancyColumns
     stored: Mapping[ObjectKey, ResourceClaim]
     """Claims as the server has them"""
     assumed: tuple[Plan, ...]

@@ -91,14 +91,6 @@ class Fleet:
         first, rows = self.start.item(at), self.pools[at].positions.get(device[2], ())
         return (first + rows[0],) if len(rows) == 1 else tuple([first + row for row in rows])
 
-    def positions_in(self, pool: tuple[str, str]) -> tuple[int, Mapping[str, tuple[int, ...]]]:
-        """The first row of a pool, given by driver and name, and where its devices are from there, by name.
-
-        No device if it has no slices.
-        """
-        at = self.index.get(pool)
-        return (0, {}) if at is None else (self.start.item(at), self.pools[at].positions)
-
     def id_of(self, row: int) -> DeviceID:
         """The names of the device in a row."""
         at = int(self.pool_of[row])

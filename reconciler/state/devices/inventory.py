@@ -75,8 +75,15 @@ MANY_DEVICES = 1 << 14
 """Devices from which on this is so for the first fleet, also if they are in few pools"""
 
 
-class Joinable(NamedTuple):
-    """What a fleet is joined from. Nothing of it changes, but the vocabulary grows."""
+class Assembled(NamedTuple):
+    """The fleet of one moment, with its nodes."""
+
+    topology: Topology
+    layout: Layout
+
+
+class Assembly(Struct, frozen=True, eq=False):
+    """All that a fleet is made of at one moment. Nothing of it changes, but the vocabulary grows."""
 
     pools: Mapping[PoolID, Pool]
     fresh: AbstractSet[PoolID]
@@ -85,6 +92,19 @@ class Joinable(NamedTuple):
     vocabulary: Vocabulary
     matrix: Amounts
     """(P, C) all draws"""
+    topology: Topology | None
+    """That of the previous fleet"""
+    nodes: Mapping[str, NodeInfo]
+    rules: Semantics
+
+    def run(self) -> Assembled:
+        """The fleet, without taint rules."""
+        layout = lay_out(self.pools, self.fresh, self.previous)
+        fleet = assemble(layout, (), self.vocabulary, self.matrix)
+        topology = Topology.of(
+            fleet, self.nodes, self.rules, previous=self.topology, replaced=layout.replaced
+        )
+        return Assembled(topology, layout)
 
 
 class Inventory:
@@ -209,8 +229,11 @@ class Inventory:
         self._tainted_by = taint_rules
         return self._fleet, layout
 
-    def joinable(self) -> Joinable | None:
-        """What to join in a thread, if that takes long and every pool is built; else None."""
+    def assembly(self, topology: Topology | None, nodes: Mapping[str, NodeInfo]) -> Assembly | None:
+        """What to join in a thread, if that takes long and every pool is built; else None.
+
+        `topology` is the newest one.
+        """
         self._stop_joining()
         if self._unbuilt or self._tainted_by or not self._takes_long():
             return None
@@ -219,8 +242,15 @@ class Inventory:
                 return None  # all columns may have to be encoded again
             self._shed_values()  # no fleet: only sets the limit
         self._joining, self._built = self._built, set()
-        return Joinable(
-            dict(self._pools), self._joining, self._fleet, self.vocabulary, self._builder.table.matrix()
+        return Assembly(
+            dict(self._pools),
+            self._joining,
+            self._fleet,
+            self.vocabulary,
+            self._builder.table.matrix(),
+            topology if self._fleet is not None else None,
+            nodes,
+            self._rules,
         )
 
     def _takes_long(self) -> bool:
@@ -284,30 +314,3 @@ class Inventory:
             self._members.pop(pool, None)
             self._pools.pop(pool, None)
         self._built.add(pool)
-
-
-class Assembled(NamedTuple):
-    """The fleet of one moment, with its nodes."""
-
-    topology: Topology
-    layout: Layout
-
-
-class Assembly(Struct, frozen=True, eq=False):
-    """Everything that a fleet and its topology are made of at one moment."""
-
-    joinable: Joinable
-    previous: Topology | None
-    """That of the previous fleet"""
-    nodes: Mapping[str, NodeInfo]
-    rules: Semantics
-
-    def run(self) -> Assembled:
-        """The fleet, without taint rules."""
-        pools, fresh, previous, vocabulary, matrix = self.joinable
-        layout = lay_out(pools, fresh, previous)
-        fleet = assemble(layout, (), vocabulary, matrix)
-        topology = Topology.of(
-            fleet, self.nodes, self.rules, previous=self.previous, replaced=layout.replaced
-        )
-        return Assembled(topology, layout)

@@ -1,7 +1,6 @@
 """Who holds which device. Source: AS-1 to AS-6."""
 
 from collections.abc import Iterable, Mapping
-from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -104,9 +103,6 @@ def _sum(*amounts: Mapping[str, int]) -> dict[str, int]:
     return total
 
 
-_new, _names = tuple.__new__, itemgetter("driver", "pool", "device")
-
-
 class Ledger(Forkable):
     """Holds by claim and by device. It stores names only, so changes of slices do not affect it."""
 
@@ -164,14 +160,8 @@ class Ledger(Forkable):
         changed = self.release(holder.uid) if known is not None else set()
         self._of_claim[holder.uid] = entry
         pools = self._of_pool
-        driver: str | None = None
-        pool: str | None = None
         for device in alone:
-            if device[1] is not pool or device[0] is not driver:  # mostly one pool for all of a claim
-                driver, pool, _ = device
-                if (known_pool := pools.get((driver, pool))) is None:
-                    known_pool = pools[driver, pool] = {}
-                held = known_pool
+            held = pools.setdefault(device[:2], {})
             hold = held.get(device[2])
             held[device[2]] = holder if hold is None else state_of(hold).held_by(holder)
         changed.update(alone)
@@ -212,13 +202,12 @@ class Ledger(Forkable):
         """
         alone, shares = [], []
         for result in allocation.devices.results:
-            fields = result.__dict__  # a third of the time of asking the model for each
-            if fields["admin_access"]:
+            if result.admin_access:
                 continue
-            device = _new(DeviceID, _names(fields))
-            if self._sharing and fields["share_id"]:
+            device = DeviceID(result.driver, result.pool, result.device)
+            if self._sharing and result.share_id:
                 consumed = {key: amount.nanos for key, amount in result.consumed_capacity.items()}
-                shares.append(Shared(device, fields["share_id"], consumed))
+                shares.append(Shared(device, result.share_id, consumed))
             else:
                 alone.append(device)
         return tuple(alone), tuple(shares)

@@ -35,7 +35,7 @@ class _Views(NamedTuple):
     consumption: Codes
 
 
-class Columns:
+class OccupancyColumns:
     """The mutable columns. They are copied before a change only if a frozen `Occupancy` is still in use."""
 
     def __init__(
@@ -44,7 +44,7 @@ class Columns:
         ledger: Ledger,
         retained: RetainedDraws,
         layout: Layout | None = None,
-        previous: "Columns | None" = None,
+        previous: "OccupancyColumns | None" = None,
     ) -> None:
         """Computed from the ledger; given the previous columns, only for fresh pools."""
         self._fleet = fleet
@@ -102,7 +102,7 @@ class Columns:
         self._trail = Trail()
         return True
 
-    def _copy_unchanged(self, layout: Layout, previous: "Columns") -> Rows:
+    def _copy_unchanged(self, layout: Layout, previous: "OccupancyColumns") -> Rows:
         """Copy the rows of unchanged pools; return the rows of the others."""
         fresh = [np.zeros(0, dtype=np.intp)]
         shift = np.zeros(previous._fleet.size, dtype=np.intp)
@@ -123,7 +123,7 @@ class Columns:
                 self._consume(row + int(shift[row]), consumed)
         return np.concatenate(fresh)
 
-    def fork(self, fleet: Fleet, ledger: Ledger, retained: RetainedDraws) -> "Columns":
+    def fork(self, fleet: Fleet, ledger: Ledger, retained: RetainedDraws) -> "OccupancyColumns":
         """The same columns over forks of fleet, ledger and retained draws; both change independently."""
         other = copy(self)
         other._fleet, other._ledger = fleet, ledger
@@ -170,21 +170,14 @@ class Columns:
         changed_rows: list[int] = []
         relieved: set[int] = set()
         overcharges = self._remaining.overcharges
-        driver: str | None = None
-        pool: str | None = None
         for device in changed:
             if overcharges:
                 relieved |= self._drop_overcharge(device)
-            if device[1] is not pool or device[0] is not driver:  # mostly one pool for all of a claim
-                driver, pool, _ = device
-                held = self._ledger.held_in((driver, pool))
-                first, positions = self._fleet.positions_in((driver, pool))
-            name = device[2]
-            hold = held.get(name)
-            for at in positions.get(name, ()):
-                rows.append(first + at)
-                if self._set(first + at, hold):
-                    changed_rows.append(first + at)
+            hold = self._ledger.held_in(device[:2]).get(device[2])
+            for row in self._fleet.rows_of(device):
+                rows.append(row)
+                if self._set(row, hold):
+                    changed_rows.append(row)
         if relieved or (changed_rows and (self._scopes is not None or self._fleet.sets.shape[1])):
             again = self._evaluate_affected(changed_rows, relieved)
             seen = set(again.tolist())

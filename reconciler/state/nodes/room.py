@@ -133,8 +133,6 @@ class Room(Forkable):
         self._rows = rows
         self._sums: dict[str, dict[str, int]] = {}
         self._charges: dict[ObjectKey, Charge] = {}
-        self._last: tuple[Wanted, Amounts] = {}, np.zeros(0, dtype=np.int64)
-        """What the last node offers, also as a column (R,): machines of one type share the object"""
 
     def put(self, row: int, node: str, offered: Wanted) -> None:
         """Set what a node offers. The row is an existing one or the next one.
@@ -145,21 +143,14 @@ class Room(Forkable):
             self._size += 1
             self._total, self._used = widened(self._total, self._size), widened(self._used, self._size)
             self._unknown = widened(self._unknown, self._size)
-        self._total[:, row] = self._column(offered)
+        for name in offered:
+            if name not in self._resources:
+                self._add(name)
+        self._total[:, row] = [offered.get(name, 0) for name in self._resources]
         self._unknown[row] = not offered
         if node in self._sums:
             self._write(node, self._resources)
         self.serial += 1
-
-    def _column(self, offered: Wanted) -> Amounts:
-        """(R,) what a node offers; new resources get a row."""
-        if offered is not self._last[0] or len(self._last[1]) < len(self._resources):
-            for name in offered:
-                if name not in self._resources:
-                    self._add(name)
-            amounts = np.array([offered.get(name, 0) for name in self._resources], dtype=np.int64)
-            self._last = offered, amounts
-        return self._last[1]
 
     def drop(self, row: int) -> None:
         """Remove a node. The charges of its pods stay, since the node may come back before they end."""

@@ -10,11 +10,10 @@ import numpy as np
 
 from kernels.types import Codes, Mask, Rows
 from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
-from reconciler.api.objects.core import Node, NodeSpec, NodeStatus, Pod, Taint
+from reconciler.api.objects.core import Node, Pod, Taint
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.selectors import LabelSelector, NodeSelector
 from reconciler.errors import Rejected
-from reconciler.state.devices.encoding.recent import OfObjects
 from reconciler.state.devices.snapshot import NodeSubset, Topology
 from reconciler.state.forking import Forkable, forked
 from reconciler.state.nodes.labels import (
@@ -60,15 +59,6 @@ HERE = Hosted(roomier=False, counted=False)
 """Nothing changed"""
 
 
-class _Described(NamedTuple):
-    """What machines of one type have in common: parsing shares equal specs and statuses."""
-
-    spec: NodeSpec
-    taints: tuple[Taint, ...]
-    soft: tuple[Taint, ...]
-    offered: Wanted
-
-
 class Nodes(Forkable):
     """One row for each node; rows of removed nodes are reused. Masks are (N,) by row if not stated."""
 
@@ -88,7 +78,6 @@ class Nodes(Forkable):
         self.nominated = NominatedRoom(self.room)
         self._spare: list[int] = []
         self._node: dict[str, Node] = {}
-        self._described: OfObjects[NodeStatus, _Described] = OfObjects(KEPT)
         self._supposed: set[str] = set()
         self._profiles: dict[tuple[Taint, ...], int] = {}
         self._profile: Codes = np.zeros(0, dtype=np.int32)
@@ -101,7 +90,6 @@ class Nodes(Forkable):
         """The same nodes and pods for another thread, changed independently from now on."""
         made: dict[int, Any] = {}
         other = forked(self, made)
-        other._described = OfObjects(KEPT)
         other.on_demand = self.on_demand.fork()
         other.volumes = deepcopy(self.volumes, made)  # it refers to the nodes and their rows
         return other
@@ -326,19 +314,11 @@ class Nodes(Forkable):
             self.volumes.attached.put_node(row, name)
         self._node[name] = node
         self._labels.put(row, node.metadata.labels)
-        described = self._describe(node)
-        self.soft_taints.put(row, described.soft)
-        self._profile[row] = self._profiles.setdefault(described.taints, len(self._profiles))
-        self.room.put(row, name, described.offered)
+        self.soft_taints.put(row, soft_taints(node))
+        self._profile[row] = self._profiles.setdefault(taints_of(node), len(self._profiles))
+        self.room.put(row, name, amounts(node.status.allocatable))
         self._invalidate()
         return True
-
-    def _describe(self, node: Node) -> "_Described":
-        known = self._described.get(node.status)
-        if known is None or known.spec is not node.spec:
-            made = _Described(node.spec, taints_of(node), soft_taints(node), amounts(node.status.allocatable))
-            known = self._described.put(node.status, made)
-        return known
 
     def _drop(self, name: str) -> bool:
         row = self._row_of.pop(name, None)
