@@ -12,8 +12,7 @@ from perf.workloads.mig import drawn_profiles
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import GATE, Pod
-from reconciler.api.versions.claim_text import API_VERSIONS, read_claim
-from reconciler.api.versions.pod_text import read_pod
+from reconciler.api.versions.reading import decode
 
 
 def whole(size: Size, progress: Progress) -> Outcome:
@@ -99,8 +98,8 @@ def _burst(
 
 def _watched(raw: Json) -> ResourceClaim:
     """A claim as a watch reads it: claims of one template share their spec."""
-    found = read_claim(json.dumps(raw).encode(), API_VERSIONS[0])
-    assert found is not None
+    found = decode("ResourceClaim", "resource.k8s.io/v1", json.dumps(raw).encode())
+    assert isinstance(found, ResourceClaim)
     return found
 
 
@@ -144,8 +143,8 @@ def _pod(number: int, claim: str) -> Pod:
             "resourceClaimStatuses": [{"name": "devices", "resourceClaimName": claim}],
         },
     }
-    found = read_pod(json.dumps(raw).encode(), "v1")
-    assert found is not None
+    found = decode("Pod", "v1", json.dumps(raw).encode())
+    assert isinstance(found, Pod)
     return found
 
 

@@ -20,7 +20,6 @@ from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import DeviceAttribute, ResourceSlice
-from reconciler.api.versions.reading import read
 from reconciler.cel.program import compile_selector
 from reconciler.cluster.cursor import listed
 from reconciler.cluster.decoding import cut_listing
@@ -61,7 +60,7 @@ def cold_start(size: Size, progress: Progress) -> Outcome:
             listing = cut_listing(page)
             watch.lap("cut")
             for item in listing.items:
-                found = listed(item, listing.mark, resource, read)
+                found = listed(item, resource)
                 assert not isinstance(found, Refused)
                 objects.append(found)
             watch.lap("read")
@@ -124,7 +123,7 @@ def scale(size: Size, progress: Progress) -> Outcome:
     for number, thing in enumerate(gpus.fleet(nodes)):
         resource, item = _item(thing)
         watch.begin()
-        found = listed(item, None, resource, read)
+        found = listed(item, resource)
         watch.lap("read")
         assert not isinstance(found, Refused)
         store.apply(Changed(resource.kind, found))

@@ -5,9 +5,7 @@ from functools import partial
 from random import random
 
 from reconciler.aio.tasks import forever
-from reconciler.api.objects.core import ConfigMap
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.validating import validated
 from reconciler.app.foundation import Foundation
 from reconciler.app.from_settings import Job
 from reconciler.cluster.client import Client
@@ -72,6 +70,5 @@ async def _watch_switch(client: Client, key: ObjectKey, switch: Switch) -> None:
         config_map(key),
         sink=switch.take,
         random=random,
-        decode=lambda raw: validated(ConfigMap, raw),
     )
     await forever("switch", watch)

@@ -5,16 +5,16 @@ import sys
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from random import random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
 from reconciler.api.objects.changes import Change, Listed, Notice, Replaced
 from reconciler.api.objects.gangs import COSCHEDULING_LABEL
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.versions.reading import loaded
 from reconciler.cli.output import Console, print_line, remark
 from reconciler.cluster.client import Client
-from reconciler.cluster.decoding import decode
 from reconciler.cluster.discovery import discover, discover_at_least_pods
 from reconciler.cluster.kinds import (
     BUDGET,
@@ -30,9 +30,6 @@ from reconciler.cluster.kinds import (
 from reconciler.cluster.target import Target, choose_target
 from reconciler.errors import Gone, Rejected
 from reconciler.plugins.koordinator.cluster import DEVICE, with_devices
-
-if TYPE_CHECKING:
-    from reconciler.cluster.cursor import Decode
 
 HELD_ROOM = "dra-reconciler/dra-reconciler-held-room"
 """The ConfigMap of deploy/ that says which room is held"""
@@ -108,7 +105,7 @@ async def list_objects(
 
         async def listed(resource: Resource) -> list[dict[str, Any]]:
             return [
-                {**decode(item)[0], "kind": resource.kind, "apiVersion": resource.api_version}
+                {**loaded(item)[0], "kind": resource.kind, "apiVersion": resource.api_version}
                 async for page in client.list_pages(resource, limit=resource.page)
                 for item in page.items
             ]
@@ -232,13 +229,13 @@ def _selects_namespaces(pod: Mapping[str, Any]) -> bool:
 async def following(
     client: Client,
     served: Served,
-    decoders: Mapping[str, "Decode"],
+    kinds: Iterable[str],
     on_change: Callable[[Change], object],
 ) -> AsyncIterator[None]:
-    """Watch the kinds that have decoders and call `on_change`; the block starts when all are listed."""
+    """Watch some kinds and call `on_change`; the block starts when all are listed."""
     from reconciler.cluster.watch import follow  # noqa: PLC0415 - slow, and only for this
 
-    unlisted, listed = set(decoders), asyncio.Event()
+    unlisted, listed = set(kinds), asyncio.Event()
 
     def receive(change: Notice) -> None:
         if not isinstance(change, Listed):
@@ -250,10 +247,8 @@ async def following(
 
     async with asyncio.TaskGroup() as group:
         watches = [
-            group.create_task(
-                follow(client, served[kind], sink=receive, random=random, decode=decode), name=f"watch {kind}"
-            )
-            for kind, decode in decoders.items()
+            group.create_task(follow(client, served[kind], sink=receive, random=random), name=f"watch {kind}")
+            for kind in kinds
         ]
         await listed.wait()
         try:

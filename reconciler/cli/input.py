@@ -16,7 +16,7 @@ from reconciler.api.objects.core import Namespace, Node, Pod
 from reconciler.api.objects.gangs import CoschedulingPodGroup, PodGroup
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
-from reconciler.api.versions.shared_parts import read
+from reconciler.api.versions.reading import read
 from reconciler.cli.cluster import Connection, list_objects
 from reconciler.cli.output import counted, remark
 from reconciler.cli.progress import SILENT, ProgressTracker

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import click
 
 from reconciler.api.objects.core import GATE, Pod
-from reconciler.api.versions.reading import read
+from reconciler.api.versions.reading import loaded, read
 from reconciler.cli.cluster import Connection, connected
 from reconciler.cli.exits import Exit, Failure, errors_as
 from reconciler.cli.options import cluster_options_to, namespace_option, output_option
@@ -24,7 +24,6 @@ from reconciler.cli.output import (
     remark,
 )
 from reconciler.cluster.client import Client
-from reconciler.cluster.decoding import decode
 from reconciler.cluster.kinds import POD
 from reconciler.cluster.writer import ungate
 from reconciler.errors import Conflict, Gone, ReconcilerError
@@ -92,7 +91,7 @@ async def _gated(client: Client, namespace: str | None) -> AsyncIterator[Pod]:
 
     async for page in client.list_pages(POD, limit=POD.page):
         for item in page.items:
-            raw = decode(item)[0]
+            raw = loaded(item)[0]
             gates = raw["spec"].get("schedulingGates") or ()
             if any(gate["name"] == GATE for gate in gates) and namespace in (
                 None,

@@ -12,7 +12,6 @@ from reconciler.analysis.capacity.lines import By, Line, lines
 from reconciler.analysis.capacity.measure import measure
 from reconciler.analysis.capacity.solver import Solver
 from reconciler.api.objects.semantics import Semantics
-from reconciler.api.versions.reading import read
 from reconciler.cli.cluster import Connection, connected, following, list_objects
 from reconciler.cli.contexts import ask_each, check_contexts, contexts_as_json, report_unreached, side_by_side
 from reconciler.cli.exits import Exit, Failure, errors_as
@@ -290,9 +289,9 @@ async def follow_usage(
     store = Store(rules)
     async with connected(connection, announced=False) as client:
         served = await discover(client, also=KINDS)
-        decoders = {kind: read for kind in KINDS if kind in served}
+        kinds = [kind for kind in KINDS if kind in served]
         room = FollowedRoom(client, connection.held_room)
-        async with following(client, served, decoders, store.apply):
+        async with following(client, served, kinds, store.apply):
             while True:
                 await room.hold(store)
                 await show(store.snapshot_for(NOBODY))

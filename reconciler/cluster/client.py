@@ -5,7 +5,8 @@ from collections.abc import AsyncGenerator
 from typing import Any, Literal
 
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.cluster.decoding import Listing, cut_listing, decode
+from reconciler.api.versions.reading import loaded
+from reconciler.cluster.decoding import Listing, cut_listing
 from reconciler.cluster.kinds import PAGE, Resource
 from reconciler.cluster.transport import READS, Lines, Query, Request, Transport, WatchRequest, refusal
 from reconciler.errors import Retry, Undecided
@@ -139,12 +140,11 @@ class Client:
     async def _object(self, request: Request) -> Raw:
         answer = await self._answer(request)
         try:
-            value, _ = decode(answer)
+            return loaded(answer)[0]
         except ValueError as exc:
             # It was applied, but what became of the object is unknown: a read settles it.
             error = Retry if request.method in READS else Undecided
             raise error(f"{request.method} {request.path}: the answer is not JSON: {exc}") from exc
-        return value
 
     async def _answer(self, request: Request) -> bytes:
         response = await self._transport.send(request)

@@ -10,9 +10,8 @@ from msgspec import Struct, field
 from reconciler.aio.tasks import Breaks, Stopped, unless
 from reconciler.api.objects.changes import Changed, Listed, Notice, Refused, Removed, Replaced
 from reconciler.api.objects.meta import ApiObject, ObjectKey
-from reconciler.api.versions.reading import read
 from reconciler.cluster.client import Client
-from reconciler.cluster.cursor import Cursor, Decode, IsKnown, listed, precedes
+from reconciler.cluster.cursor import Cursor, IsKnown, listed, precedes
 from reconciler.cluster.kinds import Resource
 from reconciler.errors import Gone, Inconsistent, ReconcilerError, Rejected, Relist, Retry
 
@@ -87,7 +86,6 @@ async def follow(
     *,
     sink: Sink,
     random: Callable[[], float],
-    decode: Decode = read,
     pace: Pace = USUAL,
     recall: Recall | None = None,
     is_known: IsKnown | None = None,
@@ -103,7 +101,7 @@ async def follow(
     error. Cancelled: every change that was read was passed on. An error of the sink ends the run.
     """
     recall = recall or Recall()
-    follower = _Follower(client, resource, sink, random, decode, pace, recall, is_known)
+    follower = _Follower(client, resource, sink, random, pace, recall, is_known)
     while True:
         try:
             try:
@@ -131,7 +129,6 @@ class _Follower(Struct):
     resource: Resource
     sink: Sink
     random: Callable[[], float]
-    decode: Decode
     pace: Pace
     recall: Recall
     is_known: IsKnown | None
@@ -183,7 +180,7 @@ class _Follower(Struct):
         self.recall.done()
         log.debug("listed", kind=self.resource.kind, objects=read.objects, refused=read.refused)
         is_known = self.is_known if self.resource.kind == "ResourceClaim" else None
-        return Cursor(self.resource, self.decode, read.version, is_known)
+        return Cursor(self.resource, read.version, is_known)
 
     async def _list_singly(self) -> "_Read":
         """Pass on each object as it is read, then remove what is gone."""
@@ -232,7 +229,7 @@ class _Follower(Struct):
                 read.version = page.version
                 self._note_contact()
                 for item in page.items:
-                    found = listed(item, page.mark, self.resource, self.decode)
+                    found = listed(item, self.resource)
                     if isinstance(found, Refused):
                         read.refused += 1
                     else:

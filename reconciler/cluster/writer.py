@@ -14,6 +14,7 @@ from typing import Any
 
 import structlog
 
+from reconciler.api.objects.changes import Refused
 from reconciler.api.objects.claims import (
     ALLOCATED_AT,
     FINALIZER,
@@ -30,10 +31,8 @@ from reconciler.api.objects.gangs import FENCED, SEAT
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.semantics import ADMIN_ACCESS, BINDING_CONDITIONS, CONSUMABLE_CAPACITY, TAINTS
-from reconciler.api.versions.claim_text import read_claim
-from reconciler.api.versions.reading import read
+from reconciler.api.versions.reading import decode, loaded, read
 from reconciler.cluster.client import JSON, Client, Raw
-from reconciler.cluster.decoding import decode
 from reconciler.cluster.discovery import CLAIM
 from reconciler.cluster.kinds import Resource, Served
 from reconciler.errors import Conflict, Gone, Inconsistent, Malformed, Undecided
@@ -257,7 +256,13 @@ class Writer:
 
     def _read(self, text: bytes) -> ResourceClaim:
         """The claim in the text of a response. Raises as `_answer`."""
-        return read_claim(text, self._claims.api_version) or _answer(_decoded(text))
+        try:
+            found = decode("ResourceClaim", self._claims.api_version, text)
+        except ValueError as exc:
+            raise Undecided(f"the answer to a write is not JSON: {exc}") from exc
+        if isinstance(found, Refused):
+            raise Undecided(f"the answer to a write cannot be read: {found.reason}")
+        return _claim(found)
 
 
 async def ungate(client: Client, pods: Resource, pod: Pod) -> Pod:
@@ -312,10 +317,9 @@ def _version(raw: Raw) -> str:
 
 def _decoded(text: bytes) -> Raw:
     try:
-        value, _ = decode(text)
+        return loaded(text)[0]
     except ValueError as exc:
         raise Undecided(f"the answer to a write is not JSON: {exc}") from exc
-    return value if isinstance(value, dict) else {}
 
 
 def _answer(raw: Raw) -> ResourceClaim:

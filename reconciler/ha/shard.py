@@ -18,7 +18,6 @@ from msgspec.structs import replace
 
 from reconciler.api.objects.changes import Change, Changed, Removed, Replaced
 from reconciler.api.objects.claims import ALL, DeviceClass, DeviceSubRequest, ResourceClaim
-from reconciler.api.objects.device_patterns import without_blanks
 from reconciler.api.objects.meta import ApiObject, PoolID
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.cel.reads import drivers_of
@@ -121,7 +120,7 @@ def _stating(objects: Iterable[ApiObject], shard: Shard) -> Iterator[ResourceSli
 
 
 def _states(source: ResourceSlice) -> bool:
-    return any(device.compatible_only_with is not None for device in without_blanks(source.spec.devices))
+    return any(device.compatible_only_with is not None for device in source.spec.devices)
 
 
 POOLS = "dra-reconciler.io/pool-prefix"

@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from reconciler.api.objects.slices import ResourceSlice
+from reconciler.api.objects.meta import ObjectKey
 from reconciler.operations.events.events import Notice, Regarding
 from reconciler.operations.metrics import catalogue as of
 from reconciler.operations.metrics.meters import Reading, single
@@ -101,11 +101,11 @@ class DoctorSchedule:
         log.info("doctor run finished", findings=sum(self.found.values()), pools=len(pools))
 
     def _notices(self, findings: Iterable[Finding]) -> Iterator[Notice]:
-        slices = {source.key.name: source for source in self._store.slices} if findings else {}
+        uids = {block.name: block.uid for block in self._store.blocks} if findings else {}
         for one in findings:
-            source: ResourceSlice | None = slices.get(one["object"].removeprefix("ResourceSlice "))
-            if source is not None:
-                regarding = Regarding(self._version, source.kind, source.key, source.metadata.uid)
+            name = one["object"].removeprefix("ResourceSlice ")
+            if name in uids:
+                regarding = Regarding(self._version, "ResourceSlice", ObjectKey("", name), uids[name])
                 yield Notice(regarding, POOL_REASONS[one["check"]], f"{one['what']}. {one['remedy']}", "")
 
 

@@ -13,7 +13,7 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.plugins import PLUGINS
 from reconciler.api.validation.kinds import ServedKind
-from reconciler.api.versions.reading import add_model
+from reconciler.api.versions import reading
 
 if TYPE_CHECKING:
     from reconciler.allocation.pod_devices import PodDevices
@@ -94,5 +94,6 @@ def register(plugin: Plugin) -> None:
     """Add a plugin, once, before anything is read or started."""
     PLUGINS.append(plugin)
     for version, model in plugin.models.items():
-        add_model(model, version)
+        group, _, name = version.rpartition("/")
+        reading.register(model, group, (name,))
     REASONS.update(plugin.advice)

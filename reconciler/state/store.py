@@ -5,7 +5,7 @@ store retains what a held device drew before its slices changed. A new store can
 not async: nothing can happen between a read and a change.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -20,6 +20,7 @@ from reconciler.api.objects.semantics import TAINT_RULES, TAINTS, Semantics
 from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
 from reconciler.state.delta import NOTHING, SUPPLY, Delta
 from reconciler.state.devices.assembly import Layout
+from reconciler.state.devices.encoding.block import Block
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.inventory import Assembled, Assembly, Inventory
 from reconciler.state.devices.ledger import DeviceState, Holder, Ledger
@@ -77,7 +78,13 @@ class Store:
     # -- reading
 
     @property
-    def slices(self) -> Iterable[ResourceSlice]:
+    def blocks(self) -> Collection[Block]:
+        """All slices, encoded."""
+        return self._inventory.all_blocks
+
+    @property
+    def slices(self) -> Sequence[ResourceSlice]:
+        """All slices. Each is decoded when asked for: read those of a large fleet in a thread."""
         return self._inventory.slices
 
     @property

@@ -20,8 +20,8 @@ import pytest
 
 from reconciler import app
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.versions.reading import loaded
 from reconciler.cluster.client import Client
-from reconciler.cluster.decoding import decode
 from reconciler.cluster.discovery import discover
 from reconciler.cluster.http import connect
 from reconciler.cluster.kinds import NAMESPACE, Resource
@@ -243,7 +243,7 @@ class Lent:
 
     async def _forget(self, claims: Resource, item: bytes) -> None:
         """Remove the finalizers of a claim of ours: nobody else might free it."""
-        metadata = decode(item)[0]["metadata"]
+        metadata = loaded(item)[0]["metadata"]
         if metadata.get("namespace") == self.name:
             key = self.key(claims, metadata["name"])
             # kube-scheduler may have reserved it.
@@ -260,7 +260,7 @@ async def dry_run(transport: Transport, kind: Resource, body: Object) -> Object:
     response = await transport.send(request)
     if response.status >= 300:
         raise refusal(request.method, request.path, response)
-    found: Object = decode(response.body)[0]
+    found: Object = loaded(response.body)[0]
     return found
 
 

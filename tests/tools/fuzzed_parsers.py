@@ -55,17 +55,17 @@ def _older_slice(spec: str) -> object:
 
 def _page(text: str) -> object:
     page = cut_listing(_bytes(text))
-    return [listed(item, page.mark, SLICES, read) for item in page.items]
+    return [listed(item, SLICES) for item in page.items]
 
 
 def _slice(spec: str) -> object:
     text = b'{"metadata":{"name":"s","resourceVersion":"1"},"spec":' + _bytes(spec) + b"}"
-    return listed(text, None, SLICES, read)
+    return listed(text, SLICES)
 
 
 def _claim(spec: str) -> object:
     text = b'{"metadata":{"name":"c","namespace":"n","resourceVersion":"1"},"spec":' + _bytes(spec) + b"}"
-    return listed(text, None, CLAIMS, read)
+    return listed(text, CLAIMS)
 
 
 def _extensions(text: str) -> object:
@@ -109,7 +109,7 @@ PARSERS = {
     "semver": Parser(Semver.parse, (ValueError,)),
     "semver, leniently": Parser(Semver.parse_leniently, (ValueError,)),
     "CEL": Parser(compile_selector, (Rejected,)),
-    "a line of a watch": Parser(lambda text: Cursor(SLICES, read, "1").feed(_bytes(text)), (Retry, Relist)),
+    "a line of a watch": Parser(lambda text: Cursor(SLICES, "1").feed(_bytes(text)), (Retry, Relist)),
     "a page of a listing": Parser(_page, (ValueError, Retry)),
     "the spec of a slice": Parser(_slice, (Retry,)),
     "the spec of an older slice": Parser(_older_slice, (ValueError, RecursionError)),

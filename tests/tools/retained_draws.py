@@ -47,9 +47,7 @@ def _of_rows(seen: Snapshot) -> dict[Any, Any]:
     """Place of a device -> its pool, its generation, and what it draws: (set, counter) -> billionths."""
     drawn = picture(seen)["devices"]
     generations = {
-        (pool.id, block.slice.metadata.name): block.generation
-        for pool in seen.fleet.pools
-        for block in pool.blocks
+        (pool.id, block.name): block.generation for pool in seen.fleet.pools for block in pool.blocks
     }
     found = {}
     for place in places(seen.fleet):

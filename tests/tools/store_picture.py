@@ -26,7 +26,7 @@ class Place(NamedTuple):
 def places(fleet: Fleet) -> list[Place]:
     """The device of every row."""
     return [
-        Place(*pool.id, block.slice.metadata.name, number, name)
+        Place(*pool.id, block.name, number, name)
         for pool in fleet.pools
         for block in pool.blocks
         for number, name in enumerate(block.names)

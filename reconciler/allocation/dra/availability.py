@@ -292,7 +292,7 @@ def _failing(static: StaticMatch, fleet: Fleet) -> Mask:
     failing[nodes[nodes >= 0]] = True
     # Nodes of a slice that selects nodes per device evaluate each other's devices (SEL-4).
     if (nodes < 0).any() or any(
-        block.slice.spec.per_device_node_selection
+        block.per_device_node_selection
         for at in distinct(fleet.pool_of[rows]).tolist()
         for block in fleet.pools[at].blocks
     ):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
+from typing import Any
 
 from kernels.types import Mask, Rows
 from reconciler.allocation.dra.budget import Fatal
@@ -15,16 +16,11 @@ from reconciler.api.objects.claims import (
     ResourceClaim,
 )
 from reconciler.api.objects.meta import DeviceID
-from reconciler.api.objects.model import Maker
 from reconciler.api.objects.plan import LaterPlan, Plan, Reason
 from reconciler.api.objects.selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from reconciler.state.caches import Cache, share
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.snapshot import Snapshot, View
-
-_allocation_of, _devices_of, _device_of = Maker(Allocation), Maker(DeviceAllocation), Maker(AllocatedDevice)
-_selector_of, _term_of = Maker(NodeSelector), Maker(NodeSelectorTerm)
-_requirement_of = Maker(NodeSelectorRequirement)
 
 
 def plans(
@@ -65,9 +61,8 @@ class PlainPlans:
 
     def __init__(self, claim: ResourceClaim, options: Sequence[RequestOption], snapshot: Snapshot) -> None:
         """`options` are what the results are for, in order."""
-        self._devices = [Maker(AllocatedDevice, _fields_of(option)) for option in options]
-        configs = tuple(_configs(claim, options, old=snapshot.rules.old))
-        self._devices_of = Maker(DeviceAllocation, {"config": configs} if configs else None)
+        self._fields = [_fields_of(option) for option in options]
+        self._configs = _configs(claim, options, old=snapshot.rules.old)
 
     def plan(self, claim: ResourceClaim, view: View, rows: Sequence[Sequence[int]]) -> Plan:
         """The plan of one claim. Raises Fatal for a device that a result cannot express (RES-13).
@@ -91,13 +86,10 @@ class PlainPlans:
 
     def _allocation(self, view: View, rows: Sequence[Sequence[int]]) -> Allocation:
         results: list[AllocatedDevice] = []
-        for make, of_option in zip(self._devices, rows, strict=True):
-            results += _plain_devices(make, of_option, view)
-        fields: dict[str, object] = {"devices": self._devices_of({"results": tuple(results)})}
+        for fields, of_option in zip(self._fields, rows, strict=True):
+            results += [AllocatedDevice(**fields, **_names(row, view.fleet)) for row in of_option]
         selector = _PINNED.of(view) if view.whole else _node_selector(view, chain.from_iterable(rows))
-        if selector is not None:
-            fields["node_selector"] = selector
-        return _allocation_of(fields)
+        return _allocation(results, self._configs, selector)
 
 
 def has_special_fields(fleet: Fleet, rows: Rows | Sequence[int] | slice) -> bool:
@@ -110,13 +102,9 @@ def _allocation(
     results: Sequence[AllocatedDevice], configs: Sequence[AllocatedConfig], selector: NodeSelector | None
 ) -> Allocation:
     """The allocation with the fields that are set: unset fields are not written."""
-    devices: dict[str, object] = {"results": tuple(results)}
-    if configs:
-        devices["config"] = tuple(configs)
-    fields: dict[str, object] = {"devices": _devices_of(devices)}
-    if selector is not None:
-        fields["node_selector"] = selector
-    return _allocation_of(fields)
+    config: dict[str, Any] = {"config": tuple(configs)} if configs else {}
+    selected: dict[str, Any] = {"node_selector": selector} if selector is not None else {}
+    return Allocation(devices=DeviceAllocation(results=tuple(results), **config), **selected)
 
 
 def _devices(
@@ -125,7 +113,7 @@ def _devices(
     """The results."""
     fleet, found = snapshot.fleet, []
     marked = _SPECIAL.of(fleet)
-    candidates, common = None, dict[str, object]()
+    candidates, common = None, dict[str, Any]()
     for choice in choices:
         if choice.candidates is not candidates:
             candidates = choice.candidates
@@ -134,15 +122,13 @@ def _devices(
         fields = {**common, **_names(row, fleet)}
         if marked is not None and marked.item(row):
             fields |= _special_fields(choice, row, snapshot, new_share)
-            found.append(AllocatedDevice.model_validate(fields))
-        else:
-            found.append(_device_of(fields))
+        found.append(AllocatedDevice(**fields))
     return found
 
 
-def _fields_of(option: RequestOption) -> dict[str, object]:
+def _fields_of(option: RequestOption) -> dict[str, Any]:
     """The fields that the results for a request option share."""
-    fields: dict[str, object] = {"request": option.name}
+    fields: dict[str, Any] = {"request": option.name}
     if option.admin:
         fields["admin_access"] = True
     if option.source.tolerations:
@@ -150,7 +136,7 @@ def _fields_of(option: RequestOption) -> dict[str, object]:
     return fields
 
 
-def _names(row: int, fleet: Fleet) -> dict[str, object]:
+def _names(row: int, fleet: Fleet) -> dict[str, Any]:
     """The fields that name a device."""
     at = fleet.pool_of.item(row)
     pool = fleet.pools[at]
@@ -158,23 +144,12 @@ def _names(row: int, fleet: Fleet) -> dict[str, object]:
     return {"driver": driver, "pool": name, "device": pool.names[row - fleet.start.item(at)]}
 
 
-def _plain_devices(make: Maker[AllocatedDevice], rows: Sequence[int], view: View) -> list[AllocatedDevice]:
-    """The results of devices that have no special fields: mostly of one pool."""
-    fleet = view.fleet
-    at = fleet.pool_of.item(rows[0])
-    pool, first = fleet.pools[at], fleet.start.item(at)
-    if len(view.pools) > 1 and not first <= min(rows) <= max(rows) < first + pool.size:
-        return [make(_names(row, fleet)) for row in rows]
-    (driver, name), names = pool.id, pool.names
-    return make.each({"driver": driver, "pool": name}, "device", [names[row - first] for row in rows])
-
-
 def _special_fields(
     choice: Choice, row: int, snapshot: Snapshot, new_share: Callable[[], str]
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """The fields of a result that only some devices have."""
     fleet = snapshot.fleet
-    fields: dict[str, object] = {}
+    fields: dict[str, Any] = {}
     binding = int(fleet.codes["binding"][row])
     if binding >= 0 and snapshot.rules.binding_conditions:
         words = fleet.vocabulary.bindings.values[binding]
@@ -215,7 +190,7 @@ def _configs(claim: ResourceClaim, used: Sequence[RequestOption], *, old: bool) 
     every = {option.name for option in options}
 
     def entry(source: str, requests: Sequence[str], opaque: object, covers: bool) -> AllocatedConfig:
-        fields: dict[str, object] = {"source": source, "opaque": opaque}
+        fields: dict[str, Any] = {"source": source, "opaque": opaque}
         if requests and not (covers and not old):
             fields["requests"] = tuple(requests)
         return AllocatedConfig(**fields)
@@ -258,12 +233,12 @@ def _node_selector(view: View, rows: Iterable[int]) -> NodeSelector | None:
             _merge(expressions, term.match_expressions)
     if not fields and not expressions:
         return None
-    parts: dict[str, object] = {}
+    parts: dict[str, Any] = {}
     if fields:
         parts["match_fields"] = tuple(fields)
     if expressions:
         parts["match_expressions"] = tuple(expressions)
-    return _selector_of({"node_selector_terms": (_term_of(parts),)})
+    return NodeSelector(node_selector_terms=(NodeSelectorTerm(**parts),))
 
 
 def _merge(into: list[NodeSelectorRequirement], new: Sequence[NodeSelectorRequirement]) -> None:
@@ -279,8 +254,8 @@ def _merge(into: list[NodeSelectorRequirement], new: Sequence[NodeSelectorRequir
 
 def _pinned(view: View) -> NodeSelector:
     """Selects the node by its name. Cached: most allocations on a node share it."""
-    requirement = _requirement_of({"key": "metadata.name", "operator": "In", "values": (view.node.name,)})
-    return _selector_of({"node_selector_terms": (_term_of({"match_fields": (requirement,)}),)})
+    requirement = NodeSelectorRequirement(key="metadata.name", operator="In", values=(view.node.name,))
+    return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(requirement,)),))
 
 
 _PINNED = Cache(_pinned)

@@ -332,7 +332,7 @@ def _partitioned(fleet: Fleet) -> Mask:
     pieces = [
         np.full(
             len(block.names),
-            block.slice.spec.per_device_node_selection is not None or bool(block.slice.spec.shared_counters),
+            block.per_device_node_selection is not None or block.shares_counters,
         )
         for pool in fleet.pools
         for block in pool.blocks

@@ -20,7 +20,6 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GangKey, Tier
 from reconciler.api.objects.meta import DeviceID, ObjectKey
-from reconciler.api.objects.model import text_of
 from reconciler.api.objects.plan import Plan, Reason
 from reconciler.api.objects.selectors import Selector
 from reconciler.api.objects.storage import SELECTED_NODE
@@ -288,7 +287,7 @@ def _text(pod: Pod, texts: dict[int, bytes]) -> bytes:
     found = texts.get(id(pod.spec))
     if found is None:
         try:
-            found = text_of(pod.spec, without="resource_claims")
+            found = pod.spec.model_dump_json(exclude={"resource_claims"}).encode()
         except ValueError:  # text that is not Unicode: such a pod is like no other
             found = str(pod.key).encode()
         texts[id(pod.spec)] = found

@@ -64,7 +64,7 @@ class DoctorInput(Struct, frozen=True):
         pool, local = fleet.pools[at], row - int(fleet.start[at])
         block = int(np.searchsorted(pool.offsets, local, side="right")) - 1
         index = local - int(pool.offsets[block])
-        source = pool.blocks[block].slice
+        source = pool.blocks[block].source()
         return self.slice_entries[source.key.name], f"spec.devices[{index}]", source.spec.devices[index]
 
 

@@ -12,7 +12,6 @@ from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod, claims_of, is_live
 from reconciler.api.objects.meta import ApiObject, ObjectKey
-from reconciler.api.objects.model import text_of
 from reconciler.api.objects.similar_names import instead
 from reconciler.api.versions.reading import to_v1, typed
 from reconciler.errors import Malformed
@@ -55,12 +54,12 @@ def items_of(counted: Iterable[tuple[Unit, int]]) -> tuple[Item, ...]:
 
 def _key_of_item(unit: Unit) -> Hashable:
     """Equal for units that differ in their names only."""
-    claims = tuple(text_of(claim.spec) for claim in unit.claims)
+    claims = tuple(claim.spec.model_dump_json() for claim in unit.claims)
     if unit.pod is None:
         return claims
     spec = unit.pod.spec.model_copy(update={"resource_claims": ()})
     labels = tuple(sorted(unit.pod.metadata.labels.items()))
-    return claims, unit.pod.key.namespace, labels, text_of(spec)
+    return claims, unit.pod.key.namespace, labels, spec.model_dump_json()
 
 
 def _copied_claim(claim: ResourceClaim, mark: str) -> ResourceClaim:

@@ -18,7 +18,7 @@ from reconciler.api.objects.meta import ApiObject, ObjectKey, OwnerReference
 from reconciler.api.objects.storage import STORAGE
 from reconciler.api.objects.validating import subject_of
 from reconciler.api.validation.pods import with_label_keys
-from reconciler.api.versions import reading, shared_parts
+from reconciler.api.versions import reading
 from reconciler.api.versions.mistakes import fix_mistakes
 from reconciler.api.versions.reading import GROUP
 from reconciler.errors import Malformed
@@ -104,7 +104,7 @@ def bundle(found: Iterable[Document | Refusal]) -> Bundle:
 
 def _kind(raw: Mapping[str, Any]) -> str:
     """The kind; with its version if another API group uses the name of a kind that we read."""
-    return f"{raw['kind']} of {raw.get('apiVersion')}" if raw["kind"] in reading.MODELS else str(raw["kind"])
+    return f"{raw['kind']} of {raw.get('apiVersion')}" if raw["kind"] in reading.KINDS else str(raw["kind"])
 
 
 def _entry(document: Document, number: int, warnings: list[str]) -> Entry:
@@ -113,7 +113,7 @@ def _entry(document: Document, number: int, warnings: list[str]) -> Entry:
     if raw["kind"] == "Pod":
         raw = with_label_keys(raw)
     warnings += [f"{document.origin}: {line}" for line in found]
-    return Entry(document.origin, raw, shared_parts.typed(raw), number)
+    return Entry(document.origin, raw, reading.typed(raw), number)
 
 
 def _enter(known: dict[ObjectKey, Entry], entry: Entry) -> None:

@@ -6,13 +6,14 @@ created, the mark is in the allocation instead, and no other write is needed. So
 docs/reference/rules/claims.md.
 """
 
+from functools import cached_property
 from hashlib import sha256
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from reconciler.api.objects.meta import ApiObject, DeviceID
-from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple, blank, kept, text_of
+from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple, aliases_of, misplaced
 from reconciler.api.objects.quantity import INT64_MAX, Quantity
 from reconciler.api.objects.selectors import NodeSelector
 
@@ -30,6 +31,7 @@ class DeviceSelector(Model):
     """A condition on devices. Only CEL is known; None is a selector of an unknown kind."""
 
     cel: CelSelector | None = None
+    belongs_elsewhere: ClassVar[Any] = misplaced({"expression": "belongs under `cel`; indent it further"})
 
 
 class DeviceToleration(Model):
@@ -71,12 +73,19 @@ class ExactDeviceRequest(DeviceSubRequest):
     admin_access: Bool | None = None
 
 
+INLINE = tuple(name for name in aliases_of(ExactDeviceRequest) if name != "name")
+"""Fields of `exactly` that are in the request itself in v1beta1"""
+
+
 class DeviceRequest(Model):
     """One named request: exact, or a list of alternatives; the first that fits is used."""
 
     name: Str = Field(min_length=1)
     exactly: ExactDeviceRequest | None = None
     first_available: Tuple[DeviceSubRequest] = ()
+    belongs_elsewhere: ClassVar[Any] = misplaced(
+        dict.fromkeys(INLINE, "belongs under `exactly`; only v1beta1 has it directly in a request")
+    )
 
 
 class DeviceConstraint(Model):
@@ -151,7 +160,7 @@ class DeviceClass(ApiObject):
     """A named class of devices."""
 
     kind: Literal["DeviceClass"] = "DeviceClass"
-    spec: DeviceClassSpec = blank(DeviceClassSpec)
+    spec: DeviceClassSpec = Field(default_factory=DeviceClassSpec)
 
 
 class AllocatedDevice(Model):
@@ -192,7 +201,7 @@ class DeviceAllocation(Model):
 class Allocation(Model):
     """The devices that are allocated to a claim, and the nodes that can use them."""
 
-    devices: DeviceAllocation = blank(DeviceAllocation)
+    devices: DeviceAllocation = Field(default_factory=DeviceAllocation)
     node_selector: NodeSelector | None = None
     allocation_timestamp: Str | None = None
 
@@ -217,21 +226,22 @@ class ResourceClaimStatus(Model):
 class ResourceClaimSpec(Model):
     """The requests of a claim; immutable on the server."""
 
-    devices: DeviceClaim = blank(DeviceClaim)
+    devices: DeviceClaim = Field(default_factory=DeviceClaim)
+    belongs_elsewhere: ClassVar[Any] = misplaced(
+        {"spec": "belongs in a ResourceClaimTemplate; in a claim, move it up"}
+    )
 
-    @kept
+    @cached_property
     def key(self) -> bytes | None:
         """Equal for equal specs. None for text that is not Unicode: too rare to be told apart.
 
         Cached: claims of one template share their spec.
         """
         try:
-            text = text_of(self)
+            text = self.model_dump_json().encode()
         except ValueError:
             return None
         return text if len(text) <= LONGEST_KEY else sha256(text).digest()
-
-    KEPT: ClassVar[tuple[str, ...]] = ("key",)
 
 
 class ResourceClaim(ApiObject):
@@ -239,7 +249,7 @@ class ResourceClaim(ApiObject):
 
     kind: Literal["ResourceClaim"] = "ResourceClaim"
     spec: ResourceClaimSpec
-    status: ResourceClaimStatus = blank(ResourceClaimStatus)
+    status: ResourceClaimStatus = Field(default_factory=ResourceClaimStatus)
 
     @property
     def allocation(self) -> Allocation | None:
@@ -260,7 +270,7 @@ class TemplateMetadata(Model):
 class ResourceClaimTemplateSpec(Model):
     """Metadata and spec of each claim that is made from the template."""
 
-    metadata: TemplateMetadata = blank(TemplateMetadata)
+    metadata: TemplateMetadata = Field(default_factory=TemplateMetadata)
     spec: ResourceClaimSpec
 
 

@@ -1,12 +1,13 @@
 """Node, Pod, Namespace, ConfigMap and PodDisruptionBudget: the fields that an allocation depends on."""
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
 from reconciler.api.objects.meta import ApiObject, ObjectKey, OwnerReference, is_same_version_aside
-from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple, blank, kept
+from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple, misplaced
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.selectors import LabelSelector, NodeSelector, NodeSelectorTerm
 
@@ -158,8 +159,8 @@ class Node(ApiObject):
     """A machine that runs pods."""
 
     kind: Literal["Node"] = "Node"
-    spec: NodeSpec = blank(NodeSpec)
-    status: NodeStatus = blank(NodeStatus)
+    spec: NodeSpec = Field(default_factory=NodeSpec)
+    status: NodeStatus = Field(default_factory=NodeStatus)
 
 
 class PodSchedulingGate(Model):
@@ -174,13 +175,16 @@ class PodResourceClaim(Model):
     name: Str
     resource_claim_name: Str | None = None
     resource_claim_template_name: Str | None = None
+    belongs_elsewhere: ClassVar[Any] = misplaced(
+        {"source": "was removed in 1.31; move its fields up to the entry"}
+    )
 
 
 class PreferredSchedulingTerm(Model):
     """Nodes that a pod prefers."""
 
     weight: Int = 0
-    preference: NodeSelectorTerm = blank(NodeSelectorTerm)
+    preference: NodeSelectorTerm = Field(default_factory=NodeSelectorTerm)
 
 
 class NodeAffinity(Model):
@@ -206,7 +210,7 @@ class WeightedPodAffinityTerm(Model):
     """Pods that should be, or should not be, in the topology domain of the node."""
 
     weight: Int = 0
-    pod_affinity_term: PodAffinityTerm = blank(PodAffinityTerm)
+    pod_affinity_term: PodAffinityTerm = Field(default_factory=PodAffinityTerm)
 
 
 class PodAffinity(Model):
@@ -273,7 +277,7 @@ class Container(Model):
     """One container of a pod."""
 
     name: Str = ""
-    resources: ResourceRequirements = blank(ResourceRequirements)
+    resources: ResourceRequirements = Field(default_factory=ResourceRequirements)
     restart_policy: Str | None = None
     """`Always` for an init container that keeps running (a sidecar)"""
     restart_policy_rules: Tuple[RestartRule] = ()
@@ -342,18 +346,16 @@ class PodStatus(Model):
 class Pod(ApiObject):
     """A pod, which may use claims."""
 
-    KEPT: ClassVar = (*ApiObject.KEPT, "claim_keys", "gated")
-
     kind: Literal["Pod"] = "Pod"
-    spec: PodSpec = blank(PodSpec)
-    status: PodStatus = blank(PodStatus)
+    spec: PodSpec = Field(default_factory=PodSpec)
+    status: PodStatus = Field(default_factory=PodStatus)
 
-    @kept
+    @cached_property
     def gated(self) -> bool:
         """Whether the pod has our scheduling gate. Cached: it is read dozens of times for each pod."""
         return GATE in [gate.name for gate in self.spec.scheduling_gates]
 
-    @kept
+    @cached_property
     def claim_keys(self) -> tuple[ObjectKey, ...]:
         """The claims that the pod names, in its order. Cached: they are read dozens of times for each pod."""
         names = (name for name in self.claim_names().values() if name is not None)
@@ -443,5 +445,5 @@ class PodDisruptionBudget(ApiObject):
     """How many pods of a set may be evicted now. Without a status, none."""
 
     kind: Literal["PodDisruptionBudget"] = "PodDisruptionBudget"
-    spec: PodDisruptionBudgetSpec = blank(PodDisruptionBudgetSpec)
-    status: PodDisruptionBudgetStatus = blank(PodDisruptionBudgetStatus)
+    spec: PodDisruptionBudgetSpec = Field(default_factory=PodDisruptionBudgetSpec)
+    status: PodDisruptionBudgetStatus = Field(default_factory=PodDisruptionBudgetStatus)

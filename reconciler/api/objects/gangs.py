@@ -15,7 +15,7 @@ from pydantic import Field
 
 from reconciler.api.objects.core import GATE, Pod, PodResourceClaim, PodResourceClaimStatus
 from reconciler.api.objects.meta import ApiObject
-from reconciler.api.objects.model import Int, Model, Str, Tuple, blank
+from reconciler.api.objects.model import Int, Model, Str, Tuple
 from reconciler.api.objects.pinning import Operation, pin
 from reconciler.errors import Malformed
 
@@ -94,7 +94,7 @@ class SchedulingConstraints(Model):
 class PodGroupSpec(Model):
     """The fields of a PodGroup that a placement depends on."""
 
-    scheduling_policy: SchedulingPolicy = blank(SchedulingPolicy)
+    scheduling_policy: SchedulingPolicy = Field(default_factory=SchedulingPolicy)
     scheduling_constraints: SchedulingConstraints | None = None
     resource_claims: Tuple[PodResourceClaim] = ()
 
@@ -109,8 +109,8 @@ class PodGroup(ApiObject):
     """A group of pods, scheduling.k8s.io."""
 
     kind: Literal["PodGroup"] = "PodGroup"
-    spec: PodGroupSpec = blank(PodGroupSpec)
-    status: PodGroupStatus = blank(PodGroupStatus)
+    spec: PodGroupSpec = Field(default_factory=PodGroupSpec)
+    status: PodGroupStatus = Field(default_factory=PodGroupStatus)
 
     @property
     def rules(self) -> GangRules | None:
@@ -133,7 +133,7 @@ class CoschedulingPodGroup(ApiObject):
     """A group of pods, scheduling.x-k8s.io."""
 
     kind: Literal["PodGroup"] = "PodGroup"
-    spec: CoschedulingPodGroupSpec = blank(CoschedulingPodGroupSpec)
+    spec: CoschedulingPodGroupSpec = Field(default_factory=CoschedulingPodGroupSpec)
 
     @property
     def rules(self) -> GangRules:

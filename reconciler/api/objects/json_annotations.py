@@ -3,10 +3,12 @@
 import json
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from reconciler.api.objects.validating import without_nulls
 from reconciler.errors import Malformed
 
 MAX_LENGTH = 2**20
@@ -57,6 +59,8 @@ def validated(
 
     `path_in_text` says where a part of `value` was in the text, if `value` was rearranged.
     """
+    with suppress(ValidationError):
+        return shape.validate_python(without_nulls(value))  # as in all objects of the API
     try:
         return shape.validate_python(value)
     except ValidationError as exc:

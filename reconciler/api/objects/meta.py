@@ -1,11 +1,12 @@
 """Object metadata, and the keys of objects, pools and devices."""
 
 from datetime import datetime
-from typing import ClassVar, NamedTuple
+from functools import cached_property
+from typing import NamedTuple
 
 from pydantic import Field
 
-from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple, kept
+from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple
 
 
 class ObjectKey(NamedTuple):
@@ -97,10 +98,8 @@ class ApiObject(Model):
 
     metadata: ObjectMeta
 
-    @kept
+    @cached_property
     def key(self) -> ObjectKey:
         """Cached: it is read a dozen times for each allocation."""
         metadata = self.metadata
         return ObjectKey(metadata.namespace, metadata.name)
-
-    KEPT: ClassVar[tuple[str, ...]] = ("key",)

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from reconciler.api.objects.core import InTreeSource, Resources
 from reconciler.api.objects.meta import ApiObject
-from reconciler.api.objects.model import Bool, Int, Model, Str, Tuple, blank
+from reconciler.api.objects.model import Bool, Int, Model, Str, Tuple
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.selectors import LabelSelector, NodeSelector
 
@@ -36,7 +36,7 @@ class PersistentVolumeClaimSpec(Model):
     volume_mode: Str | None = None
     volume_attributes_class_name: Str | None = None
     selector: LabelSelector | None = None
-    resources: VolumeResources = blank(VolumeResources)
+    resources: VolumeResources = Field(default_factory=VolumeResources)
 
 
 class PersistentVolumeClaimStatus(Model):
@@ -49,8 +49,8 @@ class PersistentVolumeClaim(ApiObject):
     """A claim of a volume."""
 
     kind: Literal["PersistentVolumeClaim"] = "PersistentVolumeClaim"
-    spec: PersistentVolumeClaimSpec = blank(PersistentVolumeClaimSpec)
-    status: PersistentVolumeClaimStatus = blank(PersistentVolumeClaimStatus)
+    spec: PersistentVolumeClaimSpec = Field(default_factory=PersistentVolumeClaimSpec)
+    status: PersistentVolumeClaimStatus = Field(default_factory=PersistentVolumeClaimStatus)
 
     @property
     def storage_class(self) -> str:
@@ -112,8 +112,8 @@ class PersistentVolume(ApiObject):
     """A volume."""
 
     kind: Literal["PersistentVolume"] = "PersistentVolume"
-    spec: PersistentVolumeSpec = blank(PersistentVolumeSpec)
-    status: PersistentVolumeStatus = blank(PersistentVolumeStatus)
+    spec: PersistentVolumeSpec = Field(default_factory=PersistentVolumeSpec)
+    status: PersistentVolumeStatus = Field(default_factory=PersistentVolumeStatus)
 
     @property
     def storage_class(self) -> str:
@@ -178,7 +178,7 @@ class CSINode(ApiObject):
     """What CSI drivers say about a node of the same name."""
 
     kind: Literal["CSINode"] = "CSINode"
-    spec: CSINodeSpec = blank(CSINodeSpec)
+    spec: CSINodeSpec = Field(default_factory=CSINodeSpec)
 
     def limits(self) -> dict[str, int]:
         """How many volumes of each driver can be attached. A driver that is missing has no limit."""
@@ -199,7 +199,7 @@ class CSIDriver(ApiObject):
     """A CSI driver."""
 
     kind: Literal["CSIDriver"] = "CSIDriver"
-    spec: CSIDriverSpec = blank(CSIDriverSpec)
+    spec: CSIDriverSpec = Field(default_factory=CSIDriverSpec)
 
 
 class CSIStorageCapacity(ApiObject):
@@ -229,27 +229,26 @@ class VolumeAttachmentSpec(Model):
 
     attacher: Str = ""
     node_name: Str = ""
-    source: AttachmentSource = blank(AttachmentSource)
+    source: AttachmentSource = Field(default_factory=AttachmentSource)
 
 
 class VolumeAttachment(ApiObject):
     """A volume that is attached to a node, or is to be."""
 
     kind: Literal["VolumeAttachment"] = "VolumeAttachment"
-    spec: VolumeAttachmentSpec = blank(VolumeAttachmentSpec)
+    spec: VolumeAttachmentSpec = Field(default_factory=VolumeAttachmentSpec)
 
 
-MODELS: Mapping[str, type[ApiObject]] = {
-    model.__name__: model
-    for model in (
-        PersistentVolume,
-        PersistentVolumeClaim,
-        StorageClass,
-        CSINode,
-        CSIDriver,
-        CSIStorageCapacity,
-        VolumeAttachment,
-    )
-}
+CORE: tuple[type[ApiObject], ...] = (PersistentVolume, PersistentVolumeClaim)
+"""Those of the core group"""
+OF_GROUP: tuple[type[ApiObject], ...] = (
+    StorageClass,
+    CSINode,
+    CSIDriver,
+    CSIStorageCapacity,
+    VolumeAttachment,
+)
+"""Those of storage.k8s.io"""
+MODELS: Mapping[str, type[ApiObject]] = {model.__name__: model for model in (*CORE, *OF_GROUP)}
 STORAGE = tuple(MODELS)
 """The kinds, in the order in which they are listed"""

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from reconciler.api.objects.meta import ApiObject
+from reconciler.api.objects.model import MISPLACED
 from reconciler.errors import Malformed
 
 T = TypeVar("T", bound=ApiObject)
@@ -17,25 +18,26 @@ _OPAQUE = ("parameters", "data")
 
 def validated(model: type[T], raw: Mapping[str, Any]) -> T:
     """The typed object. Raises Malformed naming kind, name, field and reason."""
-    # The API treats null as absent everywhere. The models do so in most places; else retry without nulls.
+    # The API treats null as absent everywhere, the models do not: they are given objects without nulls then.
     with suppress(ValidationError):
         return model.model_validate(raw)
     try:
-        return model.model_validate(_without_nulls(raw))
+        return model.model_validate(without_nulls(raw))
     except ValidationError as exc:
         raise _refusal(subject_of(raw), exc) from exc
     except RecursionError as exc:
         raise Malformed(subject_of(raw), "", "is nested too deeply") from exc
 
 
-def _without_nulls(value: Any) -> Any:
+def without_nulls(value: Any) -> Any:
+    """Plain JSON without what is null, apart from what belongs to a driver."""
     if isinstance(value, Mapping):
         return {
-            key: part if key in _OPAQUE else _without_nulls(part)
+            key: part if key in _OPAQUE else without_nulls(part)
             for key, part in value.items()
             if part is not None
         }
-    return [_without_nulls(part) for part in value] if isinstance(value, list) else value
+    return [without_nulls(part) for part in value] if isinstance(value, list) else value
 
 
 def subject_of(raw: Mapping[str, Any]) -> str:
@@ -57,7 +59,8 @@ def _refusal(subject: str, exc: ValidationError) -> Malformed:
     got = problem.get("input")
     if isinstance(got, str | int | float) and got != "" and repr(got) not in reason:
         reason = f"{reason}, got {got if isinstance(got, bool) else repr(got)[:80]}"
-    return Malformed(subject, _path(problem["loc"]), reason)
+    field = problem.get("ctx", {}).get("field") if problem["type"] == MISPLACED else None
+    return Malformed(subject, _path((*problem["loc"], field) if field else problem["loc"]), reason)
 
 
 _REASONS = {

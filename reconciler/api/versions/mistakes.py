@@ -1,7 +1,6 @@
-"""Frequent mistakes of manifests: fields in the wrong place, other spellings, invalid names (V-1, V-4).
+"""Frequent mistakes of manifests: other spellings, invalid names (V-1, V-4).
 
-A server would drop misplaced fields and store an object with another meaning, so they are refused.
-Mistakes whose meaning is clear are fixed where a warning can be shown.
+Those whose meaning is clear are fixed where a warning can be shown.
 """
 
 import json
@@ -11,7 +10,6 @@ from typing import Any
 from zlib import crc32
 
 from reconciler.api.versions.shapes import Raw, mapping, mappings
-from reconciler.errors import Malformed
 
 MAX_LABEL = 63
 MAX_SUBDOMAIN = 253
@@ -54,45 +52,6 @@ def _line(kind: str, names: Iterable[str]) -> Iterator[str]:
     if found:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
         yield f"{kind} {found[0]}{more}: invalid name; `dra-reconciler convert` fixes it"
-
-
-def reject_misplaced_fields(raw: Raw, subject: str) -> None:
-    """Raise Malformed for a field one level too high or too deep. Takes objects in the shape of v1."""
-    spec = mapping(raw.get("spec"))
-    match raw["kind"]:
-        case "Pod":
-            for number, entry in enumerate(mappings(spec.get("resourceClaims"))):
-                if "source" in entry:
-                    where = f"spec.resourceClaims[{number}].source"
-                    raise Malformed(subject, where, "was removed in 1.31; move its fields up to the entry")
-        case "ResourceClaim":
-            if "spec" in spec:
-                raise Malformed(
-                    subject, "spec.spec", "belongs in a ResourceClaimTemplate; in a claim, move it up"
-                )
-            _refuse_bare_expressions(_selectors_of(spec, "spec"), subject)
-        case "ResourceClaimTemplate":
-            _refuse_bare_expressions(_selectors_of(mapping(spec.get("spec")), "spec.spec"), subject)
-        case "DeviceClass":
-            _refuse_bare_expressions([("spec.selectors", spec.get("selectors"))], subject)
-
-
-def _selectors_of(spec: Raw, path: str) -> Iterator[tuple[str, Any]]:
-    """Every list of selectors of a claim, with its path."""
-    for number, request in enumerate(mappings(mapping(spec.get("devices")).get("requests"))):
-        way = f"{path}.devices.requests[{number}]"
-        yield f"{way}.exactly.selectors", mapping(request.get("exactly")).get("selectors")
-        for at, alternative in enumerate(mappings(request.get("firstAvailable"))):
-            yield f"{way}.firstAvailable[{at}].selectors", alternative.get("selectors")
-
-
-def _refuse_bare_expressions(found: Iterable[tuple[str, Any]], subject: str) -> None:
-    for path, selectors in found:
-        for number, selector in enumerate(mappings(selectors)):
-            if "expression" in selector:
-                raise Malformed(
-                    subject, f"{path}[{number}].expression", "belongs under `cel`; indent it further"
-                )
 
 
 Warn = Callable[[str], None]

@@ -3,8 +3,8 @@
 They have mixins (MIX-1, MIX-2, MIX-5), composite devices, amounts beside or under `quantity`, and versions
 that are not semver. Mixins apply in their listed order. A later mixin overrides an earlier one, and the
 fields of the includer override all mixins. Mixins do not nest, and are valid only in their slice. In the
-first revision of KEP-4815, devices are flat, without mixins. Source: docs/reference/rules/composite-
-devices.md.
+first revision of KEP-4815, devices are flat, without mixins. Source:
+docs/reference/rules/composite-devices.md.
 """
 
 import re

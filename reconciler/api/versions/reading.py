@@ -1,84 +1,137 @@
-"""Converts one JSON object of any served version to a typed object, or rejects it."""
+"""Reads one object of any served version and shape: converts it to the current one, and decodes it.
 
-from collections.abc import Mapping
-from typing import Any
+`decode` reads the bytes that a server sends. Nearly all objects have the current shape and are decoded by
+their model at once. All others, and those of manifests, are converted as plain JSON before (`to_v1`).
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError, from_json
 
 from reconciler.api.objects import storage
+from reconciler.api.objects.changes import Refused
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
-from reconciler.api.objects.core import Namespace, Node, Pod, PodDisruptionBudget
+from reconciler.api.objects.core import ConfigMap, Namespace, Node, Pod, PodDisruptionBudget
 from reconciler.api.objects.gangs import CoschedulingPodGroup, PodGroup
-from reconciler.api.objects.meta import ApiObject
+from reconciler.api.objects.meta import ApiObject, ObjectKey
+from reconciler.api.objects.model import Model
 from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
 from reconciler.api.objects.validating import subject_of, validated
 from reconciler.api.versions import proposals, v1beta1
-from reconciler.api.versions.extensions import has_trees, names_sources, with_annotated_fields, with_trees
-from reconciler.api.versions.mistakes import fix_mistakes, invalid_names, reject_misplaced_fields
+from reconciler.api.versions.extensions import (
+    ANNOTATION,
+    has_trees,
+    names_sources,
+    with_annotated_fields,
+    with_trees,
+)
+from reconciler.api.versions.mistakes import fix_mistakes, invalid_names
 from reconciler.api.versions.proposals import with_value_keys
 from reconciler.api.versions.shapes import mapping
 from reconciler.errors import Malformed
 
 GROUP = "resource.k8s.io"
 
-MODELS: dict[str, type[ApiObject]] = {
-    "ResourceSlice": ResourceSlice,
-    "ResourceClaim": ResourceClaim,
-    "ResourceClaimTemplate": ResourceClaimTemplate,
-    "DeviceClass": DeviceClass,
-    "DeviceTaintRule": DeviceTaintRule,
-    "Node": Node,
-    "Pod": Pod,
-    "Namespace": Namespace,
-    "PodGroup": PodGroup,
-    "CoschedulingPodGroup": CoschedulingPodGroup,
-    "PodDisruptionBudget": PodDisruptionBudget,
-    **storage.MODELS,
-}
+
+class Kind(NamedTuple):
+    """A kind that is read."""
+
+    model: type[ApiObject]
+    group: str
+    versions: tuple[str, ...]
+    """Those that are read, the best first"""
+    in_files: bool = True
+    """Whether manifests have it; others are watched only"""
+
+    @property
+    def api_versions(self) -> list[str]:
+        """As objects write them."""
+        return [f"{self.group}/{version}" if self.group else version for version in self.versions]
+
+
+KINDS: dict[str, Kind] = {}
 """By the name of the model. Two API groups have a kind PodGroup; each has its own model."""
+_NAMES: dict[tuple[str, str], str] = {}
+"""(group, kind as objects write it) -> name of the model"""
 
-_CORE = ("Node", "Pod", "Namespace", "PersistentVolume", "PersistentVolumeClaim")
-_STABLE = {
-    **dict.fromkeys(storage.STORAGE, "storage.k8s.io/v1"),
-    **dict.fromkeys(_CORE, "v1"),
-    "PodDisruptionBudget": "policy/v1",
-}
-"""Kinds that are read in one version and shape"""
-_POD_GROUPS = {
-    "scheduling.k8s.io": ("PodGroup", ("v1alpha2",)),
-    "scheduling.x-k8s.io": ("CoschedulingPodGroup", ("v1alpha1",)),
-}
-"""API group -> name of the model, versions that are read"""
 
-_SERVED = {
-    **dict.fromkeys(MODELS, ("v1", "v1beta2", "v1beta1", "v1alpha3")),
-    "DeviceTaintRule": ("v1", "v1beta2", "v1alpha3"),
-}
+def register(model: type[ApiObject], group: str, versions: Sequence[str], *, in_files: bool = True) -> None:
+    """Have a kind read, all versions in the shape of its model. Its model says how objects write its kind."""
+    KINDS[model.__name__] = Kind(model, group, tuple(versions), in_files)
+    _NAMES[group, model.model_fields["kind"].default] = model.__name__
 
-_INLINE = (f"{GROUP}/v1beta1", f"{GROUP}/v1alpha3")
+
+CURRENT = ("v1", "v1beta2")
+"""Versions of the group with the shape of the models"""
+_INLINE = ("v1beta1", "v1alpha3")
 """Versions with devices under `basic`, and requests without `exactly`"""
 
+LONGEST_OBJECT = 4 * 2**20
+"""Maximum bytes of one object. etcd stores up to 1.5 MiB; the decoded object takes up to 30 times that."""
+DEEPEST = 200
+"""Nesting levels that are decoded. A server accepts thousands in the opaque parameters of a claim."""
 
-def add_model(model: type[ApiObject], version: str) -> None:
-    """Read one more kind, which exists in one version: `scheduling.koordinator.sh/v1alpha1`."""
-    MODELS[model.__name__] = model
-    _STABLE[model.__name__] = version
+_CURRENT = tuple(f"{GROUP}/{version}" for version in CURRENT)
+_OLDER = tuple(f"{GROUP}/{version}".encode() for version in _INLINE)
+_OTHER_SHAPES = (
+    *(
+        b'"%b"' % field
+        for field in (
+            b"basic",
+            b"composite",
+            b"mixins",
+            b"deviceMixins",
+            b"includes",
+            b"consumesCapacityFrom",
+        )
+    ),
+    ANNOTATION.encode(),
+    b"\\u",
+)
+"""What slices have somewhere in their text that need a conversion; \\u may spell any of it"""
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_NO_BRACKETS = bytes(set(range(256)) - _STEPS.keys())
+_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
+
+_READ: tuple[tuple[tuple[type[ApiObject], ...], str, tuple[str, ...]], ...] = (
+    ((ResourceSlice, ResourceClaim, ResourceClaimTemplate, DeviceClass), GROUP, (*CURRENT, *_INLINE)),
+    ((DeviceTaintRule,), GROUP, (*CURRENT, "v1alpha3")),
+    ((Node, Pod, Namespace, *storage.CORE), "", ("v1",)),
+    (storage.OF_GROUP, "storage.k8s.io", ("v1",)),
+    ((PodDisruptionBudget,), "policy", ("v1",)),
+    ((PodGroup,), "scheduling.k8s.io", ("v1alpha2",)),
+    ((CoschedulingPodGroup,), "scheduling.x-k8s.io", ("v1alpha1",)),
+)
+for _models, _group, _versions in _READ:
+    for _model in _models:
+        register(_model, _group, _versions)
+register(ConfigMap, "", ("v1",), in_files=False)
+
+_SHARED = {"Pod": ("spec",), "Node": ("spec", "status"), "ResourceClaim": ("spec",)}
+"""Parts that are equal in many objects of a kind: pods and claims of one template, machines of one type"""
+MOST_SHARED = 1 << 13
+"""Distinct parts that are kept to be shared"""
+_shared: dict[tuple[type[Model], str], Model] = {}
+"""By their text"""
 
 
 def is_ours(raw: Mapping[str, Any]) -> bool:
-    """Whether this is a kind that we read, in any version or without one."""
-    kind = raw.get("kind")
-    group = _group_of(raw)
-    if kind in _STABLE:
-        return group == _STABLE[kind].rpartition("/")[0]
-    if kind == "PodGroup":
-        return group in _POD_GROUPS
+    """Whether this is a kind of manifests that we read, in any version or without one."""
+    kind, group = KINDS.get(_name_of(raw)), _group_of(raw)
     # `v1` without a group is wrong, but no other group has these kinds: reading it reports the mistake.
-    return kind in MODELS and group in (GROUP, "")
+    return kind is not None and kind.in_files and (kind.group == group or (kind.group == GROUP and not group))
 
 
 def needs_conversion(raw: Mapping[str, Any]) -> bool:
     """Whether servers of today do not read this: an old version, or a shape of a proposal."""
     kind = str(raw.get("kind"))
-    if not is_ours(raw) or kind in _STABLE:
+    if not is_ours(raw):
         return False
     spec = mapping(raw.get("spec"))
     if kind == "ResourceSlice" and (
@@ -86,6 +139,96 @@ def needs_conversion(raw: Mapping[str, Any]) -> bool:
     ):
         return True
     return raw.get("apiVersion") == f"{GROUP}/v1alpha3" and kind != "DeviceTaintRule"
+
+
+def decode(kind: str, api_version: str, text: bytes) -> ApiObject | Refused:
+    """The typed object of an item of a list, or of an event; Refused, with the reason, if it cannot be read.
+
+    `kind` is the name of its model, `api_version` the version in which the server was asked for it. Raises
+    ValueError for what is no JSON object.
+    """
+    usual = len(text) <= LONGEST_OBJECT and not _nests_too_deeply(text)
+    if usual and _is_current(kind, api_version, text):
+        with suppress(ValidationError):  # read again below, without nulls, or to say what is wrong
+            if kind == "ResourceSlice":
+                return ResourceSlice.read(text)
+            return _with_shared_parts(
+                KINDS[kind].model.model_validate_json(text, by_alias=True, by_name=False)
+            )
+    raw, is_whole = loaded(text)
+    key = key_of(raw)
+    if len(text) > LONGEST_OBJECT:
+        why = f"has {len(text)} bytes; at most {LONGEST_OBJECT} are read"
+        return Refused(kind, key, f"{kind} {key}: {why}")
+    if not is_whole:
+        return Refused(kind, key, f"nests more than {DEEPEST} levels")
+    try:
+        return _with_shared_parts(read({"kind": kind, "apiVersion": api_version, **raw}))
+    except Malformed as exc:
+        return Refused(kind, key, str(exc))
+
+
+def _is_current(kind: str, api_version: str, text: bytes) -> bool:
+    """Whether an object of a server has the shape of its model."""
+    known = KINDS[kind]
+    if known.group != GROUP:
+        return api_version in known.api_versions
+    if api_version not in _CURRENT or any(older in text for older in _OLDER):
+        return False
+    return kind != "ResourceSlice" or not any(sign in text for sign in _OTHER_SHAPES)
+
+
+def loaded(text: bytes) -> tuple[dict[str, Any], bool]:
+    """A JSON object, and whether it is whole: without what nests too deeply, it still has its name."""
+    is_whole = not _nests_too_deeply(text)
+    found = from_json(text if is_whole else trimmed(text, DEEPEST))
+    if isinstance(found, dict):
+        return found, is_whole
+    raise ValueError(f"no object: {text[:80]!r}")
+
+
+def _nests_too_deeply(text: bytes) -> bool:
+    """Whether JSON nests deeper than DEEPEST levels. Parsers have limits of their own, which differ."""
+    if text.count(b"[") + text.count(b"{") <= DEEPEST:
+        return False
+    plain = _STRING.sub(b"", text) if b"\\" in text else b"".join(text.split(b'"')[::2])
+    return max(accumulate(map(_STEPS.__getitem__, plain.translate(None, _NO_BRACKETS)))) > DEEPEST
+
+
+def trimmed(text: bytes, levels: int) -> bytes:
+    """JSON with an empty string in the place of every list and map that nests deeper than so many levels."""
+    pieces, depth, kept = [], 0, 0
+    for match in _BRACKET.finditer(text):
+        bracket = match.group()
+        if bracket in (b"[", b"{"):
+            depth += 1
+            if depth == levels + 1:
+                pieces.append(text[kept : match.start()])
+        elif bracket in (b"]", b"}"):
+            if depth == levels + 1:
+                pieces.append(b'""')
+                kept = match.end()
+            depth -= 1
+    return b"".join(pieces) + text[kept:]
+
+
+def _with_shared_parts(found: ApiObject) -> ApiObject:
+    """The object with the parts of an equal one, where one is known. This saves memory, and comparisons."""
+    parts = {}
+    for name in _SHARED.get(type(found).__name__, ()):
+        part: Model = getattr(found, name)
+        if len(_shared) >= MOST_SHARED:
+            _shared.clear()
+        known = _shared.setdefault((type(part), part.model_dump_json(exclude_unset=True)), part)
+        if known is not part:
+            parts[name] = known
+    return found.model_copy(update=parts) if parts else found
+
+
+def key_of(raw: Mapping[str, Any]) -> ObjectKey:
+    """The key of an object, which may be unreadable otherwise."""
+    metadata = mapping(raw.get("metadata"))
+    return ObjectKey(str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
 
 
 def read(raw: Mapping[str, Any]) -> ApiObject:
@@ -98,31 +241,26 @@ def to_v1(raw: Mapping[str, Any], warnings: list[str] | None = None) -> Mapping[
 
     With `warnings`, frequent mistakes of published manifests are fixed, and a line is added for each.
     """
-    kind = raw["kind"]
-    subject = subject_of(raw)
-    if (group := _group_of(raw)) in _POD_GROUPS:
-        return _pod_group(raw, group, subject)
-    served = [_STABLE[kind]] if kind in _STABLE else [f"{GROUP}/{version}" for version in _SERVED[kind]]
+    name, subject = _name_of(raw), subject_of(raw)
+    served = KINDS[name].api_versions
     given = raw.get("apiVersion")
     if not given:
         raise Malformed(subject, "apiVersion", f"is missing; write {served[0]}")
     if given not in served:
         raise Malformed(subject, "apiVersion", f"{given} is not supported; use {' or '.join(served)}")
+    raw = {**raw, "kind": KINDS[name].model.model_fields["kind"].default}  # lists name the model instead
     if warnings is not None:
         notes = warnings
         raw = fix_mistakes(raw, lambda line: notes.append(f"{subject}: {line}"))
-    match kind:
+    match name:
         case "ResourceSlice":
             raw = _as_trees(raw, subject, warnings) if has_trees(raw, subject) else raw
             raw = with_annotated_fields(_slice_to_v1(raw, subject, warnings), subject)
             if warnings is not None:
                 warnings += [f"{subject}: {line}" for line in invalid_names(mapping(raw.get("spec")))]
-        case "ResourceClaim" | "ResourceClaimTemplate" if given in _INLINE:
-            convert = v1beta1.claim_to_v1 if kind == "ResourceClaim" else v1beta1.template_to_v1
+        case "ResourceClaim" | "ResourceClaimTemplate" if _is_inline(given):
+            convert = v1beta1.claim_to_v1 if name == "ResourceClaim" else v1beta1.template_to_v1
             raw = convert(raw, subject)
-        case "ResourceClaim" | "ResourceClaimTemplate":
-            v1beta1.refuse_in_v1(raw, subject)
-    reject_misplaced_fields(raw, subject)
     return {**raw, "apiVersion": served[0]}
 
 
@@ -132,7 +270,7 @@ def _slice_to_v1(raw: Mapping[str, Any], subject: str, warnings: list[str] | Non
         return raw
     if proposals.is_first_revision(raw["spec"]):
         return _with_versions(raw, proposals.flattened(raw["spec"], subject), subject, warnings)
-    if raw["apiVersion"] in _INLINE:
+    if _is_inline(raw["apiVersion"]):
         if warnings is not None:
             warnings += _left_out(raw, subject)
         raw = v1beta1.slice_to_v1(raw, subject)
@@ -149,6 +287,10 @@ def _slice_to_v1(raw: Mapping[str, Any], subject: str, warnings: list[str] | Non
     if spec != raw["spec"]:
         warnings.append(f"{subject}: amounts belong under `value` since v1beta1; read as if they were there")
     return {**raw, "spec": spec}
+
+
+def _is_inline(api_version: str) -> bool:
+    return api_version.rpartition("/")[2] in _INLINE
 
 
 def _left_out(raw: Mapping[str, Any], subject: str) -> list[str]:
@@ -184,18 +326,19 @@ def _with_versions(
 
 def typed(raw: Mapping[str, Any]) -> ApiObject:
     """The typed object for a result of `to_v1`. Raises Malformed naming kind, name, field and reason."""
-    name, _ = _POD_GROUPS.get(_group_of(raw), (raw["kind"], ()))
-    return validated(MODELS[name], raw)
+    found = validated(KINDS[_name_of(raw)].model, raw)
+    if isinstance(found, ResourceSlice):
+        try:
+            found.packed  # noqa: B018 - it is kept
+        except PydanticSerializationError as exc:
+            raise Malformed(subject_of(raw), "", f"has text that is not Unicode: {exc}") from exc
+    return found
 
 
-def _pod_group(raw: Mapping[str, Any], group: str, subject: str) -> Mapping[str, Any]:
-    _, versions = _POD_GROUPS[group]
-    served = [f"{group}/{version}" for version in versions]
-    if raw["apiVersion"] not in served:
-        raise Malformed(
-            subject, "apiVersion", f"{raw['apiVersion']} is not supported; use {' or '.join(served)}"
-        )
-    return {**raw, "kind": "PodGroup"}  # an item of a listing has the name of its resource
+def _name_of(raw: Mapping[str, Any]) -> str:
+    """The name of the model of an object."""
+    kind = str(raw.get("kind"))
+    return _NAMES.get((_group_of(raw), kind), kind)
 
 
 def _group_of(raw: Mapping[str, Any]) -> str:

@@ -3,11 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from reconciler.api.objects.claims import INLINE
 from reconciler.api.versions.shapes import Raw, mapping, mappings
 from reconciler.errors import Malformed
-
-INLINE = ("deviceClassName", "selectors", "allocationMode", "count", "adminAccess", "tolerations", "capacity")
-"""Fields of `exactly` that are in the request itself in v1beta1."""
 
 
 def slice_to_v1(raw: Raw, subject: str) -> dict[str, Any]:
@@ -82,9 +80,9 @@ def _is_set(key: str, value: Any) -> bool:
 
 
 def refuse_in_v1(raw: Raw, subject: str) -> None:
-    """Raise Malformed if an object of v1 or v1beta2 has the shape of v1beta1.
+    """Raise Malformed if a slice of v1 or v1beta2 has the shape of v1beta1.
 
-    A server would drop such fields and store a device without attributes, or a request without a class.
+    A server would drop such fields and store a device without attributes.
     """
     spec = mapping(raw.get("spec"))
     for number, device in enumerate(mappings(spec.get("devices"))):
@@ -93,14 +91,3 @@ def refuse_in_v1(raw: Raw, subject: str) -> None:
             raise Malformed(
                 subject, field, "belongs to v1beta1; move its fields up, or set the version v1beta1"
             )
-    inner, path = (
-        (spec.get("spec"), "spec.spec") if raw.get("kind") == "ResourceClaimTemplate" else (spec, "spec")
-    )
-    devices = mapping(mapping(inner).get("devices"))
-    for number, request in enumerate(mappings(devices.get("requests"))):
-        for key in INLINE:
-            if key in request:
-                field = f"{path}.devices.requests[{number}].{key}"
-                raise Malformed(
-                    subject, field, "belongs under `exactly`; only v1beta1 has it directly in a request"
-                )

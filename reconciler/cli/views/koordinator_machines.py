@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Literal
 
 from reconciler.api.objects.meta import ApiObject
-from reconciler.api.versions.reading import read
 from reconciler.cli.cluster import Connection, connected, following
 from reconciler.cli.output import Table
 from reconciler.cluster.discovery import discover_at_least_pods
@@ -61,8 +60,7 @@ async def follow_machines(
     picture = _picture(semantics)
     async with connected(connection, announced=interval is None) as client:
         served = await with_devices(client, await discover_at_least_pods(client))
-        decoders = dict.fromkeys(("Node", "Device", "Pod"), read)
-        async with following(client, served, decoders, picture.apply):
+        async with following(client, served, ("Node", "Device", "Pod"), picture.apply):
             await show(picture.fleet)
             while interval is not None:
                 await asyncio.sleep(interval)

@@ -11,7 +11,7 @@ from reconciler.api.objects.claims import Allocation
 from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.semantics import Semantics
-from reconciler.api.versions.reading import MODELS
+from reconciler.api.versions.reading import KINDS
 from reconciler.control.decider import Refusal
 from reconciler.control.decisions.every import MovesPlanned, RoomPlanned
 from reconciler.control.ownership import Ownership
@@ -180,7 +180,7 @@ def read_change(raw: Mapping[str, Any]) -> Change | None:
 
 
 def _object(kind: str, raw: Mapping[str, Any]) -> ApiObject:
-    return MODELS[kind].model_validate(raw)
+    return KINDS[kind].model.model_validate(raw)
 
 
 def write_retained_draw(device: DeviceID, drawn: Drawn) -> Json:

@@ -18,7 +18,6 @@ from reconciler.analysis.capacity.measure import measure
 from reconciler.analysis.capacity.solver import Solver
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.semantics import Semantics
-from reconciler.api.objects.slices import ResourceSlice
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.ha.shard import Side
@@ -26,6 +25,7 @@ from reconciler.operations.metrics import catalogue as of
 from reconciler.operations.metrics.catalogue import MAX_COUNTERS, MAX_DRIVERS, OTHER
 from reconciler.operations.metrics.meters import Reading, Values, labelled
 from reconciler.state.devices.counters import Scale
+from reconciler.state.devices.encoding.block import Block
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.occupancy import Occupancy
 from reconciler.state.devices.pool import Pool
@@ -323,8 +323,8 @@ class ObjectCounts:
             claims["unallocated" if claim.allocation is None else "allocated"] += 1
             if self._is_pending(claim) and (oldest is None or _created(claim) < _created(oldest)):
                 oldest = claim
-        async for source in _in_steps(store.slices):
-            slices[_node_selection(source)] += 1
+        async for block in _in_steps(store.blocks):
+            slices[_node_selection(block)] += 1
         created = oldest.metadata.created if oldest is not None else None
         self.oldest = created.timestamp() if created is not None else None
         self.claims, self.slices = dict(claims), dict(slices)
@@ -354,12 +354,11 @@ def _created(claim: ResourceClaim) -> str:
     return claim.metadata.creation_timestamp or ""
 
 
-def _node_selection(source: ResourceSlice) -> str:
-    spec = source.spec
-    if spec.per_device_node_selection:
+def _node_selection(block: Block) -> str:
+    if block.per_device_node_selection:
         return "per_device"
-    if spec.all_nodes:
+    if block.all_nodes:
         return "all_nodes"
-    if spec.node_selector is not None:
+    if block.selector >= 0:
         return "node_selector"
-    return "node_name" if spec.node_name else "none"
+    return "node_name" if block.node_name else "none"

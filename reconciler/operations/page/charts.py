@@ -366,12 +366,9 @@ def _device(row: int, snapshot: Snapshot, *, tainted: bool) -> ShownDevice:
 
 
 def _profile(row: int, fleet: Fleet) -> str:
-    at = int(fleet.pool_of[row])
-    pool = fleet.pools[at]
-    local = row - int(fleet.start[at])
-    block = int(np.searchsorted(pool.offsets, local, side="right")) - 1
-    device = pool.blocks[block].slice.spec.devices[local - int(pool.offsets[block])]
-    for name, value in device.attributes.items():
-        if name.rpartition("/")[2] == PROFILE and value.string:
-            return value.string
+    for (_, name), column in fleet.cel.attributes.items():
+        if name == PROFILE and (code := int(column.codes[row])) >= 0:
+            value = column.values[code]
+            if isinstance(value, str):
+                return value
     return ""

@@ -6,8 +6,9 @@ and `drain`. An answer is JSON, also if something does not fit. Slices in the bo
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 from aiohttp import web
@@ -256,7 +257,7 @@ class WhatifEndpoint:
             volumes.considered,
             self._groups.fork(),
         )
-        supply = (*self._store.slices, *self._store.taint_rules)
+        supply = self._store.slices, tuple(self._store.taint_rules)
         try:
             return await self._worker.run(
                 partial(_answer_whatif, text, options, fork, supply, nodes, others, self._policies())
@@ -279,7 +280,7 @@ def _answer_whatif(
     text: str,
     options: WhatifOptions,
     fork: Fork,
-    supply: tuple[ApiObject, ...],
+    supply: tuple[Sequence[ApiObject], ...],
     nodes: tuple[Node, ...],
     others: Others,
     policies: Policies,
@@ -298,7 +299,7 @@ def _answer_whatif(
         added = (
             *nodes,
             *fork.snapshot.classes.values(),
-            *supply,
+            *chain.from_iterable(supply),
             *fork.pods.values(),
             *fork.claims().values(),
             *added,

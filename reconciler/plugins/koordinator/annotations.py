@@ -8,7 +8,7 @@ from pydantic_core import PydanticCustomError
 
 from reconciler.api.objects.core import GATE, Pod
 from reconciler.api.objects.json_annotations import read_as
-from reconciler.api.objects.model import ON_USE, Map, Model, Str, Tuple, blank
+from reconciler.api.objects.model import ON_USE, Map, Model, Str, Tuple
 from reconciler.api.objects.pinning import Operation, pin
 from reconciler.api.objects.quantity import Quantity
 from reconciler.plugins.koordinator.names import (
@@ -117,7 +117,7 @@ class AllocatedDevice(Model):
     extension: Extension | None = None
 
 
-NO_HINT = blank(Hint)
+NO_HINT = Field(default_factory=Hint)
 
 _ALLOCATED: TypeAdapter[Any] = TypeAdapter(Map[Tuple[AllocatedDevice]], config=ON_USE)
 

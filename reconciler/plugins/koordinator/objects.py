@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from reconciler.api.objects.meta import ApiObject
-from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple, blank
+from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple
 from reconciler.api.objects.quantity import Format, Quantity
 from reconciler.errors import Malformed
 from reconciler.plugins.koordinator.names import CURRENT_NAME, GPU_MEMORY
@@ -125,7 +125,7 @@ class Device(ApiObject):
 
     UNREAD: ClassVar = frozenset({"apiVersion", "status"})
     kind: Literal["Device"] = "Device"
-    spec: DeviceSpec = blank(DeviceSpec)
+    spec: DeviceSpec = Field(default_factory=DeviceSpec)
 
 
 GROUP = "scheduling.koordinator.sh"

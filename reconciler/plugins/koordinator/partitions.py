@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Annotated, Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from kernels.groups import distinct
 from kernels.shares import rank_by_remaining, remaining_sets, total_weight
 from kernels.types import Amounts, Mask, Rows
 from reconciler.api.objects.json_annotations import Path, read, validated
-from reconciler.api.objects.model import ON_USE, Model, Str, Tuple, built
+from reconciler.api.objects.model import ON_USE, Model, Str, Tuple
 from reconciler.api.objects.quantity import Quantity
 from reconciler.errors import Malformed
 from reconciler.plugins.koordinator.annotations import HONOR, PREFER, RESTRICTED, PartitionSpec
@@ -179,19 +180,17 @@ def read_table(subject: str, text: str, semantics: Semantics) -> dict[int, tuple
     return validated(_LENIENT, flat.value, subject, PARTITIONS, path_in_text=flat.path_in_text)
 
 
+@cache
 def built_in() -> PartitionTable:
     """Eight GPUs behind one switch: single GPUs, adjacent pairs and groups of four, or all."""
     listed = {
         size: [
-            built(Partition, {"minors": tuple(range(first, first + size)), "allocation_score": 1})
+            Partition(minors=tuple(range(first, first + size)), allocation_score=1)
             for first in range(0, 8, size)
         ]
         for size in (1, 2, 4, 8)
     }
     return table_of(listed, "the built-in table")
-
-
-_BUILT_IN = built_in()
 
 
 def honors(labels: Mapping[str, str]) -> bool:
@@ -216,7 +215,7 @@ def machine_partitions(
             notes += (f"{which}: {PARTITION_POLICY}: {given!r} is not one of {HONOR}, {PREFER}",)
     hopper = node_labels.get(GPU_MODEL) in HOPPER_MODELS and node_labels.get(GPU_VENDOR, "nvidia") == "nvidia"
     if table is None and hopper:
-        table = _BUILT_IN
+        table = built_in()
     return table, honors(policy), notes
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from pydantic import Field
 
 from reconciler.api.objects.meta import ApiObject, time_of
-from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple, blank
+from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple
 from reconciler.api.validation.columns import NAMED
 from reconciler.api.validation.kinds import GroupVersion, ServedKind
 from reconciler.api.validation.structural import (
@@ -30,6 +30,7 @@ from reconciler.api.validation.structural import (
     Time,
     checked,
 )
+from reconciler.api.versions.reading import register
 
 GROUP = "kueue.x-k8s.io"
 VERSIONS = ("v1beta2", "v1beta1")
@@ -98,8 +99,8 @@ class Workload(ApiObject):
     """Pods that Kueue admits together."""
 
     kind: Literal["Workload"] = "Workload"
-    spec: WorkloadSpec = blank(WorkloadSpec)
-    status: WorkloadStatus = blank(WorkloadStatus)
+    spec: WorkloadSpec = Field(default_factory=WorkloadSpec)
+    status: WorkloadStatus = Field(default_factory=WorkloadStatus)
 
     def condition(self, name: str) -> Condition | None:
         """A condition that is true."""
@@ -133,8 +134,8 @@ class AdmissionCheck(ApiObject):
     """A condition for the admission of Workloads, besides quota."""
 
     kind: Literal["AdmissionCheck"] = "AdmissionCheck"
-    spec: AdmissionCheckSpec = blank(AdmissionCheckSpec)
-    status: AdmissionCheckStatus = blank(AdmissionCheckStatus)
+    spec: AdmissionCheckSpec = Field(default_factory=AdmissionCheckSpec)
+    status: AdmissionCheckStatus = Field(default_factory=AdmissionCheckStatus)
 
 
 class FlavorSpec(Model):
@@ -148,7 +149,7 @@ class ResourceFlavor(ApiObject):
     """A kind of resources, such as nodes of one type."""
 
     kind: Literal["ResourceFlavor"] = "ResourceFlavor"
-    spec: FlavorSpec = blank(FlavorSpec)
+    spec: FlavorSpec = Field(default_factory=FlavorSpec)
 
 
 _MOST_SETS: Final = 18
@@ -253,3 +254,6 @@ RESOURCE_FLAVOR: Final = ServedKind(
     namespaced=False, short_names=("flavor", "flavors", "rf"), counts_generations=True, unconditional=False,
     columns=NAMED, validate=checked(RESOURCE_FLAVOR_SCHEMA),
 )  # fmt: skip
+
+for _model in (Workload, AdmissionCheck, ResourceFlavor):
+    register(_model, GROUP, VERSIONS, in_files=False)

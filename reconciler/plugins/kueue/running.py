@@ -4,14 +4,11 @@ from functools import partial
 from random import random
 
 from reconciler.aio.tasks import forever
-from reconciler.api.objects.validating import validated
-from reconciler.api.versions.reading import read
 from reconciler.app.control import Control
 from reconciler.app.foundation import now
 from reconciler.app.from_settings import Job
 from reconciler.app.running import Host, Running
 from reconciler.cluster.client import Client
-from reconciler.cluster.cursor import Decode
 from reconciler.cluster.discovery import Right, missing_rights
 from reconciler.cluster.kinds import Resource
 from reconciler.cluster.watch import Sink, follow
@@ -19,7 +16,7 @@ from reconciler.control.held_room import HeldRoomKeeper
 from reconciler.errors import Rejected
 from reconciler.plugins.kueue.checker import AdmissionChecker, KueueWakeUps, Terms
 from reconciler.plugins.kueue.cluster import KueueKinds, KueueWriter, kueue_kinds
-from reconciler.plugins.kueue.objects import GROUP, AdmissionCheck, ResourceFlavor, Workload
+from reconciler.plugins.kueue.objects import GROUP
 from reconciler.settings import Settings
 
 _READ = ("list", "watch")
@@ -88,24 +85,18 @@ class KueueRunning(Running):
             "resourceclaimtemplates",
             namespaced=True,
         )
-        watched: list[tuple[Resource, Decode]] = [
-            (kinds.workload, partial(validated, Workload)),
-            (kinds.check, partial(validated, AdmissionCheck)),
-            (kinds.flavor, partial(validated, ResourceFlavor)),
-            (templates, read),
-        ]
         return [
             *(
                 Job(
                     f"watch {one.full_name} for Kueue",
-                    partial(_watch, client, one, checker.objects.take, decode),
+                    partial(_watch, client, one, checker.objects.take),
                 )
-                for one, decode in watched
+                for one in (kinds.workload, kinds.check, kinds.flavor, templates)
             ),
             Job("admission check", checker.run),
         ]
 
 
-async def _watch(client: Client, resource: Resource, sink: Sink, decode: Decode) -> None:
-    watch = follow(client, resource, sink=sink, random=random, decode=decode)
+async def _watch(client: Client, resource: Resource, sink: Sink) -> None:
+    watch = follow(client, resource, sink=sink, random=random)
     await forever(resource.plural, watch)

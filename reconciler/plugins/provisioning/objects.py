@@ -4,9 +4,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
 
+from pydantic import Field
+
 from reconciler.api.objects.core import GATE, Condition
 from reconciler.api.objects.meta import ApiObject, ObjectKey
-from reconciler.api.objects.model import Model, Tuple, blank
+from reconciler.api.objects.model import Model, Tuple
 from reconciler.api.validation.columns import NAMED
 from reconciler.api.validation.kinds import GroupVersion, ServedKind
 from reconciler.api.validation.structural import (
@@ -19,6 +21,7 @@ from reconciler.api.validation.structural import (
     Text,
     checked,
 )
+from reconciler.api.versions.reading import register
 
 GROUP = "autoscaling.x-k8s.io"
 VERSION = "v1"
@@ -66,8 +69,8 @@ class ProvisioningRequest(ApiObject):
     """Asks for nodes for pods."""
 
     kind: Literal["ProvisioningRequest"] = "ProvisioningRequest"
-    spec: ProvisioningSpec = blank(ProvisioningSpec)
-    status: ProvisioningStatus = blank(ProvisioningStatus)
+    spec: ProvisioningSpec = Field(default_factory=ProvisioningSpec)
+    status: ProvisioningStatus = Field(default_factory=ProvisioningStatus)
 
     @property
     def ours(self) -> bool:
@@ -181,3 +184,5 @@ PROVISIONING_REQUEST: Final = ServedKind(
     columns=NAMED, validate=checked(PROVISIONING_REQUEST_SCHEMA),
 )  # fmt: skip
 """Served on real servers once the resource definition of a cluster autoscaler is installed."""
+
+register(ProvisioningRequest, GROUP, (VERSION,), in_files=False)

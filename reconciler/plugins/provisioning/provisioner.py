@@ -23,9 +23,7 @@ from reconciler.api.objects.changes import Changed, Notice, Refused, Removed, Re
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod, claims_of, controller_of, is_live
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.model import text_of
 from reconciler.api.objects.slices import ResourceSlice
-from reconciler.api.objects.validating import validated
 from reconciler.app.control import Control
 from reconciler.app.from_settings import Job
 from reconciler.app.running import Host, Running
@@ -122,7 +120,7 @@ def _waits(pod: Pod, store: Store, ours: Ownership) -> bool:
 def _key(pod: Pod) -> ObjectKey:
     maker = controller_of(pod)
     name, uid = (maker.name, maker.uid) if maker is not None else (pod.key.name, pod.metadata.uid)
-    spec = text_of(pod.spec, without="hostname")
+    spec = pod.spec.model_dump_json(exclude={"hostname"}).encode()
     return ObjectKey(pod.key.namespace, _name(f"dra-{name}", uid, spec.decode()))
 
 
@@ -234,7 +232,7 @@ class Provisioner:
             return
         store, nodes = self._intake.store, self._intake.nodes
         forked, groups_fork = Forked.fork_of(store), self._intake.groups.fork()
-        question = NodesQuestion(due, forked, nodes.fork(), groups_fork, tuple(store.slices))
+        question = NodesQuestion(due, forked, nodes.fork(), groups_fork, store.slices)
         needed = await self._thread.run(lambda wanted: self._size(question, wanted))
         for group in [one for one in due if one.key in needed][:free]:
             if self._leads.is_set():
@@ -350,6 +348,5 @@ def _needed(question: NodesQuestion, _: ShouldContinue) -> Needed:
 
 
 async def _watch(client: Client, sink: Sink) -> None:
-    decode = partial(validated, ProvisioningRequest)
-    watch = follow(client, PROVISIONING_REQUEST, sink=sink, random=random, decode=decode)
+    watch = follow(client, PROVISIONING_REQUEST, sink=sink, random=random)
     await forever(PROVISIONING_REQUEST.plural, watch)

@@ -131,16 +131,14 @@ def compile_counters(
     problems: dict[int, str] = {}
     published: dict[SetID, dict[str, int]] = {}
     for block in blocks:
-        for counters in block.slice.spec.shared_counters:
-            key = SetID(block.generation, counters.name)
+        for name, amounts in vocabulary.published.values[block.published] if block.shares_counters else ():
+            key = SetID(block.generation, name)
             if key in published:
-                problems.setdefault(key.generation, f"two counter sets are named {counters.name}")
-            elif len(counters.counters) > MAX_COUNTERS:
-                problems.setdefault(
-                    key.generation, f"counter set {counters.name}: more than {MAX_COUNTERS} counters"
-                )
+                problems.setdefault(key.generation, f"two counter sets are named {name}")
+            elif len(amounts) > MAX_COUNTERS:
+                problems.setdefault(key.generation, f"counter set {name}: more than {MAX_COUNTERS} counters")
             else:
-                published[key] = {name: c.value.nanos for name, c in counters.counters.items()}
+                published[key] = dict(amounts)
     drawn = _draws_by_set(blocks, vocabulary, published, problems)
     sets = tuple(
         _columns(key, published[key], drawn.get(key, {}), vocabulary, table, problems, finer)
@@ -187,7 +185,7 @@ def _draws_by_set(
 def _dangling(
     key: SetID, draw: tuple[tuple[str, int], ...], published: dict[SetID, dict[str, int]], block: Block
 ) -> str:
-    where = f"slice {block.slice.metadata.name}"
+    where = f"slice {block.name}"
     if key not in published:
         return f"{where}: a device draws from counter set {key.name}, which the pool does not have"
     for counter, nanos in draw:

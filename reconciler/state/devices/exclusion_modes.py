@@ -246,7 +246,7 @@ def _device(fleet: Fleet, row: int) -> Device:
     pool = fleet.pools[at]
     local = row - int(fleet.start[at])
     block = int(np.searchsorted(pool.offsets, local, side="right")) - 1
-    return pool.blocks[block].slice.spec.devices[local - int(pool.offsets[block])]
+    return pool.blocks[block].source().spec.devices[local - int(pool.offsets[block])]
 
 
 def _taken(snapshot: Snapshot) -> Mask:
@@ -316,7 +316,7 @@ def across_sets(fleet: Fleet, rules: Semantics) -> Iterator[AcrossSets]:
 
 
 def _of_pool(pool: Pool, fleet: Fleet) -> Iterator[tuple[AcrossSets, str]]:
-    devices = [device for block in pool.blocks for device in block.slice.spec.devices]
+    devices = [device for block in pool.blocks for device in block.source().spec.devices]
     pairs = judged_pairs(pool.blocks, pool.counters, everywhere=False)
     stated, _ = evaluate(pool.id, pool.blocks, devices, pairs, fleet.vocabulary)
     for one in stated:

@@ -187,7 +187,7 @@ def compile_exclusion(
     """The columns of a pool whose slices are `blocks`; None if no device declares anything."""
     if not any(block.exclusive for block in blocks):
         return None
-    devices = [device for block in blocks for device in block.slice.spec.devices]
+    devices = [device for block in blocks for device in block.source().spec.devices]
     pairs = judged_pairs(blocks, counters, everywhere=rules.exclusion_scope(pool.driver) == "pool")
     stated, problems = evaluate(pool, blocks, devices, pairs, vocabulary)
     conflicts = conflicts_apart(stated, pairs)

@@ -12,11 +12,9 @@ from reconciler.api.objects.meta import PoolID
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
 from reconciler.state.devices.assembly import Layout, assemble, lay_out
-from reconciler.state.devices.encoding.block import Block
+from reconciler.state.devices.encoding.block import Block, Unpacked, build
 from reconciler.state.devices.encoding.parts import Encoder
-from reconciler.state.devices.encoding.patterned import block_of
 from reconciler.state.devices.encoding.shedding import shed
-from reconciler.state.devices.encoding.updating import update
 from reconciler.state.devices.encoding.vocabulary import Vocabulary
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.pool import Pool, PoolBuilder
@@ -142,9 +140,14 @@ class Inventory:
         return self._encoder.vocabulary
 
     @property
-    def slices(self) -> Iterable[ResourceSlice]:
-        """All slices, as they came."""
-        return (block.slice for block in self._blocks.values())
+    def all_blocks(self) -> Collection[Block]:
+        """All slices, encoded."""
+        return self._blocks.values()
+
+    @property
+    def slices(self) -> Sequence[ResourceSlice]:
+        """All slices. Each is decoded when it is asked for, which any thread may do later."""
+        return Unpacked(tuple(self._blocks.values()))
 
     @property
     def names(self) -> Iterable[str]:
@@ -159,7 +162,7 @@ class Inventory:
     def known(self, name: str) -> ResourceSlice | None:
         """The slice of a name."""
         block = self._blocks.get(name)
-        return block.slice if block is not None else None
+        return block.source() if block is not None else None
 
     def blocks(self, pool: PoolID) -> Collection[Block]:
         """The encoded slices of a pool."""
@@ -171,19 +174,16 @@ class Inventory:
         """Add a slice, or put it in the place of the one with its name."""
         name, known = source.key.name, self._blocks.get(source.key.name)
         if known is not None:
-            self._has_changed(known.slice.pool_id)
-            self._members[known.slice.pool_id].pop(name)
-        block = update(known, source, self._encoder) if known is not None else None
-        if block is None:
-            block = block_of(source, self._encoder)
-        self._blocks[name] = block
+            self._has_changed(known.pool)
+            self._members[known.pool].pop(name)
+        self._blocks[name] = block = build(source, self._encoder)
         self._members.setdefault(source.pool_id, {})[name] = block
         self._has_changed(source.pool_id)
         self.note_stating(name, source.spec.driver if block.states else "")
 
     def drop(self, name: str) -> None:
         """Remove a slice that is known."""
-        pool = self._blocks.pop(name).slice.pool_id
+        pool = self._blocks.pop(name).pool
         self._members[pool].pop(name)
         self._has_changed(pool)
 
@@ -298,7 +298,7 @@ class Inventory:
         if self.vocabulary.size > SPARE_VALUES + (1 + SPARE_FACTOR) * in_use:
             self._encoder, self._blocks = shed(self._blocks, self.vocabulary, self._rules)
             for name, block in self._blocks.items():
-                self._members[block.slice.pool_id][name] = block
+                self._members[block.pool][name] = block
             self._builder.adopt(self._encoder)
             self._unbuilt.update(dict.fromkeys(self._members))
             self._fleet = None

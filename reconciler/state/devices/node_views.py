@@ -34,18 +34,17 @@ class NearPools:
 
     def _register(self, at: int, pool: Pool, vocabulary: Vocabulary) -> None:
         for block in pool.blocks:
-            spec = block.slice.spec
             names: Iterable[int] = ()
             selectors: Iterable[int] = ()
-            if self._rules.old and spec.shared_counters:
+            if self._rules.old and block.shares_counters:
                 self._spanning.append(at)
-            elif spec.node_name:
-                self._local.setdefault(spec.node_name, []).append(at)
-            elif spec.all_nodes:
+            elif block.node_name:
+                self._local.setdefault(block.node_name, []).append(at)
+            elif block.all_nodes:
                 self._spanning.append(at)
-            elif spec.node_selector is not None:
+            elif block.selector >= 0:
                 selectors = [block.selector]
-            elif spec.per_device_node_selection:
+            elif block.per_device_node_selection:
                 if block.anywhere.any():
                     self._spanning.append(at)
                 names = set(block.column("node").tolist())
@@ -78,13 +77,12 @@ def are_seen_alike(old: Pool, new: Pool) -> bool:
 
 
 def _targets_alike(old: Block, new: Block) -> bool:
-    one, other = old.slice.spec, new.slice.spec
     return (
-        (one.node_name, one.all_nodes, one.per_device_node_selection, old.selector)
-        == (other.node_name, other.all_nodes, other.per_device_node_selection, new.selector)
-        and bool(one.shared_counters) == bool(other.shared_counters)
+        (old.node_name, old.all_nodes, old.per_device_node_selection, old.selector)
+        == (new.node_name, new.all_nodes, new.per_device_node_selection, new.selector)
+        and old.shares_counters == new.shares_counters
         and (
-            not one.per_device_node_selection
+            not old.per_device_node_selection
             or all(
                 np.array_equal(mine, its)
                 for mine, its in (

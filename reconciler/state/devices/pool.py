@@ -78,12 +78,11 @@ class AskedBlocks:
 
 
 def _by_device_only(block: Block, rules: Semantics) -> bool:
-    spec = block.slice.spec
-    return bool(spec.per_device_node_selection) and not (
-        spec.node_name
-        or spec.all_nodes
-        or spec.node_selector is not None
-        or (rules.old and spec.shared_counters)  # concerns all nodes
+    return bool(block.per_device_node_selection) and not (
+        block.node_name
+        or block.all_nodes
+        or block.selector >= 0
+        or (rules.old and block.shares_counters)  # concerns all nodes
     )
 
 
@@ -159,8 +158,7 @@ class Pool:
         self.offsets = offsets
         """(slices + 1,) first device of each slice"""
         self.size = int(offsets[-1])
-        specs = [block.slice.spec for block in blocks]
-        nodes = tuple(dict.fromkeys([spec.node_name or "" for spec in specs]))
+        nodes = tuple(dict.fromkeys([block.node_name for block in blocks]))
         self.nodes = None if "" in nodes else nodes
         """The nodes that can see this pool; None if selectors decide"""
         self._named = named
@@ -169,12 +167,11 @@ class Pool:
         self._generations = dict[int, int]()
         """Generation -> its slices"""
         self._per_device = self._binding = False
-        for block, spec in zip(blocks, specs, strict=True):
-            generation = spec.pool.generation
-            self._generations[generation] = self._generations.get(generation, 0) + 1
-            self._per_device = self._per_device or bool(spec.per_device_node_selection)
+        for block in blocks:
+            self._generations[block.generation] = self._generations.get(block.generation, 0) + 1
+            self._per_device = self._per_device or bool(block.per_device_node_selection)
             self._binding = self._binding or block.has_binding_conditions
-        self._wanted = specs[0].pool.resource_slice_count
+        self._wanted = blocks[0].slice_count
         """Slices of the first generation"""
         self._asked: tuple[Semantics, AskedBlocks] | None = None
         """The rules, and an index of the slices by these"""
@@ -229,8 +226,8 @@ class Pool:
         if len(self._generations) > 1 or not only or len(relevant) < len(self.blocks):
             generation = max(self.blocks[at].generation for at in relevant)
             current = [at for at in relevant if self.blocks[at].generation == generation]
-            first = next((at for at in current if self.blocks[at].slice.spec.node_name), current[0])
-            wanted = self.blocks[first].slice.spec.pool.resource_slice_count
+            first = next((at for at in current if self.blocks[at].node_name), current[0])
+            wanted = self.blocks[first].slice_count
         if len(current) != wanted:
             if max(self._generations) > generation:
                 return None
@@ -256,10 +253,9 @@ class Pool:
         mask = np.zeros(self.size, dtype=np.bool_)
         newest = max(block.generation for block in self.blocks)
         for at, block in enumerate(self.blocks):
-            spec = block.slice.spec
             peers = [b for b in self.blocks if b.generation == block.generation]
-            beside = [b for b in peers if spec.node_name and b.slice.spec.node_name == spec.node_name]
-            wanted = spec.pool.resource_slice_count
+            beside = [b for b in peers if block.node_name and b.node_name == block.node_name]
+            wanted = block.slice_count
             whole = len(beside) == wanted or (block.generation == newest and len(peers) == wanted)
             broken = rules.has(PARTITIONABLE_DEVICES) and block.generation in self.counters.problems
             mask[self.offsets[at] : self.offsets[at + 1]] = whole and not broken
@@ -269,7 +265,7 @@ class Pool:
         """What is wrong with the newest generation; empty if it is complete and valid."""
         newest = max(block.generation for block in self.blocks)
         peers = [block for block in self.blocks if block.generation == newest]
-        wanted = peers[0].slice.spec.pool.resource_slice_count
+        wanted = peers[0].slice_count
         if len(peers) != wanted:
             return f"{len(peers)} of {wanted} slices of generation {newest} are published"
         return self._invalid(range(len(self.blocks)), newest, rules)
@@ -348,7 +344,7 @@ class PoolBuilder:
         """The pool of some slices, in any order. `retained` are the retained draws of its held devices."""
         blocks = tuple(members)
         if len(blocks) > 1:
-            blocks = tuple(sorted(blocks, key=lambda block: block.slice.metadata.name.encode()))
+            blocks = tuple(sorted(blocks, key=lambda block: block.name.encode()))
         named = blocks[0].named
         if len(blocks) > 1:
             named = self._encoder.names(tuple([name for block in blocks for name in block.names]))

@@ -65,31 +65,30 @@ class Reach:
         """
         problem = self._index.unreadable.get(code)
         if problem is not None:
-            raise Rejected(f"ResourceSlice {block.slice.metadata.name}: {problem}")
+            raise Rejected(f"ResourceSlice {block.name}: {problem}")
         return bool(self.matching[code])
 
     def devices(self, block: Block) -> Mask:
         """(n,) devices of a slice that the node reaches. Raises Rejected if a selector cannot be parsed."""
-        if not block.slice.spec.per_device_node_selection and block.slice.spec.node_name:
-            return constant_mask(len(block.names), yes=block.slice.spec.node_name == self.node.name)
+        if not block.per_device_node_selection and block.node_name:
+            return constant_mask(len(block.names), yes=block.node_name == self.node.name)
         return (block.column("node") == self.node_code) | block.anywhere | self._selected(block)
 
     def concerns(self, block: Block, rules: Semantics) -> bool:
         """Whether a slice is relevant for the node (POOL-2, POOL-3)."""
-        spec = block.slice.spec
         if not rules.has(PARTITIONABLE_DEVICES) and (
-            spec.per_device_node_selection is not None or spec.shared_counters
+            block.per_device_node_selection is not None or block.shares_counters
         ):
             return False
-        if rules.old and spec.shared_counters:
+        if rules.old and block.shares_counters:
             return True
-        if spec.node_name:
-            return spec.node_name == self.node.name
-        if spec.all_nodes:
+        if block.node_name:
+            return block.node_name == self.node.name
+        if block.all_nodes:
             return True
-        if spec.node_selector is not None:
+        if block.selector >= 0:
             return self._selected_by(block.selector, block)
-        return bool(spec.per_device_node_selection) and bool(self.devices(block).any())
+        return bool(block.per_device_node_selection) and bool(self.devices(block).any())
 
     def _selected(self, block: Block) -> Mask:
         """(n,) devices whose selector matches the node. Raises Rejected if a selector cannot be parsed."""

@@ -86,10 +86,10 @@ def newest_complete(members: Collection[Block]) -> list[Block]:
     for generation in sorted({block.generation for block in members}, reverse=True):
         peers = sorted(
             (block for block in members if block.generation == generation),
-            key=lambda block: block.slice.metadata.name.encode(),
+            key=lambda block: block.name.encode(),
         )
         # Slices may disagree on their number: the first slice by name counts, as for decisions.
-        if len(peers) == peers[0].slice.spec.pool.resource_slice_count:
+        if len(peers) == peers[0].slice_count:
             return peers
     return []
 

@@ -7,14 +7,13 @@ import pytest
 
 from reconciler.api.objects.changes import Changed, Refused, Removed
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.versions.reading import read
 from reconciler.cluster.cursor import Cursor, listed
 from reconciler.errors import Relist, Retry
 from tests.tools.cluster_objects import CLAIMS, NODES, bookmark, claim, error_event, event, node
 
 
 def make_cursor(version: str = "10") -> Cursor:
-    return Cursor(NODES, read, version)
+    return Cursor(NODES, version)
 
 
 def line(value: Any) -> bytes:
@@ -51,7 +50,7 @@ def test_an_event_of_a_type_to_come_only_moves_the_cursor():
 
 
 def test_a_namespaced_object_is_known_by_both_names():
-    change = Cursor(CLAIMS, read, "1").feed(line(event("DELETED", claim())))
+    change = Cursor(CLAIMS, "1").feed(line(event("DELETED", claim())))
     assert change == Removed("ResourceClaim", ObjectKey("default", "c"))
 
 
@@ -84,7 +83,7 @@ def test_an_object_without_a_version_does_not_lose_the_place(version):
 @pytest.mark.parametrize("text", [b"3", b'{"a": "\xff"}'], ids=["a number", "no UTF-8"])
 def test_an_item_that_is_no_object_ends_the_listing(text):
     with pytest.raises(Retry, match="listing of nodes: an item is"):
-        listed(text, None, NODES, read)
+        listed(text, NODES)
 
 
 @pytest.mark.parametrize("metadata", [None, 3, {}, {"name": 7}], ids=str)

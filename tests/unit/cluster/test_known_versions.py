@@ -6,7 +6,6 @@ import pytest
 
 from reconciler.api.objects.changes import Changed, Removed
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.versions.reading import read
 from reconciler.cluster.cursor import Cursor, IsKnown
 from reconciler.cluster.kinds import Resource
 from reconciler.errors import Relist, Retry
@@ -30,31 +29,31 @@ def knowing(uid: str, known: int) -> IsKnown:
 
 
 def test_a_version_that_is_known_is_passed_over_and_moves_the_cursor():
-    cursor = Cursor(CLAIMS, read, "3", knowing("u", 5))
+    cursor = Cursor(CLAIMS, "3", knowing("u", 5))
     assert cursor.feed(line("5")) is None
     assert cursor.version == "5"
 
 
 def test_a_newer_version_is_told():
-    found = Cursor(CLAIMS, read, "3", knowing("u", 5)).feed(line("6"))
+    found = Cursor(CLAIMS, "3", knowing("u", 5)).feed(line("6"))
     assert isinstance(found, Changed)
     assert found.object.metadata.resource_version == "6"
 
 
 def test_another_claim_of_that_name_is_told():
-    assert isinstance(Cursor(CLAIMS, read, "3", knowing("u", 5)).feed(line("5", uid="v")), Changed)
+    assert isinstance(Cursor(CLAIMS, "3", knowing("u", 5)).feed(line("5", uid="v")), Changed)
 
 
 def test_that_a_claim_is_gone_is_told():
-    assert isinstance(Cursor(CLAIMS, read, "3", knowing("u", 5)).feed(line("5", kind="DELETED")), Removed)
+    assert isinstance(Cursor(CLAIMS, "3", knowing("u", 5)).feed(line("5", kind="DELETED")), Removed)
 
 
 def test_a_version_before_the_cursor_is_of_another_history():
     with pytest.raises(Relist):
-        Cursor(CLAIMS, read, "7", knowing("u", 5)).feed(line("5"))
+        Cursor(CLAIMS, "7", knowing("u", 5)).feed(line("5"))
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b'{"type": "MODIFIED"}'])
 def test_what_is_no_object_is_not_passed_over(text):
     with pytest.raises(Retry):
-        Cursor(CLAIMS, read, "7", lambda *_: True).feed(text)
+        Cursor(CLAIMS, "7", lambda *_: True).feed(text)

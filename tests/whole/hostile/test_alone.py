@@ -18,10 +18,10 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from reconciler.api.objects.semantics import Semantics
-from reconciler.api.versions.reading import read
+from reconciler.api.versions.reading import LONGEST_OBJECT, read
 from reconciler.cel.errors import DECISION_COST_LIMIT, STATED_COST_LIMIT
 from reconciler.cluster.cursor import Cursor, listed
-from reconciler.cluster.decoding import LONGEST_OBJECT, cut_listing
+from reconciler.cluster.decoding import cut_listing
 from reconciler.cluster.kinds import Resource
 from reconciler.errors import Retry
 from reconciler.state.store import Store
@@ -60,12 +60,12 @@ def taken_in(text: bytes, kind: str, *, watched: bool) -> Changed | Refused:
     resource = RESOURCES[kind]
     if watched:
         line = b'{"type":"ADDED","object":' + text + b"}"
-        change = Cursor(resource, read, "1").feed(line)
+        change = Cursor(resource, "1").feed(line)
         assert not isinstance(change, Removed)
         assert change is not None
         return change
     page = cut_listing(b'{"metadata":{"resourceVersion":"7"},"items":[' + text + b"]}")
-    found = listed(page.items[0], page.mark, resource, read)
+    found = listed(page.items[0], resource)
     return found if isinstance(found, Refused) else Changed(kind, found)
 
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 import pytest
 import yaml
 from click.testing import CliRunner
+from pydantic import Field
 
 from reconciler.allocation.pod_devices import HeldDevices, PodDevices, PodGrant, PodRefusal
 from reconciler.allocation.reasons.explanation import Advice, Explanation, Section
@@ -16,7 +17,7 @@ from reconciler.analysis.doctor.findings import Finding, Rule, Severity
 from reconciler.analysis.doctor.input import DoctorInput
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
-from reconciler.api.objects.model import Int, Model, blank
+from reconciler.api.objects.model import Int, Model
 from reconciler.api.plugins import PLUGINS
 from reconciler.cli import main
 from reconciler.plugins.plugin import Plugin, register
@@ -40,7 +41,7 @@ class Lot(ApiObject):
 
     UNREAD: ClassVar = frozenset({"apiVersion"})
     kind: Literal["Lot"] = "Lot"
-    spec: LotSpec = blank(LotSpec)
+    spec: LotSpec = Field(default_factory=LotSpec)
 
 
 class Parking(Plugin):

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.objects.claims import (
+    INLINE,
     AllocatedConfig,
     AllocatedDevice,
     Allocation,
@@ -37,7 +38,6 @@ from reconciler.api.objects.slices import (
     ResourceSliceSpec,
 )
 from reconciler.api.validation.kinds import _INLINE as EMBEDDED_INLINE
-from reconciler.api.versions.v1beta1 import INLINE
 from reconciler.cluster.client import Client
 from reconciler.cluster.discovery import discover, missing_gates
 from reconciler.cluster.http import connect

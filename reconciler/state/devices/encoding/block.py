@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import NamedTuple
+from typing import overload
 
 import numpy as np
 from msgspec import Struct
 
 from kernels.types import Codes, Mask
+from reconciler.api.objects.meta import PoolID
 from reconciler.api.objects.slices import Device, ResourceSlice, ResourceSliceSpec
 from reconciler.state.devices.encoding.parts import Coded, Encoder, Header, Names
 from reconciler.state.devices.encoding.vocabulary import Name, Vocabulary
@@ -22,9 +23,27 @@ the device (CEL-6); binds: allocating it binds the claim to the node."""
 
 
 class Block(Struct, frozen=True, eq=False):
-    """Columns of one slice with n devices. All codes belong to one `Vocabulary`."""
+    """One slice with n devices: what concerns all of them, and columns. All codes belong to one `Vocabulary`.
 
-    slice: ResourceSlice
+    The objects of the devices are not kept: `source` decodes them again.
+    """
+
+    name: str
+    uid: str
+    pool: PoolID
+    generation: int
+    slice_count: int
+    """Slices of the complete pool"""
+    node_name: str
+    """Empty if other fields select the nodes"""
+    all_nodes: bool
+    per_device_node_selection: bool | None
+    selector: int
+    """Code of the slice's own node selector; -1 for none"""
+    published: int
+    """Code of the counter sets of the slice; -1 for none"""
+    packed: bytes
+    """The slice itself, compressed"""
     named: Names
     header: Header
     """Blocks with the same columns share this object"""
@@ -40,18 +59,19 @@ class Block(Struct, frozen=True, eq=False):
     """Whether a device restricts which others can be held with it"""
     states: bool
     """Whether a device says `compatibleOnlyWith` (GRP-12)"""
-    published: int
-    """Code of the counter sets of the slice; -1 for none"""
-    selector: int
-    """Code of the slice's own node selector; -1 for none"""
+
+    def source(self) -> ResourceSlice:
+        """The slice, decoded again. Takes a tenth of a millisecond for eight devices."""
+        return ResourceSlice.unpacked(self.packed)
 
     @property
     def names(self) -> tuple[str, ...]:
         return self.named.all
 
     @property
-    def generation(self) -> int:
-        return self.slice.spec.pool.generation
+    def shares_counters(self) -> bool:
+        """Whether the slice publishes counter sets."""
+        return self.published >= 0
 
     @property
     def anywhere(self) -> Mask:
@@ -72,50 +92,28 @@ class Block(Struct, frozen=True, eq=False):
         """(n,) one of `COLUMNS`."""
         return self.table[COLUMNS.index(name)]
 
-    def with_codes(self, source: ResourceSlice, table: Codes) -> "Block":
-        """The columns of another slice that differs in codes only. Four times as fast as `replace`."""
-        return Block(
-            source,
-            self.named,
-            self.header,
-            table,
-            self.flags,
-            self.drawn,
-            self.has_binding_conditions,
-            self.exclusive,
-            self.states,
-            self.published,
-            self.selector,
-        )
 
+class Unpacked(Sequence[ResourceSlice]):
+    """The slices of some blocks, each decoded when it is asked for. Any thread may do that."""
 
-class Encoded(NamedTuple):
-    """Some devices of a slice as columns. The fields are those of `Block`."""
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        self._blocks = blocks
 
-    header: Header
-    table: Codes
-    flags: Mask
-    drawn: Codes
-    has_binding_conditions: bool
-    exclusive: bool
-    states: bool
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    @overload
+    def __getitem__(self, at: int) -> ResourceSlice: ...
+    @overload
+    def __getitem__(self, at: slice) -> "Unpacked": ...
+    def __getitem__(self, at: int | slice) -> "ResourceSlice | Unpacked":
+        return Unpacked(self._blocks[at]) if isinstance(at, slice) else self._blocks[at].source()
 
 
 def build(source: ResourceSlice, encoder: Encoder) -> Block:
     """The columns of one slice. Reads every device once; adds new values to the vocabulary."""
     spec, vocabulary = source.spec, encoder.vocabulary
-    return Block(
-        source,
-        encoder.names(tuple([device.name for device in spec.devices])),
-        *encode(spec, spec.devices, encoder),
-        published=encoder.published(spec.shared_counters),
-        selector=vocabulary.selectors.code(spec.node_selector) if spec.node_selector is not None else -1,
-    )
-
-
-def encode(spec: ResourceSliceSpec, devices: Sequence[Device], encoder: Encoder) -> Encoded:
-    """The columns of some devices of a slice."""
-    vocabulary, driver = encoder.vocabulary, spec.driver
+    driver, devices = spec.driver, spec.devices
     attributes = [encoder.attributes(device.attributes, driver) for device in devices]
     capacity = [encoder.capacity(device.capacity, driver) for device in devices]
     consumption = [encoder.consumption(device.consumes_counters) for device in devices]
@@ -143,7 +141,19 @@ def encode(spec: ResourceSliceSpec, devices: Sequence[Device], encoder: Encoder)
     flags[2] = [not one.readable for one in attributes]
     flags[3] = [device.binds_to_node is True for device in devices]
     states = any(device.compatible_only_with is not None for device in devices)
-    return Encoded(
+    return Block(
+        name=source.key.name,
+        uid=source.metadata.uid,
+        pool=source.pool_id,
+        generation=spec.pool.generation,
+        slice_count=spec.pool.resource_slice_count,
+        node_name=spec.node_name or "",
+        all_nodes=bool(spec.all_nodes),
+        per_device_node_selection=spec.per_device_node_selection,
+        selector=vocabulary.selectors.code(spec.node_selector) if spec.node_selector is not None else -1,
+        published=encoder.published(spec.shared_counters),
+        packed=source.packed,
+        named=encoder.names(tuple([device.name for device in devices])),
         header=header,
         table=table,
         flags=flags,

@@ -4,6 +4,7 @@ import pytest
 
 from reconciler.api.objects.core import GATE, Pod, PodStatus, claims_of
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.validating import validated
 
 
 def pod(**parts: object) -> Pod:
@@ -54,7 +55,9 @@ def test_a_pod_is_finished_when_its_phase_says_so(phase: str, finished: bool):
 
 def test_null_stands_for_an_absent_list_or_map():
     """The API treats them alike, and clients write both."""
-    empty = pod(spec={"resourceClaims": None, "nodeSelector": None}, status={"resourceClaimStatuses": None})
+    spec = {"resourceClaims": None, "nodeSelector": None}
+    raw = {"metadata": {"name": "p"}, "spec": spec, "status": {"resourceClaimStatuses": None}}
+    empty = validated(Pod, raw)
     assert empty.spec.resource_claims == ()
     assert empty.spec.node_selector == {}
     assert empty.claim_names() == {}

@@ -1,58 +1,16 @@
-"""Objects that are made of valid fields without validation are the objects that pydantic makes."""
+"""Models keep what they compute, and are built as late as possible."""
 
-import pickle
 import subprocess
 import sys
-from copy import copy, deepcopy
-from typing import Any
+from functools import cached_property
 
 import pytest
 
-from reconciler.api.objects.claims import AllocatedDevice, Allocation, DeviceAllocation
-from reconciler.api.objects.core import Node, NodeAffinity, NodeStatus, PodSpec
-from reconciler.api.objects.meta import ObjectMeta
-from reconciler.api.objects.model import Maker, Model, blank
-from reconciler.api.objects.selectors import NodeSelectorRequirement
+from reconciler.api.objects.claims import ResourceClaimSpec
+from reconciler.api.objects.core import Node, Pod
+from reconciler.api.objects.meta import ApiObject, ObjectMeta
+from reconciler.api.objects.slices import ResourceSlice
 from tests.tools.patience import PATIENCE
-
-DEVICE: dict[str, Any] = {"request": "r", "driver": "d", "pool": "p", "device": "gpu-0"}
-
-
-@pytest.mark.parametrize(
-    ("model", "fields"),
-    [
-        (AllocatedDevice, DEVICE),
-        (AllocatedDevice, {**DEVICE, "admin_access": True, "share_id": "s"}),
-        (DeviceAllocation, {"results": (AllocatedDevice(**DEVICE),)}),
-        (Allocation, {}),
-        (NodeSelectorRequirement, {"key": "metadata.name", "operator": "In", "values": ("n",)}),
-    ],
-)
-def test_a_made_object_is_the_validated_one(model: type[Model], fields: dict[str, Any]):
-    made, validated = Maker(model)(fields), model(**fields)
-    assert made == validated
-    assert repr(made) == repr(validated)
-    assert made.model_fields_set == validated.model_fields_set == set(fields)
-    assert made.model_dump_json(by_alias=True) == validated.model_dump_json(by_alias=True)
-    assert made.to_json() == validated.to_json()
-    for copied in (copy(made), deepcopy(made), pickle.loads(pickle.dumps(made)), made.model_copy()):
-        assert copied == validated
-        assert copied.model_fields_set == set(fields)
-
-
-def test_changing_a_copy_changes_neither_the_object_nor_the_next_one():
-    make = Maker(AllocatedDevice)
-    made = make(DEVICE)
-    changed = made.model_copy(update={"share_id": "s"})
-    assert changed.model_fields_set == {*DEVICE, "share_id"}
-    assert made == make(DEVICE) == AllocatedDevice(**DEVICE)
-    assert made.model_fields_set == set(DEVICE)
-
-
-def test_fields_that_all_objects_have_count_as_set():
-    make = Maker(AllocatedDevice, {"request": "r", "driver": "d"})
-    assert make({"pool": "p", "device": "gpu-0"}) == AllocatedDevice(**DEVICE)
-    assert make({"pool": "p", "device": "gpu-0"}).model_fields_set == set(DEVICE)
 
 
 def test_a_key_is_computed_once_and_does_not_count_as_a_field():
@@ -62,18 +20,26 @@ def test_a_key_is_computed_once_and_does_not_count_as_a_field():
     assert one.to_json() == other.to_json()
 
 
-def test_objects_that_differ_in_one_field_are_those_made_one_by_one():
-    make, common = Maker(AllocatedDevice, {"request": "r"}), {"driver": "d", "pool": "p"}
-    several = make.each(common, "device", ["a", "b"])
-    assert several == [make({**common, "device": name}) for name in ("a", "b")]
-    assert several[0].model_fields_set == {"request", "driver", "pool", "device"}
-    assert make.each(common, "device", []) == []
+@pytest.mark.parametrize("model", [Pod, ResourceSlice])
+def test_copies_have_none_of_the_values_that_are_computed(model: type[ApiObject]):
+    found = {
+        name
+        for one in model.__mro__
+        for name, value in vars(one).items()
+        if isinstance(value, cached_property)
+    }
+    spec = {"driver": "d", "pool": {"name": "p", "resourceSliceCount": 1}}
+    made = model.model_validate(
+        {"metadata": {"name": "a"}, **({"spec": spec} if model is ResourceSlice else {})}
+    )
+    assert all(getattr(made, name) is not None for name in found)
+    assert found <= made.__dict__.keys()
+    assert not made.model_copy().__dict__.keys() & found
 
 
-@pytest.mark.parametrize("model", [NodeStatus, NodeAffinity, PodSpec])
-def test_a_blank_object_is_the_one_without_any_field(model: type[Model]):
-    assert blank(model) == model()
-    assert blank(model).to_json() == {}
+def test_equal_specs_have_equal_keys():
+    one, other = (ResourceClaimSpec.model_validate({"devices": {}}) for _ in range(2))
+    assert one.key == other.key
 
 
 def test_nothing_is_built_before_it_is_used():

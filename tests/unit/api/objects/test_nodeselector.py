@@ -56,7 +56,7 @@ def field(operator: str, *values: str, key: str = "metadata.name") -> dict[str, 
         (field("NotIn", "n2"), True),
         (field("NotIn", "n1"), False),
         ({}, False),
-        ({"matchExpressions": None, "matchFields": []}, False),
+        ({"matchExpressions": [], "matchFields": []}, False),
     ],
 )
 def test_a_term_matches_as_its_operators_say(term: dict[str, object], matches: bool):

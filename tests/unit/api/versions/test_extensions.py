@@ -7,8 +7,7 @@ import pytest
 
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.versions.extensions import ANNOTATION, conflicts, with_annotation
-from reconciler.api.versions.reading import needs_conversion, read
-from reconciler.api.versions.slice_text import read_slice
+from reconciler.api.versions.reading import decode, needs_conversion, read
 from reconciler.errors import Malformed
 from tests.tools.builders import Object, device, resource_slice
 
@@ -147,7 +146,7 @@ def test_flat_devices_may_name_their_source_in_place():
     raw = resource_slice("s", flat, nodeName="n")
     assert needs_conversion(raw)
     assert typed(raw).spec == typed(tree_in_place("A", "B")).spec
-    assert read_slice(json.dumps(raw).encode(), raw["apiVersion"]) is None
+    assert decode("ResourceSlice", raw["apiVersion"], json.dumps(raw).encode()) == typed(raw)
 
 
 def test_a_source_in_place_wins_over_the_annotation():

@@ -72,7 +72,7 @@ def plain(world: Snapshot) -> dict[str, dict[str, int]]:
         for row in range(pool.size):
             at = int(fleet.start[fleet.index[pool.id]]) + row
             block = next(b for b, end in zip(pool.blocks, pool.offsets[1:], strict=True) if row < end)
-            wanted = block.slice.spec.pool.resource_slice_count
+            wanted = block.slice_count
             if sum(b.generation == block.generation for b in pool.blocks) != wanted:
                 continue
             assert block.generation == newest

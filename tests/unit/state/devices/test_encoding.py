@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.objects.changes import Changed
+from reconciler.api.objects.changes import Changed, Refused
 from reconciler.api.objects.meta import DeviceID, PoolID
 from reconciler.api.objects.semantics import Semantics
-from reconciler.api.versions.slice_text import read_slice
+from reconciler.api.versions.reading import decode
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.store import Store
 from reconciler.state.trial import load, store_of
@@ -29,11 +29,12 @@ from tests.tools.store_picture import picture
 
 
 def from_text(*objects: Object) -> Snapshot:
-    """The snapshot of slices whose equal parts are one object, as after parsing."""
+    """The snapshot of slices as a server sends them."""
     store = Store(Semantics())
     for raw in objects:
-        read = read_slice(json.dumps(raw).encode(), DRA) if raw["kind"] == "ResourceSlice" else typed(raw)
-        assert read is not None
+        is_slice = raw["kind"] == "ResourceSlice"
+        read = decode("ResourceSlice", DRA, json.dumps(raw).encode()) if is_slice else typed(raw)
+        assert not isinstance(read, Refused)
         store.apply(Changed(raw["kind"], read))
     return store.snapshot()
 
@@ -83,7 +84,7 @@ WORLDS: dict[str, list[Object]] = {
 
 
 @pytest.mark.parametrize("objects", WORLDS.values(), ids=WORLDS)
-def test_shared_parts_give_the_same_snapshot(objects):
+def test_slices_of_a_server_give_the_same_snapshot(objects):
     assert picture(from_text(*objects)) == picture(snapshot(*objects))
     for raw in objects:
         assert picture(from_text(*objects, raw)) == picture(from_text(*objects))

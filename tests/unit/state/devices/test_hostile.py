@@ -77,7 +77,7 @@ def test_a_thousand_devices_of_one_name_are_one_invalid_pool():
     assert bad.problem == "two devices are named A"
 
 
-@pytest.mark.parametrize("name", ["", "\0", "ä/ö", "A" * 10_000, "\ud800"], ids=ascii)
+@pytest.mark.parametrize("name", ["", "\0", "ä/ö", "A" * 10_000], ids=ascii)
 def test_names_are_only_compared(name: str):
     seen = see(device(name), device("B"))
     assert sorted(d["id"].device for d in picture(seen)["devices"].values()) == sorted([name, "B", "G"])
