@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
@@ -128,9 +129,8 @@ class SelectedNodes:
         if not used.any():
             return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32)
         unreadable = [code for code in list(self._index.unreadable) if code < known]
-        sizes, joined = self._index.codes_of_each(
-            [(name, self._nodes[name].labels) for name in self._names], unreadable
-        )
+        codes = [[*self._index.codes(name, self._nodes[name].labels), *unreadable] for name in self._names]
+        sizes, joined = [len(one) for one in codes], np.array([*chain.from_iterable(codes)], dtype=np.intp)
         kept = used[np.minimum(joined, known)]
         # One number a pair, so that pairs can be sorted; a node may match a selector for several reasons.
         numbers = np.repeat(np.arange(len(sizes)) * known, sizes)[kept] + joined[kept]

@@ -64,10 +64,6 @@ def test_the_index_matches_as_each_selector_does(first, later, name, labels):
         expected = [plainly(selector, name, labels) for selector in interner.values]
         matching = [code for code, answer in enumerate(expected) if answer]
         assert sorted(set(index.codes(name, labels))) == matching
-        sizes, codes = index.codes_of_each([("no", {}), (name, labels), ("no", {})], [77])
-        alone = index.codes("no", {})
-        assert codes.tolist() == [*alone, 77, *index.codes(name, labels), 77, *alone, 77]
-        assert sizes.tolist() == [len(alone) + 1, len(codes) - 2 * len(alone) - 2, len(alone) + 1]
         assert sorted(index.unreadable) == [code for code, answer in enumerate(expected) if answer is None]
 
 
@@ -104,8 +100,7 @@ def test_a_selector_that_is_added_while_a_fleet_is_read_does_not_concern_it(monk
 
         return ask
 
-    for name in ("codes", "codes_of_each"):
-        monkeypatch.setattr(SelectorIndex, name, while_another_is_added(getattr(SelectorIndex, name)))
+    monkeypatch.setattr(SelectorIndex, "codes", while_another_is_added(SelectorIndex.codes))
     places, found = topology.selected()
     assert (places.tolist(), found.tolist()) == ([0], [0])
     assert Reach(topology.nodes["n"], vocabulary).matching.all()
