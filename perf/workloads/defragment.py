@@ -11,7 +11,7 @@ from perf.workload import Figure, Outcome, Progress, Size, Workload
 from perf.workloads.mig import drawn_profiles, partition_claim
 from perf.workloads.room import running
 from reconciler.analysis.capacity.layout import fleet_layout
-from reconciler.analysis.capacity.solver import Solver
+from reconciler.analysis.capacity.measure import Solver
 from reconciler.analysis.relocation.goals import profile_goal
 from reconciler.analysis.relocation.movers import movers_of
 from reconciler.analysis.relocation.moves_planner import Plan, Planner

@@ -11,8 +11,7 @@ from perf.fleets import mig, racks
 from perf.fleets.objects import Json, claim
 from perf.workload import Figure, Outcome, Progress, Size, Workload
 from reconciler.analysis.fitting.fitting import fit
-from reconciler.analysis.fitting.question import as_json
-from reconciler.analysis.fitting.reading import question_in
+from reconciler.analysis.fitting.question import as_json, question_in
 from reconciler.api.manifests.bundle import bundle
 from reconciler.api.manifests.documents import of_text
 from reconciler.api.objects.changes import Changed

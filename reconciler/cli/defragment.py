@@ -12,7 +12,7 @@ from reconciler.analysis.capacity.layout import fleet_layout
 from reconciler.analysis.relocation.defragment import Answer, Cells
 from reconciler.analysis.relocation.defragment import defragment as answer_of
 from reconciler.analysis.relocation.goals import Target, for_each_kind, parse_percent
-from reconciler.analysis.relocation.places import Ended
+from reconciler.analysis.relocation.moves_planner import Ended
 from reconciler.analysis.world import World
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics

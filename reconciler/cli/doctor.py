@@ -9,8 +9,7 @@ import click
 from msgspec.structs import replace
 
 from reconciler.analysis.doctor.checks import as_json, as_sarif, counts, examine, worst_first
-from reconciler.analysis.doctor.findings import Finding, Severity
-from reconciler.analysis.doctor.input import read_input
+from reconciler.analysis.doctor.findings import Finding, Severity, read_input
 from reconciler.api.manifests.documents import Document, Origin, Refusal, lines_of, of_texts, texts
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.cluster import Connection, list_objects

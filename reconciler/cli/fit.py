@@ -6,10 +6,9 @@ from typing import TextIO
 
 import click
 
-from reconciler.analysis.defaults import STEPS
+from reconciler.analysis.fitting.fitting import STEPS
 from reconciler.analysis.fitting.fitting import fit as fit_sets
-from reconciler.analysis.fitting.question import Fit, SetFit, as_json
-from reconciler.analysis.fitting.reading import question_in
+from reconciler.analysis.fitting.question import Fit, SetFit, as_json, question_in
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.cli.cluster import Connection

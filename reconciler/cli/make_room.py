@@ -7,10 +7,9 @@ from typing import TextIO
 import click
 from msgspec.structs import replace
 
-from reconciler.analysis.defaults import TRIES
 from reconciler.analysis.relocation.drain import DrainAnswer
 from reconciler.analysis.relocation.leaving import Move
-from reconciler.analysis.relocation.make_room import COSTS, Advice
+from reconciler.analysis.relocation.make_room import COSTS, TRIES, Advice
 from reconciler.analysis.relocation.make_room import make_room as find_room
 from reconciler.analysis.world import Place
 from reconciler.api.objects.meta import DeviceID, ObjectKey

@@ -9,8 +9,7 @@ import click
 
 from reconciler.analysis.capacity.layout import FleetLayout, fleet_layout
 from reconciler.analysis.capacity.lines import By, Line, lines
-from reconciler.analysis.capacity.measure import measure
-from reconciler.analysis.capacity.solver import Solver
+from reconciler.analysis.capacity.measure import Solver, measure
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.cluster import Connection, connected, following, list_objects
 from reconciler.cli.contexts import ask_each, check_contexts, contexts_as_json, report_unreached, side_by_side

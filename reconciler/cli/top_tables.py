@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from reconciler.allocation.gangs.kinds import GangGranted
+from reconciler.analysis.capacity.layout import shown
 from reconciler.analysis.capacity.lines import By, CounterUsage, Line, ProfileUsage
-from reconciler.analysis.capacity.profiles import shown
 from reconciler.api.manifests.bundle import Bundle, Claims, storage_of
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import DeviceClass

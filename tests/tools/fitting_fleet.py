@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from reconciler.analysis.fitting.fitting import fit
-from reconciler.analysis.fitting.question import Fit
-from reconciler.analysis.fitting.reading import question_in
+from reconciler.analysis.fitting.question import Fit, question_in
 from reconciler.analysis.world import world_of
 from reconciler.api.manifests.bundle import bundle
 from reconciler.api.manifests.documents import Document, Origin

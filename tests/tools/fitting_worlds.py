@@ -7,8 +7,14 @@ from random import Random
 
 from reconciler.allocation.alignment.deciding import decide
 from reconciler.allocation.placement.placing import Placement
-from reconciler.analysis.fitting.question import FitQuestion, PodSet, SetFit, own_claims_of, pod_of
-from reconciler.analysis.fitting.reading import question_in
+from reconciler.analysis.fitting.question import (
+    FitQuestion,
+    PodSet,
+    SetFit,
+    own_claims_of,
+    pod_of,
+    question_in,
+)
 from reconciler.analysis.world import world_of
 from reconciler.api.manifests.bundle import bundle
 from reconciler.api.manifests.documents import Document, Origin

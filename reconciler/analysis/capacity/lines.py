@@ -7,8 +7,8 @@ from msgspec import Struct
 
 from kernels.groups import distinct
 from kernels.types import Rows
+from reconciler.analysis.capacity.layout import families, family_sums
 from reconciler.analysis.capacity.measure import Measurement
-from reconciler.analysis.capacity.profiles import families, family_sums
 
 By = Literal["driver", "pool", "node"]
 

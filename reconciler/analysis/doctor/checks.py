@@ -6,9 +6,8 @@ from pathlib import PurePath
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-from reconciler.analysis.doctor import claims, exclusion, findings, limits, manifests, nodes, slices
-from reconciler.analysis.doctor.findings import RULES, Finding, Rule, Severity
-from reconciler.analysis.doctor.input import DoctorInput
+from reconciler.analysis.doctor import claims, exclusion, findings, limits, manifests, slices
+from reconciler.analysis.doctor.findings import RULES, DoctorInput, Finding, Rule, Severity
 from reconciler.api.plugins import PLUGINS
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -105,10 +104,10 @@ CHECKS: Final[tuple[Check, ...]] = (
     claims.raising,
     claims.matching_nothing,
     claims.foreign_domain,
-    nodes.no_selection,
-    nodes.bad_selector,
-    nodes.several_terms,
-    nodes.matches_no_node,
+    slices.no_selection,
+    slices.bad_selector,
+    slices.several_terms,
+    slices.matches_no_node,
     claims.doubly_held,
     claims.unknown_devices,
     claims.at_odds,

@@ -7,8 +7,7 @@ from msgspec import Struct
 
 from kernels.types import Mask
 from reconciler.analysis.doctor import findings
-from reconciler.analysis.doctor.findings import Finding, shortened, suggestion
-from reconciler.analysis.doctor.input import DoctorInput
+from reconciler.analysis.doctor.findings import DoctorInput, Finding, shortened, suggestion
 from reconciler.analysis.doctor.slices import is_complete, newest
 from reconciler.api.manifests.bundle import Entry
 from reconciler.api.objects.claims import (

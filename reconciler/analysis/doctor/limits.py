@@ -6,8 +6,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from reconciler.analysis.doctor import findings
-from reconciler.analysis.doctor.findings import Finding
-from reconciler.analysis.doctor.input import DoctorInput
+from reconciler.analysis.doctor.findings import DoctorInput, Finding
 from reconciler.api.manifests.bundle import Entry
 from reconciler.api.objects.validating import subject_of
 from reconciler.api.validation import writes

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, get_args, get_origin
 
 from reconciler.analysis.doctor import findings
-from reconciler.analysis.doctor.findings import Finding, suggestion
-from reconciler.analysis.doctor.input import DoctorInput
+from reconciler.analysis.doctor.findings import DoctorInput, Finding, suggestion
 from reconciler.api.manifests.bundle import already_read
 from reconciler.api.manifests.documents import Origin
 from reconciler.api.objects.claims import (

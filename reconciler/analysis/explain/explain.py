@@ -11,7 +11,7 @@ from reconciler.allocation.dra.claim_shapes import claim_shape
 from reconciler.allocation.dra.request_options import ParsedClaims, read_claims
 from reconciler.allocation.reasons.explanation import Explanation, Kind, NearMiss, Request
 from reconciler.allocation.reasons.reasons import remedy
-from reconciler.analysis.explain.funnel import GateResult, apply_gates, funnel, smallest_sets
+from reconciler.analysis.explain.funnel import GateResult, apply_gates, funnel, near_misses, smallest_sets
 from reconciler.analysis.explain.gates import NodeReach
 from reconciler.analysis.explain.joint_gates import (
     ConstraintGate,
@@ -21,7 +21,6 @@ from reconciler.analysis.explain.joint_gates import (
     joint_near_misses,
     joint_requirements,
 )
-from reconciler.analysis.explain.near_misses import near_misses
 from reconciler.analysis.explain.relaxation import EFFORT, Relaxation, RequestName
 from reconciler.analysis.explain.shortage import deciding_counters
 from reconciler.api.objects.claims import ResourceClaim

@@ -13,9 +13,8 @@ from reconciler.allocation.alignment.preferences import has_preferences
 from reconciler.allocation.dra.constraints import Constraint, compile_constraint
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestOption
 from reconciler.allocation.reasons.explanation import Kind, NearMiss, Step
-from reconciler.analysis.explain.funnel import GateResult
+from reconciler.analysis.explain.funnel import MOST_NODES, GateResult, describe_failure
 from reconciler.analysis.explain.gates import NodeReach
-from reconciler.analysis.explain.near_misses import MOST_NODES, describe_failure
 from reconciler.analysis.explain.relaxation import Relaxation
 from reconciler.analysis.explain.tiers import Masks, RequiredAlignment, required_alignments
 from reconciler.api.objects.plan import Reason

@@ -16,7 +16,6 @@ from reconciler.allocation.gangs.kinds import (
     pod_interactions,
 )
 from reconciler.allocation.placement.placing import refusal_reason
-from reconciler.analysis.defaults import STEPS
 from reconciler.analysis.fitting.filling import Filled, Filling, Form, NeedsSearch
 from reconciler.analysis.fitting.question import (
     Fit,
@@ -113,6 +112,10 @@ def _named(
     if claim is None:
         raise Malformed(f"pod set {asked.name}", "template.spec.resourceClaims", f"there is no claim {key}")
     return unallocated(claim) if key in freed else claim
+
+
+STEPS = 2_000
+"""Devices and nodes that the search tries for one set in one domain; ten times as many in all"""
 
 
 def fit(question: FitQuestion, trial: Trial, *, steps: int = STEPS, budget: Budget = UNLIMITED) -> Fit:

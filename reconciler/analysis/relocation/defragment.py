@@ -10,15 +10,20 @@ from msgspec import Struct
 from kernels.groups import distinct
 from kernels.types import Rows
 from reconciler.allocation.dra.budget import STEPS
-from reconciler.analysis.capacity.layout import FleetLayout, fleet_layout
+from reconciler.analysis.capacity.layout import FleetLayout, families, fleet_layout
 from reconciler.analysis.capacity.lines import lines
-from reconciler.analysis.capacity.measure import measure
-from reconciler.analysis.capacity.profiles import families
-from reconciler.analysis.capacity.solver import Solver
+from reconciler.analysis.capacity.measure import Solver, measure
 from reconciler.analysis.relocation.goals import AnyGoal, Target, goal_of
 from reconciler.analysis.relocation.movers import MayMove, anyone, holds_of, movers_of
-from reconciler.analysis.relocation.moves_planner import Limit, Plan, PlannedMove, Planner, evict
-from reconciler.analysis.relocation.places import Ended, Places
+from reconciler.analysis.relocation.moves_planner import (
+    Ended,
+    Limit,
+    Places,
+    Plan,
+    PlannedMove,
+    Planner,
+    evict,
+)
 from reconciler.analysis.world import World
 from reconciler.api.objects.core import controller_of
 from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference

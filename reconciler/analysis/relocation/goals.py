@@ -16,7 +16,7 @@ from kernels.groups import distinct
 from kernels.types import Amounts, Codes, Rows
 from reconciler.allocation.alignment.preferences import DEFAULT_TIERS
 from reconciler.analysis.capacity.layout import FleetLayout, first_sets, side_by_side
-from reconciler.analysis.capacity.solver import PackingProblem, Solver
+from reconciler.analysis.capacity.measure import PackingProblem, Solver
 from reconciler.analysis.relocation.movers import FieldHolds
 from reconciler.api.objects.similar_names import instead
 from reconciler.errors import Rejected

@@ -6,7 +6,6 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.analysis.defaults import TRIES
 from reconciler.analysis.relocation.bounds import Holds
 from reconciler.analysis.relocation.leaving import Attempts, Move, leave, place_as_json
 from reconciler.analysis.relocation.occupants import Occupant, Occupants, Pods
@@ -26,6 +25,8 @@ from reconciler.api.objects.core import claims_of
 from reconciler.api.objects.gangs import gang_of
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 
+TRIES = 2_000
+"""Most sets of pods that are tried"""
 COSTS = ("violations", "highestPriority", "priorities", "pods", "started", "devices", "names")
 """The costs in the order in which they are compared"""
 NEVER = "PreemptionNever"

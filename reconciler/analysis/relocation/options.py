@@ -15,7 +15,7 @@ from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption, read_claims
 from reconciler.allocation.dra.static_match import match_in_fleet
-from reconciler.analysis.capacity.profiles import families
+from reconciler.analysis.capacity.layout import families
 from reconciler.analysis.relocation.goals import AnyGoal, Count, ProfileGoal
 from reconciler.analysis.relocation.movers import FieldHolds, Mover
 from reconciler.state.devices.snapshot import Snapshot

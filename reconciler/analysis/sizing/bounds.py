@@ -15,9 +15,8 @@ from kernels.types import Amounts, Mask
 from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.request_options import RequestOption, read_claims
 from reconciler.allocation.dra.static_match import match_in_fleet
-from reconciler.analysis.capacity.layout import first_sets
-from reconciler.analysis.capacity.profiles import families
-from reconciler.analysis.capacity.solver import PackingProblem, Solver
+from reconciler.analysis.capacity.layout import families, first_sets
+from reconciler.analysis.capacity.measure import PackingProblem, Solver
 from reconciler.analysis.sizing.demand import Item
 from reconciler.analysis.sizing.patterns import EmptyNode, Pattern
 from reconciler.state.devices.snapshot import Snapshot

@@ -6,7 +6,7 @@ a device: the number of series must not grow with the cluster.
 
 from collections.abc import Iterable
 
-from reconciler.analysis.capacity.profiles import MAX_PROFILES
+from reconciler.analysis.capacity.layout import MAX_PROFILES
 from reconciler.control.decisions.declaration import COARSE, FINE, Decision, MetricSpec
 from reconciler.control.decisions.every import DECISIONS
 

@@ -14,8 +14,7 @@ from kernels.types import Codes, Mask, Rows
 from reconciler.aio.worker_thread import ShouldContinue, WorkerThread
 from reconciler.analysis.capacity.layout import FleetLayout, fleet_layout, tainted_devices
 from reconciler.analysis.capacity.lines import Line, lines
-from reconciler.analysis.capacity.measure import measure
-from reconciler.analysis.capacity.solver import Solver
+from reconciler.analysis.capacity.measure import Solver, measure
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control.intake import Intake

@@ -19,7 +19,7 @@ from reconciler.allocation.dra.budget import Budget, Unfinished, WhileWanted
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.analysis.fitting.fitting import fit
 from reconciler.analysis.fitting.question import as_json as fit_as_json
-from reconciler.analysis.fitting.reading import question_in
+from reconciler.analysis.fitting.question import question_in
 from reconciler.analysis.whatif.answering import answer as answer_whatif
 from reconciler.analysis.whatif.reading import units_in
 from reconciler.analysis.whatif.scenario import Baseline, Scenario

@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from reconciler.analysis.doctor.checks import Checks
-from reconciler.analysis.doctor.findings import Finding, Rule, Severity, shortened, suggestion
-from reconciler.analysis.doctor.input import DoctorInput
+from reconciler.analysis.doctor.findings import DoctorInput, Finding, Rule, Severity, shortened, suggestion
 from reconciler.analysis.doctor.manifests import unknown_in
 from reconciler.api.manifests.bundle import Entry
 from reconciler.api.manifests.documents import Origin

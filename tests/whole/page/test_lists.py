@@ -8,8 +8,7 @@ import pytest
 from perf.fleets import mig
 from reconciler.analysis.capacity.layout import fleet_layout
 from reconciler.analysis.capacity.lines import lines
-from reconciler.analysis.capacity.measure import measure
-from reconciler.analysis.capacity.solver import Solver
+from reconciler.analysis.capacity.measure import Solver, measure
 from reconciler.api.objects.gangs import GangKey, GangSource
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.validation.fields import timestamp

@@ -13,8 +13,7 @@ from reconciler.allocation.pod_devices import HeldDevices, PodDevices, PodGrant,
 from reconciler.allocation.reasons.explanation import Advice, Explanation, Section
 from reconciler.allocation.reasons.reasons import REASONS, remedy
 from reconciler.analysis.doctor.checks import Checks
-from reconciler.analysis.doctor.findings import Finding, Rule, Severity
-from reconciler.analysis.doctor.input import DoctorInput
+from reconciler.analysis.doctor.findings import DoctorInput, Finding, Rule, Severity
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
 from reconciler.api.objects.model import Int, Model

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from reconciler.analysis.capacity.layout import fleet_layout
 from reconciler.analysis.capacity.lines import lines
-from reconciler.analysis.capacity.measure import Measurement, measure
-from reconciler.analysis.capacity.solver import Solver
+from reconciler.analysis.capacity.measure import Measurement, Solver, measure
 from reconciler.api.objects.claims import Allocation
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.plan import Plan

@@ -3,8 +3,7 @@
 import pytest
 
 from reconciler.analysis.doctor.checks import every_rule, examine
-from reconciler.analysis.doctor.findings import Finding
-from reconciler.analysis.doctor.input import read_input
+from reconciler.analysis.doctor.findings import Finding, read_input
 from reconciler.api.manifests.documents import of_text
 from reconciler.api.objects.semantics import Semantics
 from tests.tools import doctor_cases, doctor_koordinator_cases, doctor_quiet_cases

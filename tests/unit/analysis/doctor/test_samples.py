@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.analysis.doctor.checks import every_rule, examine
-from reconciler.analysis.doctor.findings import Finding
-from reconciler.analysis.doctor.input import read_input
+from reconciler.analysis.doctor.findings import Finding, read_input
 from reconciler.api.manifests.documents import documents
 from reconciler.api.objects.semantics import Semantics
 from tests.tools.checkout import SHARED, needs

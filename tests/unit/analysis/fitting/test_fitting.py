@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from reconciler.analysis.fitting.fitting import fit
-from reconciler.analysis.fitting.question import Fit
-from reconciler.analysis.fitting.reading import MAX_PODS, question_in
+from reconciler.analysis.fitting.question import MAX_PODS, Fit, question_in
 from reconciler.analysis.world import world_of
 from reconciler.api.manifests.bundle import bundle
 from reconciler.api.manifests.documents import Document, Origin

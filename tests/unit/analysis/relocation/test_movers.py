@@ -7,7 +7,7 @@ import pytest
 from reconciler.analysis.relocation.defragment import Answer, defragment
 from reconciler.analysis.relocation.goals import NODE, Target
 from reconciler.analysis.relocation.movers import movers_of
-from reconciler.analysis.relocation.places import MOST_TRIED, Ended
+from reconciler.analysis.relocation.moves_planner import MOST_TRIED, Ended
 from reconciler.analysis.world import World, world_of
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.semantics import Semantics

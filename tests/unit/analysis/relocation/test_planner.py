@@ -8,9 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reconciler.allocation.gangs.kinds import GangQuestion, Member
-from reconciler.analysis.defaults import TRIES
 from reconciler.analysis.relocation.leaving import Attempts
-from reconciler.analysis.relocation.make_room import Advice, make_room
+from reconciler.analysis.relocation.make_room import TRIES, Advice, make_room
 from reconciler.analysis.relocation.occupants import Occupants
 from reconciler.analysis.world import NoFit, Place, WantedGang, WantedPod, world_of
 from reconciler.api.objects.claims import ResourceClaim

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reconciler.analysis.doctor.checks import examine
-from reconciler.analysis.doctor.input import read_input
+from reconciler.analysis.doctor.findings import read_input
 from reconciler.api.convert.layout import size
 from reconciler.api.convert.objects import Converted, converted
 from reconciler.api.manifests.documents import Document, Origin

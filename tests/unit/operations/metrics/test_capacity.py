@@ -6,8 +6,7 @@ import pytest
 
 from reconciler.analysis.capacity.layout import fleet_layout
 from reconciler.analysis.capacity.lines import lines
-from reconciler.analysis.capacity.measure import measure
-from reconciler.analysis.capacity.solver import Solver
+from reconciler.analysis.capacity.measure import Solver, measure
 from reconciler.api.objects.changes import Changed, Removed
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
