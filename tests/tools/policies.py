@@ -6,7 +6,6 @@ from reconciler.allocation.policies.by_device import BEST_FIT, SPREAD
 from reconciler.allocation.policies.demand import Demand, Shape
 from reconciler.allocation.policies.expected_fill import ExpectedFill
 from reconciler.allocation.policies.fragmentation import Fgd
-from reconciler.allocation.policies.guard import guarded
 from reconciler.allocation.policies.least_loss import LeastLoss
 from reconciler.allocation.policies.policy import Policy
 from reconciler.api.objects.plan import Granted
@@ -21,7 +20,7 @@ def with_demand(name: str, world: World) -> Policy:
     policies: dict[str, Callable[[], Policy]] = {
         "best-fit": lambda: BEST_FIT,
         "spread": lambda: SPREAD,
-        "least-loss": lambda: guarded(LeastLoss(demand)),
+        "least-loss": lambda: LeastLoss(demand, guarded=True),
         "least-loss without demand": LeastLoss,
         "fgd": lambda: Fgd(demand),
         "expected-fill": lambda: ExpectedFill(demand),

@@ -192,7 +192,7 @@ class Wanted(Struct, frozen=True):
 def requests_of(demand: Demand, snapshot: Snapshot) -> tuple[Wanted, ...]:
     """All distinct requests. One is worth its size in each shape, unless the demand says otherwise."""
     values = [
-        (slot.options[0], shape.value or _size_of(slot.options[0], snapshot))
+        (slot.options[0], shape.value or size_of(slot.options[0], snapshot))
         for shape in demand.shapes
         for slot in shape.slots(snapshot)
     ]
@@ -207,7 +207,7 @@ def requests_of(demand: Demand, snapshot: Snapshot) -> tuple[Wanted, ...]:
     return tuple(found.values())
 
 
-def _size_of(option: RequestOption, snapshot: Snapshot) -> int:
+def size_of(option: RequestOption, snapshot: Snapshot) -> int:
     """Thousandths of all devices that the request takes; at least 1."""
     one = taking(option, snapshot)
     units = one.units

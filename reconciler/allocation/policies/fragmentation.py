@@ -24,7 +24,6 @@ from reconciler.allocation.policies.compiled_demand import (
     taking,
 )
 from reconciler.allocation.policies.demand import Demand
-from reconciler.allocation.policies.guard import guarded
 from reconciler.allocation.policies.least_loss import LeastLoss
 from reconciler.allocation.policies.policy import (
     LAST,
@@ -211,7 +210,7 @@ class Fgd:
     """Orders claims of partitions"""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "partitions", guarded(LeastLoss(self.demand)))
+        object.__setattr__(self, "partitions", LeastLoss(self.demand, guarded=True))
 
     @property
     def digest(self) -> str:

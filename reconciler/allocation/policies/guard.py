@@ -8,21 +8,17 @@ where the pressure is higher. `expected-fill` has a guard like this for whole an
 from collections import OrderedDict
 
 import numpy as np
-from msgspec import Struct
 
-from kernels.types import Amounts, Mask, Rows
-from reconciler.allocation.dra.candidates import Candidates
-from reconciler.allocation.dra.request_options import RequestOption
+from kernels.types import Amounts, Rows
 from reconciler.allocation.dra.static_match import match_in_fleet
 from reconciler.allocation.policies.by_device import FARTHEST
-from reconciler.allocation.policies.compiled_demand import sizes, taking
+from reconciler.allocation.policies.compiled_demand import size_of
 from reconciler.allocation.policies.demand import Demand
-from reconciler.allocation.policies.least_loss import LeastLoss
-from reconciler.allocation.policies.policy import LAST, Policy, PolicyQuestion, SetJudge
+from reconciler.allocation.policies.policy import LAST
 from reconciler.allocation.policies.set_losses import FULLNESS, WHOLE
 from reconciler.state.caches import Cache, share
 from reconciler.state.devices.fleet import Fleet
-from reconciler.state.devices.snapshot import Snapshot, Topology, View
+from reconciler.state.devices.snapshot import Snapshot, Topology
 
 PRICE = 4
 """What a node loses costs more by so many times its pressure"""
@@ -34,48 +30,14 @@ KEPT = 4
 """Demands whose pressure is cached for one topology: the one in use, and those that it replaced"""
 
 
-class Guarded(Struct, frozen=True):
-    """Orders nodes by what they lose, with the price of pressure; then as the policy does."""
-
-    policy: LeastLoss
-
-    @property
-    def name(self) -> str:
-        """See `Policy.name`."""
-        return self.policy.name
-
-    @property
-    def seed(self) -> int:
-        """See `Policy.seed`."""
-        return self.policy.seed
-
-    @property
-    def digest(self) -> str:
-        """See `Policy.digest`."""
-        return self.policy.digest
-
-    def nodes(self, question: PolicyQuestion, among: Mask) -> Amounts | None:
-        """See `Policy.nodes`."""
-        keys = self.policy.nodes(question, among)
-        pressing = _pressing(self.policy.demand, question.snapshot)
-        if keys is None or pressing is None:
-            return keys
-        fullness = keys % FULLNESS
-        found: Amounts = (keys // FULLNESS * pressing >> PARTS) * FULLNESS + fullness
-        return np.where(keys < FARTHEST, found, LAST)
-
-    def devices(self, question: PolicyQuestion, candidates: Candidates, view: View) -> Rows | None:
-        """See `Policy.devices`."""
-        return self.policy.devices(question, candidates, view)
-
-    def sets(self, question: PolicyQuestion, view: View) -> SetJudge | None:
-        """See `Policy.sets`."""
-        return self.policy.sets(question, view)
-
-
-def guarded(policy: LeastLoss) -> Policy:
-    """The policy with its guard. Without a demand, nothing is known of what others ask for."""
-    return Guarded(policy) if policy.demand.shapes else policy
+def guarded_keys(keys: Amounts, demand: Demand, snapshot: Snapshot) -> Amounts:
+    """(N,) the keys of `least-loss` for nodes with the price of pressure on what each loses."""
+    pressing = _pressing(demand, snapshot)
+    if pressing is None:
+        return keys
+    fullness = keys % FULLNESS
+    found: Amounts = (keys // FULLNESS * pressing >> PARTS) * FULLNESS + fullness
+    return np.where(keys < FARTHEST, found, LAST)
 
 
 _PRESSING: Cache[Topology, OrderedDict[str, tuple[object, Amounts | None]]] = Cache(lambda _: OrderedDict())
@@ -102,12 +64,13 @@ def pressure(demand: Demand, snapshot: Snapshot) -> Amounts:
 
     A shape that names several nodes presses on each the same, relative to the devices of all of them.
     """
-    size = _devices_of_nodes(snapshot)
+    size = _count(_FIRST.of(snapshot.fleet), snapshot)  # all that draw from one counter set are one device
     pressing, total = [], 0
     for shape in demand.shapes:
         for slot in shape.slots(snapshot):
-            nodes = _nodes_of(slot.options[0], snapshot)
-            asked = shape.weight * _asked(slot.options[0], snapshot)
+            suitable = match_in_fleet(slot.options[0], snapshot).suitable
+            nodes = _count(np.flatnonzero(suitable), snapshot) > 0
+            asked = shape.weight * size_of(slot.options[0], snapshot)
             total += asked
             if not (nodes | (size == 0)).all():
                 pressing.append((nodes, asked))
@@ -116,25 +79,6 @@ def pressure(demand: Demand, snapshot: Snapshot) -> Amounts:
         if own := int(size[nodes].sum()):
             found[nodes] += WHOLE * asked * int(size.sum()) // (total * own)
     return found
-
-
-def _asked(option: RequestOption, snapshot: Snapshot) -> int:
-    """Thousandths of all devices that a request takes; of several partitions that suit, the largest."""
-    one = taking(option, snapshot)
-    units = one.units
-    if not one.plain:
-        units = int(sizes(snapshot.fleet)[match_in_fleet(option, snapshot).suitable].max(initial=1))
-    return max(units, 1) * max(option.source.wanted, 1)
-
-
-def _nodes_of(option: RequestOption, snapshot: Snapshot) -> Mask:
-    """(N,) nodes with a device that suits."""
-    return _count(np.flatnonzero(match_in_fleet(option, snapshot).suitable), snapshot) > 0
-
-
-def _devices_of_nodes(snapshot: Snapshot) -> Amounts:
-    """(N,) devices of each node; all that draw from one counter set are one device."""
-    return _count(_FIRST.of(snapshot.fleet), snapshot)
 
 
 def _count(rows: Rows, snapshot: Snapshot) -> Amounts:

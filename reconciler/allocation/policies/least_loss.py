@@ -9,7 +9,6 @@ device counts by its size.
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from itertools import compress
 
 import numpy as np
 from msgspec import Struct
@@ -23,8 +22,9 @@ from reconciler.allocation.dra.static_match import Consumption, match_in_fleet
 from reconciler.allocation.policies.by_device import in_order, node_keys
 from reconciler.allocation.policies.compiled_demand import COUNTS, Wanted, requests_of, sizes
 from reconciler.allocation.policies.demand import NO_DEMAND, Demand
+from reconciler.allocation.policies.guard import guarded_keys
 from reconciler.allocation.policies.policy import LAST, PolicyQuestion, SetJudge
-from reconciler.allocation.policies.set_losses import FULLNESS, Remembered, SetLosses, left_of_sets, shares_of
+from reconciler.allocation.policies.set_losses import FULLNESS, SetLosses, left_of_sets
 from reconciler.state.caches import Cache
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.occupancy import Trail
@@ -40,10 +40,7 @@ class NodeLosses:
     """
 
     def __init__(self, wanted: Sequence[Wanted] | None, view: View, snapshot: Snapshot) -> None:
-        """`wanted` are the requests of the demand, at least those that suit a device of the node.
-
-        None without a demand: devices count by their size.
-        """
+        """`wanted` are the requests of the demand; None without a demand: devices count by their size."""
         self._wanted, self._view, self._snapshot = wanted or (), view, snapshot
         rows = view.rows
         if wanted is not None:
@@ -85,12 +82,6 @@ class NodeLosses:
             if isinstance(theirs, Consumption) and isinstance(consumed, dict):
                 found[at] = not theirs.fits(consumed)
         return found
-
-
-KEPT_GROUPS = 4096
-"""Pairs of requests whose common nodes are cached for one fleet"""
-
-_MEETING: Cache[Fleet, OrderedDict[tuple[RequestKey, RequestKey], Amounts]] = Cache(lambda _: OrderedDict())
 
 
 class GroupLosses:
@@ -148,20 +139,15 @@ class GroupLosses:
 
 def _meets(one: RequestOption, other: RequestOption, snapshot: Snapshot) -> Amounts:
     """(N + 1,) 1 for nodes, by the fleet's code, with a device that both requests may take."""
-    known, at = _MEETING.of(snapshot.fleet), (one.key, other.key)
-    if at not in known:
-        both = match_in_fleet(one, snapshot).suitable & match_in_fleet(other, snapshot).suitable
-        found = np.zeros(len(snapshot.fleet.vocabulary.nodes.values) + 1, dtype=np.int64)
-        found[snapshot.fleet.codes["node"][both]] = 1
-        found[-1] = 0  # devices without a node
-        known[at] = found
-        if len(known) > KEPT_GROUPS:
-            known.popitem(last=False)
-    return known[at]
+    both = match_in_fleet(one, snapshot).suitable & match_in_fleet(other, snapshot).suitable
+    found = np.zeros(len(snapshot.fleet.vocabulary.nodes.values) + 1, dtype=np.int64)
+    found[snapshot.fleet.codes["node"][both]] = 1
+    found[-1] = 0  # devices without a node
+    return found
 
 
 class SharedLosses:
-    """Losses of one demand, remembered by what shares consume. Valid for one fleet."""
+    """Losses of one demand by what shares consume. Valid for one fleet."""
 
     def __init__(self, wanted: Sequence[Wanted], snapshot: Snapshot) -> None:
         self._wanted = wanted
@@ -169,16 +155,13 @@ class SharedLosses:
         self._model, self._first = _models(
             np.array(suits, dtype=np.bool_).reshape(len(wanted), snapshot.fleet.size)
         )
-        self._known: dict[RequestKey, Remembered[tuple[int, int, int], int]] = {}
 
     def of(self, option: RequestOption, rows: Rows, snapshot: Snapshot) -> Amounts:
         """(n,) the weight, times `COUNTS`, of what fits the shared devices no longer."""
-        number, shape = shares_of(rows, snapshot)
+        number, shape = snapshot.occupancy.consumption[rows], snapshot.fleet.codes["shape"][rows]
         states = list(zip(self._model[rows].tolist(), number.tolist(), shape.tolist(), strict=True))
-        known = self._known.setdefault(option.key, Remembered()).of(snapshot.occupancy.consumptions)
-        for state in set(states) - known.keys():
-            known[state] = self._loss(option, *state, snapshot)
-        return np.array([known[state] for state in states], dtype=np.int64)
+        lost = {state: self._loss(option, *state, snapshot) for state in set(states)}
+        return np.array([lost[state] for state in states], dtype=np.int64)
 
     def _loss(self, option: RequestOption, model: int, number: int, shape: int, snapshot: Snapshot) -> int:
         taken = match_in_fleet(option, snapshot).consumption.get(shape)
@@ -217,6 +200,8 @@ class LeastLoss(Struct, frozen=True):
     demand: Demand = NO_DEMAND
     name: str = "least-loss"
     seed: int = 0
+    guarded: bool = False
+    """Whether claims that may go anywhere leave the nodes that others ask for by name. Needs a demand"""
 
     @property
     def digest(self) -> str:
@@ -230,7 +215,10 @@ class LeastLoss(Struct, frozen=True):
 
     def nodes(self, question: PolicyQuestion, among: Mask) -> Amounts | None:
         """See `Policy.nodes`."""
-        return node_keys(self, question, among)
+        keys = node_keys(self, question, among)
+        if self.guarded and self.demand.shapes:
+            return guarded_keys(keys, self.demand, question.snapshot)
+        return keys
 
     def devices(self, question: PolicyQuestion, candidates: Candidates, view: View) -> Rows | None:
         """See `Policy.devices`."""
@@ -238,8 +226,8 @@ class LeastLoss(Struct, frozen=True):
 
     def sets(self, question: PolicyQuestion, view: View) -> SetJudge | None:
         """See `Policy.sets`."""
-        tables = _tables(self, question.snapshot)
-        return NodeLosses(tables.wanted_on(view, question.snapshot), view, question.snapshot)
+        wanted = _tables(self, question.snapshot).wanted
+        return NodeLosses(wanted or None, view, question.snapshot)
 
     def judge(self, option: RequestOption, rows: Rows, snapshot: Snapshot) -> Amounts:
         """See `DevicePolicy.judge`."""
@@ -314,18 +302,6 @@ class _Tables:
         found.follow(snapshot)
         return found
 
-    def wanted_on(self, view: View, snapshot: Snapshot) -> Sequence[Wanted] | None:
-        """The requests that a device of a node suits; None without a demand. Cached by view."""
-        if not self.wanted:
-            return None
-        known = _SUITED.of(view)
-        wanted, found = known.get("last", ((), ()))
-        if wanted is not self.wanted:
-            suited = (match_in_fleet(one.option, snapshot).suitable[view.rows].any() for one in self.wanted)
-            found = tuple(compress(self.wanted, suited))
-            known["last"] = self.wanted, found
-        return found
-
     def _weigh(self, snapshot: Snapshot) -> Amounts:
         """(D,) the weight of the demand that each device could serve, or its size if there is no demand."""
         found: Amounts = np.zeros(snapshot.fleet.size, dtype=np.int64)
@@ -333,9 +309,6 @@ class _Tables:
             found[match_in_fleet(one.option, snapshot).suitable] += one.of_device
         return found if self.wanted else sizes(snapshot.fleet)
 
-
-_SUITED: Cache[View, dict[str, tuple[Sequence[Wanted], Sequence[Wanted]]]] = Cache(lambda _: {})
-"""`last`: the requests that were asked about last, and those of them that suit"""
 
 _TABLES: Cache[Fleet, dict[tuple[str, ...], _Tables]] = Cache(lambda _: {})
 """The tables follow the allocations of one snapshot, so a fork has its own."""

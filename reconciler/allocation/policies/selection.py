@@ -18,7 +18,6 @@ from reconciler.allocation.policies.by_device import BEST_FIT, SPREAD
 from reconciler.allocation.policies.demand import NO_DEMAND, Demand
 from reconciler.allocation.policies.expected_fill import ExpectedFill
 from reconciler.allocation.policies.fragmentation import Fgd
-from reconciler.allocation.policies.guard import guarded
 from reconciler.allocation.policies.least_loss import LeastLoss
 from reconciler.allocation.policies.names import FIRST_FIT, POLICIES, Weighing
 from reconciler.allocation.policies.policy import Policy, PolicyQuestion, SetJudge
@@ -33,7 +32,7 @@ _MADE: Mapping[str, Callable[[Demand, int], Policy | None]] = {
     FIRST_FIT: lambda _demand, _seed: None,
     BEST_FIT.name: lambda _demand, _seed: BEST_FIT,
     SPREAD.name: lambda _demand, _seed: SPREAD,
-    "least-loss": lambda demand, _seed: guarded(LeastLoss(demand)),
+    "least-loss": lambda demand, _seed: LeastLoss(demand, guarded=True),
     "fgd": lambda demand, _seed: Fgd(demand),
     "expected-fill": ExpectedFill,
 }

@@ -1,44 +1,15 @@
 """What else stops fitting when a device is taken. Computed once for each state of a counter set."""
 
-from collections.abc import Callable, Mapping
-from typing import Generic, TypeVar
+from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec import Struct
 
 from kernels.fit import required
-from kernels.types import Amounts, Codes, Mask, Rows
-from reconciler.state.caches import Cache
+from kernels.types import Amounts, Mask, Rows
 from reconciler.state.devices.encoding.vocabulary import CapacitySlot
-from reconciler.state.devices.fleet import Fleet
-from reconciler.state.devices.occupancy import Consumptions, Trail
+from reconciler.state.devices.occupancy import Trail
 from reconciler.state.devices.snapshot import Snapshot
-
-K = TypeVar("K")
-V = TypeVar("V")
-
-KEPT = 100_000
-"""Values that are remembered together. More than that are forgotten together."""
-
-
-class Remembered(Generic[K, V]):
-    """Values by numbers of `Occupancy.consumptions`. Forgotten when consumptions are numbered anew."""
-
-    def __init__(self) -> None:
-        self._numbers: Consumptions | None = None
-        self._known: dict[K, V] = {}
-
-    def of(self, numbers: Consumptions) -> dict[K, V]:
-        """The values for these numbers so far. The caller adds those that are missing."""
-        if self._numbers is not numbers or len(self._known) > KEPT:
-            self._numbers, self._known = numbers, {}
-        return self._known
-
-
-def shares_of(rows: Rows, snapshot: Snapshot) -> tuple[Codes, Codes]:
-    """(n,) the number of what shares consume of each device, and (n,) the code of its capacities."""
-    return snapshot.occupancy.consumption[rows], snapshot.fleet.codes["shape"][rows]
-
 
 WHOLE = 1000
 """Thousandths of one device"""
@@ -56,19 +27,18 @@ def left_of(names: tuple[str, ...], rows: Rows, snapshot: Snapshot) -> Amounts:
     return found
 
 
-_LEFT: Cache[Fleet, dict[tuple[str, ...], Remembered[tuple[int, int], int]]] = Cache(lambda _: {})
-
-
 def _left_of_shared(names: tuple[str, ...], rows: Rows, snapshot: Snapshot) -> Amounts:
-    """(n,) the same for devices that are held in shares. Remembered by what is consumed."""
+    """(n,) the same for devices that are held in shares; devices that are alike are evaluated once."""
     consumptions, shapes = snapshot.occupancy.consumptions, snapshot.fleet.vocabulary.shapes.values
-    known = _LEFT.of(snapshot.fleet).setdefault(names, Remembered()).of(consumptions)
-    number, shape = shares_of(rows, snapshot)
+    number, shape = snapshot.occupancy.consumption[rows], snapshot.fleet.codes["shape"][rows]
     states = list(zip(number.tolist(), shape.tolist(), strict=True))
-    for state in set(states) - known.keys():
-        slots = shapes[state[1]] if state[1] >= 0 else ()
-        known[state] = _thousandths(slots, names, consumptions.values[state[0]])
-    return np.array([known[state] for state in states], dtype=np.int64)
+    left = {
+        (consumed, code): _thousandths(
+            shapes[code] if code >= 0 else (), names, consumptions.values[consumed]
+        )
+        for consumed, code in set(states)
+    }
+    return np.array([left[state] for state in states], dtype=np.int64)
 
 
 def _thousandths(slots: tuple[CapacitySlot, ...], names: tuple[str, ...], consumed: Mapping[str, int]) -> int:
@@ -118,8 +88,6 @@ class _Kind(Struct, eq=False):
     """(n, C) what each device takes"""
     weight: Amounts
     """(n,)"""
-    losses: dict[bytes, Amounts] = field(default_factory=dict)
-    """State -> (n,) key by device"""
 
 
 class SetLosses:
@@ -136,7 +104,6 @@ class SetLosses:
         self._weight = weigh(snapshot)
         self._kinds: dict[bytes, _Kind] = {}
         self._kind_of: dict[int, _Kind] = {}
-        self._remembered = 0
         self._trail: Trail = snapshot.occupancy.trail
         self._serial = snapshot.occupancy.serial
         self.of_row: Amounts = self._weight * FULLNESS
@@ -171,30 +138,21 @@ class SetLosses:
             self._kinds[key] = _Kind(required(fleet.table, draws), fleet.table[draws], weight)
         return self._kinds[key]
 
-    def _evaluate(self, sets: "set[int] | dict[int, _Kind]", snapshot: Snapshot) -> None:
-        occupancy = snapshot.occupancy
+    def _evaluate(self, sets: Collection[int], snapshot: Snapshot) -> None:
+        """Most sets are in one of few states: each state is evaluated once."""
+        occupancy, known = snapshot.occupancy, dict[tuple[int, bytes], Amounts]()
         for number in sets:
             kind = self._kind_of.get(number)
             if kind is None:
                 continue
             rows = self._fleet.by_set.of(number)
             left, held = occupancy.left[number], occupancy.held[rows]
-            state = left.tobytes() + held.tobytes()
-            losses = kind.losses.get(state)
-            if losses is None:
-                losses = self._remember(kind, state, left, held)
-                losses *= FULLNESS
-                losses += min(int(left_of_set(left, self._fleet.totals[number])), FULLNESS - 1)
-            self.of_row[rows] = losses
-
-    def _remember(self, kind: _Kind, state: bytes, left: Amounts, held: Mask) -> Amounts:
-        if self._remembered == KEPT:
-            for one in self._kinds.values():
-                one.losses.clear()
-            self._remembered = 0
-        self._remembered += 1
-        found = kind.losses[state] = losses_of(kind.required, kind.draws, kind.weight, left, held)
-        return found
+            state = id(kind), left.tobytes() + held.tobytes()
+            if state not in known:
+                fullness = min(int(left_of_set(left, self._fleet.totals[number])), FULLNESS - 1)
+                lost = losses_of(kind.required, kind.draws, kind.weight, left, held)
+                known[state] = lost * FULLNESS + fullness
+            self.of_row[rows] = known[state]
 
 
 def losses_of(needed: Amounts, draws: Amounts, weight: Amounts, left: Amounts, held: Mask) -> Amounts:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.dra.claim_shapes import claim_shape
 from reconciler.allocation.policies.demand import Demand, Shape
-from reconciler.allocation.policies.guard import PRICE, guarded, pressure
+from reconciler.allocation.policies.guard import PRICE, pressure
 from reconciler.allocation.policies.least_loss import LeastLoss
 from reconciler.allocation.policies.policy import PolicyQuestion
 from reconciler.allocation.policies.selection import policy_named
@@ -77,8 +77,13 @@ def test_nodes_that_all_serve_the_same_have_no_pressure():
 
 
 def test_without_demand_there_is_no_guard():
-    policy = LeastLoss()
-    assert guarded(policy) is policy
+    parts = Parts({"n0": (frozenset(),), "n1": (frozenset(),)})
+    seen = snapshot(*parts.objects(), device_class())
+    one = typed(claim("c", request("r")))
+    assert isinstance(one, ResourceClaim)
+    question, among = PolicyQuestion(claim_shape([one], seen).parsed, seen), np.ones(2, dtype=np.bool_)
+    keys = [LeastLoss(guarded=guarded).nodes(question, among) for guarded in (False, True)]
+    assert np.array_equal(*keys)
 
 
 SHAPES = st.lists(
@@ -114,7 +119,9 @@ def test_nodes_are_ordered_by_their_loss_with_the_price_of_its_pressure(
     seen, demand = fleet(*nodes), Demand(tuple(shape(*one) for one in shapes))
     among = np.array([model in asked for model, _ in nodes])
     question = PolicyQuestion(claim_shape([asking(asked)], seen).parsed, seen)
-    plain, found = (one.nodes(question, among) for one in (LeastLoss(demand), guarded(LeastLoss(demand))))
+    plain, found = (
+        one.nodes(question, among) for one in (LeastLoss(demand), LeastLoss(demand, guarded=True))
+    )
     assert plain is not None
     assert found is not None
     press = pressure(demand, seen).tolist()
