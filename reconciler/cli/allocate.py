@@ -22,6 +22,7 @@ from reconciler.cli.options import (
     koordinator_semantics_option,
     manifest_options,
     output_option,
+    policy_options,
     release_and_rules_options,
     steps_option,
 )
@@ -36,7 +37,6 @@ from reconciler.cli.output import (
     print_table,
     remark,
 )
-from reconciler.cli.policy_options import policy_options
 from reconciler.cli.progress import track_progress
 from reconciler.control.offline import Answer, PodReport, Report, decide
 

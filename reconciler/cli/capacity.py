@@ -23,7 +23,7 @@ from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.similar_names import instead
 from reconciler.api.objects.slices import ResourceSlice
-from reconciler.cli.cluster import KINDS, Connection, list_objects
+from reconciler.cli.cluster import KINDS, Connection, hold_room, list_objects, note_held_room, split_held_room
 from reconciler.cli.contexts import (
     Reached,
     ask_each,
@@ -33,7 +33,6 @@ from reconciler.cli.contexts import (
     side_by_side,
 )
 from reconciler.cli.exits import Exit, NoAnswer, errors_as
-from reconciler.cli.held_room import hold_room, note_held_room, split_held_room
 from reconciler.cli.input import bundle_objects, read_files, read_valid
 from reconciler.cli.options import contexts_option, fleet_options
 from reconciler.cli.output import Console, Table, counted, echo_value, print_line, print_table, remarks_on

@@ -37,9 +37,9 @@ from reconciler.cli.options import (
     koordinator_semantics_option,
     namespace_of,
     namespace_option,
+    policy_options,
 )
 from reconciler.cli.output import Console, echo_value, plain, print_line, remark
-from reconciler.cli.policy_options import policy_options
 from reconciler.cli.progress import ProgressTracker, track_progress
 from reconciler.control.offline import Question, decide
 from reconciler.control.planner import Blocked

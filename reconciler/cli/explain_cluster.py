@@ -16,10 +16,9 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.api.plugins import serving
 from reconciler.api.versions.reading import read
 from reconciler.cli import explain_devices
-from reconciler.cli.cluster import KINDS, Connection, list_objects
-from reconciler.cli.cluster_intake import intake_of, planners
+from reconciler.cli.cluster import KINDS, Connection, held_room_lines, list_objects, split_held_room
 from reconciler.cli.explanation import AllocationQuestion, Situation, without_questions
-from reconciler.cli.held_room import held_room_lines, split_held_room
+from reconciler.cli.world import intake_of, planners
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve, UngateAll
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import MANAGED

@@ -15,9 +15,9 @@ from reconciler.api.objects.core import Pod, is_live
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.plugins import PLUGINS, holding, serving
-from reconciler.cli.cluster_intake import intake_of
 from reconciler.cli.explanation import Situation
 from reconciler.cli.input import read_valid
+from reconciler.cli.world import intake_of
 from reconciler.control.offline import Question, decide
 from reconciler.errors import Rejected
 

@@ -14,9 +14,8 @@ from reconciler.analysis.explain.explain import explain
 from reconciler.analysis.explain.report import as_json
 from reconciler.cli.exits import Exit
 from reconciler.cli.explanation import print_explanation
-from reconciler.cli.options import output_option
+from reconciler.cli.options import checked_policies, demand_in, demand_option, output_option
 from reconciler.cli.output import Console, counted, echo_value, print_line
-from reconciler.cli.policy_options import checked_policies, demand_in, demand_option
 from reconciler.cli.progress import track_progress
 from reconciler.errors import Rejected
 from reconciler.operations.journal.entries import Decided

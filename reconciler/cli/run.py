@@ -19,13 +19,16 @@ from reconciler.cli.exits import exit_on_errors
 from reconciler.cli.options import (
     F,
     connection_options,
+    demand_option,
     exclusion_scope_option,
     files_option,
     group_mode_option,
     koordinator_semantics_option,
+    policy_option,
+    policy_seed_option,
+    preferences_option,
     release_option,
 )
-from reconciler.cli.policy_options import demand_option, policy_option, policy_seed_option, preferences_option
 from reconciler.cluster.client import Client
 from reconciler.cluster.http import connect
 from reconciler.cluster.target import choose_target, without_password

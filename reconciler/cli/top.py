@@ -11,10 +11,18 @@ from reconciler.analysis.capacity.layout import FleetLayout, fleet_layout
 from reconciler.analysis.capacity.lines import By, Line, lines
 from reconciler.analysis.capacity.measure import Solver, measure
 from reconciler.api.objects.semantics import Semantics
-from reconciler.cli.cluster import Connection, connected, following, list_objects
+from reconciler.cli.cluster import (
+    Connection,
+    FollowedRoom,
+    connected,
+    following,
+    hold_room,
+    list_objects,
+    note_held_room,
+    split_held_room,
+)
 from reconciler.cli.contexts import ask_each, check_contexts, contexts_as_json, report_unreached, side_by_side
 from reconciler.cli.exits import Exit, Failure, errors_as
-from reconciler.cli.held_room import FollowedRoom, hold_room, note_held_room, split_held_room
 from reconciler.cli.input import bundle_objects, read_files, read_valid
 from reconciler.cli.options import (
     FOR_PEOPLE,

@@ -14,14 +14,13 @@ from reconciler.api.objects.core import Namespace, Node
 from reconciler.api.objects.gangs import CoschedulingPodGroup, PodGroup
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
-from reconciler.cli.cluster import KINDS, Connection, list_objects
-from reconciler.cli.cluster_intake import intake_of, planners
+from reconciler.cli.cluster import KINDS, Connection, list_objects, note_held_room, split_held_room
 from reconciler.cli.explain_cluster import gang_now
-from reconciler.cli.held_room import note_held_room, split_held_room
 from reconciler.cli.input import read_files
 from reconciler.cli.options import FOR_PEOPLE
 from reconciler.cli.output import Console, Table, echo_value, print_table
 from reconciler.cli.top_view import exit_if_invalid
+from reconciler.cli.world import intake_of, planners
 from reconciler.control.gangs.planner import GangLine, GangOverview, UngateAll
 from reconciler.control.intake import Intake
 from reconciler.control.planner import Blocked

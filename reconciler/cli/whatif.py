@@ -34,13 +34,17 @@ from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.objects.storage import STORAGE
-from reconciler.cli.cluster import KINDS, Connection, list_objects
+from reconciler.cli.cluster import KINDS, Connection, list_objects, split_held_room
 from reconciler.cli.exits import Exit, NoAnswer, errors_as
-from reconciler.cli.held_room import split_held_room
 from reconciler.cli.input import bundle_objects, read_files, read_valid
-from reconciler.cli.options import fleet_options, koordinator_semantics_option, namespace_of, namespace_option
+from reconciler.cli.options import (
+    fleet_options,
+    koordinator_semantics_option,
+    namespace_of,
+    namespace_option,
+    policy_options,
+)
 from reconciler.cli.output import Console, Table, counted, echo_value, print_line, print_table
-from reconciler.cli.policy_options import policy_options
 from reconciler.cli.progress import ProgressTracker, track_progress
 from reconciler.errors import Rejected
 from reconciler.plugins.koordinator.objects import Device

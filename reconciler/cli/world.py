@@ -1,13 +1,17 @@
-"""The state for questions about room, from manifests or a cluster, and what is asked about."""
+"""The state for questions, from manifests or a cluster, as a world to try things on or as an intake."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from random import random
 from typing import Any, NamedTuple
 
+from reconciler.aio.queue import Queue
 from reconciler.allocation.placement.order import queue_key
+from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.analysis.world import Wanted, WantedGang, WantedPod, World, world_of
 from reconciler.api.manifests.bundle import Bundle, Claims, storage_of
 from reconciler.api.manifests.inferred_nodes import infer_nodes
+from reconciler.api.objects.changes import Refused, Replaced
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Namespace, Node, Pod, PodDisruptionBudget, is_live
 from reconciler.api.objects.gangs import CoschedulingPodGroup, GangKey, PodGroup, gang_of
@@ -15,16 +19,27 @@ from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.similar_names import similar_key
 from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
+from reconciler.api.objects.storage import STORAGE
 from reconciler.api.plugins import serving
-from reconciler.cli.cluster import KINDS, Connection, list_objects
+from reconciler.api.versions.reading import read
+from reconciler.cli.cluster import (
+    KINDS,
+    Connection,
+    hold_room,
+    list_objects,
+    split_held_room,
+    waits_for_volumes,
+)
 from reconciler.cli.exits import NoAnswer
-from reconciler.cli.held_room import hold_room, split_held_room
 from reconciler.cli.input import read_files, read_valid
 from reconciler.cli.progress import ProgressTracker
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve
+from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Blocked, Decide, Planner
 from reconciler.control.units import GangRoster, Kind, Roster, Unit, gang_unit
+from reconciler.errors import Malformed
+from reconciler.state.store import Store
 
 
 class Waiting(NamedTuple):
@@ -166,3 +181,48 @@ class Asking:
         if pod is not None and is_live(pod):
             return Waiting(None, "the pod has no pending claims", placed=True)
         return Waiting(None, f"the {unit.kind} is finished or being deleted")
+
+
+_ON_DEMAND = ("Namespace", "PodGroup", "CoschedulingPodGroup", *STORAGE)
+"""Listed if a pod needs them; the store receives them first"""
+
+
+def intake_of(raws: Iterable[Mapping[str, Any]], rules: Semantics) -> Intake:
+    """The state of a cluster. Needs a running loop."""
+    queue: Queue[Unit] = Queue(base=1.0, cap=1.0, random=random)
+    intake = Intake(Store(rules), queue, KINDS, lambda _: None)
+    for listing in listings(raws):
+        intake.take(listing)
+    return intake
+
+
+def planners(intake: Intake, policies: Policies = PLAIN) -> tuple[Planner, GangPlanner]:
+    """What units need, and what gangs need, if every claim and device is ours."""
+    ours = Ownership(all_claims=True, alone=True)
+    planner = Planner(intake.store, intake.roster, intake.placement, ours, intake.reclaimed, lambda: policies)
+    return planner, GangPlanner(
+        intake.store, intake.roster, intake.gangs, intake.groups, intake.nodes.on_demand, planner
+    )
+
+
+def listings(raws: Iterable[Mapping[str, Any]]) -> Iterable[Replaced]:
+    """The objects of a cluster as listings, one for each of KINDS, and of kinds listed on demand."""
+    raws = list(raws)
+    kinds = (*_ON_DEMAND, *KINDS)
+    storage = any(raw["kind"] == "Pod" and waits_for_volumes(raw) for raw in raws)
+    objects: dict[str, list[ApiObject]] = {kind: [] for kind in kinds}
+    refused: dict[str, list[Refused]] = {kind: [] for kind in kinds}
+    for raw in raws:
+        kind = raw["kind"]
+        try:
+            found = read(raw)
+            objects[type(found).__name__].append(found)
+        except Malformed as exc:
+            metadata = raw["metadata"]
+            key = ObjectKey(metadata.get("namespace", ""), metadata["name"])
+            refused[kind].append(Refused(kind, key, str(exc)))
+    return [
+        Replaced(kind, tuple(objects[kind]), tuple(refused[kind]))
+        for kind in kinds
+        if kind not in ("Namespace", *STORAGE) or objects[kind] or (storage and kind in STORAGE)
+    ]
