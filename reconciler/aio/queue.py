@@ -5,7 +5,6 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterable
 from contextlib import AbstractAsyncContextManager
-from itertools import chain
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
@@ -78,12 +77,6 @@ class Queue(Generic[K]):
             return True
         waiting = self._waiting.get(key)
         return waiting is not None and waiting.due <= asyncio.get_running_loop().time()
-
-    @property
-    def busy(self) -> bool:
-        """Whether keys are owned, or could be taken now."""
-        entries = chain(self._first, self._ready)
-        return bool(self._owned) or any(self._current(entry[-1]) for entry in entries)
 
     @property
     def oldest_age(self) -> float:

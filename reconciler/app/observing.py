@@ -121,8 +121,8 @@ def observe(
 
 
 def _events(base: Foundation, core: Control) -> Events:
-    sink, host, queue = EventWriter(core.connection.client), socket.gethostname(), core.intake.queue
-    return Events(sink, instance=host, clock=base.clock, now=now, busy=lambda: queue.busy)
+    sink, host = EventWriter(core.connection.client), socket.gethostname()
+    return Events(sink, instance=host, clock=base.clock, now=now)
 
 
 def _recorder(

@@ -22,10 +22,6 @@ log = structlog.get_logger()
 CONTROLLER = "dra-reconciler.io/reconciler"
 ALLOCATING = "Allocating"
 DECISION_ID = "dra-reconciler.io/decision-id"
-YIELD_SECONDS = 0.05
-"""Delay of a Normal Event: the gate of the pod that got its devices is removed in that time"""
-LONGEST_YIELD = 5.0
-"""Seconds for which a process that always has something to allocate holds Normal Events back"""
 FLUSH_SECONDS = 2.0
 """Time for Events that are still queued when the process stops: 70 at most (BURST and those of PER_SECOND),
 about 20 right after a burst"""
@@ -113,11 +109,8 @@ class Events:
         instance: str,
         clock: Callable[[], float],
         now: Callable[[], datetime],
-        busy: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`instance` names this process; `clock` counts seconds; `now` returns the time with its zone; `busy`
-        says whether claims or pods wait for other writes.
-        """
+        """`instance` names this process; `clock` counts seconds; `now` returns the time with its zone."""
         self._sink = sink
         self._instance = instance
         self._clock = clock
@@ -125,9 +118,6 @@ class Events:
         self._warnings: deque[Notice] = deque()
         self._normal: deque[Notice] = deque()
         self._queued = asyncio.Event()
-        self._busy = busy
-        self._quiet_at = clock()
-        """When there was nothing else to write, or no Event to hold back"""
         self._series: OrderedDict[tuple[str, str, str], _Series] = OrderedDict()
         self._tokens = float(BURST)
         self._filled = clock()
@@ -145,8 +135,6 @@ class Events:
             if len(queue) == MAX_QUEUED:
                 self.dropped += 1
                 continue
-            if not self._queued.is_set():
-                self._quiet_at = self._clock()
             queue.append(notice)
             self._queued.set()
 
@@ -155,8 +143,6 @@ class Events:
         while True:
             await self._queued.wait()
             await self._wait_for_token()
-            if not self._warnings:
-                await self._let_others_write()
             await self._try(self._next())
 
     async def flush(self) -> None:
@@ -204,18 +190,6 @@ class Events:
         self._tokens -= 1.0
         if self._tokens < 0:
             await asyncio.sleep(-self._tokens / PER_SECOND)
-
-    async def _let_others_write(self) -> None:
-        """Hold Normal Events back while allocations wait for the server, or until a Warning comes.
-
-        What was allocated can also be seen at the claim, so its Event must not take a place before the next
-        allocation. A process that is busy for longer writes Events at their usual rate.
-        """
-        while not self._warnings and self._clock() - self._quiet_at < LONGEST_YIELD:
-            await asyncio.sleep(YIELD_SECONDS)
-            if not self._busy():
-                self._quiet_at = self._clock()
-                return
 
     async def _write(self, notice: Notice) -> None:
         key = notice.series

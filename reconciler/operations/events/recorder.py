@@ -141,9 +141,6 @@ ALLOCATED, UNGATED = "Allocated", "Ungated"
 HELD_TWICE, INCOMPATIBLE = "DeviceHeldTwice", "IncompatibleDevices"
 PREEMPTED, MOVED, MOVES_DROPPED = "Preempted", "Moved", "MovesDropped"
 """Of preemption, kube-scheduler has the same reason and action"""
-TOGETHER_SECONDS = 0.01
-"""What is written within this time after something else is taken from the inbox together: a wake-up for each
-allocation takes longer than all else about its Event"""
 UNGATING, AUDITING, PREEMPTING, MOVING = "Ungating", "Auditing", "Preempting", "Moving"
 
 
@@ -200,9 +197,6 @@ class EventRecorder:
         outcomes = self._inbox.outcomes
         while True:
             self._events.record(self._of_outcome(await outcomes.get()))
-            await asyncio.sleep(TOGETHER_SECONDS)
-            while not outcomes.empty():
-                self._events.record(self._of_outcome(outcomes.get_nowait()))
 
     async def _record_findings(self) -> None:
         """A replica that has just started finds devices in conflict long before it leads."""

@@ -335,18 +335,6 @@ async def test_what_is_due_and_what_backs_off_is_counted_apart():
     assert queue.retries == 2
 
 
-async def test_a_queue_is_busy_while_keys_are_owned_or_due_and_not_while_they_back_off():
-    queue = make_queue()
-    assert not queue.busy
-    queue.put("a", priority=LOW, after=1.0)
-    assert not queue.busy
-    await asyncio.sleep(2)
-    assert queue.busy
-    async with queue.take():
-        assert queue.busy
-    assert not queue.busy
-
-
 async def test_keys_ahead_are_those_that_would_be_taken_next_and_stay_queued():
     queue = make_queue()
     for key, priority, after in [("c", LOW, 0.0), ("a", HIGH, 0.0), ("later", HIGH, 5.0), ("b", LOW, 0.0)]:

@@ -1,7 +1,7 @@
 """How Events are written: once per object and reason, in turn, in bounds, and never twice at once."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -15,7 +15,6 @@ from reconciler.operations.events.events import (
     BACKOFF_SECONDS,
     BURST,
     FLUSH_SECONDS,
-    LONGEST_YIELD,
     MAX_BYTES,
     MAX_QUEUED,
     PER_SECOND,
@@ -63,13 +62,13 @@ def allocated(name: str = "c", note: str = "Allocated d0.") -> Notice:
 
 
 @asynccontextmanager
-async def writing(server: Server, busy: Callable[[], bool] = lambda: False) -> AsyncIterator[Events]:
+async def writing(server: Server) -> AsyncIterator[Events]:
     loop = asyncio.get_running_loop()
 
     def now() -> datetime:
         return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=loop.time())
 
-    events = Events(server, instance="pod-0", clock=loop.time, now=now, busy=busy)
+    events = Events(server, instance="pod-0", clock=loop.time, now=now)
     task = asyncio.create_task(events.run())
     try:
         yield events
@@ -118,13 +117,11 @@ async def test_a_normal_event_names_the_other_object_of_the_action():
 
 
 async def test_what_is_queued_when_the_process_stops_is_written_without_delay():
-    """A process that always has something to allocate holds Normal Events back for seconds."""
     server = Server()
-    async with writing(server, busy=lambda: True) as events:
-        events.record([allocated("a"), allocated("b"), notice("c")])
-        await asyncio.sleep(LONGEST_YIELD / 2)
-    assert [event["regarding"]["name"] for event in server.created] == ["c"]
+    async with writing(server) as events:
+        pass
     began = asyncio.get_running_loop().time()
+    events.record([allocated("a"), allocated("b"), notice("c")])
     await events.flush()
     assert [event["regarding"]["name"] for event in server.created] == ["c", "a", "b"]
     assert asyncio.get_running_loop().time() == began
@@ -227,33 +224,12 @@ async def test_after_a_burst_the_rate_is_limited():
     assert server.times[-1] == pytest.approx(20 / PER_SECOND)
 
 
-async def test_normal_events_wait_for_writes_of_allocations_and_warnings_do_not():
-    """A burst of allocations would get a third write for each claim, at the moment when writes are scarce."""
-    server, busy = Server(), [True]
-    async with writing(server, busy=lambda: busy[0]) as events:
-        events.record([allocated("a"), allocated("b")])
-        await asyncio.sleep(1)
-        assert server.times == []
-        events.record([notice("c")])
-        await asyncio.sleep(1)
-        assert [event["regarding"]["name"] for event in server.created] == ["c"]
-        busy[0] = False
+async def test_warnings_are_written_before_normal_events():
+    server = Server()
+    async with writing(server) as events:
+        events.record([allocated("a"), allocated("b"), notice("c")])
         await asyncio.sleep(1)
     assert [event["regarding"]["name"] for event in server.created] == ["c", "a", "b"]
-
-
-async def test_a_process_that_is_always_busy_writes_normal_events_late_and_at_their_rate():
-    server = Server()
-    async with writing(server, busy=lambda: True) as events:
-        events.record(allocated(str(number)) for number in range(BURST + 20))
-        await asyncio.sleep(60)
-        assert len(server.created) == BURST + 20
-        assert server.times[0] == pytest.approx(LONGEST_YIELD, abs=0.1)
-        await asyncio.sleep(3600)
-        began = asyncio.get_running_loop().time()
-        events.record([allocated("later")])  # an hour without Events does not count as held back
-        await asyncio.sleep(60)
-    assert server.times[-1] - began == pytest.approx(LONGEST_YIELD, abs=0.1)
 
 
 async def test_events_beyond_the_queue_are_dropped_and_counted():
