@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from functools import partial
 from typing import TypeVar
 from weakref import ref
@@ -27,13 +27,12 @@ from reconciler.state.devices.counters import Scale
 from reconciler.state.devices.encoding.block import Block
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.occupancy import Occupancy
-from reconciler.state.devices.pool import Pool
 from reconciler.state.devices.snapshot import Snapshot
 
 STATES = ("held", "shared", "allocatable", "tainted", "blocked")
 """As `top` counts them. tainted: free, but only for claims with a toleration"""
 POOLS_AT_ONCE = 64
-"""New pools that are indexed before the event loop may run other tasks"""
+"""Pools that are indexed before the event loop may run other tasks"""
 
 
 class Holdings(Struct, frozen=True):
@@ -43,15 +42,6 @@ class Holdings(Struct, frozen=True):
     """Driver -> state -> devices"""
     counters: dict[str, dict[str, tuple[float, float]]]
     """Driver -> counter -> published and available amount, in the unit of the counter"""
-
-
-class _PoolIndex(Struct, frozen=True):
-    """The devices and counter sets of a pool that are counted."""
-
-    offered: Mask
-    """(n,) devices that some node could use according to the slices"""
-    sets: tuple[tuple[Scale, Rows], ...]
-    """Scale -> its counter sets of the newest generation, as positions in the pool"""
 
 
 class _FleetIndex(Struct, frozen=True):
@@ -71,15 +61,14 @@ class _FleetIndex(Struct, frozen=True):
 class Capacity:
     """Counts on request and caches the result until the snapshot changes.
 
-    A changed fleet costs an index of each new pool, in several steps. A changed allocation costs a few
-    passes over arrays.
+    A changed fleet costs a look at each pool, in several steps. A changed allocation costs a few passes over
+    arrays.
     """
 
     def __init__(self, snapshot: Callable[[], Snapshot], *, ready: Callable[[], bool] = lambda: True) -> None:
         """`ready` tells whether all objects were listed. Before that, nothing is counted."""
         self._snapshot = snapshot
         self._ready = ready
-        self._pools: dict[Pool, _PoolIndex] = {}
         self._fleet: ref[Fleet] | None = None
         self._index: _FleetIndex | None = None
         self._version = -1
@@ -101,14 +90,7 @@ class Capacity:
         fleet, rules = snapshot.fleet, snapshot.rules
         del snapshot  # while a snapshot is referenced, every change of an allocation copies its columns
         if self._index is None or self._fleet is None or self._fleet() is not fleet:
-            indexed: dict[Pool, _PoolIndex] = {}
-            for at, pool in enumerate(fleet.pools):
-                known = self._pools.get(pool)
-                indexed[pool] = known or _index_pool(pool, rules)
-                if known is None and at % POOLS_AT_ONCE == 0:
-                    await asyncio.sleep(0)
-            self._pools = indexed
-            self._index = _index_fleet(fleet, indexed, rules)
+            self._index = await _index_fleet(fleet, rules)
             self._fleet = ref(fleet)
         snapshot = self._snapshot()
         if snapshot.fleet is fleet:  # otherwise slices have changed meanwhile; the next call counts them
@@ -116,29 +98,27 @@ class Capacity:
             self._version = snapshot.version
 
 
-def _index_pool(pool: Pool, rules: Semantics) -> _PoolIndex:
-    newest = max(block.generation for block in pool.blocks)
-    found: dict[Scale, list[int]] = {}
-    for at, columns in enumerate(pool.counters.sets):
-        if columns.id.generation == newest and columns.counters:
-            found.setdefault(columns.scale, []).append(at)
-    sets = tuple((scale, np.array(rows, dtype=np.intp)) for scale, rows in found.items())
-    return _PoolIndex(pool.offered(rules), sets)
+async def _index_fleet(fleet: Fleet, rules: Semantics) -> _FleetIndex:
+    """Only counter sets of the newest generation count, and only of drivers with series of their own.
 
-
-def _index_fleet(fleet: Fleet, pools: Mapping[Pool, _PoolIndex], rules: Semantics) -> _FleetIndex:
-    of_pool = [pools[pool] for pool in fleet.pools]
+    Counters of different drivers have different units.
+    """
     drivers, place = _drivers(fleet)
-    rows = np.flatnonzero(np.concatenate([np.zeros(0, np.bool_), *(found.offered for found in of_pool)]))
+    offered = [np.zeros(0, np.bool_)]
+    found: dict[tuple[int, Scale], list[int]] = {}
+    for at, pool in enumerate(fleet.pools):
+        if at % POOLS_AT_ONCE == 0:
+            await asyncio.sleep(0)
+        offered.append(pool.offered(rules))
+        newest = max(block.generation for block in pool.blocks)
+        driver = place[pool.id.driver]
+        for number, columns in enumerate(pool.counters.sets):
+            if columns.id.generation == newest and columns.counters and drivers[driver] != OTHER:
+                found.setdefault((driver, columns.scale), []).append(int(fleet.first_set[at]) + number)
+    rows = np.flatnonzero(np.concatenate(offered))
     code = np.array([place[pool.id.driver] for pool in fleet.pools], dtype=np.int32)
-    found: dict[tuple[int, Scale], list[Rows]] = {}
-    for at, (pool, one) in enumerate(zip(fleet.pools, of_pool, strict=True)):
-        if drivers[place[pool.id.driver]] == OTHER:
-            continue  # counters of different drivers have different units
-        for scale, local in one.sets:
-            found.setdefault((place[pool.id.driver], scale), []).append(local + fleet.first_set[at])
-    sets = tuple((driver, scale, np.concatenate(pieces)) for (driver, scale), pieces in found.items())
     driver_of = code[fleet.pool_of[rows]] if len(rows) else np.zeros(0, np.int32)
+    sets = tuple((driver, scale, np.array(at, dtype=np.intp)) for (driver, scale), at in found.items())
     return _FleetIndex(drivers, rows, driver_of, tainted_devices(fleet, rules, rows), sets)
 
 

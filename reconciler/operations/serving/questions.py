@@ -104,18 +104,39 @@ def _text_response(status: int, text: str, headers: dict[str, str] | None = None
     return web.Response(status=status, text=f"{text}\n", headers=headers)
 
 
+class Endpoint:
+    """Answers one question at a time, in a thread, from a copy of the state."""
+
+    def __init__(self, name: str, store: Store, nodes: Nodes, *, ready: Callable[[], bool]) -> None:
+        """`ready` tells whether all objects were listed."""
+        self._store, self._nodes, self._ready = store, nodes, ready
+        self._worker = WorkerThread(name)
+
+    def _require_free(self) -> None:
+        """Raise Busy if no question can be answered now."""
+        if not self._ready():
+            raise Busy("not all objects are listed yet")
+        if self._worker.busy:
+            raise Busy("another question is in progress")
+
+    async def _answered(self, work: Callable[[ShouldContinue], dict[str, Any]]) -> dict[str, Any]:
+        """Run `work` in the thread. If that is cancelled, the thread ends soon. Raises Busy, and Rejected."""
+        try:
+            return await self._worker.run(work)
+        except (Unfinished, Closed) as exc:
+            raise Busy("the answer was cancelled") from exc
+
+
 FIT_PATH = "/fit"
 FIT_CHECK_EVERY = 16
 """Sets and steps of the search between two checks for cancellation"""
 
 
-class FitEndpoint:
-    """One question is answered at a time. What is decided but not written yet counts as held."""
+class FitEndpoint(Endpoint):
+    """How many pods fit. What is decided but not written yet counts as held."""
 
     def __init__(self, store: Store, nodes: Nodes, *, ready: Callable[[], bool]) -> None:
-        """`ready` tells whether all objects were listed."""
-        self._store, self._nodes, self._ready = store, nodes, ready
-        self._worker = WorkerThread("fit")
+        super().__init__("fit", store, nodes, ready=ready)
 
     def routes(self, *, seconds: float = ANSWER_SECONDS) -> list[Route]:
         """The route `/fit`."""
@@ -128,15 +149,10 @@ class FitEndpoint:
 
     async def ask(self, text: str) -> dict[str, Any]:
         """The answer as JSON. Raises Busy, and Rejected for an invalid question."""
-        if not self._ready():
-            raise Busy("not all objects are listed yet")
-        if self._worker.busy:
-            raise Busy("another question is in progress")
+        self._require_free()
         fork, nodes = Forked.fork_of(self._store), self._nodes.fork()
         try:
-            return await self._worker.run(lambda wanted: _answer_fit(text, fork, nodes, wanted))
-        except (Unfinished, Closed) as exc:
-            raise Busy("the answer was cancelled") from exc
+            return await self._answered(lambda wanted: _answer_fit(text, fork, nodes, wanted))
         finally:
             # The answer says which objects are not listed yet; they are when it is asked again.
             self._nodes.on_demand.want(nodes.on_demand.wanted)
@@ -222,8 +238,8 @@ class Others(NamedTuple):
     groups: PodGroups
 
 
-class WhatifEndpoint:
-    """Answers questions on a copy; the store that the reconciler uses does not change."""
+class WhatifEndpoint(Endpoint):
+    """What would be allocated where. The copy shares the devices, unless the question has slices."""
 
     def __init__(
         self,
@@ -234,20 +250,14 @@ class WhatifEndpoint:
         ready: Callable[[], bool],
         policies: Callable[[], Policies] = lambda: PLAIN,
     ) -> None:
-        """`ready` tells whether all objects were listed; `policies` are those in use."""
-        self._store = store
-        self._nodes = nodes
+        """`policies` are those in use."""
+        super().__init__("what if", store, nodes, ready=ready)
         self._groups = groups
-        self._ready = ready
         self._policies = policies
-        self._worker = WorkerThread("what if")
 
     async def ask(self, text: str, options: WhatifOptions) -> dict[str, Any]:
-        """The answer. Raises Busy; Rejected for an invalid question. If cancelled, the thread ends soon."""
-        if not self._ready():
-            raise Busy("not all objects are listed yet")
-        if self._worker.busy:
-            raise Busy("another question is in progress")
+        """The answer. Raises Busy; Rejected for an invalid question."""
+        self._require_free()
         self._require_storage(text)
         fork, nodes = Forked.fork_of(self._store), self._nodes.known
         volumes = self._nodes.volumes
@@ -258,12 +268,9 @@ class WhatifEndpoint:
             self._groups.fork(),
         )
         supply = self._store.slices, tuple(self._store.taint_rules)
-        try:
-            return await self._worker.run(
-                partial(_answer_whatif, text, options, fork, supply, nodes, others, self._policies())
-            )
-        except (Unfinished, Closed) as exc:
-            raise Busy("the answer was cancelled") from exc
+        return await self._answered(
+            partial(_answer_whatif, text, options, fork, supply, nodes, others, self._policies())
+        )
 
     def _require_storage(self, text: str) -> None:
         """Let storage objects be listed for a question with volumes. Raises Busy until they are."""
