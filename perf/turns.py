@@ -109,55 +109,21 @@ class Timed(ClaimHandler):
 
     clock: Stopwatch
     longest: float = 0.0
-    """The longest time in which the loop did nothing else"""
-    finding: float = 0.0
-    """The part of the last one in which devices were found"""
-    together: int = 0
-    """Units that were decided together with one before them"""
-    one_by_ones: int = 0
-    """Units that were decided ahead of their turns, each by itself"""
+    """Seconds of the longest decision, in which the loop did nothing else"""
 
-    async def decide(
-        self, question: ClaimQuestion
-    ) -> Given[ClaimGrant] | Refused[ClaimRefusal] | Later | None:
-        busy = thread_time()
-        try:
-            return await super().decide(question)
-        finally:
-            self.clock.seconds += thread_time() - busy
-
-    def copies(self, grant: ClaimGrant, upcoming: Iterable[Unit]) -> list[tuple[Unit, ClaimGrant]]:
+    def decide(self, question: ClaimQuestion) -> Given[ClaimGrant] | Refused[ClaimRefusal] | Later | None:
         began = perf_counter()
         self.clock.start()
-        found = super().copies(grant, upcoming)
-        self.clock.stop()
-        self.finding = perf_counter() - began
-        self.together += len(found)
-        return found
-
-    def one_by_one(self, upcoming: Iterable[Unit]) -> Iterator[tuple[Unit, ClaimGrant]]:
-        began, found = perf_counter(), super().one_by_one(upcoming)
-        while True:
-            self.clock.start()
-            one = next(found, None)
+        try:
+            return super().decide(question)
+        finally:
             self.clock.stop()
-            if one is None:
-                break
-            self.one_by_ones += 1
-            yield one
-        self.longest = max(self.longest, perf_counter() - began)
+            self.longest = max(self.longest, perf_counter() - began)
 
     def assume(self, grant: ClaimGrant) -> None:
         self.clock.start()
         super().assume(grant)
         self.clock.stop()
-
-    def assume_ahead(self, grants: Sequence[tuple[str, ClaimGrant]]) -> None:
-        began = perf_counter()
-        self.clock.start()
-        super().assume_ahead(grants)
-        self.clock.stop()
-        self.longest = max(self.longest, self.finding + perf_counter() - began)
 
 
 @dataclass(slots=True)
@@ -171,11 +137,7 @@ class Turns:
     whole: float = 0.0
     """Seconds of processor time of everything but the server: queue, plans, decisions, reports, log lines"""
     longest: float = 0.0
-    """Seconds of the longest pass for several units, or of deciding several"""
-    together: int = 0
-    """Claims that were decided together with one before them"""
-    one_by_one: int = 0
-    """Claims that were decided ahead of their turns, each by itself"""
+    """Seconds of the longest decision"""
 
 
 def take_turns(fleet: Iterable[Json], claims: Sequence[ResourceClaim], pods: Sequence[Pod] = ()) -> Turns:
@@ -225,7 +187,7 @@ async def _take_turns(
         intake.take(Replaced(kind, tuple(one for one in fleet if type(one).__name__ == kind), ()))
     intake.take(Replaced("Pod", tuple(pods[:1]), ()))
     intake.take(Replaced("ResourceClaim", tuple(claims[:1]), ()))
-    writer = NoWrites()
+    writer, pending = NoWrites(), Pending()
     planner = Planner(store, intake.roster, intake.placement, OURS, intake.reclaimed)
     handler = Timed(
         intake,
@@ -233,13 +195,14 @@ async def _take_turns(
         Decider(OURS, steps=100_000),
         writer,
         Settler(intake, writer, reporter.report),
+        pending,
         clock=loop.time,
         now=lambda: datetime.now(UTC),
         report=reporter.report,
     )
     handler.clock = Stopwatch()
     fence = Fence(intake, writer, OURS, clock=loop.time, patience=1.0)
-    reconciler = Reconciler(intake, [handler], reporter, clock=loop.time, fence=fence, pending=Pending())
+    reconciler = Reconciler(intake, [handler], reporter, clock=loop.time, fence=fence, pending=pending)
     store.snapshot()
     gc.collect()
     gc.freeze()  # as the process does once everything is listed
@@ -260,6 +223,5 @@ async def _take_turns(
         reconciler.stop()
     if reconciler.failures:
         raise Wrong(f"{reconciler.failures} turns failed")
-    turns.deciding, turns.longest, turns.together = handler.clock.seconds, handler.longest, handler.together
-    turns.one_by_one = handler.one_by_ones
+    turns.deciding, turns.longest = handler.clock.seconds, handler.longest
     return turns

@@ -89,8 +89,6 @@ def _burst(
         Figure("in the process, claims/s of processor time", 1 / deciding, "/s", "more"),
         Figure("one by one, claims/s of processor time", 1 / one_by_one, "/s", "more"),
         Figure("times as fast", one_by_one / deciding, "x", "more"),
-        Figure("decided together with one before them", turns.together / count * 100, "%", "more"),
-        Figure("decided ahead, each by itself", turns.one_by_one / count * 100, "%", ""),
         Figure("whole turns, claims/s of processor time", count / turns.whole, "/s", "more"),
         Figure("longest pass", turns.longest * 1e3, "ms"),
     ])  # fmt: skip

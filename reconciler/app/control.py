@@ -212,6 +212,7 @@ def build_control(
         Decider(ours, steps=settings.search_steps),
         writer,
         settler,
+        pending,
         clock=base.clock,
         now=now,
         report=reporter.report,

@@ -1,22 +1,25 @@
 """Runs long searches in a thread, on a fork of the snapshot, so that they do not block the event loop.
 
-Nearly all questions are answered on the loop within a step limit. An answer from a thread is checked against
-the present state before it is used.
+Nearly all questions are answered on the loop within a step limit. A turn whose question takes longer ends
+without an answer. The unit has another turn when the thread has one, which is checked against the present
+state before it is used.
 """
 
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
+from typing import Generic, TypeVar
 
-from reconciler.aio.worker_thread import Closed, WorkerThread
+from msgspec import Struct
+
+from reconciler.aio.worker_thread import Closed, ShouldContinue, WorkerThread
 from reconciler.allocation.dra.budget import SelectorsNotRun, StepLimit, Unfinished, WhileWanted
 from reconciler.allocation.dra.selector_masks import SHARE, evaluate_all_selectors, warm_up
 from reconciler.api.objects.plan import Granted
 from reconciler.control.decider import Decider, Refusal
 from reconciler.control.intake import Intake
 from reconciler.control.planner import Decide, Planner
-from reconciler.control.units import Unit
+from reconciler.control.units import Kind, Unit
 from reconciler.state.devices.snapshot import Snapshot, still_valid, wants_all
 
 QUICK_STEPS = 64
@@ -30,6 +33,73 @@ milliseconds, and the first unit in the queue should not lose its devices for th
 SELDOM = 16
 """Search steps between two checks whether the answer is still wanted."""
 
+T = TypeVar("T")
+
+
+class Lane(Generic[T]):
+    """A thread that works for one unit at a time. A unit has another turn when its work is done.
+
+    Units that find the thread busy are requeued when it is free.
+    """
+
+    def __init__(self, name: str, intake: Intake) -> None:
+        """`name` is that of the thread."""
+        self.thread = WorkerThread(name)
+        self._intake = intake
+        self._work: dict[Unit, asyncio.Task[T | None]] = {}
+        """What the thread does for a unit, or did, until the unit takes the result"""
+        self._parked: dict[Unit, None] = {}
+
+    def works_for(self, unit: Unit) -> bool:
+        """Whether the work for a unit has not ended. The unit is requeued when it has."""
+        return unit in self._work and not self._work[unit].done()
+
+    def start(self, unit: Unit, work: Callable[[ShouldContinue], T]) -> None:
+        """Work for a unit, or let it wait until the thread is free. `work` may raise Unfinished: there is no
+        result then, and the unit begins afresh.
+        """
+        if self.thread.busy:
+            self.park(unit)
+            return
+        is_due = self._intake.queue.is_due  # others need their results no more
+        self._work = {one: task for one, task in self._work.items() if not task.done() or is_due(one)}
+        self._work[unit] = asyncio.create_task(self._run(unit, work))
+
+    def park(self, unit: Unit) -> None:
+        """Requeue a unit when the thread is free."""
+        self._parked[unit] = None
+
+    def release(self) -> None:
+        """Requeue the units that wait for the thread."""
+        parked, self._parked = self._parked, {}
+        for unit in parked:
+            self._intake.put(unit)
+
+    def take(self, unit: Unit) -> T | None:
+        """The result for a unit, once. None if there is none. Raises what its work raised."""
+        return self._work.pop(unit).result() if unit in self._work else None
+
+    def close(self) -> None:
+        """Stop the work. No other begins."""
+        self.thread.close()
+
+    async def _run(self, unit: Unit, work: Callable[[ShouldContinue], T]) -> T | None:
+        try:
+            return await self.thread.run(work)
+        except (Unfinished, Closed):
+            return None
+        finally:
+            self._intake.put(unit)
+            self.release()
+
+
+class _Found(Struct, frozen=True):
+    """The answer of a search in a thread, and the state that it was found from."""
+
+    question: Decide
+    snapshot: Snapshot
+    answer: Granted | Refusal
+
 
 class BackgroundSearch:
     """Answers a question on the loop, or in a thread. One long search and one selector run at a time."""
@@ -39,181 +109,118 @@ class BackgroundSearch:
         self._store = intake.store
         self._planner = planner
         self._decider = decider
-        self._searches = WorkerThread("search")
-        self._selectors = WorkerThread("selectors")
-        self._parked: dict[WorkerThread, dict[Unit, None]] = {self._searches: {}, self._selectors: {}}
-        self._long: set[Unit] = set()
-        self._order = asyncio.Lock()
-        self._awaiting = 0
-        """Questions that wait for the answers of those before them"""
-        self._calm = asyncio.Event()
-        self._calm.set()
-        self._answered = 0
-        """Questions that were answered or given up so far"""
-        self._warm = False
+        self._searches: Lane[_Found] = Lane("search", intake)
+        self._selectors: Lane[float] = Lane("selectors", intake)
+        self._outdated: dict[Unit, int] = {}
+        """Units whose questions take long, and how many answers to them came too late"""
+        self._patience_ends = 0.0
+        """Loop time until which all units wait for the selectors of one"""
+        self._warm = asyncio.Lock()
+        self._is_warm = False
 
     async def warm_up(self) -> None:
         """Build what every decision needs, once. Other callers wait for it."""
-        async with self._order:
-            if not self._warm:
-                self._warm = True
+        async with self._warm:
+            if not self._is_warm:
+                self._is_warm = True
                 with suppress(Closed):
-                    await self._selectors.run(lambda _: warm_up())
+                    await self._selectors.thread.run(lambda _: warm_up())
 
     def close(self) -> None:
-        """Stop running searches. Their callers get no answer."""
+        """Stop running searches. Their units get no answer."""
         self._searches.close()
         self._selectors.close()
 
-    async def answer(self, unit: Unit, question: Decide) -> tuple[Decide, Granted | Refusal] | None:
-        """Devices for a question, or a refusal. Devices are valid in the present state on return.
+    def answer(self, unit: Unit, question: Decide) -> Granted | Refusal | None:
+        """Devices for a question, or a refusal. Devices are valid in the present state.
 
-        Also returns the question that was answered: its nodes may differ. A refusal may be from an earlier
-        snapshot, if the state changes faster than the search ends. None: the question no longer exists, or
-        the unit is requeued, at the latest when a thread is free.
+        A refusal may be from an earlier snapshot, if the state changes faster than the search ends. None: the
+        unit is requeued, at the latest when a thread is free.
         """
-        before = self._state()
-        self._awaiting += 1
-        self._calm.clear()
-        try:
-            await self._order.acquire()
-        finally:
-            self._awaiting -= 1
-            self._note_calm()
-        first = _Turn(self._order, self._note_calm)
-        try:
-            now = question if self._state() == before else self._again(unit, question)
-            return await self._answer(unit, now, first) if now is not None else None
-        finally:
-            self._answered += 1
-            first.release()
+        if self._selectors.thread.busy and asyncio.get_running_loop().time() < self._patience_ends:
+            self._selectors.park(unit)
+            return None
+        if self._searches.works_for(unit) or self._selectors.works_for(unit):
+            return None
+        if (pause := self._selectors.take(unit)) is not None and pause > 0:
+            # Delay it by the time it took, so that it uses the thread for half of the time at most.
+            self._intake.put(unit, after=pause)
+            return None
+        found = self._searches.take(unit)
+        if found is not None and _objects(found.question) == _objects(question):
+            if self._is_true(found, question):
+                self._outdated.pop(unit, None)
+                return found.answer
+            self._outdated[unit] = self._outdated.get(unit, 0) + 1
+            if self._outdated[unit] >= REPEATS:
+                del self._outdated[unit]
+                if isinstance(found.answer, Refusal):
+                    return found.answer
+                self._intake.put(unit, after=self._intake.queue.failed(unit))
+                return None
+        elif unit in self._outdated:  # it asks for something else now
+            del self._outdated[unit]
+        return self._answer(unit, question)
 
-    def _state(self) -> tuple[int, int, int]:
-        """Equal while the nodes of a question are the same: units before it in the queue may take room."""
-        return self._answered, self._store.nominations.serial, self._intake.nodes.serial
+    def _answer(self, unit: Unit, question: Decide) -> Granted | Refusal | None:
+        snapshot = self._store.snapshot_for(question.own)
+        if unit not in self._outdated:
+            try:
+                return self._decider.answer(question, snapshot, StepLimit(QUICK_STEPS))
+            except SelectorsNotRun:
+                self._run_selectors(unit, question, snapshot)
+                return None
+            except Unfinished:
+                self._outdated = {one: times for one, times in self._outdated.items() if self._exists(one)}
+                self._outdated[unit] = 0
+        apart = snapshot.fork()
 
-    @property
-    def busy(self) -> bool:
-        """Whether questions wait for an answer, or would."""
-        return self._awaiting > 0 or self._order.locked()
+        def search(wanted: ShouldContinue) -> _Found:
+            budget = WhileWanted(lambda: wanted() and self._has(question), SELDOM)
+            return _Found(question, snapshot, self._decider.find(question, apart, budget))
 
-    @property
-    def undecided(self) -> bool:
-        """Whether a unit whose turn has come has no answer yet, those included whose search takes long."""
-        return self.busy or self._searches.busy or self._selectors.busy
-
-    async def calm(self) -> None:
-        """Wait until a question is answered at once, unless its own search takes long."""
-        while self.busy:
-            await self._calm.wait()
-
-    def _note_calm(self) -> None:
-        if not self.busy:
-            self._calm.set()
-
-    def _again(self, unit: Unit, question: Decide) -> Decide | None:
-        """The question as it is now. None if the unit needs something else; the unit is requeued then."""
-        now = self._planner.next(unit)
-        if isinstance(now, Decide) and _objects(now) == _objects(question):
-            return now
-        self._long.discard(unit)
-        self._intake.put(unit)
+        self._searches.start(unit, search)
         return None
 
-    async def _answer(
-        self, unit: Unit, question: Decide, first: "_Turn"
-    ) -> tuple[Decide, Granted | Refusal] | None:
-        found: Granted | Refusal | None = None
-        for _ in range(REPEATS):
-            snapshot = self._store.snapshot_for(question.own)
-            lane = self._searches
-            if unit not in self._long:
-                try:
-                    return question, self._decider.answer(question, snapshot, StepLimit(QUICK_STEPS))
-                except SelectorsNotRun:
-                    lane = self._selectors
-                except Unfinished:
-                    self._long.add(unit)
-            if lane.busy:
-                self._parked[lane][unit] = None
-                return None
-            began = asyncio.get_running_loop().time()
-            try:
-                found = await self._beside(lane, question, snapshot, first)
-            except (Unfinished, Closed):
-                self._long.discard(unit)
-                # Delay it by the time it took, so that it uses the thread for half of the time at most.
-                taken = asyncio.get_running_loop().time() - began if lane is self._selectors else 0.0
-                self._intake.put(unit, after=taken)
-                return None
-            now = self._again(unit, question)
-            if now is None:
-                return None
-            if found is not None and self._is_true(found, now, question, snapshot):
-                self._long.discard(unit)
-                return now, found
-            question = now
-        self._long.discard(unit)
-        if not isinstance(found, Refusal):
-            self._intake.put(unit, after=self._intake.queue.failed(unit))
-            return None
-        return question, found
+    def _run_selectors(self, unit: Unit, question: Decide, snapshot: Snapshot) -> None:
+        loop = asyncio.get_running_loop()
 
-    async def _beside(
-        self, lane: WorkerThread, question: Decide, snapshot: Snapshot, first: "_Turn"
-    ) -> Granted | Refusal | None:
-        """The answer of a thread. None if it only evaluated the selectors."""
-        timer = asyncio.get_running_loop().call_later(PATIENCE, first.release)
-        try:
-            if lane is self._selectors:
-                if await lane.run(partial(_run_selectors, question, snapshot)):
-                    return None
-                raise Unfinished("the selectors of other units run next")
-            first.release()
-            apart = snapshot.fork()
-            return await lane.run(
-                lambda wanted: self._decider.find(
-                    question, apart, WhileWanted(lambda: wanted() and self._has(question), SELDOM)
-                )
-            )
-        finally:
-            timer.cancel()
-            parked = list(self._parked[lane])
-            self._parked[lane].clear()
-            for unit in parked:
-                self._intake.put(unit)
+        def run(wanted: ShouldContinue) -> float:
+            """Seconds that it took, if the selectors of other units run next."""
+            began = loop.time()
+            return 0.0 if _run_selectors(question, snapshot, wanted) else loop.time() - began
+
+        if not self._selectors.thread.busy:
+            self._patience_ends = loop.time() + PATIENCE
+            loop.call_later(PATIENCE, self._selectors.release)
+        self._selectors.start(unit, run)
+
+    def _exists(self, unit: Unit) -> bool:
+        return unit.key in (self._store.pods if unit.kind is Kind.POD else self._store.claims)
 
     def _has(self, question: Decide) -> bool:
         """Whether the claims are unchanged. Called by other threads: only dictionary lookups."""
         return all(self._store.claims.get(claim.key) is claim for claim in question.claims)
 
-    def _is_true(self, found: Granted | Refusal, now: Decide, question: Decide, before: Snapshot) -> bool:
+    def _is_true(self, found: _Found, now: Decide) -> bool:
         """Whether an answer from an earlier snapshot is valid for the present question and state."""
         snapshot = self._store.snapshot_for(now.own)
-        if isinstance(found, Refusal):
-            if snapshot.version != before.version or now.nodes != question.nodes or now.together is not None:
+        answer, question = found.answer, found.question
+        if isinstance(answer, Refusal):
+            if (
+                snapshot.version != found.snapshot.version
+                or now.nodes != question.nodes
+                or now.together is not None
+            ):
                 return False
-            self._decider.remember(now, snapshot, found)
+            self._decider.remember(now, snapshot, answer)
             return True
-        if not self._planner.still_serves(now, found):
+        if not self._planner.still_serves(now, answer):
             return False
-        devices = [result.id for plan in found.plans for result in plan.allocation.devices.results]
-        return still_valid(found.node, devices, before, snapshot, whole=any(map(wants_all, now.claims)))
-
-
-class _Turn:
-    """The lock on the order of answers. Released once, at the latest with the answer."""
-
-    def __init__(self, order: asyncio.Lock, on_release: Callable[[], None]) -> None:
-        self._order: asyncio.Lock | None = order
-        self._on_release = on_release
-
-    def release(self) -> None:
-        """Let the next unit be answered."""
-        if self._order is not None:
-            self._order.release()
-            self._order = None
-            self._on_release()
+        devices = [result.id for plan in answer.plans for result in plan.allocation.devices.results]
+        return still_valid(
+            answer.node, devices, found.snapshot, snapshot, whole=any(map(wants_all, now.claims))
+        )
 
 
 def _run_selectors(question: Decide, snapshot: Snapshot, wanted: Callable[[], bool]) -> bool:

@@ -1,12 +1,10 @@
 """Reconciles claims, and pods with claims: decides and writes their allocations."""
 
-import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod, claims_of
@@ -14,19 +12,17 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.cluster.writer import Writer
 from reconciler.control.background_search import BackgroundSearch
-from reconciler.control.copies import Copies
 from reconciler.control.decider import Decider, Refusal
 from reconciler.control.decisions.allocating import Allocated, Freed, Ungated, Waits
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.handler import Act, Ask, Decided, Given, Handler, Idle, Later, Refused, Stuck
 from reconciler.control.intake import Intake
-from reconciler.control.one_by_one import OneByOne
 from reconciler.control.ownership import classes_of, is_made_for
 from reconciler.control.planner import Blocked, Decide, Free, Nothing, Planner, Ungate
 from reconciler.control.releasing import Releasing
 from reconciler.control.settler import Settler
 from reconciler.control.units import Kind, Unit
-from reconciler.control.waiting import AWAITS_OTHERS, Wants
+from reconciler.control.waiting import AWAITS_OTHERS, Pending, Wants
 
 Journal = Callable[[str, Unit, Decide, Granted | Refusal], None]
 """Records the name of a decision, the unit, the question and the answer"""
@@ -63,6 +59,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         decider: Decider,
         writer: Writer,
         settler: Settler,
+        pending: Pending,
         *,
         clock: Callable[[], float],
         now: Callable[[], datetime],
@@ -78,10 +75,9 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         self._decider = decider
         self._writer = writer
         self._settler = settler
+        self._pending = pending
         self._releasing = Releasing(self._store, intake.roster, intake.placement)
         self._search = BackgroundSearch(intake, planner, decider)
-        self._copies = Copies(self._store, planner, decider)
-        self._one_by_one = OneByOne(self._store, planner, decider, intake.waiting)
         self._clock = clock
         self._now = now
         self._report = report
@@ -127,33 +123,25 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         self._intake.nodes.residents.release(pod.key)
         return Act(partial(self._ungate, pod))
 
-    def expected(self, question: ClaimQuestion) -> str | None:
-        return self._decider.refuses(question.decide, self._store.snapshot_for(question.decide.own))
-
-    async def decide(
-        self, question: ClaimQuestion
-    ) -> Given[ClaimGrant] | Refused[ClaimRefusal] | Later | None:
+    def decide(self, question: ClaimQuestion) -> Given[ClaimGrant] | Refused[ClaimRefusal] | Later | None:
         # Keep no snapshot here: while one is referenced, every allocation copies the columns.
-        serial = self._intake.nodes.serial
-        unit = question.unit
-        found = await self._search.answer(unit, question.decide)  # awaits only for long searches
-        if found is None:
-            return None
-        decide, answer = found
-        question = ClaimQuestion(unit, decide)
+        unit, decide = question.unit, question.decide
+        if self._is_refused_again(unit, decide):
+            return Later(self._intake.queue.failed(unit))
+        answer = self._search.answer(unit, decide)
         if isinstance(answer, Refusal):  # the changes that wake it do not depend on other pods' room
             classes = frozenset(name for claim in decide.claims for _, name in classes_of(claim))
             wants = Wants(classes, answer.room, decide.crowded, decide.awaits_pods)
             counted = tuple(claim.key for claim in decide.claims)
             return Refused(ClaimRefusal(question, answer), answer.reason, wants, counted)
-        if serial != self._intake.nodes.serial and not self._has_room(unit, answer):
-            return Later()  # other pods took the room on its nodes during the search
-        return Given(ClaimGrant(question, answer))
+        return None if answer is None else Given(ClaimGrant(question, answer))
 
-    def _has_room(self, unit: Unit, granted: Granted) -> bool:
-        """Whether the node of an answer is still possible for the pod."""
-        now = self._planner.next(unit)
-        return isinstance(now, Decide) and self._planner.still_serves(now, granted)
+    def _is_refused_again(self, unit: Unit, decide: Decide) -> bool:
+        """Whether a unit waits, and would be refused for the same reason as before, as is known already."""
+        if not self._intake.waiting.has(unit):
+            return False
+        reason = self._decider.refuses(decide, self._store.snapshot_for(decide.own))
+        return reason is not None and reason == self._pending.reason(unit)
 
     def record(self, name: str, answer: Given[ClaimGrant] | Refused[ClaimRefusal]) -> None:
         if self._journal is None:
@@ -168,48 +156,6 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
     def assume(self, grant: ClaimGrant) -> None:
         for plan in grant.granted.plans:
             self._intake.assume(plan)
-
-    def copies(self, grant: ClaimGrant, upcoming: Iterable[Unit]) -> list[tuple[Unit, ClaimGrant]]:
-        found = self._copies.find(grant.question.decide, upcoming)
-        return [(unit, ClaimGrant(ClaimQuestion(unit, decide), granted)) for unit, decide, granted in found]
-
-    def one_by_one(self, upcoming: Iterable[Unit]) -> Iterator[tuple[Unit, ClaimGrant]]:
-        for unit, decide, granted in self._one_by_one.find(upcoming):
-            yield unit, ClaimGrant(ClaimQuestion(unit, decide), granted)
-
-    def assume_ahead(self, grants: Sequence[tuple[str, ClaimGrant]]) -> None:
-        if self._journal is not None:
-            for name, grant in grants:  # each was found as if it were decided from the state after the last
-                now = dataclasses.replace(grant.granted, version=self._store.snapshot().version)
-                self.record(name, Given(replace(grant, granted=now)))
-                self._assume_all([grant])
-            return
-        self._assume_all([grant for _, grant in grants])
-
-    def _assume_all(self, grants: Sequence[ClaimGrant]) -> None:
-        expect = self._settler.expect
-        decided = [(plan, one.question.decide.pod) for one in grants for plan in one.granted.plans]
-        for plan, _ in decided:
-            expect(plan)
-        self._intake.assume_copies(decided)
-
-    def is_current(self, unit: Unit, grant: ClaimGrant) -> bool:
-        return self._copies.is_current(unit, grant.question.decide, grant.granted)
-
-    def take_back(self, grant: ClaimGrant) -> None:
-        for plan in grant.granted.plans:
-            self._settler.take_back(plan)
-
-    @property
-    def undecided(self) -> bool:
-        return self._search.undecided
-
-    @property
-    def busy(self) -> bool:
-        return self._search.busy
-
-    async def calm(self) -> None:
-        await self._search.calm()
 
     async def write(self, grant: ClaimGrant, decided: Decided) -> None:
         granted, question = grant.granted, grant.question

@@ -1,17 +1,13 @@
 """Answers one question: devices that this controller owns, or a refusal with its reason."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
 
-from kernels.types import Amounts
 from reconciler.allocation.alignment.deciding import decide
 from reconciler.allocation.alignment.preferences import has_preferences, preferences_of
 from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.dra.budget import UNLIMITED, Budget, Fatal
 from reconciler.allocation.dra.node_attempt import only_rows
 from reconciler.allocation.dra.preferred import prefers
-from reconciler.allocation.dra.repeats import repeated, repeated_together
 from reconciler.allocation.dra.selector_masks import evaluate_all_selectors
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, RequestCount, Unsatisfied
@@ -54,9 +50,6 @@ class Decider:
 
     def answer(self, question: Decide, snapshot: Snapshot, budget: Budget = UNLIMITED) -> Granted | Refusal:
         """Devices for all claims of a question together, or a refusal. Raises Unfinished as `budget` does."""
-        repeated = None if question.expected is not None else self._repeated(question, snapshot)
-        if repeated is not None:
-            return repeated
         answer = self.find(question, snapshot, budget)
         if isinstance(answer, Refusal):
             self.remember(question, snapshot, answer)
@@ -67,15 +60,8 @@ class Decider:
         answer, version = self._find(question, snapshot, budget), snapshot.version
         return answer if answer.version == version else replace(answer, version=version)
 
-    def _repeated(self, question: Decide, snapshot: Snapshot) -> Granted | None:
-        """The answer for a claim like those before it, such as that of one more pod of a template."""
-        if not self.repeats(question, snapshot):
-            return None
-        answer = repeated(question.claims[0], snapshot, nodes=question.nodes, steps=self._steps)
-        return answer if answer is None or self._trespass(question, answer) is None else None
-
     @staticmethod
-    def repeats(question: Decide, snapshot: Snapshot) -> bool:
+    def is_first_fit(question: Decide, snapshot: Snapshot) -> bool:
         """Whether the answer is the first fit, and depends on one claim's spec, nodes and devices only."""
         return (
             len(question.claims) == 1
@@ -84,21 +70,6 @@ class Decider:
             and not prefers(question.room)
             and not has_preferences(question.claims, snapshot.classes)
         )
-
-    def copies(self, questions: Sequence[Decide], snapshot: Snapshot, room: Amounts | None) -> list[Granted]:
-        """Devices for the first of some questions whose claims and nodes are equal, all in one pass: what
-        `answer` gives one after the other. `repeats` must be true of each.
-
-        The first question without an answer must be asked by itself. `room` is that of
-        `allocation.dra.copies.places`.
-        """
-        claims = [question.claims[0] for question in questions]
-        nodes = questions[0].nodes
-        found = repeated_together(claims, snapshot, nodes=nodes, room=room, steps=self._steps)
-        if self._ours.alone:
-            return found
-        ours = takewhile(lambda pair: self._trespass(*pair) is None, zip(questions, found, strict=False))
-        return [granted for _, granted in ours]
 
     def _find(self, question: Decide, snapshot: Snapshot, budget: Budget) -> Granted | Refusal:
         if question.expected is not None:
@@ -142,7 +113,7 @@ class Decider:
     def _decide(
         self, claims: tuple[ResourceClaim, ...], question: Decide, snapshot: Snapshot, budget: Budget
     ) -> Granted | Unsatisfied:
-        if self.repeats(question, snapshot):  # as of most: nothing else counts
+        if self.is_first_fit(question, snapshot):  # as of most: nothing else counts
             return allocate(claims, snapshot, nodes=question.nodes, steps=self._steps, budget=budget)
         policy = question.policies.of(claims, snapshot, budget)
         answer = decide(

@@ -5,7 +5,7 @@ unit needs, decides, assumes the decision, and writes it.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Generic, NamedTuple, TypeVar
 
 from msgspec import Struct
@@ -67,7 +67,7 @@ class Refused(Struct, Generic[R], frozen=True):
 
 
 class Later(Struct, frozen=True):
-    """No answer now. The unit is requeued after so many seconds."""
+    """No decision now. The unit is requeued after so many seconds."""
 
     after: float = 0.0
 
@@ -99,15 +99,12 @@ class Handler(ABC, Generic[Q, G, R]):
     def next(self, unit: Unit) -> Idle | Stuck | Act | Ask[Q] | None:
         """What the unit needs now. None for a unit that another handler serves."""
 
-    def expected(self, question: Q) -> str | None:  # noqa: ARG002
-        """The reason why the question would be refused now, if known without a decision."""
-        return None
-
     @abstractmethod
-    async def decide(self, question: Q) -> Given[G] | Refused[R] | Later | None:
-        """Devices, or why there are none. A grant is valid when this returns.
+    def decide(self, question: Q) -> Given[G] | Refused[R] | Later | Act | None:
+        """Devices in the present state, or why there are none.
 
-        None: the unit was requeued already, or will be.
+        Act: something must be written first; the unit has another turn then. None: the unit is requeued, or
+        will be when what works on its answer ends.
         """
 
     @abstractmethod
@@ -117,48 +114,6 @@ class Handler(ABC, Generic[Q, G, R]):
     @abstractmethod
     def assume(self, grant: G) -> None:
         """Count devices as held before they are written."""
-
-    def copies(self, grant: G, upcoming: Iterable[Unit]) -> list[tuple[Unit, G]]:  # noqa: ARG002
-        """Devices for some of the units that come next, in their order: what they would get one after the
-        other, now that `grant` is assumed. They are not assumed yet.
-        """
-        return []
-
-    def one_by_one(self, upcoming: Iterable[Unit]) -> Iterator[tuple[Unit, G]]:  # noqa: ARG002
-        """Devices for some of the units that come next, in their order: what they would get in their turns.
-
-        The caller assumes those of one by `assume_ahead` before it asks for the next.
-        """
-        return iter(())
-
-    def assume_ahead(self, grants: Sequence[tuple[str, G]]) -> None:
-        """Count devices as held before the turns of their units, each with the name of its decision.
-
-        They are written to the journal, too. `write` or `take_back` of each follows.
-        """
-        for name, grant in grants:
-            self.record(name, Given(grant))
-            self.assume(grant)
-
-    def is_current(self, unit: Unit, grant: G) -> bool:  # noqa: ARG002
-        """Whether the objects of a unit are still those that it was decided for ahead of its turn."""
-        return True
-
-    def take_back(self, grant: G) -> None:
-        """Count devices that were assumed ahead as free again."""
-
-    @property
-    def undecided(self) -> bool:
-        """Whether units whose turns have begun have no answer yet. They come before all that is ahead."""
-        return False
-
-    @property
-    def busy(self) -> bool:
-        """Whether units wait for their decision, so that `calm` would wait."""
-        return False
-
-    async def calm(self) -> None:
-        """Wait until no unit waits for its decision. Units that are taken before would only wait, too."""
 
     @abstractmethod
     async def write(self, grant: G, decided: Decided) -> None:

@@ -1,9 +1,7 @@
 """The loop: takes a unit from the queue, asks its handler what it needs, decides, and writes."""
 
 import asyncio
-from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import closing
-from itertools import chain, islice
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import structlog
@@ -11,7 +9,6 @@ import structlog
 from reconciler.aio.queue import Closed
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.build_ahead import build_ahead
-from reconciler.control.decided_ahead import Ahead, DecidedAhead
 from reconciler.control.decisions.declaration import Reporter
 from reconciler.control.fence import Fence
 from reconciler.control.handler import Act, Ask, Decided, G, Handler, Idle, Later, Q, R, Refused, Stuck
@@ -21,12 +18,6 @@ from reconciler.control.waiting import Pending
 from reconciler.errors import Conflict, Gone, Inconsistent, Paused, Rejected, Retry
 
 log = structlog.get_logger()
-
-MOST_ONE_BY_ONE = 32
-"""Units that are decided ahead at once, each by itself: plain ones hold the event loop for 2 to 6 ms, and all
-together search no longer than one decision may there"""
-
-_DECIDED_AHEAD = (Kind.CLAIM, Kind.POD)
 
 
 class Reconciler:
@@ -51,9 +42,8 @@ class Reconciler:
         self._reporter = reporter
         self.pending = pending
         self._not_before: dict[Unit, float] = {}
-        self._next: dict[Unit, None] = {}
-        """Units that workers have taken, and whose turns begin when the state is built, in their order"""
-        self.ahead = DecidedAhead()
+        self._began: dict[Unit, float] = {}
+        """Units whose answer is still worked on, and since when"""
         self._stopping = False
         self.failures = 0
         """Reconciles that failed with an internal error"""
@@ -78,22 +68,13 @@ class Reconciler:
         for handler in self._handlers:
             await handler.warm_up()
         while not self._stopping:
-            if not self._fence.up.is_set():
-                self.ahead.take_back()  # another replica may give the same devices to others
-                await self._fence.up.wait()
-            for handler in self._handlers:
-                if handler.busy:
-                    await handler.calm()
+            await self._fence.up.wait()
             try:
                 async with self._queue.take() as unit:
                     if not self._fence.up.is_set():  # it was lowered while this worker waited for a unit
                         self._intake.put(unit)
                         continue
-                    self._next[unit] = None
-                    try:
-                        await build_ahead(self._intake.store)  # keeps the order of the queue
-                    finally:
-                        del self._next[unit]
+                    await build_ahead(self._intake.store)
                     self._begun = number = self._begun + 1
                     if not self._stopping:
                         await self.reconcile(unit)
@@ -160,20 +141,8 @@ class Reconciler:
     async def _reconcile(self, unit: Unit) -> None:
         """Do the next step that the unit needs. Idempotent."""
         for handler in self._handlers:
-            if unit in self.ahead and (ahead := self._decided_ahead(handler, unit)) is not None:
-                self._stop_waiting(unit)
-                await handler.write(ahead.grant, ahead.decided)
-                self._done(unit)
-                await self._go_on(unit)
-                return
             await handler.resolve(unit)
-            needs = handler.next(unit)
-            if self.ahead and (unit in self.ahead or isinstance(needs, Ask)):
-                if needs is None:
-                    continue
-                self.ahead.take_back()
-                needs = handler.next(unit)
-            match needs:
+            match handler.next(unit):
                 case None:
                     continue
                 case Idle():
@@ -197,16 +166,21 @@ class Reconciler:
 
     async def _decide(self, handler: Handler[Q, G, R], unit: Unit, question: Q) -> None:
         """Decide and write. No await between an answer and `assume`: the next decision must see this one."""
-        began = self._clock()
-        if self._intake.waiting.has(unit) and handler.expected(question) == self.pending.reason(unit):
-            self._intake.put(unit, after=self._queue.failed(unit))
-            return
-        answer = await handler.decide(question)
-        if answer is None:
-            return
-        if isinstance(answer, Later):
-            self._intake.put(unit, after=answer.after)
-            return
+        began = self._began.setdefault(unit, self._clock())
+        answer = handler.decide(question)
+        match answer:
+            case None:
+                return
+            case Later(after=after):
+                del self._began[unit]
+                self._intake.put(unit, after=after)
+                return
+            case Act(write=write):
+                self._intake.pause.check()
+                await write()
+                self._intake.put(unit)
+                return
+        del self._began[unit]
         reason = answer.reason if isinstance(answer, Refused) else ""
         decided = Decided(self._reporter.answered(reason, self._clock() - began), began)
         handler.record(decided.name, answer)
@@ -216,10 +190,7 @@ class Reconciler:
         self._intake.pause.check()
         handler.assume(answer.grant)
         self._stop_waiting(unit)
-        try:
-            self._decide_ahead(handler, answer.grant)
-        finally:  # an internal error about other units must not keep this one from its devices
-            await handler.write(answer.grant, decided)
+        await handler.write(answer.grant, decided)
         self._done(unit)
         await self._go_on(unit)
 
@@ -242,72 +213,6 @@ class Reconciler:
         found = (handler.next(unit) for handler in self._handlers)
         return next((needs for needs in found if needs is not None), Idle())
 
-    def _decide_ahead(self, handler: Handler[Q, G, R], grant: G) -> None:
-        """Decide the units that come next: together if they ask for the same as the one just decided, each by
-        itself otherwise.
-        """
-        if self.ahead or handler.undecided or not (most := self.ahead.worth()):
-            return
-        began = self._clock()
-        with closing(self._upcoming(handler)) as upcoming:
-            found = handler.copies(grant, islice(upcoming, most))
-        if not found:
-            self._decide_one_by_one(handler, min(most, MOST_ONE_BY_ONE))
-            return
-        seconds = (self._clock() - began) / len(found)
-        for unit, one in found:
-            decided = Decided(self._reporter.answered("", seconds), began)
-            self.ahead.add(unit, Ahead(handler, one, decided))
-        handler.assume_ahead([(ahead.decided.name, ahead.grant) for ahead in self.ahead])
-        self.ahead.seal(self._state())
-
-    def _decide_one_by_one(self, handler: Handler[Q, G, R], most: int) -> None:
-        """Decide the units that come next each by itself, as far as that is quick."""
-        began = self._clock()
-        with closing(self._upcoming(handler)) as upcoming:
-            first = next(upcoming, None)
-            if first is None or first.kind is not Kind.CLAIM:
-                return
-            for unit, grant in handler.one_by_one(islice(chain([first], upcoming), most)):
-                now = self._clock()
-                decided = Decided(self._reporter.answered("", now - began), began)
-                began = now
-                self.ahead.add(unit, Ahead(handler, grant, decided))
-                handler.assume_ahead([(decided.name, grant)])
-        if self.ahead:
-            self.ahead.seal(self._state())
-        else:
-            self.ahead.in_vain()
-
-    def _upcoming(self, handler: Handler[Any, Any, Any]) -> Generator[Unit, None, None]:
-        """The units that come next, as far as this handler serves them."""
-        before = self._handlers[: self._handlers.index(handler)]
-        with closing(self._queue.ahead()) as queued:
-            for unit in chain(list(self._next), queued):
-                if unit.kind not in _DECIDED_AHEAD:
-                    return
-                if self._not_before and self._not_before.get(unit, 0.0) > self._clock():
-                    continue
-                if not before:
-                    yield unit
-                    continue
-                others = next((needs for other in before if (needs := other.next(unit)) is not None), None)
-                if others is None:
-                    yield unit
-                elif not isinstance(others, Idle):
-                    return
-
-    def _decided_ahead(self, handler: Handler[Any, Any, Any], unit: Unit) -> Ahead | None:
-        """The grant of a unit that was decided ahead; None if it must be decided anew."""
-        if self._intake.pause.paused:
-            return None
-        return self.ahead.next(unit, handler, self._state())
-
-    def _state(self) -> tuple[int, int, int]:
-        """Equal as long as devices, classes, nodes and the pods on them are the same."""
-        store, nodes = self._intake.store, self._intake.nodes
-        return store.snapshot().version, nodes.serial, store.nominations.serial
-
     async def _refuse(self, handler: Handler[Q, G, R], unit: Unit, refused: Refused[R], name: str) -> None:
         """Free what blocks the unit, or keep it pending until a change wakes it or its back-off ends."""
         if await handler.make_room(refused.refusal, name):
@@ -319,6 +224,7 @@ class Reconciler:
 
     def _requeue(self, unit: Unit, claims: Iterable[ObjectKey], after: float) -> float:
         """Requeue the unit, and the units that left one of these claims, or of its claims, to it."""
+        self._began.pop(unit, None)
         delay = max(self._queue.failed(unit), after)
         self._intake.put(unit, after=delay)
         self._requeue_sharing(unit, claims, delay)
@@ -343,6 +249,7 @@ class Reconciler:
             self._queue.forget(unit)
 
     def _done(self, unit: Unit) -> None:
+        self._began.pop(unit, None)
         self._intake.waiting.drop(unit)
         self._queue.forget(unit)
         self.pending.drop(unit)

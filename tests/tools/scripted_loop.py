@@ -25,7 +25,7 @@ from tests.tools.unit_pictures import key, put
 BASE, CAP = 10.0, 80.0
 """Seconds of back-off"""
 
-Answer = Given[str] | Refused[str] | Later | None
+Answer = Given[str] | Refused[str] | Later | Act | None
 Need = Idle | Stuck | Act | Ask[str] | None
 
 
@@ -102,10 +102,7 @@ class Scripted(Handler[str, str, str]):
         self._did("next")
         return _following(self.needs)
 
-    def expected(self, question: str) -> str | None:  # noqa: ARG002
-        return self.knows
-
-    async def decide(self, question: str) -> Answer:  # noqa: ARG002
+    def decide(self, question: str) -> Answer:  # noqa: ARG002
         self._did("decide")
         answer = _following(self.answers)
         if isinstance(answer, Exception):

@@ -225,34 +225,25 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
     def close(self) -> None:
         self._search.close()
 
-    async def decide(self, question: Solve) -> Given[GangGrant] | Refused[GangRefusal] | None:
-        found = await self._search.answer(question)  # awaits only for long searches
+    def decide(self, question: Solve) -> Given[GangGrant] | Refused[GangRefusal] | Act | None:
+        found = self._search.answer(question)
         if found is None:
             return None
-        question, answer, current = found
+        answer = found.answer
         if isinstance(answer, GangGranted):
-            if await self._gives_back(question, answer):
-                return None
-            return Given(GangGrant(question, answer, current))
+            # Members that were left out may hold something elsewhere than where the others go. A claim that
+            # all share would complete them there, so it is given back, and all is decided afresh.
+            if kept := self._planner.kept(question.question.gang, answer.left_out):
+                why = "the other pods of the gang fit elsewhere"
+                return Act(partial(self._writer.give_back, kept, why))
+            return Given(GangGrant(question, answer, found.current))
         claims = [claim for member in question.question.members for claim in member.claims]
         classes = frozenset(name for claim in claims for _, name in classes_of(claim))
         room = not _is_error(answer.reason)
         minds_pods = any(_minds_pods(member.pod) for member in question.question.members)
         wants = Wants(classes, room, crowded=True, awaits_pods=minds_pods)
-        refusal = GangRefusal(question, answer, current)
+        refusal = GangRefusal(question, answer, found.current)
         return Refused(refusal, answer.reason, wants, self._counted(_unit(question)))
-
-    async def _gives_back(self, solve: Solve, granted: GangGranted) -> bool:
-        """Give back what members hold that were left out, if anything, and decide afresh.
-
-        They may hold it elsewhere than where the others go. A claim that all share would complete them there.
-        """
-        kept = self._planner.kept(solve.question.gang, granted.left_out)
-        if kept:
-            self._intake.pause.check()
-            await self._writer.give_back(kept, "the other pods of the gang fit elsewhere")
-            self._intake.put(_unit(solve))
-        return bool(kept)
 
     def record(self, name: str, answer: Given[GangGrant] | Refused[GangRefusal]) -> None:
         if self._journal is None:

@@ -6,14 +6,16 @@ An answer from the thread is checked against the present state before it is used
 import dataclasses
 from typing import NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.aio.worker_thread import Closed, ShouldContinue, WorkerThread
+from reconciler.aio.worker_thread import ShouldContinue
 from reconciler.allocation.dra.budget import Budget, StepLimit, Unfinished, WhileWanted
 from reconciler.allocation.gangs.deciding import decide_gang
 from reconciler.allocation.gangs.kinds import GangGranted, GangQuestion, GangUnsatisfied, Member
 from reconciler.allocation.gangs.places import GangNodes, gang_nodes, gang_still_fits
 from reconciler.api.objects.core import Pod
+from reconciler.control.background_search import Lane
 from reconciler.control.gangs.planner import GangPlanner, Solve
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
@@ -37,11 +39,18 @@ Answer = GangGranted | GangUnsatisfied
 class Found(NamedTuple):
     """An answer."""
 
-    solve: Solve
-    """The question as it is now"""
     answer: Answer
     current: bool
     """Whether it was found in the present state, not in an earlier one"""
+
+
+class _InThread(Struct, frozen=True):
+    """The answer of a search in a thread, and the state that it was found from."""
+
+    solve: Solve
+    snapshot: Snapshot
+    serial: int
+    answer: Answer
 
 
 class GangSearch:
@@ -54,45 +63,42 @@ class GangSearch:
         self._planner = planner
         self._ours = ours
         self._steps = steps
-        self._thread = WorkerThread("gangs")
-        self._parked: dict[Unit, None] = {}
+        self._lane: Lane[_InThread] = Lane("gangs", intake)
+        self._outdated: dict[Unit, int] = {}
+        """Gangs whose search takes long, and how many answers to them came too late"""
 
     def close(self) -> None:
-        """Stop a running search. Its caller gets no answer."""
-        self._thread.close()
+        """Stop a running search. Its gang gets no answer."""
+        self._lane.close()
 
-    async def answer(self, solve: Solve) -> Found | None:
-        """Places or a refusal, with the question as it is now. Places are possible now, and in no trial.
+    def answer(self, solve: Solve) -> Found | None:
+        """Places or a refusal. Places are possible now, and in no trial.
 
         A refusal may be from an earlier state, if the state changes faster than the search ends. None: the
-        gang needs something else and is requeued, at the latest when the thread is free.
+        gang is requeued, at the latest when the thread is free.
         """
-        try:
-            return Found(solve, self._on_loop(solve), current=True)
-        except Unfinished:
-            pass
         unit = gang_unit(solve.question.gang)
-        found: Answer | None = None
-        for _ in range(REPEATS):
-            if self._thread.busy:  # also before a repeat: another gang may have taken the thread meanwhile
-                self._parked[unit] = None
+        if self._lane.works_for(unit):
+            return None
+        found = self._lane.take(unit)
+        if found is not None and _is_same(solve.question, found.solve.question):
+            if self._is_true(found, solve):
+                self._outdated.pop(unit, None)
+                return Found(found.answer, current=False)
+            self._outdated[unit] = self._outdated.get(unit, 0) + 1
+            if self._outdated[unit] >= REPEATS:
+                del self._outdated[unit]
+                if isinstance(found.answer, GangUnsatisfied):
+                    return Found(found.answer, current=False)
+                self._intake.put(unit, after=self._intake.queue.failed(unit))
                 return None
-            before, serial = self._store.snapshot_for(_own(solve)), self._intake.nodes.serial
+        else:
+            self._outdated.pop(unit, None)
             try:
-                found = await self._in_thread(solve)
-            except (Unfinished, Closed):
-                self._intake.put(unit)
-                return None
-            now = self._planner.next(solve.question.gang)
-            if not isinstance(now, Solve) or not _is_same(now.question, solve.question):
-                self._intake.put(unit)
-                return None
-            solve = now
-            if self._is_true(found, solve, before, serial):
-                return Found(solve, found, current=False)
-        if isinstance(found, GangUnsatisfied):
-            return Found(solve, found, current=False)
-        self._intake.put(unit, after=self._intake.queue.failed(unit))
+                return Found(self._on_loop(solve), current=True)
+            except Unfinished:
+                pass
+        self._search_in_thread(unit, solve)
         return None
 
     def picture(self, solve: Solve) -> GangNodes | None:
@@ -105,21 +111,16 @@ class GangSearch:
         with Trial(self._store, self._intake.nodes, supposed=False, own=_own(solve)) as trial:
             return self._decided(solve, trial, StepLimit(QUICK_STEPS))
 
-    async def _in_thread(self, solve: Solve) -> Answer:
+    def _search_in_thread(self, unit: Unit, solve: Solve) -> None:
+        before, serial = self._store.snapshot_for(_own(solve)), self._intake.nodes.serial
         fork, nodes = Forked.fork_of(self._store), self._intake.nodes.fork()
 
-        def search(wanted: ShouldContinue) -> Answer:
+        def search(wanted: ShouldContinue) -> _InThread:
             budget = WhileWanted(lambda: wanted() and self._has(solve), SELDOM)
             with Trial(fork.store(), nodes, supposed=False, own=_own(solve)) as trial:
-                return self._decided(solve, trial, budget)
+                return _InThread(solve, before, serial, self._decided(solve, trial, budget))
 
-        try:
-            return await self._thread.run(search)
-        finally:
-            parked = list(self._parked)
-            self._parked.clear()
-            for unit in parked:
-                self._intake.put(unit)
+        self._lane.start(unit, search)
 
     def _decided(self, solve: Solve, trial: Trial, budget: Budget) -> Answer:
         answer = decide_gang(self._restricted(solve), trial, steps=self._steps, budget=budget)
@@ -145,13 +146,13 @@ class GangSearch:
             claims.get(claim.key) is claim for member in solve.question.members for claim in member.claims
         )
 
-    def _is_true(self, found: Answer, solve: Solve, before: Snapshot, serial: int) -> bool:
+    def _is_true(self, found: _InThread, solve: Solve) -> bool:
         """Whether an answer from an earlier state is true now."""
-        if isinstance(found, GangUnsatisfied):
+        if isinstance(found.answer, GangUnsatisfied):
             version = self._store.snapshot_for(_own(solve)).version
-            return version == before.version and serial == self._intake.nodes.serial
+            return version == found.snapshot.version and found.serial == self._intake.nodes.serial
         with Trial(self._store, self._intake.nodes, supposed=False, own=_own(solve)) as trial:
-            return gang_still_fits(self._restricted(solve), found, before, trial)
+            return gang_still_fits(self._restricted(solve), found.answer, found.snapshot, trial)
 
 
 def _own(solve: Solve) -> frozenset[Nominee]:

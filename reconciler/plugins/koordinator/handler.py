@@ -1,6 +1,5 @@
 """How many devices of each type passed each test, as logs report it."""
 
-import asyncio
 from collections.abc import Callable, Container
 from typing import NamedTuple
 
@@ -13,7 +12,7 @@ from reconciler.api.objects.plan import Gate, RequestCount
 from reconciler.cluster.pod_writer import PodWriter
 from reconciler.control.decisions.allocating import DevicesGiven, Ungated, Waits
 from reconciler.control.decisions.declaration import Report
-from reconciler.control.handler import Ask, Decided, Given, Handler, Idle, Later, Refused, Stuck
+from reconciler.control.handler import Ask, Decided, Given, Handler, Idle, Refused, Stuck
 from reconciler.control.intake import Intake
 from reconciler.control.units import Kind, Unit
 from reconciler.control.waiting import Wants
@@ -209,21 +208,17 @@ class KoordinatorHandler(Handler[DeviceQuestion, DeviceGrant, DeviceRefusal]):
         pod = self._state.pod(unit.key)
         return self._state.demand(unit.key) if pod is not None and pod.gated and is_live(pod) else None
 
-    async def decide(self, question: DeviceQuestion) -> Given[DeviceGrant] | Refused[DeviceRefusal] | Later:
+    def decide(self, question: DeviceQuestion) -> Given[DeviceGrant] | Refused[DeviceRefusal] | None:
         pod, demand = question.pod, question.demand
         fleet = self._state.fleet
-        while True:
-            try:
-                where = self._where(pod)
-            except Rejected as exc:
-                return _refused(DeviceRefusal(question, Refusal(refusal_reason(exc), str(exc)), None))
-            # No await between this answer and the assumption: the next decision must see this one.
-            found = fleet.first(demand, where.names.__contains__, tries=TRIES)
-            if found is not None:
-                break
-            await asyncio.sleep(0)
-            if self._state.pod(pod.key) is not pod:
-                return Later()
+        try:
+            where = self._where(pod)
+        except Rejected as exc:
+            return _refused(DeviceRefusal(question, Refusal(refusal_reason(exc), str(exc)), None))
+        found = fleet.first(demand, where.names.__contains__, tries=TRIES)
+        if found is None:  # other tasks run; the next turn goes on where this one ends
+            self._intake.put(Unit(Kind.POD, pod.key))
+            return None
         if isinstance(found, Unserved):
             left_out = self._left_out(pod) if found.unsuited else ""
             return _refused(DeviceRefusal(question, refusal(found, left_out, crowded=where.crowded), where))

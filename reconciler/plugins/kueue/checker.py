@@ -57,7 +57,7 @@ class KueueWakeUps(Handler[NoReturn, NoReturn, NoReturn]):
         self.woken.set()
         return Idle()
 
-    async def decide(self, question: NoReturn) -> Given[NoReturn] | Refused[NoReturn] | None:
+    def decide(self, question: NoReturn) -> Given[NoReturn] | Refused[NoReturn] | None:
         raise AssertionError(question)
 
     def record(self, name: str, answer: Given[NoReturn] | Refused[NoReturn]) -> None:

@@ -5,6 +5,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
+from reconciler.control.decided_ahead import DecidedAhead
+
 from reconciler.analysis.relocation.occupants import Budgets
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import ALLOCATED_AT, ANNOUNCED, FINALIZER, is_announced, is_ours
@@ -16,7 +18,6 @@ from reconciler.cluster.watch import Recall
 from reconciler.cluster.writer import Writer
 from reconciler.control import audit, fence
 from reconciler.control.audit import ReclaimedByScheduler
-from reconciler.control.decided_ahead import DecidedAhead
 from reconciler.control.dispatching import Dispatcher
 from reconciler.control.early_names import EarlyNames
 from reconciler.control.fence import Fence
