@@ -111,11 +111,13 @@ class Timed(ClaimHandler):
     longest: float = 0.0
     """Seconds of the longest decision, in which the loop did nothing else"""
 
-    def decide(self, question: ClaimQuestion) -> Given[ClaimGrant] | Refused[ClaimRefusal] | Later | None:
+    def decide(
+        self, question: ClaimQuestion, others: Iterable[Unit]
+    ) -> Sequence[Given[ClaimGrant] | Refused[ClaimRefusal] | Later | None]:
         began = perf_counter()
         self.clock.start()
         try:
-            return super().decide(question)
+            return super().decide(question, others)
         finally:
             self.clock.stop()
             self.longest = max(self.longest, perf_counter() - began)

@@ -49,6 +49,16 @@ class Lane(Generic[T]):
         self._work: dict[Unit, asyncio.Task[T | None]] = {}
         """What the thread does for a unit, or did, until the unit takes the result"""
         self._parked: dict[Unit, None] = {}
+        self._begun = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether it works for some unit."""
+        return self._begun or self.thread.busy
+
+    def knows(self, unit: Unit) -> bool:
+        """Whether it works for a unit, or has a result for it."""
+        return unit in self._work
 
     def works_for(self, unit: Unit) -> bool:
         """Whether the work for a unit has not ended. The unit is requeued when it has."""
@@ -58,9 +68,10 @@ class Lane(Generic[T]):
         """Work for a unit, or let it wait until the thread is free. `work` may raise Unfinished: there is no
         result then, and the unit begins afresh.
         """
-        if self.thread.busy:
+        if self.busy:
             self.park(unit)
             return
+        self._begun = True
         is_due = self._intake.queue.is_due  # others need their results no more
         self._work = {one: task for one, task in self._work.items() if not task.done() or is_due(one)}
         self._work[unit] = asyncio.create_task(self._run(unit, work))
@@ -89,6 +100,7 @@ class Lane(Generic[T]):
         except (Unfinished, Closed):
             return None
         finally:
+            self._begun = False
             self._intake.put(unit)
             self.release()
 
@@ -131,13 +143,21 @@ class BackgroundSearch:
         self._searches.close()
         self._selectors.close()
 
+    def is_free_for(self, unit: Unit) -> bool:
+        """Whether a unit waits for no thread, and has no answer of one."""
+        return not (self._is_patient() or self._searches.knows(unit) or self._selectors.knows(unit))
+
+    def _is_patient(self) -> bool:
+        """Whether all units wait for the selectors of one."""
+        return self._selectors.busy and asyncio.get_running_loop().time() < self._patience_ends
+
     def answer(self, unit: Unit, question: Decide) -> Granted | Refusal | None:
         """Devices for a question, or a refusal. Devices are valid in the present state.
 
         A refusal may be from an earlier snapshot, if the state changes faster than the search ends. None: the
         unit is requeued, at the latest when a thread is free.
         """
-        if self._selectors.thread.busy and asyncio.get_running_loop().time() < self._patience_ends:
+        if self._is_patient():
             self._selectors.park(unit)
             return None
         if self._searches.works_for(unit) or self._selectors.works_for(unit):
@@ -190,7 +210,7 @@ class BackgroundSearch:
             began = loop.time()
             return 0.0 if _run_selectors(question, snapshot, wanted) else loop.time() - began
 
-        if not self._selectors.thread.busy:
+        if not self._selectors.busy:
             self._patience_ends = loop.time() + PATIENCE
             loop.call_later(PATIENCE, self._selectors.release)
         self._selectors.start(unit, run)

@@ -1,6 +1,6 @@
 """Reconciles claims, and pods with claims: decides and writes their allocations."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 
@@ -26,6 +26,10 @@ from reconciler.control.waiting import AWAITS_OTHERS, Pending, Wants
 
 Journal = Callable[[str, Unit, Decide, Granted | Refusal], None]
 """Records the name of a decision, the unit, the question and the answer"""
+
+
+FEWEST = 5
+"""Units for which one pass takes less than decisions one by one"""
 
 
 class ClaimQuestion(Struct, frozen=True):
@@ -123,18 +127,42 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         self._intake.nodes.residents.release(pod.key)
         return Act(partial(self._ungate, pod))
 
-    def decide(self, question: ClaimQuestion) -> Given[ClaimGrant] | Refused[ClaimRefusal] | Later | None:
+    def decide(
+        self, question: ClaimQuestion, others: Iterable[Unit]
+    ) -> Sequence[Given[ClaimGrant] | Refused[ClaimRefusal] | Later | None]:
         # Keep no snapshot here: while one is referenced, every allocation copies the columns.
         unit, decide = question.unit, question.decide
         if self._is_refused_again(unit, decide):
-            return Later(self._intake.queue.failed(unit))
+            return [Later(self._intake.queue.failed(unit))]
+        if self._search.is_free_for(unit) and (batch := self._decide_batch(question, others)):
+            return batch
         answer = self._search.answer(unit, decide)
         if isinstance(answer, Refusal):  # the changes that wake it do not depend on other pods' room
             classes = frozenset(name for claim in decide.claims for _, name in classes_of(claim))
             wants = Wants(classes, answer.room, decide.crowded, decide.awaits_pods)
             counted = tuple(claim.key for claim in decide.claims)
-            return Refused(ClaimRefusal(question, answer), answer.reason, wants, counted)
-        return None if answer is None else Given(ClaimGrant(question, answer))
+            return [Refused(ClaimRefusal(question, answer), answer.reason, wants, counted)]
+        return [None if answer is None else Given(ClaimGrant(question, answer))]
+
+    def _decide_batch(self, first: ClaimQuestion, others: Iterable[Unit]) -> list[Given[ClaimGrant]]:
+        """Devices for a unit and those after it that ask for the same; empty if each is decided by itself."""
+        snapshot = self._store.snapshot()
+        asked = first.decide
+        if asked.held or self._store.nominations or not self._decider.is_first_fit(asked, snapshot):
+            return []
+        questions = [first]
+        for unit in others:
+            found = self._planner.like(asked, unit)
+            if found is None:
+                break
+            questions.append(ClaimQuestion(unit, found))
+        if len(questions) < FEWEST:
+            return []
+        room = None
+        if asked.pod is not None and (room := self._planner.room_for_copies(asked.pod)) is None:
+            return []
+        answers = self._decider.answer_batch([one.decide for one in questions], snapshot, room)
+        return [Given(ClaimGrant(one, granted)) for one, granted in zip(questions, answers, strict=False)]
 
     def _is_refused_again(self, unit: Unit, decide: Decide) -> bool:
         """Whether a unit waits, and would be refused for the same reason as before, as is known already."""
@@ -162,7 +190,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         claims = {claim.metadata.uid: claim for claim in question.decide.claims}
 
         def written(plan: Plan) -> None:
-            devices = plan.plain or tuple([result.id for result in plan.allocation.devices.results])
+            devices = tuple(result.id for result in plan.allocation.devices.results)
             seconds = self._clock() - decided.began
             pod, name = _pod(question.unit), decided.name
             steps, pending = granted.steps, self._age(claims[plan.uid])

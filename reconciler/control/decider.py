@@ -1,10 +1,14 @@
 """Answers one question: devices that this controller owns, or a refusal with its reason."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
+from kernels.types import Amounts
 from reconciler.allocation.alignment.deciding import decide
 from reconciler.allocation.alignment.preferences import has_preferences, preferences_of
 from reconciler.allocation.dra.allocate import allocate
+from reconciler.allocation.dra.batch import allocate_batch
 from reconciler.allocation.dra.budget import UNLIMITED, Budget, Fatal
 from reconciler.allocation.dra.node_attempt import only_rows
 from reconciler.allocation.dra.preferred import prefers
@@ -54,6 +58,19 @@ class Decider:
         if isinstance(answer, Refusal):
             self.remember(question, snapshot, answer)
         return answer
+
+    def answer_batch(
+        self, questions: Sequence[Decide], snapshot: Snapshot, room: Amounts | None
+    ) -> list[Granted]:
+        """Devices for the first of some questions about equal claims on equal nodes: what `answer` gives one
+        after the other. `is_first_fit` must be true of each. The question after them must be asked by itself.
+
+        `room` is that of `allocation.dra.batch.places`.
+        """
+        claims, nodes = [question.claims[0] for question in questions], questions[0].nodes
+        found = allocate_batch(claims, snapshot, nodes=nodes, room=room, steps=self._steps)
+        ours = takewhile(lambda pair: self._trespass(*pair) is None, zip(questions, found, strict=False))
+        return [granted for _, granted in ours]
 
     def find(self, question: Decide, snapshot: Snapshot, budget: Budget) -> Granted | Refusal:
         """The same without the cache, for another thread with its own fork of a snapshot."""

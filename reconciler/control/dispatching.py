@@ -1,7 +1,7 @@
 """Puts the units that may have a new answer into the queue, after each change of the state."""
 
 import asyncio
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Set
 from functools import reduce
 
 import structlog
@@ -11,7 +11,6 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import WORKLOAD, Pod
 from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.plan import Plan
 from reconciler.control.audit import Audit, written_by_us
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.nominating import Nominating
@@ -99,26 +98,6 @@ class Charges:
         if not pods:  # claims that are managed by themselves
             return HERE
         return hosted(self.pod(pod) for pod in sorted(pods))
-
-    def copies(self, decided: Sequence[tuple[Plan, Pod]]) -> Hosted:
-        """Update pods of one template whose only plan was just assumed, each with that plan, which is plain.
-
-        They live, and no other pod names the claim. They have neither ports, anti-affinity nor volumes, and
-        are nominated to no node.
-        """
-        copies, others, counted = [], [], self._counted
-        for plan, pod in decided:
-            key = pod.key
-            if key in counted or key in self._assumed:  # its node was decided before
-                others.append(plan.claim)
-                continue
-            counted[key] = one = (pod, plan.node)
-            copies.append(one)
-        found = self.claims(others)
-        if copies:
-            takes = demand(copies[0][0])
-            found |= hosted(self._nodes.host(pod.key, pod, node, takes) for pod, node in copies)
-        return found
 
 
 def _roomier(found: Hosted, nominated: bool) -> Hosted:

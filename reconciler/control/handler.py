@@ -5,7 +5,7 @@ unit needs, decides, assumes the decision, and writes it.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from msgspec import Struct
@@ -100,11 +100,16 @@ class Handler(ABC, Generic[Q, G, R]):
         """What the unit needs now. None for a unit that another handler serves."""
 
     @abstractmethod
-    def decide(self, question: Q) -> Given[G] | Refused[R] | Later | Act | None:
+    def decide(
+        self, question: Q, others: Iterable[Unit]
+    ) -> Sequence[Given[G] | Refused[R] | Later | Act | None]:
         """Devices in the present state, or why there are none.
 
         Act: something must be written first; the unit has another turn then. None: the unit is requeued, or
         will be when what works on its answer ends.
+
+        `others` are the units that are decided next. Those that ask for the same may be answered as well, the
+        first ones in their order, each as if the devices of those before it were held.
         """
 
     @abstractmethod

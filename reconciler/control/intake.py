@@ -1,7 +1,7 @@
 """Takes in changes, updates the store, and queues the units that may get another answer now."""
 
 import asyncio
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable
 
 import structlog
 from msgspec.structs import replace
@@ -235,13 +235,6 @@ class Intake:
         self.store.assume(plan)
         if self.roster.users(plan.claim):
             self._dispatcher.wake(self._dispatcher.charges.claims([plan.claim]))
-
-    def assume_copies(self, decided: Sequence[tuple[Plan, Pod | None]]) -> None:
-        """The same for the plans of copies, each with its pod, see `Charges.copies`; None if it has none."""
-        for plan, _ in decided:
-            self.store.assume(plan)
-        if pods := [(plan, pod) for plan, pod in decided if pod is not None]:
-            self._dispatcher.wake(self._dispatcher.charges.copies(pods))
 
     def forget(self, plan: Plan) -> None:
         """Drop an assumed plan. Wakes units that wait for its devices, or for the room of its pod.

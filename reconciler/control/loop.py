@@ -1,7 +1,9 @@
 """The loop: takes a unit from the queue, asks its handler what it needs, decides, and writes."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import takewhile
 from typing import Any
 
 import structlog
@@ -18,6 +20,10 @@ from reconciler.control.waiting import Pending
 from reconciler.errors import Conflict, Gone, Inconsistent, Paused, Rejected, Retry
 
 log = structlog.get_logger()
+
+
+Finish = Callable[[], Awaitable[None]]
+"""What is left to do in a turn once its unit is decided: mostly a write"""
 
 
 class Reconciler:
@@ -44,6 +50,9 @@ class Reconciler:
         self._not_before: dict[Unit, float] = {}
         self._began: dict[Unit, float] = {}
         """Units whose answer is still worked on, and since when"""
+        self._batch: dict[Unit, asyncio.Future[Finish | None]] = {}
+        """Units whose turns have come, in their order, to be decided together"""
+        self._deciding: asyncio.Task[None] | None = None
         self._stopping = False
         self.failures = 0
         """Reconciles that failed with an internal error"""
@@ -74,7 +83,6 @@ class Reconciler:
                     if not self._fence.up.is_set():  # it was lowered while this worker waited for a unit
                         self._intake.put(unit)
                         continue
-                    await build_ahead(self._intake.store)
                     self._begun = number = self._begun + 1
                     if not self._stopping:
                         await self.reconcile(unit)
@@ -142,55 +150,112 @@ class Reconciler:
         """Do the next step that the unit needs. Idempotent."""
         for handler in self._handlers:
             await handler.resolve(unit)
+        if not self._batch:
+            self._deciding = asyncio.create_task(self._decide_batch())
+        place = self._batch[unit] = asyncio.get_running_loop().create_future()
+        finish = await place
+        if finish is not None:
+            await finish()
+
+    async def _decide_batch(self) -> None:
+        """Decide the units whose turns have come by the time that the state is built, in their order."""
+        try:
+            await build_ahead(self._intake.store)
+        finally:  # if it fails, so does each decision, in the turn of its unit
+            self._decide_all()
+
+    def _decide_all(self) -> None:
+        """Nothing is awaited here, so that each decision sees the devices of those before it."""
+        batch, self._batch = self._batch, {}
+        for unit in [unit for unit, place in batch.items() if place.cancelled()]:
+            del batch[unit]
+        while batch:
+            unit, *others = batch
+            try:
+                for one, finish in zip([unit, *others], self._next(unit, others), strict=False):
+                    batch.pop(one).set_result(finish)
+            except Exception as exc:  # raised in the turn of the unit that it concerns
+                batch.pop(next(iter(batch))).set_exception(exc)
+
+    def _next(self, unit: Unit, others: Sequence[Unit]) -> Iterator[Finish | None]:
+        """Do all that a unit needs but to write, and for those of the others that are decided with it.
+
+        ->  of each of these units, what is left to do; None if nothing is
+        """
+        for handler in self._handlers:
             match handler.next(unit):
                 case None:
                     continue
                 case Idle():
                     self._done(unit)
-                case Stuck(waits=waits, counted=counted, wants=wants):
-                    if wants is None:
-                        self._stop_waiting(unit)
-                    else:
-                        self._intake.waiting.add(unit, wants)
-                        self._intake.put(unit, after=self._queue.failed(unit))
-                    if self.pending.note(unit, waits.reason, counted):
-                        self._reporter.report(waits)
+                    yield None
+                case Stuck() as stuck:
+                    self._stuck(unit, stuck)
+                    yield None
                 case Act(write=write):
                     self._stop_waiting(unit)
-                    await write()
-                    self._done(unit)
-                    await self._go_on(unit)
+                    yield partial(self._act, unit, write)
                 case Ask(question=question):
-                    await self._decide(handler, unit, question)
+                    yield from self._decide(handler, question, unit, others)
             return
+        yield None
 
-    async def _decide(self, handler: Handler[Q, G, R], unit: Unit, question: Q) -> None:
-        """Decide and write. No await between an answer and `assume`: the next decision must see this one."""
+    def _stuck(self, unit: Unit, stuck: Stuck) -> None:
+        if stuck.wants is None:
+            self._stop_waiting(unit)
+        else:
+            self._intake.waiting.add(unit, stuck.wants)
+            self._intake.put(unit, after=self._queue.failed(unit))
+        if self.pending.note(unit, stuck.waits.reason, stuck.counted):
+            self._reporter.report(stuck.waits)
+
+    async def _act(self, unit: Unit, write: Callable[[], Awaitable[None]]) -> None:
+        await write()
+        self._done(unit)
+        await self._go_on(unit)
+
+    def _decide(
+        self, handler: Handler[Q, G, R], question: Q, unit: Unit, others: Sequence[Unit]
+    ) -> Iterator[Finish | None]:
+        """Decide, and count what was found as held. See `_next`."""
         began = self._began.setdefault(unit, self._clock())
-        answer = handler.decide(question)
-        match answer:
-            case None:
-                return
-            case Later(after=after):
-                del self._began[unit]
-                self._intake.put(unit, after=after)
-                return
-            case Act(write=write):
-                self._intake.pause.check()
-                await write()
-                self._intake.put(unit)
-                return
-        del self._began[unit]
-        reason = answer.reason if isinstance(answer, Refused) else ""
-        decided = Decided(self._reporter.answered(reason, self._clock() - began), began)
-        handler.record(decided.name, answer)
-        if isinstance(answer, Refused):
-            await self._refuse(handler, unit, answer, decided.name)
-            return
-        self._intake.pause.check()
-        handler.assume(answer.grant)
-        self._stop_waiting(unit)
-        await handler.write(answer.grant, decided)
+        before = self._handlers[: self._handlers.index(handler)]
+        served = takewhile(lambda one: all(other.next(one) is None for other in before), others)
+        for one, answer in zip([unit, *others], handler.decide(question, served), strict=False):
+            match answer:
+                case None:
+                    yield None
+                    continue
+                case Later(after=after):
+                    del self._began[unit]
+                    self._intake.put(unit, after=after)
+                    yield None
+                    continue
+                case Act(write=write):
+                    self._intake.pause.check()
+                    yield partial(self._write_first, unit, write)
+                    continue
+            began = self._began.pop(one, began)
+            decided = Decided(self._reporter.name(), began)
+            seconds = self._clock() - began
+            handler.record(decided.name, answer)
+            if isinstance(answer, Refused):
+                yield partial(self._refuse, handler, one, answer, decided.name, seconds)
+                continue
+            self._intake.pause.check()
+            handler.assume(answer.grant)
+            self._stop_waiting(one)
+            yield partial(self._write, handler, one, answer.grant, decided, seconds)
+
+    async def _write_first(self, unit: Unit, write: Callable[[], Awaitable[None]]) -> None:
+        await write()
+        self._intake.put(unit)
+
+    async def _write(
+        self, handler: Handler[Q, G, R], unit: Unit, grant: G, decided: Decided, seconds: float
+    ) -> None:
+        self._reporter.answered(decided.name, "", seconds)
+        await handler.write(grant, decided)
         self._done(unit)
         await self._go_on(unit)
 
@@ -213,8 +278,11 @@ class Reconciler:
         found = (handler.next(unit) for handler in self._handlers)
         return next((needs for needs in found if needs is not None), Idle())
 
-    async def _refuse(self, handler: Handler[Q, G, R], unit: Unit, refused: Refused[R], name: str) -> None:
+    async def _refuse(
+        self, handler: Handler[Q, G, R], unit: Unit, refused: Refused[R], name: str, seconds: float
+    ) -> None:
         """Free what blocks the unit, or keep it pending until a change wakes it or its back-off ends."""
+        self._reporter.answered(name, refused.reason, seconds)
         if await handler.make_room(refused.refusal, name):
             return
         self._intake.waiting.add(unit, refused.wants)

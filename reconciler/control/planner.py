@@ -1,15 +1,14 @@
 """Determines from the present state what a unit needs next. Decides nothing about devices."""
 
 from collections.abc import Callable, Sequence, Set
-from dataclasses import field
-from functools import partial
+from dataclasses import field, replace
 from typing import Protocol
 
 from msgspec import Struct
 
 from kernels.types import Amounts
+from reconciler.allocation.alignment.preferences import preferences_of
 from reconciler.allocation.dra.companions import Companions
-from reconciler.allocation.placement.other_pods import Likeness
 from reconciler.allocation.placement.placing import Placement, refusal_reason
 from reconciler.allocation.placement.together import Together
 from reconciler.allocation.policies.policy import PodRoom
@@ -112,6 +111,17 @@ def _left(keys: tuple[ObjectKey, ...]) -> Blocked:
     return Blocked(keys, LEFT, "kube-scheduler removed our allocation and allocates the claim itself")
 
 
+def _is_alike(one: Decide, other: Decide) -> bool:
+    """Whether two questions are about one claim each, with equal specs, preferences and nodes."""
+    (claim, *more), of = one.claims, other.claims[0]
+    return (
+        not more
+        and one.nodes == other.nodes
+        and (claim.spec is of.spec or claim.spec == of.spec)
+        and preferences_of(claim) == preferences_of(of)
+    )
+
+
 class Claims(Protocol):
     """Says of each claim whether it is one of some."""
 
@@ -155,8 +165,8 @@ class Planner:
         claim = self._store.claims.get(unit.key)
         return self._claim(claim) if claim is not None else _NOTHING
 
-    def _claim(self, claim: ResourceClaim, like: Decide | None = None) -> Step:
-        """What a claim without pods needs. If it needs devices, its nodes are those of `like`, if given."""
+    def _claim(self, claim: ResourceClaim) -> Step:
+        """What a claim without pods needs."""
         where = self.side(claim)
         if where.side is Side.ELSEWHERE:
             return _NOTHING
@@ -173,8 +183,6 @@ class Planner:
         problem = self._refused(claim.key) or self.allowed((claim,))
         if problem is not None:
             return problem
-        if like is not None:
-            return Decide((claim,), like.nodes, policies=like.policies)
         own = frozenset([of_claim(claim.key)]) if self._store.nominations else NOBODY
         return Decide((claim,), self._open(), policies=self._policies(), own=own)
 
@@ -197,34 +205,24 @@ class Planner:
         )
         return Nothing() if idle else Free(claim, "deleted and not in use")
 
-    def like(self, first: Decide) -> Callable[[Unit], Step | None]:
-        """A function that returns what a unit needs. None if it needs devices, and its pod may not be a copy
-        of that of `first`: then `next` has the answer. The nodes of a copy are those of `first`, which must
-        be decided and assumed. Nothing may be nominated.
+    def like(self, first: Decide, unit: Unit) -> Decide | None:
+        """What a unit asks for, if that is the same as `first` asks for its only claim. None if not, or if
+        that takes a closer look, as for claims that pods share. Nothing may be nominated.
         """
-        if first.pod is not None:
-            return partial(self._like, first, self._placement.likeness(first.pod))
-        return partial(self._like, first, None)
-
-    def _like(self, first: Decide, likeness: Likeness | None, unit: Unit) -> Step | None:
-        if unit.kind is not Kind.POD:
-            claim = self._store.claims.get(unit.key)
-            return self._claim(claim, first if likeness is None else None) if claim is not None else _NOTHING
-        pod = self._store.pods.get(unit.key)
-        if pod is None or not is_live(pod):
-            return _NOTHING
-        found = self._needs(pod)
-        if not isinstance(found, _Needs):
-            return found
-        if likeness is None or not likeness.is_copy(pod):
+        pod = self._store.pods.get(unit.key) if unit.kind is Kind.POD else None
+        if first.pod is None:
+            claim = self._store.claims.get(unit.key) if unit.kind is Kind.CLAIM else None
+            found = self._claim(claim) if claim is not None else None
+            return found if isinstance(found, Decide) and _is_alike(found, first) else None
+        if pod is None or not is_live(pod) or not self._placement.likeness(first.pod).is_copy(pod):
             return None
-        for claim in found.todo:
-            if len(self._roster.users(claim.key)) > 1:  # one of the others may come next, too
-                return None
-        nodes, crowded, awaits = first.nodes, first.crowded, first.awaits_pods
-        return Decide(
-            found.todo, nodes, found.held, pod, crowded, awaits, None, first.policies, first.room, first.own
-        )
+        needs = self._needs(pod)
+        if not isinstance(needs, _Needs) or needs.held:
+            return None
+        if any(len(self._roster.users(claim.key)) > 1 for claim in needs.todo):
+            return None
+        found = replace(first, claims=needs.todo, pod=pod)
+        return found if _is_alike(found, first) else None
 
     def _pod(self, pod: Pod) -> Step:
         found = self._needs(pod)

@@ -20,15 +20,6 @@ class Settler:
         self._report = report
         self._busy: set[str] = set()
 
-    def expect(self, plan: Plan) -> None:
-        """A plan will be assumed long before `settle` writes it: no write of it needs to be resolved."""
-        self._busy.add(plan.uid)
-
-    def take_back(self, plan: Plan) -> None:
-        """Drop an assumed plan that was expected, and is not written."""
-        self._busy.discard(plan.uid)
-        self._intake.forget(plan)
-
     async def settle(
         self, plans: Sequence[tuple[Plan, ResourceClaim]], on_written: Callable[[Plan], None]
     ) -> None:

@@ -1,11 +1,10 @@
 """The loop of claims without a server: writes take a while and may fail, and every grant is checked.
 
-A grant must be what a decision of its own gives at that moment: in a store in which no unit holds devices
-whose turn has not come yet.
+A grant must be what a decision of its own gives at the moment from which its devices count as held.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from datetime import UTC, datetime
 from itertools import count
@@ -13,13 +12,13 @@ from typing import Any
 
 from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.placement.placing import Placement
-from reconciler.api.objects.changes import Changed, Removed
+from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.cluster.writer import Writer
-from reconciler.control.claim_handler import ClaimGrant, ClaimHandler
+from reconciler.control.claim_handler import ClaimGrant, ClaimHandler, ClaimQuestion
 from reconciler.control.decider import Decider
 from reconciler.control.decisions.declaration import Decision, Numbering, Reporter
 from reconciler.control.fence import Fence
@@ -83,12 +82,21 @@ class SlowWriter(Writer):
 
 
 class Checked(ClaimHandler):
-    """Checks each grant when its write begins."""
+    """Checks each grant when it is assumed."""
 
     stage: "BurstStage"
 
-    async def write(self, grant: ClaimGrant, decided: Decided) -> None:
+    def decide(self, question: ClaimQuestion, others: Iterable[Unit]) -> Sequence[Any]:
+        answers = super().decide(question, others)
+        self.stage.batches.append(len(answers))
+        return answers
+
+    def assume(self, grant: ClaimGrant) -> None:
         self.stage.check(grant)
+        super().assume(grant)
+
+    async def write(self, grant: ClaimGrant, decided: Decided) -> None:
+        self.stage.written.append((grant.question.unit, grant.granted))
         await super().write(grant, decided)
 
 
@@ -100,8 +108,9 @@ class BurstStage:
         self.told: list[Decision] = []
         self.written: list[tuple[Unit, Granted]] = []
         """In the order in which the writes began"""
-        self.ahead = 0
-        """Of these, how many were decided ahead of their turn"""
+        self.answers = 0
+        self.batches: list[int] = []
+        """How many units were answered at once"""
         self.intake: Intake = intake(report=self.told.append, ours=OURS, store=store)
         self.intake.listed.set()
         self.writer = writer = SlowWriter(happens, self.intake.store)
@@ -110,12 +119,14 @@ class BurstStage:
             self.intake.store, self.intake.roster, self.intake.placement, OURS, self.intake.reclaimed
         )
         self._planner = planner
+        pending = Pending()
         handler = Checked(
             self.intake,
             planner,
             Decider(OURS, steps=10_000),
             writer,
             Settler(self.intake, writer, reporter.report),
+            pending,
             clock=clock,
             now=lambda: datetime.now(UTC),
             report=reporter.report,
@@ -124,15 +135,14 @@ class BurstStage:
         handler.stage = self
         self.fence = Fence(self.intake, writer, OURS, clock=clock, patience=1.0)
         self.reconciler = Reconciler(
-            self.intake, [handler], reporter, clock=clock, fence=self.fence, pending=Pending()
+            self.intake, [handler], reporter, clock=clock, fence=self.fence, pending=pending
         )
-        self._waiting: set[str] = set()
 
     def reconciling(self, _unit: Unit) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def on_answer(self, reason: str, seconds: float, decision_id: str) -> None:
-        """Nobody counts."""
+    def on_answer(self, _reason: str, _seconds: float, _decision_id: str) -> None:
+        self.answers += 1
 
     def on_decision(self, decision: Decision) -> None:
         self.told.append(decision)
@@ -144,14 +154,7 @@ class BurstStage:
     def check(self, grant: ClaimGrant) -> None:
         """Compare a grant with a decision of its own."""
         question, granted = grant.question.decide, grant.granted
-        early = [one.grant for one in self.reconciler.ahead]
-        self.written.append((grant.question.unit, granted))
         store, nodes = Forked.fork_of(self.intake.store).store(), self.intake.nodes.fork()
-        for one in (*early, grant):
-            for claim in one.question.decide.claims:
-                store.apply(Removed("ResourceClaim", claim.key))
-            if one.question.decide.pod is not None:
-                nodes.host(one.question.decide.pod.key, None)
         for claim in question.claims:
             store.apply(Changed("ResourceClaim", claim))
         placement, snapshot = Placement(nodes, supposed=False), store.snapshot()

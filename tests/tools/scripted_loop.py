@@ -65,11 +65,9 @@ class Scripted(Handler[str, str, str]):
         writes: Iterable[Exception | Callable[[], object]] = (lambda: None,),
         unresolved: Iterable[Exception] = (),
         withdraws: Iterable[bool] = (False,),
-        knows: str | None = None,
     ) -> None:
         self.needs, self.answers, self.writes = deque(needs), deque(answers), deque(writes)
         self.unresolved, self.withdraws = deque(unresolved), deque(withdraws)
-        self.knows = knows
         self.calls: list[Did] = []
         self._unit: Unit | None = None
         self.recorded: list[tuple[str, Given[str] | Refused[str]]] = []
@@ -102,12 +100,12 @@ class Scripted(Handler[str, str, str]):
         self._did("next")
         return _following(self.needs)
 
-    def decide(self, question: str) -> Answer:  # noqa: ARG002
+    def decide(self, question: str, others: Iterable[Unit]) -> list[Answer]:  # noqa: ARG002
         self._did("decide")
         answer = _following(self.answers)
         if isinstance(answer, Exception):
             raise answer
-        return answer
+        return [answer]
 
     def record(self, name: str, answer: Given[str] | Refused[str]) -> None:
         self._did("record")

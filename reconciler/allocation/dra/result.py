@@ -15,8 +15,7 @@ from reconciler.api.objects.claims import (
     DeviceAllocation,
     ResourceClaim,
 )
-from reconciler.api.objects.meta import DeviceID
-from reconciler.api.objects.plan import LaterPlan, Plan, Reason
+from reconciler.api.objects.plan import Plan, Reason
 from reconciler.api.objects.selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from reconciler.state.caches import Cache, share
 from reconciler.state.devices.fleet import Fleet
@@ -71,18 +70,6 @@ class PlainPlans:
         """
         metadata, allocation = claim.metadata, self._allocation(view, rows)
         return Plan(claim.key, metadata.uid, metadata.resource_version, view.node.name, allocation)
-
-    def later(
-        self, claim: ResourceClaim, view: View, rows: Sequence[Sequence[int]], devices: tuple[DeviceID, ...]
-    ) -> Plan:
-        """The same plan, whose allocation is made when it is needed. Every device belongs to the node.
-
-        devices  the names of what is in the rows
-        """
-        metadata, node = claim.metadata, view.node.name
-        return LaterPlan.of(
-            claim.key, metadata.uid, metadata.resource_version, node, devices, self._allocation, view, rows
-        )
 
     def _allocation(self, view: View, rows: Sequence[Sequence[int]]) -> Allocation:
         results: list[AllocatedDevice] = []

@@ -288,11 +288,13 @@ class Reporter:
         """Enter this for the time of one reconcile."""
         return self._observer.reconciling(unit)
 
-    def answered(self, reason: str, seconds: float) -> str:
-        """Report the end of a search, as `Observer.on_answer`. Returns the name of the decision."""
-        name = self._names()
+    def name(self) -> str:
+        """The name of one more decision."""
+        return self._names()
+
+    def answered(self, name: str, reason: str, seconds: float) -> None:
+        """Report the end of a search, as `Observer.on_answer`."""
         self._observer.on_answer(reason, seconds, name)
-        return name
 
     def report(self, decision: Decision) -> None:
         """Report a decision. It gets a name if it has none."""

@@ -1,7 +1,7 @@
 """Reconciles gangs: places enough of their gated pods together, writes that, then removes the gates."""
 
 import dataclasses
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
 from msgspec import Struct
@@ -149,6 +149,9 @@ class GangRefusal(Struct, frozen=True):
     """Whether it was found in the present state"""
 
 
+GangAnswer = Given[GangGrant] | Refused[GangRefusal] | Act | None
+
+
 class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
     """Serves gangs, and the gated pods of gangs, which need nothing on their own."""
 
@@ -225,7 +228,10 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
     def close(self) -> None:
         self._search.close()
 
-    def decide(self, question: Solve) -> Given[GangGrant] | Refused[GangRefusal] | Act | None:
+    def decide(self, question: Solve, others: Iterable[Unit]) -> list[GangAnswer]:  # noqa: ARG002
+        return [self._answer(question)]
+
+    def _answer(self, question: Solve) -> GangAnswer:
         found = self._search.answer(question)
         if found is None:
             return None

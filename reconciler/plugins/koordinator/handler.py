@@ -1,6 +1,6 @@
 """How many devices of each type passed each test, as logs report it."""
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -208,7 +208,14 @@ class KoordinatorHandler(Handler[DeviceQuestion, DeviceGrant, DeviceRefusal]):
         pod = self._state.pod(unit.key)
         return self._state.demand(unit.key) if pod is not None and pod.gated and is_live(pod) else None
 
-    def decide(self, question: DeviceQuestion) -> Given[DeviceGrant] | Refused[DeviceRefusal] | None:
+    def decide(
+        self,
+        question: DeviceQuestion,
+        others: Iterable[Unit],  # noqa: ARG002
+    ) -> list[Given[DeviceGrant] | Refused[DeviceRefusal] | None]:
+        return [self._answer(question)]
+
+    def _answer(self, question: DeviceQuestion) -> Given[DeviceGrant] | Refused[DeviceRefusal] | None:
         pod, demand = question.pod, question.demand
         fleet = self._state.fleet
         try:

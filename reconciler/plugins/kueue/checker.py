@@ -1,7 +1,7 @@
 """Lets the loop wake the admission check: one unit stands for all Workloads that wait for room."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -57,8 +57,8 @@ class KueueWakeUps(Handler[NoReturn, NoReturn, NoReturn]):
         self.woken.set()
         return Idle()
 
-    def decide(self, question: NoReturn) -> Given[NoReturn] | Refused[NoReturn] | None:
-        raise AssertionError(question)
+    def decide(self, question: NoReturn, others: Iterable[Unit]) -> NoReturn:
+        raise AssertionError(question, others)
 
     def record(self, name: str, answer: Given[NoReturn] | Refused[NoReturn]) -> None:
         raise AssertionError(name, answer)

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
-from reconciler.control.decided_ahead import DecidedAhead
+import numpy as np
 
 from reconciler.analysis.relocation.occupants import Budgets
 from reconciler.api.objects.changes import Changed
@@ -274,16 +274,15 @@ MOVING: dict[str, Mutant] = {
 """The same, of what keeps moves from doing harm"""
 
 
-def _whatever_changed(self: Any, unit: Any, *_: Any) -> Any:
-    """What was decided ahead is written even if it is no longer what would be decided."""
-    return self._units.pop(unit, None)
+def _room_for_all(self: Any, _: Any) -> Any:
+    """Pods of a batch need devices, and nothing else of a node."""
+    return np.full(len(self._store.snapshot().topology.order), 1_000_000)
 
 
 BURSTING: dict[str, Mutant] = {
-    "units decided ahead are written whatever changed": _swap(DecidedAhead, "next", _whatever_changed),
-    "units decided ahead are taken for unanswered writes": _swap(Settler, "expect", lambda *_: None),
+    "batches ignore the room of nodes": _swap(Planner, "room_for_copies", _room_for_all),
 }
-"""The same, of what keeps bursts as if each were decided alone"""
+"""The same, of what keeps batches as if each unit were decided alone"""
 
 _is_marked = fence._is_marked
 
@@ -324,16 +323,13 @@ _GANGS = "tests/unit/control/gangs/test_planner.py::"
 _WRITES = "tests/unit/control/gangs/test_writing.py::"
 
 _ROOM = "tests/unit/app/test_making_room.py::"
-_AHEAD = "tests/unit/control/test_decided_ahead.py::"
 TESTS: dict[str, str] = {
     "announcements count without the finalizer": "tests/unit/cluster/test_writer.py::"
     "test_an_announcement_that_does_not_suffice_is_replaced[somebody removed the finalizer]",
     "all allocations of announced claims are ours": "tests/whole/coexistence/test_giving_way.py::"
     "test_an_allocation_of_others_is_not_freed_although_no_pod_names_it[announced]",
-    "units decided ahead are written whatever changed": _AHEAD
-    + "test_after_a_change_the_rest_is_decided_in_its_turn[freed]",
-    "units decided ahead are taken for unanswered writes": _AHEAD
-    + "test_another_turn_about_a_claim_leaves_what_was_decided_ahead_alone",
+    "batches ignore the room of nodes": "tests/unit/control/test_batch.py::"
+    "test_pods_of_one_template_go_on_when_a_node_has_devices_but_no_cpu_left",
     "held room is for everybody": "tests/unit/state/nominations/test_held_back.py::"
     "test_partitions_of_a_nominated_device_are_not_free_for_others",
     "everybody may preempt": "tests/unit/control/relocation/test_candidates.py::test_no_class_means_nobody",

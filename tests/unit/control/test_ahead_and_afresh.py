@@ -1,7 +1,6 @@
 """What was done ahead never shows: answers are those of a store that was filled just now.
 
-Slices, nodes, claims and nominations change at random, while pools are built ahead, fleets are joined aside,
-and claims repeat.
+Slices, nodes, claims and nominations change at random, pools are built ahead and fleets are joined aside.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reconciler.allocation.dra import repeats
 from reconciler.api.objects.changes import Change, Changed, Removed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import ApiObject, ObjectKey
@@ -302,8 +300,7 @@ STEPS = 30
 
 @pytest.fixture(autouse=True)
 def _little_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fleets of few pools are joined aside, and places are found ahead again as soon as others were lost."""
-    monkeypatch.setattr(repeats, "LONGEST_REST", 1)
+    """Fleets of few pools are joined aside."""
     monkeypatch.setattr(inventory, "MANY_POOLS", 1)
 
 

@@ -1,30 +1,125 @@
-"""A question that had to wait is asked as it is by then."""
+"""What takes long is worked on beside the loop, and the unit has its answer in a later turn."""
 
 import asyncio
+from threading import Event
 
+import pytest
+
+from reconciler.allocation.dra.budget import UNLIMITED, Budget, SelectorsNotRun, Unfinished
+from reconciler.api.objects.plan import Granted
+from reconciler.control import background_search
 from reconciler.control.background_search import BackgroundSearch
-from reconciler.control.decider import Decider
+from reconciler.control.decider import Decider, Refusal
+from reconciler.control.intake import Intake
 from reconciler.control.planner import Decide, Planner
+from reconciler.control.units import Unit
+from reconciler.state.devices.snapshot import Snapshot
 from tests.tools.burst_loop import OURS
 from tests.tools.small_fleet import claim, device_class, devices, node
 from tests.tools.unit_pictures import claim_unit, intake, put
 
+pytestmark = pytest.mark.loopback  # threads need real time
 
-async def test_a_node_that_is_cordoned_meanwhile_is_not_among_the_nodes_of_the_question():
-    """Units that are decided ahead get devices on the nodes of the question, too."""
-    picture = intake(device_class(), node("a"), devices("a"), node("b"), devices("b"), claim("c"), ours=OURS)
-    planner = Planner(picture.store, picture.roster, picture.placement, OURS, picture.reclaimed)
-    search, unit = BackgroundSearch(picture, planner, Decider(OURS, steps=100)), claim_unit("c")
-    question = planner.next(unit)
-    assert isinstance(question, Decide)
-    await search.answer(unit, question)  # from now on its selectors are known
-    async with asyncio.TaskGroup() as group, search._order:  # as while a thread works for another unit
-        answering = group.create_task(search.answer(unit, question))
-        await asyncio.sleep(0)
-        put(picture, {**node("b"), "spec": {"unschedulable": True}})
-    search.close()
-    found = answering.result()
-    assert found is not None
-    assert found[0] == planner.next(unit)
-    assert found[0].nodes is not None
-    assert list(found[0].nodes) == ["a"]
+
+class Slow(Decider):
+    """Raises for a budget on the loop what it is told."""
+
+    raises: Exception | None = None
+
+    def answer(self, question: Decide, snapshot: Snapshot, budget: Budget = UNLIMITED) -> Granted | Refusal:
+        if self.raises is not None:
+            raise self.raises
+        return super().answer(question, snapshot, budget)
+
+
+class Stage:
+    """Two nodes, claims, and the search for them."""
+
+    def __init__(self, *claims: str) -> None:
+        objects = [
+            device_class(),
+            node("a"),
+            devices("a", "d0"),
+            node("b"),
+            devices("b", "d0"),
+            *map(claim, claims),
+        ]
+        self.intake: Intake = intake(*objects, ours=OURS)
+        roster, placement = self.intake.roster, self.intake.placement
+        self.planner = Planner(self.intake.store, roster, placement, OURS, self.intake.reclaimed)
+        self.decider = Slow(OURS, steps=100)
+        self.search = BackgroundSearch(self.intake, self.planner, self.decider)
+
+    def answer(self, unit: Unit) -> Granted | Refusal | None:
+        question = self.planner.next(unit)
+        assert isinstance(question, Decide)
+        return self.search.answer(unit, question)
+
+    async def turn(self) -> Unit:
+        """The next unit that is due."""
+        async with asyncio.timeout(5), self.intake.queue.take() as unit:
+            return unit
+
+
+async def test_the_unit_whose_selectors_never_ran_has_its_answer_in_its_next_turn():
+    stage = Stage("c")
+    stage.decider.raises = SelectorsNotRun()
+    assert stage.answer(await stage.turn()) is None
+    assert not stage.search.is_free_for(claim_unit("c"))
+    stage.decider.raises = None
+    assert isinstance(stage.answer(await stage.turn()), Granted)
+    stage.search.close()
+
+
+async def test_others_wait_for_the_selectors_of_the_first_but_not_for_long(monkeypatch: pytest.MonkeyPatch):
+    go_on = Event()
+    monkeypatch.setattr(background_search, "_run_selectors", lambda *_: go_on.wait(10))
+    stage = Stage("c", "d")
+    stage.decider.raises = SelectorsNotRun()
+    assert stage.answer(await stage.turn()) is None
+    stage.decider.raises = None
+    unit = await stage.turn()
+    assert unit == claim_unit("d")
+    assert stage.answer(unit) is None
+    assert await stage.turn() == unit  # when patience is over
+    assert isinstance(stage.answer(unit), Granted)
+    go_on.set()
+    assert await stage.turn() == claim_unit("c")
+    stage.search.close()
+
+
+async def test_a_long_search_answers_in_a_later_turn():
+    stage = Stage("c")
+    stage.decider.raises = Unfinished()
+    assert stage.answer(await stage.turn()) is None
+    assert isinstance(stage.answer(await stage.turn()), Granted)
+    stage.search.close()
+
+
+async def test_an_answer_that_is_outdated_is_looked_for_again():
+    stage = Stage("c")
+    stage.decider.raises = Unfinished()
+    assert stage.answer(await stage.turn()) is None
+    put(stage.intake, {**node("a"), "spec": {"unschedulable": True}})
+    found = None
+    while found is None:
+        found = stage.answer(await stage.turn())
+    assert isinstance(found, Granted)
+    assert found.node == "b"
+    stage.search.close()
+
+
+async def test_an_internal_error_of_a_search_is_raised_in_the_turn_of_its_unit(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    def find(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Decider, "find", find)
+    stage = Stage("c")
+    stage.decider.raises = Unfinished()
+    assert stage.answer(await stage.turn()) is None
+    unit = await stage.turn()
+    with pytest.raises(ZeroDivisionError):
+        stage.answer(unit)
+    stage.search.close()

@@ -8,7 +8,6 @@ UP = {
     ("reconciler.cluster.watch", "reconciler.control.intake"),
     ("reconciler.cluster.cursor", "reconciler.control.intake"),
     ("reconciler.cluster.client", "reconciler.operations.metrics.requests"),
-    ("reconciler.state.caches", "reconciler.allocation.dra.copies"),
     ("reconciler.control.decisions.declaration", "reconciler.operations.observer"),
 }
 """Calls from a room to a higher one"""

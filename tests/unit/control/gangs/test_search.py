@@ -10,7 +10,7 @@ from reconciler.allocation.gangs.kinds import GangGranted, GangUnsatisfied
 from reconciler.api.objects.gangs import GangKey, GangSource
 from reconciler.control.gangs import search
 from reconciler.control.gangs.planner import GangPlanner, Solve
-from reconciler.control.gangs.search import GangSearch
+from reconciler.control.gangs.search import Found, GangSearch
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner
@@ -47,11 +47,16 @@ class Searching:
         assert isinstance(step, Solve)
         return step
 
-    async def begin(self) -> "asyncio.Task[Any]":
-        """A search that has its forks, and no answer."""
-        task = asyncio.create_task(self.search.answer(self.solve()))
-        await asyncio.sleep(0)
-        return task
+    def ask(self) -> Found | None:
+        return self.search.answer(self.solve())
+
+    async def turn(self) -> Found | None:
+        """The answer in the next turn of the gang."""
+        async with asyncio.timeout(10):
+            while True:
+                async with self.intake.queue.take() as unit:
+                    if unit == gang_unit(G):
+                        return self.ask()
 
 
 @pytest.fixture(autouse=True)
@@ -71,68 +76,62 @@ def taken(name: str, on: str) -> Object:
 
 async def test_the_thread_answers_and_leaves_the_state_alone():
     world = Searching()
-    assert nodes_of(await (await world.begin())) == ["n0", "n1"]
+    assert world.ask() is None
+    while (found := await world.turn()) is None:
+        pass
+    assert nodes_of(found) == ["n0", "n1"]
     assert not list(world.intake.store.assumptions)
     assert world.intake.nodes.room.charged(key("p0")) is None
 
 
-async def test_devices_that_were_taken_meanwhile_are_not_given():
+@pytest.mark.parametrize(
+    ("news", "nodes"), [([taken("other", "n1")], ["n0", "n2"]), ([taken("other", "n3")], ["n0", "n1"])]
+)
+async def test_devices_that_were_taken_meanwhile_are_not_given(news: list[Object], nodes: list[str]):
     world = Searching()
-    task = await world.begin()
-    put(world.intake, taken("other", "n1"))
-    assert nodes_of(await task) == ["n0", "n2"]
+    assert world.ask() is None
+    put(world.intake, *news, pod("idle", gates=(), nodeName="n0"))
+    while (found := await world.turn()) is None:
+        pass
+    assert nodes_of(found) == nodes
 
 
-async def test_other_changes_do_not_matter(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(search, "REPEATS", 1)
+async def test_a_gang_that_lost_a_pod_is_requeued():
     world = Searching()
-    task = await world.begin()
-    put(world.intake, taken("other", "n3"), pod("idle", gates=(), nodeName="n0"))
-    assert nodes_of(await task) == ["n0", "n1"]
-
-
-async def test_a_gang_that_lost_a_pod_gets_no_answer_and_is_requeued():
-    world = Searching()
-    task = await world.begin()
+    assert world.ask() is None
     remove(world.intake, "Pod", "p1")
-    assert await task is None
+    async with asyncio.timeout(10):
+        while world.search._lane.works_for(gang_unit(G)):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
     assert gang_unit(G) in await queued(world.intake)
+    assert not isinstance(world.planner.next(G), Solve)
 
 
-async def test_a_refusal_is_repeated_after_a_change():
+async def test_a_refusal_says_how_many_fit():
     world = Searching(*(taken(f"t{at}", f"n{at}") for at in range(3)))
-    task = await world.begin()
-    found = await task
+    found = world.ask()
+    while found is None:
+        found = await world.turn()
     assert isinstance(found.answer, GangUnsatisfied)
     assert found.answer.fits == 1
 
 
 async def test_another_gang_waits_for_the_thread_and_is_requeued():
     world, go_on = Searching(), threading.Event()
-    other = asyncio.create_task(world.search._thread.run(lambda _: go_on.wait(10)))
+    other = asyncio.create_task(world.search._lane.thread.run(lambda _: go_on.wait(10)))
     await asyncio.sleep(0)
-    assert await world.search.answer(world.solve()) is None
+    assert world.ask() is None
+    assert not world.search._lane.works_for(gang_unit(G))
     go_on.set()
     assert await other
-
-
-async def test_a_repeat_waits_for_a_gang_that_took_the_thread_meanwhile():
-    world, go_on = Searching(), threading.Event()
-    task = await world.begin()
-    put(world.intake, taken("other", "n1"))  # outdates the answer
-    while world.search._thread.busy:  # no await: the thread is free before its caller goes on
-        pass
-    other = asyncio.create_task(world.search._thread.run(lambda _: go_on.wait(10)))
-    done, _ = await asyncio.wait({task}, timeout=10)
-    go_on.set()
-    assert done
-    assert await task is None
-    assert await other
-    assert gang_unit(G) in world.search._parked
+    world.search._lane.release()
+    assert gang_unit(G) in await queued(world.intake)
 
 
 async def test_a_closed_search_ends():
     world = Searching()
-    task = await world.begin()
+    assert world.ask() is None
     world.search.close()
-    assert await task is None
+    async with asyncio.timeout(10):
+        while world.search._lane.works_for(gang_unit(G)):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)

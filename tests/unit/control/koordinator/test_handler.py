@@ -77,7 +77,7 @@ class Stage:
         """Decide, assume and write. Returns the annotation."""
         asked = self.handler.next(UNIT)
         assert isinstance(asked, Ask)
-        answer = await self.handler.decide(asked.question)
+        (answer,) = self.handler.decide(asked.question, ())
         assert isinstance(answer, Given)
         self.handler.assume(answer.grant)
         with pytest.raises(Undecided):

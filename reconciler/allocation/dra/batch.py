@@ -1,9 +1,9 @@
-"""Places for many copies of one claim in one pass over the nodes, as from deciding them one after the other.
+"""A batch of equal claims, such as those of the pods of one template: one pass over the nodes places all.
 
-Copies are claims of equal specs, of which each is a decision of its own. First fit gives them the devices of
-a node in order until no further copy fits there, and a node that has refused a copy refuses all later ones,
-because nothing is released in between. So one pass over nodes and devices finds all places. This holds where
-the devices of a claim do not influence each other; all other claims are decided one by one.
+Each claim gets what it would get if it were decided after the ones before it. First fit gives them the
+devices of a node in order until no further copy fits there, and a node that has refused a copy refuses all
+later ones, because nothing is released in between. This holds where the devices of a claim do not influence
+each other; all other claims are decided one by one.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +23,6 @@ from reconciler.allocation.dra.constraints import shared_codes
 from reconciler.allocation.dra.request_options import MAX_RESULTS, RequestOption
 from reconciler.allocation.dra.result import PlainPlans, has_special_fields
 from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.meta import DeviceID
 from reconciler.api.objects.plan import Granted
 from reconciler.errors import Rejected
 from reconciler.state.caches import Cache, share
@@ -62,21 +61,6 @@ class Template(Struct, frozen=True):
         """The answer for one copy."""
         plan = self.plans.plan(claim, place.view, place.rows)
         return Granted(plan.node, (plan,), sum([len(rows) for rows in place.rows]), snapshot.version)
-
-    def grants(
-        self, claims: Iterable[ResourceClaim], found: Sequence[Place], snapshot: Snapshot
-    ) -> list[Granted]:
-        """The answers for copies, one for each claim and place. Allocations are made when they are needed:
-        their turns come much later, and not at all if something changes.
-        """
-        names, version, later = _names_of(found, snapshot.fleet), snapshot.version, self.plans.later
-        of_copy = sum([option.source.wanted or 0 for option in self.options])
-        granted = []
-        for at, (claim, place) in enumerate(zip(claims, found, strict=False)):
-            devices = tuple(names[at * of_copy : (at + 1) * of_copy])
-            plan = later(claim, place.view, place.rows, devices)
-            granted.append(Granted(plan.node, (plan,), of_copy, version))
-        return granted
 
 
 def template_of(claim: ResourceClaim, snapshot: Snapshot, *, steps: int = STEPS) -> Template | None:
@@ -263,24 +247,6 @@ def _joined(
 
 
 _NONE = np.zeros(0, dtype=np.intp)
-_new = tuple.__new__
-
-
-def rows_of(places: Iterable[Place]) -> Rows:
-    """(n,) the devices of places."""
-    return np.array([row for place in places for rows in place.rows for row in rows], dtype=np.intp)
-
-
-def _names_of(places: Sequence[Place], fleet: Fleet) -> list[DeviceID]:
-    """The names of the devices of places, in the order of `rows_of`."""
-    rows = rows_of(places)
-    pools_of = fleet.pool_of[rows]
-    in_pool = (rows - fleet.start[pools_of]).tolist()
-    pools = fleet.pools
-    return [
-        _new(DeviceID, (*(pool := pools[at]).id, pool.names[row]))
-        for at, row in zip(pools_of.tolist(), in_pool, strict=True)
-    ]
 
 
 def _node_of_set(fleet: Fleet) -> Codes:
@@ -292,7 +258,7 @@ def _node_of_set(fleet: Fleet) -> Codes:
 _NODE_OF_SET = Cache(_node_of_set, on_fork=share)
 
 
-def allocate_copies(
+def allocate_batch(
     claims: Sequence[ResourceClaim],
     snapshot: Snapshot,
     *,
@@ -303,11 +269,11 @@ def allocate_copies(
     """Devices for the first of some claims with equal specs: what `allocate` would answer for one after the
     other, each time with the devices of those before counted as held.
 
-    May be shorter than `claims`: the next one must be decided by itself then. `nodes` and `room` are those of
-    `places`. The steps of an answer count its devices only.
+    May be shorter than `claims`, or empty: the next one must be decided by itself then. `nodes` and `room`
+    are those of `places`. The steps of an answer count its devices only.
     """
-    template = template_of(claims[0], snapshot, steps=steps) if claims else None
+    template = template_of(claims[0], snapshot, steps=steps)
     if template is None:
         return []
     found = places(template, snapshot, len(claims), nodes=nodes, room=room)
-    return template.grants(claims, found, snapshot)
+    return [template.grant(claim, place, snapshot) for claim, place in zip(claims, found, strict=False)]
