@@ -183,7 +183,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
 
     def assume(self, grant: ClaimGrant) -> None:
         for plan in grant.granted.plans:
-            self._intake.assume(plan)
+            self._settler.assume(plan)
 
     async def write(self, grant: ClaimGrant, decided: Decided) -> None:
         granted, question = grant.granted, grant.question

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import takewhile
 from typing import Any
 
 import structlog
@@ -172,15 +171,15 @@ class Reconciler:
         while batch:
             unit, *others = batch
             try:
-                for one, finish in zip([unit, *others], self._next(unit, others), strict=False):
+                for one, finish in self._next(unit, others):
                     batch.pop(one).set_result(finish)
             except Exception as exc:  # raised in the turn of the unit that it concerns
                 batch.pop(next(iter(batch))).set_exception(exc)
 
-    def _next(self, unit: Unit, others: Sequence[Unit]) -> Iterator[Finish | None]:
+    def _next(self, unit: Unit, others: Sequence[Unit]) -> Iterator[tuple[Unit, Finish | None]]:
         """Do all that a unit needs but to write, and for those of the others that are decided with it.
 
-        ->  of each of these units, what is left to do; None if nothing is
+        ->  these units, each with what is left to do; None if nothing is
         """
         for handler in self._handlers:
             match handler.next(unit):
@@ -188,17 +187,17 @@ class Reconciler:
                     continue
                 case Idle():
                     self._done(unit)
-                    yield None
+                    yield unit, None
                 case Stuck() as stuck:
                     self._stuck(unit, stuck)
-                    yield None
+                    yield unit, None
                 case Act(write=write):
                     self._stop_waiting(unit)
-                    yield partial(self._act, unit, write)
+                    yield unit, partial(self._act, unit, write)
                 case Ask(question=question):
                     yield from self._decide(handler, question, unit, others)
             return
-        yield None
+        yield unit, None
 
     def _stuck(self, unit: Unit, stuck: Stuck) -> None:
         if stuck.wants is None:
@@ -216,36 +215,53 @@ class Reconciler:
 
     def _decide(
         self, handler: Handler[Q, G, R], question: Q, unit: Unit, others: Sequence[Unit]
-    ) -> Iterator[Finish | None]:
+    ) -> Iterator[tuple[Unit, Finish | None]]:
         """Decide, and count what was found as held. See `_next`."""
         began = self._began.setdefault(unit, self._clock())
-        before = self._handlers[: self._handlers.index(handler)]
-        served = takewhile(lambda one: all(other.next(one) is None for other in before), others)
-        for one, answer in zip([unit, *others], handler.decide(question, served), strict=False):
+        asked = [unit]
+        for one, answer in zip(
+            asked, handler.decide(question, self._alike(handler, asked, others)), strict=False
+        ):
             match answer:
                 case None:
-                    yield None
+                    yield one, None
                     continue
                 case Later(after=after):
                     del self._began[unit]
                     self._intake.put(unit, after=after)
-                    yield None
+                    yield one, None
                     continue
                 case Act(write=write):
                     self._intake.pause.check()
-                    yield partial(self._write_first, unit, write)
+                    yield one, partial(self._write_first, unit, write)
                     continue
             began = self._began.pop(one, began)
             decided = Decided(self._reporter.name(), began)
             seconds = self._clock() - began
             handler.record(decided.name, answer)
             if isinstance(answer, Refused):
-                yield partial(self._refuse, handler, one, answer, decided.name, seconds)
+                yield one, partial(self._refuse, handler, one, answer, decided.name, seconds)
                 continue
             self._intake.pause.check()
             handler.assume(answer.grant)
             self._stop_waiting(one)
-            yield partial(self._write, handler, one, answer.grant, decided, seconds)
+            yield one, partial(self._write, handler, one, answer.grant, decided, seconds)
+
+    def _alike(
+        self, handler: Handler[Any, Any, Any], asked: list[Unit], others: Iterable[Unit]
+    ) -> Iterator[Unit]:
+        """The units that the handler may decide together with the first one of `asked`, to which they are
+        added: up to the first that another handler serves, or that needs something and is of another kind.
+        """
+        before = self._handlers[: self._handlers.index(handler)]
+        for unit in others:
+            if any(other.next(unit) is not None for other in before):
+                return
+            if unit.kind is asked[0].kind:
+                asked.append(unit)
+                yield unit
+            elif not isinstance(handler.next(unit), Idle):
+                return
 
     async def _write_first(self, unit: Unit, write: Callable[[], Awaitable[None]]) -> None:
         await write()

@@ -20,6 +20,11 @@ class Settler:
         self._report = report
         self._busy: set[str] = set()
 
+    def assume(self, plan: Plan) -> None:
+        """Count a plan as held. Its write begins soon, so nobody takes it for one without an answer."""
+        self._busy.add(plan.uid)
+        self._intake.assume(plan)
+
     async def settle(
         self, plans: Sequence[tuple[Plan, ResourceClaim]], on_written: Callable[[Plan], None]
     ) -> None:

@@ -261,7 +261,7 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
     def assume(self, grant: GangGrant) -> None:
         for seat in grant.granted.seats:
             for plan in seat.plans:
-                self._intake.assume(plan)
+                self._settler.assume(plan)
         for seat in self._unpinned(grant):
             self._intake.assume_pod(seat.pod, seat.node)
 

@@ -281,6 +281,9 @@ def _room_for_all(self: Any, _: Any) -> Any:
 
 BURSTING: dict[str, Mutant] = {
     "batches ignore the room of nodes": _swap(Planner, "room_for_copies", _room_for_all),
+    "writes that have not begun are taken for unanswered": _swap(
+        Settler, "assume", lambda self, plan: self._intake.assume(plan)
+    ),
 }
 """The same, of what keeps batches as if each unit were decided alone"""
 
@@ -312,6 +315,7 @@ SEEDS = {
     "old versions count": 8,
     "answers about claims long gone count": 24,
     "claims in use are freed": 33,
+    "writes that have not begun are taken for unanswered": 3,
     "refusals slow writes down": 36,
     "everybody leads": 5,
     "budgets allow everything": 39,
