@@ -1,7 +1,7 @@
 """Checks of what is held, by any allocator: double allocation, exclusion, allocations that others cleared.
 
-The API does not tell the second writer of a device. So which claim loses it is determined afterwards from both,
-and every replica finds the same one: a reserved claim stays, otherwise the older one. Source: CO-7.
+The API does not tell the second writer of a device. So which claim loses it is determined afterwards from
+both, and every replica finds the same one: a reserved claim stays, otherwise the older one. Source: CO-7.
 """
 
 import asyncio
