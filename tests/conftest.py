@@ -13,7 +13,7 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 import reconciler.plugins  # noqa: F401 - registers them
-from tests.tools.examples import FACTOR
+from tests.tools.examples import scaled
 from tests.tools.rights_session import plugin
 from tests.tools.virtual_time import VirtualLoop
 
@@ -26,7 +26,7 @@ os.environ.pop("COLUMNS", None)
 
 # On busy machines a deadline fails by chance. `ci` is hypothesis' own: the same examples every time.
 # Properties that do not say how many examples they need are tried on so many.
-MANY = 30 * FACTOR
+MANY = scaled(30)
 settings.register_profile(
     "here", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=MANY
 )

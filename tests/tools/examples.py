@@ -5,11 +5,17 @@ import os
 from hypothesis import HealthCheck, settings
 
 FACTOR = int(os.environ.get("EXAMPLES", "1"))
-"""How many times more examples than on each change"""
+"""How many times the named number of examples `make soak` tries"""
+FEWEST = 4
 
 
 def examples(count: int) -> settings:
     """Deadlines are off: the first look at a selector compiles it."""
     return settings(
-        max_examples=count * FACTOR, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
+        max_examples=scaled(count), deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
     )
+
+
+def scaled(count: int) -> int:
+    """How many examples are tried in place of `count`: on each change half of them."""
+    return count * FACTOR if FACTOR > 1 else max(FEWEST, count // 2)
