@@ -50,10 +50,10 @@ LENT: Mapping[str, Any] = {
     "write_seconds": 3.0,
 }
 EMBEDDED: Mapping[str, Any] = {
-    "lease_seconds": 1.5,
-    "renew_seconds": 1.0,
+    "lease_seconds": 4.5,
+    "renew_seconds": 3.0,
     "retry_seconds": 0.05,
-    "write_seconds": 0.5,
+    "write_seconds": 1.5,
 }
 """Settings of leader election: a real server may be slow"""
 CONTROLLERS = 60.0

@@ -112,6 +112,14 @@ class Running:
                 await self._heard.wait()
         return self.of(kind)
 
+    async def told(self, kind: type[D], **parts: Any) -> D:
+        """Wait for a decision of a kind with these parts. Others of its kind may come before."""
+
+        def fits(decision: D) -> bool:
+            return all(getattr(decision, name) == value for name, value in parts.items())
+
+        return next(filter(fits, await self.heard(kind, counts=fits)))
+
     def waits(self, claim: str) -> list[str]:
         """The reasons told for a claim, in order."""
         return [w.reason for w in self.of(Waits) if any(key.name == claim for key in w.claims)]

@@ -4,7 +4,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,14 +15,13 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from reconciler import app
 from reconciler.cluster.client import Client
 from reconciler.cluster.http import connect
-from reconciler.control.decisions.declaration import Decision
 from reconciler.embedded import serve
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.serving.server import access_for, serving
 from reconciler.settings import Settings
 from tests.tools.faulty_transport import Faulty
 from tests.tools.patience import PATIENCE
-from tests.tools.running_reconciler import Cluster
+from tests.tools.running_reconciler import Cluster, Running
 
 OPENMETRICS = {"Accept": "application/openmetrics-text; version=1.0.0"}
 
@@ -48,27 +47,12 @@ async def ask(
         return Answer(response.status, await response.text(), dict(response.headers))
 
 
-@dataclass
-class Watched:
+@dataclass(kw_only=True)
+class Watched(Running):
     """A reconciler at work, and where it is looked at."""
 
     url: str
     port: StatusPort
-    stop: asyncio.Event
-    faulty: Faulty
-    decisions: list[Decision] = field(default_factory=list)
-    _heard: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def on_decision(self, decision: Decision) -> None:
-        self.decisions.append(decision)
-        self._heard.set()
-
-    async def heard(self, kind: type[Decision], number: int = 1) -> list[Any]:
-        async with asyncio.timeout(PATIENCE):
-            while len(found := [d for d in self.decisions if isinstance(d, kind)]) < number:
-                self._heard.clear()
-                await self._heard.wait()
-        return found
 
     async def get(self, path: str, **headers: str) -> Answer:
         return await ask(f"{self.url}{path}", headers)
@@ -108,7 +92,7 @@ async def watched(
             serving(port, settings, now=lambda: datetime.now(UTC)) as url,
             asyncio.TaskGroup() as group,
         ):
-            found = Watched(url, port, asyncio.Event(), faulty)
+            found = Watched(faulty=faulty, stop=asyncio.Event(), url=url, port=port)
             group.create_task(
                 app.run(settings, faulty, stop=found.stop, on_decision=found.on_decision, port=port),
                 name="reconciler",

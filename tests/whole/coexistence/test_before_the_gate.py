@@ -42,12 +42,8 @@ async def test_a_pod_waits_until_the_pod_that_its_affinity_counts_is_bound():
     async with reconciling(cluster, **SLOW) as running:
         await running.heard(Ungated)
         cluster.load(claim("two"), pod("web", "two", **near(app="db")))
-        (waits,) = await running.heard(Waits)
-        assert (waits.reason, cluster.devices("two"), cluster.gated("web")) == (
-            "PodsNotBound",
-            ["a/d1"],
-            True,
-        )
+        await running.told(Waits, reason="PodsNotBound")
+        assert (cluster.devices("two"), cluster.gated("web")) == (["a/d1"], True)
         bind(cluster, "db", "a")
         await running.heard(Ungated, 2)
 
@@ -59,8 +55,7 @@ async def test_the_first_of_pods_that_want_to_be_together_is_bound_before_the_ot
     cluster.load(*(labelled(pod(f"p-{name}", name, **near(app="x")), app="x") for name in ("one", "two")))
     async with reconciling(cluster, **SLOW) as running:
         (first,) = await running.heard(Ungated)
-        (waits,) = await running.heard(Waits)
-        assert waits.reason == "PodsNotBound"
+        await running.told(Waits, reason="PodsNotBound")
         bind(cluster, first.pod.name, "a")
         await running.heard(Ungated, 2)
 
@@ -71,11 +66,10 @@ async def test_it_gives_its_devices_back_if_that_pod_goes():
     async with reconciling(cluster, **SLOW) as running:
         await running.heard(Ungated)
         cluster.load(claim("two"), pod("web", "two", **near(app="db")))
-        await running.heard(Waits)
+        await running.told(Waits, reason="PodsNotBound")
         gone(cluster, "db")
         await running.heard(Freed)
-        waits = await running.heard(Waits, 2)
-        assert [found.reason for found in waits] == ["PodsNotBound", "NoNode"]
+        await running.told(Waits, reason="NoNode")
         assert cluster.devices("two") == []
 
 
@@ -86,7 +80,7 @@ async def test_a_spread_pod_waits_until_the_emptiest_domain_is_filled():
     cluster.load(*(labelled(pod(f"p{n}", f"c{n}", **evenly(app="x")), app="x") for n in range(3)))
     async with reconciling(cluster, **SLOW) as running:
         await running.heard(Ungated, 2)
-        await running.heard(Waits, counts=lambda waits: waits.reason == "PodsNotBound")
+        await running.told(Waits, reason="PodsNotBound")
         on = {cluster.devices(f"c{n}")[0][0] for n in range(3) if not cluster.gated(f"p{n}")}
         assert on == {"a", "b"}
         for n in range(3):
@@ -121,8 +115,8 @@ async def test_a_later_pod_that_shares_a_claim_waits_until_the_claim_is_in_use()
     async with reconciling(cluster, **SLOW) as running:
         await running.heard(Ungated)
         cluster.load(pod("later", "one", **asking(cpu="3")))
-        (waits,) = await running.heard(Waits)
-        assert (waits.reason, cluster.gated("later")) == ("NodeUnsuitable", True)
+        await running.told(Waits, reason="NodeUnsuitable")
+        assert cluster.gated("later")
         uid = cluster.pod("first")["metadata"]["uid"]
         cluster.edit("one", status=True, reservedFor=[{"resource": "pods", "name": "first", "uid": uid}])
         await running.heard(Ungated, 2)
@@ -134,7 +128,7 @@ async def test_members_of_a_gang_follow_those_that_their_affinity_counts():
     cluster.load(labelled(annotated("p0", "c0", size=2), app="driver"))
     cluster.load(annotated("p1", "c1", size=2, **near(app="driver")))
     async with reconciling(cluster, **SLOW) as running:
-        await running.heard(Waits, counts=lambda waits: waits.reason == "PodsNotBound")
+        await running.told(Waits, reason="PodsNotBound")
         assert (cluster.gated("p0"), cluster.gated("p1")) == (False, True)
         bind(cluster, "p0", "a")
         await running.heard(Ungated, 2)

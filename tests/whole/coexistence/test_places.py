@@ -72,7 +72,7 @@ async def test_pods_that_were_ungated_count_on_their_node_before_they_are_bound(
     cluster.load(*(pod(f"p-{name}", name, **asking(cpu="2")) for name in "xyz"))
     async with reconciling(cluster, **SLOW) as running:
         await running.heard(Ungated, 2)
-        (waits,) = await running.heard(Waits)
+        waits = await running.told(Waits, reason="NoNode")
         assert {where(cluster, name) for name in "xyz" if cluster.devices(name)} == {"a", "b"}
         assert "0 of 2 nodes suit the pod: 2 Insufficient cpu" in waits.message
         gone(cluster, next(f"p-{name}" for name in "xyz" if cluster.devices(name)))

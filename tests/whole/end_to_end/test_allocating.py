@@ -64,8 +64,7 @@ async def test_a_decision_counts_before_it_is_written():
         cluster, prepare=lambda f: f.on("PATCH", "/a/status", held_write), **SLOW
     ) as running:
         await held_write.arrived.wait()
-        (told,) = await running.heard(Waits)
-        assert told.claims == (ObjectKey("default", "b"),)
+        await running.told(Waits, claims=(ObjectKey("default", "b"),))
         held_write.go.set()
         await running.heard(Allocated)
     assert cluster.devices("a") == ["n/d0"]

@@ -209,7 +209,7 @@ async def test_a_successor_completes_what_was_begun():
         cluster.load(annotated("p0", "c0", size=2), annotated("p1", "c1", size=2))
         await cluster.until(lambda: cluster.devices("c0"))
     assert cluster.devices("c1") == []
-    async with reconciling(cluster, write_seconds=0.1, **SLOW) as running:
+    async with reconciling(cluster, write_seconds=1.0, **SLOW) as running:
         await running.heard(Ungated, 2)
     assert cluster.devices("c1")
 
@@ -218,7 +218,7 @@ async def test_a_give_back_that_a_predecessor_sent_gets_a_conflict_if_it_arrives
     """It was sent before the missing pod came. It names the version of the claim that it was decided from."""
     cluster, sent = fleet("a", "a"), Held()
     cluster.load(claim("c0"), claim("c1", managed=False))
-    slow = {"write_seconds": 0.1, **SLOW}
+    slow = {"write_seconds": 1.0, **SLOW}
     async with reconciling(cluster, prepare=lambda f: f.on("PATCH", "/c1", Held()), **slow):
         cluster.load(annotated("p0", "c0", size=2), annotated("p1", "c1", size=2))
         await cluster.until(lambda: cluster.devices("c0"))
@@ -240,7 +240,7 @@ async def test_a_successor_gives_back_what_cannot_be_completed():
         cluster.load(annotated("p0", "c0", size=2), annotated("p1", "c1", size=2))
         await cluster.until(lambda: cluster.devices("c0"))
     cluster.api.delete(POD, "default", "p1")
-    async with reconciling(cluster, write_seconds=0.1, **SLOW) as running:
+    async with reconciling(cluster, write_seconds=1.0, **SLOW) as running:
         await running.heard(GangGivenBack)
         await cluster.until(lambda: cluster.devices("c0") == [])
         await running.heard(Waits)
@@ -264,7 +264,7 @@ async def test_a_successor_gives_back_what_a_pod_holds_apart_from_the_others():
     assert cluster.devices("c0") == ["n0/gpu-0"]
     cluster.api.delete(POD, "default", "p0")
     cluster.load(*(annotated(f"p{n}", f"c{n}", "all", size=2, topology="rack") for n in range(3)))
-    async with reconciling(cluster, write_seconds=0.1, **SLOW) as running:
+    async with reconciling(cluster, write_seconds=1.0, **SLOW) as running:
         await running.heard(Ungated, 2)
         (placed,) = running.of(GangPlaced)
     assert len(placed.on) == 2
@@ -279,6 +279,6 @@ async def test_a_successor_removes_the_remaining_gates():
         await running.heard(Ungated)
     assert cluster.gated("p1")
     cluster.load(claim("other"))
-    async with reconciling(cluster, write_seconds=0.1, **SLOW) as running:
+    async with reconciling(cluster, write_seconds=1.0, **SLOW) as running:
         await running.heard(Ungated)
     assert not cluster.gated("p1")

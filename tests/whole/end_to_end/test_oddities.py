@@ -29,8 +29,7 @@ async def test_what_is_held_stands_against_others_by_the_annotation():
     cluster = fleet("false")
     cluster.load(holding("a", "d0"), claim("late"))
     async with reconciling(cluster) as running:
-        (waits,) = await running.heard(Waits)
-    assert waits.reason == "DevicesExcluded"
+        waits = await running.told(Waits, reason="DevicesExcluded")
     assert "d0 is held by default/a and compatible only with false" in waits.message
 
 

@@ -83,8 +83,7 @@ async def test_devices_come_back_when_the_pod_ends(how: str):
     async with running(cluster) as run:
         await run.heard(DevicesGiven)
         cluster.load(wants("second", GPU))
-        (waits,) = await run.heard(Waits)
-        assert (waits.pod, waits.reason) == (ObjectKey("default", "second"), "InsufficientDevices")
+        waits = await run.told(Waits, pod=ObjectKey("default", "second"), reason="InsufficientDevices")
         assert waits.message == "0/1 nodes can give the devices: 1 with too few free devices"
         assert [gate.left for gate in waits.counts[0].gates] == [1, 1, 1, 1, 1, 0]
         if how == "deleted":
@@ -166,9 +165,7 @@ async def test_a_malformed_annotation_refuses_that_pod_alone():
     cluster.load(wants("good", GPU))
     async with running(cluster) as run:
         await run.heard(DevicesGiven)
-        (waits,) = await run.heard(Waits)
-    assert waits.pod == ObjectKey("default", "bad")
-    assert waits.reason == "MalformedAnnotation"
+        waits = await run.told(Waits, pod=ObjectKey("default", "bad"), reason="MalformedAnnotation")
     assert f"{names.ALLOCATE_HINT}: not JSON at line 2 column 15" in waits.message
     assert cluster.served("good")
     assert not cluster.served("bad")
@@ -179,8 +176,7 @@ async def test_a_pod_with_claims_and_requests_is_refused_with_the_remedy():
     both = wants("p", GPU, resourceClaims=[{"name": "c", "resourceClaimName": "c"}])
     cluster.load(claim("c"), both)
     async with running(cluster) as run:
-        (waits,) = await run.heard(Waits)
-        assert waits.reason == "TwoKindsOfDevices"
+        await run.told(Waits, reason="TwoKindsOfDevices")
         cluster.load(wants("next", GPU))
         await run.heard(DevicesGiven)
     assert not cluster.served("p")
@@ -193,8 +189,7 @@ async def test_a_gated_pod_that_holds_devices_already_is_left_to_people():
     cluster = small("a")
     cluster.load(wants("copy", GPU, annotations={names.ALLOCATED: copied}))
     async with running(cluster) as run:
-        (waits,) = await run.heard(Waits)
-    assert waits.reason == "HoldsDevices"
+        await run.told(Waits, reason="HoldsDevices")
     assert cluster.given("copy") == {"gpu": [0]}
     assert cluster.gated("copy")
 
@@ -207,8 +202,7 @@ async def test_nodes_that_a_pod_cannot_run_on_are_left_out():
         await run.heard(DevicesGiven)
         assert cluster.on("p") == "b"
         cluster.load(wants("q", GPU))
-        (waits,) = await run.heard(Waits)
-        assert waits.reason == "NoSuitableNode"
+        waits = await run.told(Waits, reason="NoSuitableNode")
         assert "1 could, but the pod cannot run there" in waits.message
         cluster.change(NODE, "a", spec={})
         await run.heard(DevicesGiven, 2)
@@ -283,8 +277,7 @@ async def test_what_a_pod_takes_of_its_node_counts_before_it_is_bound():
         await run.heard(DevicesGiven)
         await cluster.until(lambda: cluster.served("first"))
         cluster.load(big("second"))
-        (waits,) = await run.heard(Waits)
-        assert waits.reason == "NoSuitableNode"
+        waits = await run.told(Waits, reason="NoSuitableNode")
         assert waits.message.endswith("0 of 1 nodes suit the pod: 1 Insufficient memory")
         cluster.end("first")
         await run.heard(DevicesGiven, 2)

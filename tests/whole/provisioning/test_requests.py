@@ -27,6 +27,10 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(provisioner, "EVERY", 0.02)
 
 
+TOGETHER = {"provisioning_patience_seconds": 3.0}
+"""Time for the pods of one job to become pending: what is asked for then counts all of them"""
+
+
 @asynccontextmanager
 async def provisioning(cluster: Cluster, **flags: Any) -> AsyncIterator[Running]:
     options = {"provisioning_requests": CLASS, "provisioning_patience_seconds": 0.2, **flags}
@@ -62,7 +66,7 @@ def claims_of_jobs(cluster: Cluster) -> list[str]:
 
 async def test_equal_pods_get_one_request_which_goes_with_their_devices():
     cluster = full()
-    async with provisioning(cluster) as running:
+    async with provisioning(cluster, **TOGETHER) as running:
         cluster.load(*map(of_job, range(3)))
         (asked,) = await running.heard(NodesRequested)
         assert (asked.count, asked.shapes) == (3, ("a",))
@@ -114,7 +118,7 @@ async def test_a_request_goes_when_its_pods_are_gone():
 async def test_a_request_is_made_again_when_a_pod_is_replaced():
     """The claim of the new pod is another one: no autoscaler would find a place for the old one."""
     cluster = full()
-    async with provisioning(cluster) as running:
+    async with provisioning(cluster, **TOGETHER) as running:
         cluster.load(of_job(0), of_job(1))
         await running.heard(NodesRequested)
         cluster.api.delete(POD, "default", "job-0")
@@ -129,7 +133,7 @@ async def test_a_request_is_made_again_when_a_pod_is_replaced():
 async def test_pods_that_name_the_same_claim_have_one_template():
     cluster = full()
     cluster.load(claim("shared"))
-    async with provisioning(cluster) as running:
+    async with provisioning(cluster, **TOGETHER) as running:
         for number in range(2):
             made = of_job(number)
             made["spec"]["resourceClaims"] = [{"name": "t0", "resourceClaimName": "shared"}]
@@ -144,7 +148,7 @@ async def test_a_request_has_no_more_sets_than_its_schema_allows_and_the_rest_is
 ):
     monkeypatch.setattr(provisioner, "MOST_SETS", 2)
     cluster = full()
-    async with provisioning(cluster) as running:
+    async with provisioning(cluster, **TOGETHER) as running:
         cluster.load(*map(of_job, range(3)))
         (asked,) = await running.heard(NodesRequested)
         assert asked.count == len(shelf(cluster, POD_TEMPLATE)) == 2
