@@ -117,7 +117,7 @@ class AllocatedDevice(Model):
     extension: Extension | None = None
 
 
-NO_HINT = Field(default_factory=Hint)
+NO_HINT = Hint.model_construct()
 
 _ALLOCATED: TypeAdapter[Any] = TypeAdapter(Map[Tuple[AllocatedDevice]], config=ON_USE)
 

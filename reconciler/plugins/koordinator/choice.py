@@ -9,7 +9,6 @@ from itertools import chain, zip_longest
 from typing import NamedTuple
 
 from msgspec import Struct, field
-from pydantic import Field
 
 from reconciler.plugins.koordinator.annotations import RESTRICTED, PartitionSpec
 from reconciler.plugins.koordinator.demand import Demand, Failure, Instance, Status, insufficient
@@ -197,7 +196,7 @@ def _designated_vfs(at: Attempt, kind: str) -> Mapping[int, set[str]]:
     return {grant.minor: {vf.bus_id for vf in grant.vfs} for grant in given.get(kind, ())}
 
 
-ANY_PARTITION = Field(default_factory=PartitionSpec)
+ANY_PARTITION = PartitionSpec.model_construct()
 OUT_OF_SCOPE = Failure("topology-scope-unsatisfied", Status.LATER, "Insufficient Topology Scoped GPU Devices")
 
 

@@ -12,7 +12,6 @@ from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.slices import ResourceSlice
-from reconciler.api.versions import reading
 from tests.tools.checkout import SHARED, needs
 
 SAMPLES = SHARED / "samples"
@@ -123,16 +122,6 @@ def sliced(**fields: Any) -> str:
     spec = {"driver": "d", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}, "nodeName": "n"}
     raw = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"}}
     return yaml.safe_dump({**raw, "spec": {**spec, **fields}})
-
-
-def test_a_slice_is_read_as_the_full_reader_does_and_shares_what_its_devices_have_in_common(tmp_path: Path):
-    common = {"attributes": {"model": {"string": "A"}}, "capacity": {"memory": {"value": "1Gi"}}}
-    text = sliced(devices=[{"name": f"d{n}", **common} for n in range(2)])
-    (read,) = bundle_of(tmp_path, f=text).of(ResourceSlice)
-    assert read == reading.read(yaml.safe_load(text))
-    first, second = read.spec.devices
-    assert first.capacity is second.capacity
-    assert first.attributes["model"] is second.attributes["model"]
 
 
 @pytest.mark.parametrize("value", ["{int: .inf}", "{string: true}", "{int: 1.5}", "{string: 3}"])
