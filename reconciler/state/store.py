@@ -6,6 +6,7 @@ not async: nothing can happen between a read and a change.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -403,7 +404,7 @@ class Store:
         return self._retained.of(pool)
 
     def _put_node(self, node: Node) -> Delta:
-        info = NodeInfo(node.key.name, node.metadata.labels, frozenset(node.status.declared_features))
+        info = NodeInfo(node.key.name, node.metadata.labels, _features(node.status.declared_features))
         if self._nodes.get(info.name) == info:  # most changes of a node are heartbeats
             return NOTHING
         self._nodes[info.name], self._node_view = info, None
@@ -479,3 +480,9 @@ def _older(thing: ApiObject, known: ApiObject) -> bool:
     """Whether an object is older than the known version. resourceVersions of one kind are ordered numbers."""
     new, old = thing.metadata.resource_version, known.metadata.resource_version
     return new.isdigit() and old.isdigit() and int(new) < int(old)
+
+
+@lru_cache
+def _features(declared: tuple[str, ...]) -> frozenset[str]:
+    """The features of a node. Most nodes have the same."""
+    return frozenset(declared)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
+from pydantic import TypeAdapter
 
 from reconciler.api.manifests.bundle import Bundle, Entry, bundle, claim_from_template
 from reconciler.api.manifests.documents import Document
@@ -183,7 +184,8 @@ def _key(name: str) -> ObjectKey:
 def _claim(pod: Pod, entry: str, template: Entry) -> ResourceClaim:
     """The claim of a pod from a template, whose spec was read once already."""
     assert isinstance(template.object, ResourceClaimTemplate)
-    metadata = ObjectMeta.model_validate(claim_from_template(pod, entry, template.raw)["metadata"])
+    made = claim_from_template(pod, entry, template.raw)
+    metadata = TypeAdapter(ObjectMeta).validate_python(made["metadata"])
     return ResourceClaim(metadata=metadata, spec=template.object.spec.spec)
 
 

@@ -1,12 +1,15 @@
 """Object metadata, and the keys of objects, pools and devices."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 from pydantic import Field
+from pydantic.dataclasses import dataclass
 
-from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple
+from reconciler.api.objects.model import LEAN, Bool, Int, Map, Model, Str, Tuple
 
 
 class ObjectKey(NamedTuple):
@@ -63,8 +66,9 @@ class OwnerReference(Model):
     controller: Bool | None = None
 
 
-class ObjectMeta(Model):
-    """The fields of `metadata` that we read."""
+@dataclass(frozen=True, slots=True, kw_only=True, config=LEAN)
+class ObjectMeta:
+    """The fields of `metadata` that we read. Every node has them, so they have no dict."""
 
     name: Str = Field(min_length=1)
     namespace: Str = ""
@@ -78,6 +82,10 @@ class ObjectMeta(Model):
     creation_timestamp: Str | None = None
     deletion_timestamp: Str | None = None
 
+    def model_copy(self, *, update: Mapping[str, Any]) -> Self:
+        """The same fields but for some, as with a `Model`."""
+        return replace(self, **update)
+
     @property
     def key(self) -> ObjectKey:
         return ObjectKey(self.namespace, self.name)
@@ -89,8 +97,8 @@ class ObjectMeta(Model):
 
 
 def is_same_version_aside(one: ObjectMeta, other: ObjectMeta) -> bool:
-    """Whether all fields but the version are equal. Quicker than to compare copies with one version."""
-    return {**vars(one), "resource_version": ""} == {**vars(other), "resource_version": ""}
+    """Whether all fields but the version are equal."""
+    return one == replace(other, resource_version=one.resource_version)
 
 
 class ApiObject(Model):

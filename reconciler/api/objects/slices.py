@@ -2,7 +2,6 @@
 
 from functools import cached_property
 from typing import Literal, Self
-from zlib import compress, decompress
 
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
@@ -12,8 +11,6 @@ from reconciler.api.objects.model import LEAN, Bool, Int, Map, Model, Str, Tuple
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.selectors import NodeSelector
 
-LEVEL = 1
-"""Of compression: higher levels take several times as long, and save little"""
 MAX_NAMES = 512
 """Distinct attributes and capacities of one slice. Each becomes a column for all devices of the cluster."""
 
@@ -166,23 +163,15 @@ class ResourceSlice(ApiObject):
         return PoolID(self.spec.driver, self.spec.pool.name)
 
     @cached_property
-    def packed(self) -> bytes:
-        """The slice as compressed JSON, which `unpacked` reads: a hundredth of the size of the objects."""
-        text = self.model_dump_json(by_alias=True, exclude_unset=True, exclude_none=True)
-        return compress(text.encode(), LEVEL)
+    def text(self) -> bytes:
+        """The slice as JSON of the current version, which `read` reads."""
+        return self.model_dump_json(by_alias=True, exclude_unset=True, exclude_none=True).encode()
 
     @classmethod
     def read(cls, text: bytes) -> Self:
-        """The slice in the JSON of the current version, which is kept as what is packed."""
+        """The slice in JSON of the current version, which stays its text."""
         found = cls.model_validate_json(text, by_alias=True, by_name=False)
-        found.__dict__["packed"] = compress(text, LEVEL)
-        return found
-
-    @classmethod
-    def unpacked(cls, packed: bytes) -> Self:
-        """The slice of which this is `packed`."""
-        found = cls.model_validate_json(decompress(packed), by_alias=True, by_name=False)
-        found.__dict__["packed"] = packed
+        found.__dict__["text"] = text
         return found
 
 

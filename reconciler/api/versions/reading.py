@@ -214,7 +214,7 @@ def trimmed(text: bytes, levels: int) -> bytes:
 
 def _with_shared_parts(found: ApiObject) -> ApiObject:
     """The object with the parts of an equal one, where one is known. This saves memory, and comparisons."""
-    parts = {}
+    parts: dict[str, Any] = {}
     for name in _SHARED.get(type(found).__name__, ()):
         part: Model = getattr(found, name)
         if len(_shared) >= MOST_SHARED:
@@ -329,7 +329,7 @@ def typed(raw: Mapping[str, Any]) -> ApiObject:
     found = validated(KINDS[_name_of(raw)].model, raw)
     if isinstance(found, ResourceSlice):
         try:
-            found.packed  # noqa: B018 - it is kept
+            found.text  # noqa: B018 - it is kept
         except PydanticSerializationError as exc:
             raise Malformed(subject_of(raw), "", f"has text that is not Unicode: {exc}") from exc
     return found

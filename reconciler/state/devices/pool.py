@@ -1,7 +1,9 @@
 """A pool: its ordered slices, and which devices a node can use. Source: docs/reference/rules/pools.md."""
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from enum import Enum
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -121,6 +123,12 @@ class PoolOnNode(Struct, frozen=True):
     """Whether a device has binding conditions. Such pools are tried last (POOL-14)."""
 
 
+@lru_cache
+def _counted(generations: tuple[int, ...]) -> Mapping[int, int]:
+    """How often each is there. Most pools have one slice, of the same generation."""
+    return Counter(generations)
+
+
 class Pool:
     """All slices of one (driver, pool name), sorted by slice name (POOL-9). Immutable once built."""
 
@@ -164,13 +172,10 @@ class Pool:
         self._named = named
         self.positions = named.positions
         """Device name -> its positions: usually one, several if generations overlap or by mistake"""
-        self._generations = dict[int, int]()
+        self._generations = _counted(tuple([block.generation for block in blocks]))
         """Generation -> its slices"""
-        self._per_device = self._binding = False
-        for block in blocks:
-            self._generations[block.generation] = self._generations.get(block.generation, 0) + 1
-            self._per_device = self._per_device or bool(block.per_device_node_selection)
-            self._binding = self._binding or block.has_binding_conditions
+        self._per_device = any(block.per_device_node_selection for block in blocks)
+        self._binding = any(block.has_binding_conditions for block in blocks)
         self._wanted = blocks[0].slice_count
         """Slices of the first generation"""
         self._asked: tuple[Semantics, AskedBlocks] | None = None

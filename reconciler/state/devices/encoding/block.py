@@ -11,7 +11,7 @@ from msgspec import Struct
 from kernels.types import Codes, Mask
 from reconciler.api.objects.meta import PoolID
 from reconciler.api.objects.slices import Device, ResourceSlice, ResourceSliceSpec
-from reconciler.state.devices.encoding.parts import Coded, Encoder, Header, Names
+from reconciler.state.devices.encoding.parts import Coded, Encoder, Header, Names, Packed
 from reconciler.state.devices.encoding.vocabulary import Name, Vocabulary
 
 COLUMNS = ("driver", "node", "selector", "taints", "shape", "binding", "operations")
@@ -42,8 +42,8 @@ class Block(Struct, frozen=True, eq=False):
     """Code of the slice's own node selector; -1 for none"""
     published: int
     """Code of the counter sets of the slice; -1 for none"""
-    packed: bytes
-    """The slice itself, compressed"""
+    packed: Packed
+    """The slice itself"""
     named: Names
     header: Header
     """Blocks with the same columns share this object"""
@@ -62,7 +62,7 @@ class Block(Struct, frozen=True, eq=False):
 
     def source(self) -> ResourceSlice:
         """The slice, decoded again. Takes a tenth of a millisecond for eight devices."""
-        return ResourceSlice.unpacked(self.packed)
+        return ResourceSlice.read(self.packed.text())
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -152,12 +152,12 @@ def build(source: ResourceSlice, encoder: Encoder) -> Block:
         per_device_node_selection=spec.per_device_node_selection,
         selector=vocabulary.selectors.code(spec.node_selector) if spec.node_selector is not None else -1,
         published=encoder.published(spec.shared_counters),
-        packed=source.packed,
+        packed=encoder.packed(source.text, driver),
         named=encoder.names(tuple([device.name for device in devices])),
         header=header,
         table=table,
-        flags=flags,
-        drawn=_drawn([one.sets for one in consumption], [one.draws for one in consumption]),
+        flags=encoder.shared(flags),
+        drawn=encoder.shared(_drawn([one.sets for one in consumption], [one.draws for one in consumption])),
         has_binding_conditions=any(device.binding_conditions for device in devices),
         exclusive=states or any(one.grouped for one in consumption),
         states=states,

@@ -1,6 +1,6 @@
 """Distinct values as small integers."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -31,18 +31,6 @@ class Interner(Generic[T]):
         codes = parts[0] if len(parts) == 1 else parts[hash(key) % PARTS]
         known = codes.get(key)
         return self._add(value, key, codes) if known is None else known
-
-    def codes(self, values: Sequence[T]) -> list[int]:
-        """The codes of values that are keys themselves."""
-        parts = self._codes
-        if len(parts) == 1:
-            return [self.code(value) for value in values]
-        found = []
-        for value in values:
-            codes = parts[hash(value) % PARTS]
-            known = codes.get(value)
-            found.append(self._add(value, value, codes) if known is None else known)
-        return found
 
     def find(self, key: Hashable) -> int:
         """The code of a known value, else UNKNOWN."""

@@ -1,7 +1,10 @@
 """Parts of devices as codes: names, attributes, capacity and what they draw from counter sets."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
+from zlib import compressobj, decompressobj
+
+import numpy as np
 
 from reconciler.api.objects.semantics import LIST_ATTRIBUTES, Semantics
 from reconciler.api.objects.slices import (
@@ -25,6 +28,10 @@ from reconciler.state.devices.encoding.vocabulary import (
 
 T = TypeVar("T")
 
+Array = TypeVar("Array", bound=np.ndarray[Any, Any])
+
+LONGEST_SAMPLE = 1 << 15
+"""Bytes of a sample that compression looks back on"""
 LISTS = ("ints", "bools", "strings", "versions")
 
 KEPT = 1 << 14
@@ -65,6 +72,23 @@ class Consumption(NamedTuple):
     """Codes of what is drawn from each set"""
     grouped: bool
     """Whether it declares compatibility groups"""
+
+
+class Packed(NamedTuple):
+    """A text, compressed with another one as its dictionary: what both have takes no room."""
+
+    data: bytes
+    sample: bytes
+
+    @classmethod
+    def of(cls, text: bytes, sample: bytes) -> "Packed":
+        """The text, compressed as fast as possible."""
+        packer = compressobj(1, zdict=sample)
+        return cls(packer.compress(text) + packer.flush(), sample)
+
+    def text(self) -> bytes:
+        """The text again."""
+        return decompressobj(zdict=self.sample).decompress(self.data)
 
 
 class Header(NamedTuple):
@@ -112,11 +136,27 @@ class Encoder:
         self._headers: dict[Header, Header] = {}
         self._layouts: Recent[tuple[str, ...], _Layout] = Recent(KEPT)
         """(driver, keys of attributes as written) -> their columns"""
+        self._samples: dict[str, bytes] = {}
+        """Driver -> the text of its first slice"""
+        self._arrays: Recent[Hashable, Any] = Recent(KEPT)
         self._names: Recent[tuple[str, ...], Names] = Recent(KEPT)
         self._capacity: Recent[Hashable, Capacity] = Recent(KEPT)
         """By the driver and all amounts"""
         self._consumption: Recent[Hashable, Consumption] = Recent(KEPT)
         """By all amounts"""
+
+    def packed(self, text: bytes, driver: str) -> Packed:
+        """A slice of a driver, compressed; its slices differ in little from the first one."""
+        return Packed.of(text, self._samples.setdefault(driver, text[:LONGEST_SAMPLE]))
+
+    def shared(self, array: Array) -> Array:
+        """The shared object of all equal arrays, which becomes read-only: machines of one type have many."""
+        key = array.shape, array.tobytes()
+        known = self._arrays.get(key)
+        if known is None:
+            array.setflags(write=False)
+            known = self._arrays.put(key, array)
+        return known
 
     def names(self, names: tuple[str, ...]) -> Names:
         """The names of the devices of a slice, or of a pool."""

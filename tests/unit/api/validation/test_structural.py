@@ -8,7 +8,6 @@ import jsonschema
 import pytest
 from pydantic import BaseModel
 
-from reconciler.api.objects.meta import ObjectMeta
 from reconciler.api.validation.fields import WrongType
 from reconciler.api.validation.kinds import ServedKind
 from reconciler.api.validation.structural import (
@@ -183,8 +182,7 @@ def missing(model: type[BaseModel], schema: Schema, path: str) -> Iterator[str]:
         if there not in schema.of:
             yield f"{path}.{there}"
         for inner in models_in(field.annotation):
-            if inner is not ObjectMeta:
-                yield from missing(inner, schema.of[there], f"{path}.{there}")
+            yield from missing(inner, schema.of[there], f"{path}.{there}")
 
 
 def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
