@@ -11,8 +11,9 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from reconciler.app.moving import MovePlanner
 from reconciler.control.ownership import Ownership
-from reconciler.control.relocation.moves import Calm, MovesQuestion
+from reconciler.control.relocation.moves import Calm
 from reconciler.control.relocation.rebalancer import LOOK, SHARE
+from reconciler.control.relocation.relocator import Question
 from reconciler.state.trial import Forked
 
 LOOKS = 10_000
@@ -27,7 +28,7 @@ def advice(size: Size, progress: Progress) -> Outcome:
     for number in range(size["plans"]):
         began = process_time()
         fork = Forked.fork_of(world.store)
-        question = MovesQuestion(fork, world.nodes.fork(), world.groups.fork(), (), lambda _: False)
+        question = Question(fork, world.nodes.fork(), world.groups.fork(), (), lambda _: False)
         forked = process_time()
         (found,) = planner.plan(question, lambda: True)
         planned = process_time()

@@ -24,10 +24,11 @@ from reconciler.control.decisions.declaration import Report
 from reconciler.control.held_room import HeldRoomKeeper
 from reconciler.control.ownership import Ownership
 from reconciler.control.relocation.candidates import Candidates
-from reconciler.control.relocation.evictor import Evictor, KnownBudgets, Means, Rates, Turns
+from reconciler.control.relocation.evictor import Evictor, KnownBudgets, Rates, Turns
 from reconciler.control.relocation.moves import Allowed, MovesAdvice
-from reconciler.control.relocation.preemptor import Preemptor, RoomTerms
+from reconciler.control.relocation.preemptor import Preemptor
 from reconciler.control.relocation.rebalancer import MovesTerms, Rebalancer
+from reconciler.control.relocation.relocator import Means, Terms
 from reconciler.control.waiting import Pending
 from reconciler.errors import Gone, Rejected, Relist, Retry
 from reconciler.operations.journal.recording import Recorder
@@ -143,7 +144,7 @@ def _preemptor(shared: _Shared, pending: Pending, evictions: Evictions) -> Preem
         Candidates(core.intake, pending, core.planner, core.gang_planner, settings.preempting_classes),
         evictions,
         RoomPlanner(shared.ours).plan,
-        RoomTerms(
+        Terms(
             settings.preemption == "evict",
             settings.eviction_dry_run,
             settings.nomination_seconds,
@@ -170,9 +171,9 @@ def _rebalancer(shared: _Shared) -> Rebalancer:
         MovesTerms(
             acts,
             settings.eviction_dry_run,
-            settings.rebalance_calm_seconds,
             settings.nomination_seconds,
             settings.eviction_cooldown_seconds,
+            calm_seconds=settings.rebalance_calm_seconds,
         ),
         None if shared.recorder is None else shared.recorder.moves_planned,
     )

@@ -12,7 +12,8 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Decide
 from reconciler.control.relocation.candidates import RoomPlan, RoomQuestion
-from reconciler.control.relocation.evictor import Victim, allocated_by_us
+from reconciler.control.relocation.evictor import allocated_by_us
+from reconciler.control.relocation.ground import Victim
 from reconciler.state.nodes.room import demand
 from reconciler.state.nominations import HeldPlace, devices_of
 

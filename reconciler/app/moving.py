@@ -12,8 +12,10 @@ from reconciler.analysis.relocation.occupants import Occupant
 from reconciler.analysis.world import World
 from reconciler.api.objects.core import controller_of
 from reconciler.control.ownership import Ownership, is_made_for
-from reconciler.control.relocation.evictor import Victim, allocated_by_us
-from reconciler.control.relocation.moves import Allowed, MovesAdvice, MovesQuestion, Relocation
+from reconciler.control.relocation.evictor import allocated_by_us
+from reconciler.control.relocation.ground import Victim
+from reconciler.control.relocation.moves import Allowed, MovesAdvice, Relocation
+from reconciler.control.relocation.relocator import Question
 from reconciler.errors import Rejected
 from reconciler.state.nodes.room import demand
 from reconciler.state.nominations import HeldPlace
@@ -42,7 +44,7 @@ class MovePlanner:
         self._most_moves = most_moves
         self._moves_per_gain = moves_per_gain
 
-    def plan(self, question: MovesQuestion, wanted: ShouldContinue) -> tuple[MovesAdvice, ...]:
+    def plan(self, question: Question, wanted: ShouldContinue) -> tuple[MovesAdvice, ...]:
         """Advice for each goal, in any thread. None for one without a name if nodes have one device each."""
         world, may_move = self._asked(question)
         found, layout = [], _layout_of(world)
@@ -56,7 +58,7 @@ class MovePlanner:
                 found.append(self._read(target, answer, world))
         return tuple(found)
 
-    def problem(self, question: MovesQuestion, advice: MovesAdvice, _wanted: ShouldContinue, /) -> str:
+    def problem(self, question: Question, advice: MovesAdvice, _wanted: ShouldContinue, /) -> str:
         """Why what is left of some advice cannot be carried out any more, in any thread."""
         world, may_move = self._asked(question)
         layout = _layout_of(world)
@@ -72,12 +74,12 @@ class MovePlanner:
     def _targets(self, layout: FleetLayout) -> list[Target]:
         return [one for goal in self._goals for one in for_each_kind(goal, layout)]
 
-    def _asked(self, question: MovesQuestion) -> tuple[World, MayMove]:
+    def _asked(self, question: Question) -> tuple[World, MayMove]:
         store = question.fork.store()
         world = World(store, question.nodes, question.groups, question.budgets, own=question.own)
         return world, anyone if self._allowed is None else self._may_move(self._allowed, question, store)
 
-    def _may_move(self, allowed: Allowed, question: MovesQuestion, store: Store) -> MayMove:
+    def _may_move(self, allowed: Allowed, question: Question, store: Store) -> MayMove:
         """What replaces a pod must be gated, so that its place can be held, and get claims of its own.
 
         A claim that we allocated without being told to by a label belongs to a gated pod.

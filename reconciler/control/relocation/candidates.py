@@ -8,17 +8,15 @@ from msgspec import Struct
 from reconciler.aio.worker_thread import ShouldContinue
 from reconciler.allocation.placement.order import queue_key
 from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.core import Pod, PodDisruptionBudget, claims_of
+from reconciler.api.objects.core import Pod, claims_of
 from reconciler.control.gangs.planner import GangPlanner, Solve
 from reconciler.control.intake import Intake
 from reconciler.control.planner import Decide, Planner
-from reconciler.control.relocation.evictor import Victim
+from reconciler.control.relocation.ground import Victim
+from reconciler.control.relocation.relocator import Question
 from reconciler.control.units import Kind, Unit
 from reconciler.control.waiting import Pending
-from reconciler.state.nodes.table import Nodes
 from reconciler.state.nominations import HeldPlace, Nominee, of_gang, of_pod
-from reconciler.state.pods.groups import PodGroups
-from reconciler.state.trial import Fork
 
 
 class RoomPlan(Struct, frozen=True):
@@ -41,20 +39,12 @@ class RoomPlan(Struct, frozen=True):
         return not self.refused and not self.advice
 
 
-class RoomQuestion(Struct, frozen=True):
-    """Everything that a plan depends on. Nothing in it changes while a thread plans."""
+class RoomQuestion(Question, frozen=True, kw_only=True):
+    """What a plan to make room is asked for."""
 
-    nominee: Nominee
-    own: frozenset[Nominee]
     need: Decide | Solve
     sharing: tuple[tuple[Pod, tuple[ResourceClaim, ...], tuple[int, ...]], ...]
     """See `Candidates.sharing`"""
-    fork: Fork
-    nodes: Nodes
-    groups: PodGroups
-    budgets: tuple[PodDisruptionBudget, ...]
-    spared: Callable[[Pod], bool]
-    """Pods that started too recently to be evicted"""
 
 
 PlanRoom = Callable[[RoomQuestion, ShouldContinue], RoomPlan]

@@ -5,22 +5,19 @@ Source: MAKE-9.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
-from datetime import datetime
+from collections.abc import Callable, Iterable
 from enum import IntEnum
-from typing import NamedTuple
 
 import structlog
-from msgspec import Struct
 
 from reconciler.api.objects.changes import Changed, Notice, Refused, Removed, Replaced
-from reconciler.api.objects.core import Pod, PodDisruptionBudget
-from reconciler.api.objects.meta import ObjectKey, time_of
+from reconciler.api.objects.core import PodDisruptionBudget
+from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.pod_writer import Evictions
 from reconciler.control.audit import written_by_us
 from reconciler.control.decisions.declaration import Decision, Report
-from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
+from reconciler.control.relocation.ground import Victim
 from reconciler.control.waiting import Pause
 from reconciler.errors import Gone, Paused, Protected, Retry, Undecided
 from reconciler.ha.shard import Side
@@ -49,43 +46,6 @@ class Rates:
     def count(self, now: float) -> None:
         """An eviction was requested at this time."""
         self._times.append(now)
-
-
-class Victim(NamedTuple):
-    """A pod to evict."""
-
-    key: ObjectKey
-    uid: str
-    frees: tuple[tuple[ObjectKey, str], ...]
-    """(key, uid) of the claims that are free without it, and those before it"""
-
-
-def is_leaving(victim: Victim, store: Store) -> bool:
-    """Whether a pod is being deleted, finished, or gone."""
-    pod = store.pods.get(victim.key)
-    return (
-        pod is None
-        or pod.metadata.uid != victim.uid
-        or pod.metadata.deletion_timestamp is not None
-        or pod.finished
-    )
-
-
-def has_left(victim: Victim, store: Store) -> bool:
-    """Whether a pod is gone and what it held is free."""
-    pod = store.pods.get(victim.key)
-    if pod is not None and pod.metadata.uid == victim.uid and not pod.finished:
-        return False
-    claims = ((store.claims.get(key), uid) for key, uid in victim.frees)
-    return all(
-        claim is None or claim.metadata.uid != uid or claim.allocation is None for claim, uid in claims
-    )
-
-
-def started_after(moment: datetime, pod: Pod) -> bool:
-    """Whether a pod started after a moment, or has not started. One without a valid time has."""
-    started = time_of(pod.status.start_time or "")
-    return started is None or started > moment
 
 
 def allocated_by_us(claims: Iterable[ObjectKey], store: Store, ours: Ownership) -> bool:
@@ -264,20 +224,3 @@ class Turns:
         """Whether something more important waits for its turn, or has it."""
         there = self._asked if self._holder is None else {*self._asked, self._holder}
         return any(other < purpose for other in there)
-
-
-class Means(Struct, frozen=True):
-    """Shared by those who plan for different purposes."""
-
-    intake: Intake
-    budgets: KnownBudgets
-    evictor: Evictor
-    turns: Turns
-    leads: Callable[[], bool]
-    """Whether this process may write"""
-    clock: Callable[[], float]
-    """That of the loop"""
-    now: Callable[[], datetime]
-    report: Report
-    written: Callable[[], Awaitable[None]] | None = None
-    """Waits until held room is written down, where it is"""

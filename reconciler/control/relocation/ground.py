@@ -8,6 +8,7 @@ Changes elsewhere do not stop it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import chain
 from typing import NamedTuple, TypeVar
 
@@ -15,9 +16,8 @@ from reconciler.allocation.placement.filters import surroundings
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Pod, PodDisruptionBudget
 from reconciler.api.objects.gangs import GangKey, gang_of
-from reconciler.api.objects.meta import ObjectKey, PoolID
+from reconciler.api.objects.meta import ObjectKey, PoolID, time_of
 from reconciler.api.objects.slices import DeviceTaintRule
-from reconciler.control.relocation.evictor import Victim
 from reconciler.errors import Rejected
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.nodes.table import Nodes, relevant
@@ -30,6 +30,43 @@ Name = TypeVar("Name")
 Thing = TypeVar("Thing")
 Facts = tuple[object, ...] | None
 """What counts of an object; None if it does not exist"""
+
+
+class Victim(NamedTuple):
+    """A pod to evict."""
+
+    key: ObjectKey
+    uid: str
+    frees: tuple[tuple[ObjectKey, str], ...]
+    """(key, uid) of the claims that are free without it, and those before it"""
+
+
+def is_leaving(victim: Victim, store: Store) -> bool:
+    """Whether a pod is being deleted, finished, or gone."""
+    pod = store.pods.get(victim.key)
+    return (
+        pod is None
+        or pod.metadata.uid != victim.uid
+        or pod.metadata.deletion_timestamp is not None
+        or pod.finished
+    )
+
+
+def has_left(victim: Victim, store: Store) -> bool:
+    """Whether a pod is gone and what it held is free."""
+    pod = store.pods.get(victim.key)
+    if pod is not None and pod.metadata.uid == victim.uid and not pod.finished:
+        return False
+    claims = ((store.claims.get(key), uid) for key, uid in victim.frees)
+    return all(
+        claim is None or claim.metadata.uid != uid or claim.allocation is None for claim, uid in claims
+    )
+
+
+def started_after(moment: datetime, pod: Pod) -> bool:
+    """Whether a pod started after a moment, or has not started. One without a valid time has."""
+    started = time_of(pod.status.start_time or "")
+    return started is None or started > moment
 
 
 class Ground(NamedTuple):

@@ -7,14 +7,12 @@ from msgspec import Struct, field
 
 from reconciler.aio.worker_thread import ShouldContinue
 from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.core import Pod, PodDisruptionBudget, claims_of, controller_of
+from reconciler.api.objects.core import Pod, claims_of, controller_of
 from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference
-from reconciler.control.relocation.evictor import Victim
-from reconciler.state.nodes.table import Nodes
-from reconciler.state.nominations import NOBODY, HeldPlace, Nominee, of_replacement
-from reconciler.state.pods.groups import PodGroups
+from reconciler.control.relocation.ground import Victim
+from reconciler.control.relocation.relocator import Question
+from reconciler.state.nominations import HeldPlace, Nominee, of_replacement
 from reconciler.state.store import Store
-from reconciler.state.trial import Fork
 
 
 class Relocation(NamedTuple):
@@ -56,22 +54,9 @@ class MovesAdvice(Struct, frozen=True):
     """Why there are no moves; empty if there are, or if nothing is wanted"""
 
 
-class MovesQuestion(Struct, frozen=True):
-    """Everything that advice depends on. Nothing in it changes while a thread plans."""
-
-    fork: Fork
-    nodes: Nodes
-    groups: PodGroups
-    budgets: tuple[PodDisruptionBudget, ...]
-    spared: Callable[[Pod], bool]
-    """Pods that started too recently to be evicted"""
-    own: frozenset[Nominee] = NOBODY
-    """For whom the place of the next move is held already"""
-
-
-PlanMoves = Callable[[MovesQuestion, ShouldContinue], tuple[MovesAdvice, ...]]
+PlanMoves = Callable[[Question, ShouldContinue], tuple[MovesAdvice, ...]]
 """Finds advice for each goal, in any thread"""
-TryMoves = Callable[[MovesQuestion, MovesAdvice, ShouldContinue], str]
+TryMoves = Callable[[Question, MovesAdvice, ShouldContinue], str]
 """Why what is left of some advice cannot be carried out any more, in any thread. Empty if it can"""
 
 

@@ -5,16 +5,14 @@ then the room is not held any more, and a later plan starts from what is there. 
 completely, and its claims are free, before the next one is evicted.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable, Set
-from datetime import UTC, timedelta
 from functools import partial
 
 import structlog
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
-from reconciler.aio.worker_thread import Closed, WorkerThread
+from reconciler.aio.worker_thread import Closed
 from reconciler.api.objects.core import Pod, claims_of
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.pod_writer import Evictions
@@ -26,21 +24,12 @@ from reconciler.control.relocation.candidates import (
     RoomQuestion,
     StandingRoom,
 )
-from reconciler.control.relocation.evictor import (
-    AGAIN,
-    LONGEST_AGAIN,
-    Means,
-    Purpose,
-    Victim,
-    has_left,
-    is_leaving,
-    started_after,
-)
-from reconciler.control.relocation.ground import Ground, changed
+from reconciler.control.relocation.evictor import AGAIN, LONGEST_AGAIN, Purpose
+from reconciler.control.relocation.ground import Ground, Victim, changed, has_left, is_leaving
+from reconciler.control.relocation.relocator import Means, Relocator, Terms
 from reconciler.control.units import Kind, Unit
-from reconciler.errors import Inconsistent, ReconcilerError, Rejected
-from reconciler.state.nominations import Nomination, Nominee, own_of_all
-from reconciler.state.trial import Forked
+from reconciler.errors import ReconcilerError, Rejected
+from reconciler.state.nominations import Nominee, own_of_all
 
 log = structlog.get_logger()
 
@@ -48,19 +37,6 @@ SHARE = 0.1
 """Maximum part of the time that is spent on plans"""
 PAUSE = 1.0
 """Seconds between two looks at what is pending"""
-
-
-class RoomTerms(Struct, frozen=True):
-    """What the settings allow."""
-
-    evict: bool
-    """False: plans are shown as advice"""
-    dry_run: bool
-    """Plans are made and recorded as if they were carried out, and nothing is"""
-    hold_seconds: float
-    """How long room is held after the latest eviction for it"""
-    cooldown_seconds: float
-    """How long a pod that has started is left alone"""
 
 
 class RoomCampaign(Struct):
@@ -76,8 +52,11 @@ class RoomCampaign(Struct):
     """When the next eviction may be tried"""
 
 
-class Preemptor:
-    """One plan is carried out at a time. All its state is lost with the process; see `Nominating`."""
+class Preemptor(Relocator):
+    """All its state is lost with the process; see `Nominating`."""
+
+    purpose = Purpose.PREEMPTION
+    failure = "making room failed"
 
     def __init__(
         self,
@@ -85,21 +64,17 @@ class Preemptor:
         candidates: Candidates,
         evictions: Evictions,
         plan: PlanRoom,
-        terms: RoomTerms,
+        terms: Terms,
         journal: Callable[[RoomPlanned], None] | None = None,
     ) -> None:
         """`journal` gets every new plan."""
-        self._means = means
-        self._intake, self._store = means.intake, means.intake.store
-        self._clock, self._report = means.clock, means.report
+        super().__init__(means, terms)
         self._candidates = candidates
         self._evictions = evictions
         self._plan = plan
-        self._terms = terms
         self._journal = journal
-        self._thread = WorkerThread("room")
         self._campaign: RoomCampaign | None = None
-        self._ground: Ground | None = None
+        self._before: Ground | None = None
         """What the last plan was made from"""
         self._sharers: list[Pod] = []
         """The other pods that used its claims then"""
@@ -109,25 +84,11 @@ class Preemptor:
         """Units that asked for the turn while a pod was moved, and did not get it yet"""
         self.standing = StandingRoom()
 
-    async def run(self) -> None:
-        """Make room until cancelled. Cancelled during an eviction: it may have been granted."""
-        try:
-            while True:
-                began = self._clock()
-                try:
-                    await self._step()
-                except Closed:
-                    return
-                except Inconsistent:
-                    raise
-                except Exception:
-                    # Allocation must go on without it. Room that is held expires.
-                    log.exception("making room failed")
-                    self._stop()
-                spent = self._clock() - began
-                await asyncio.sleep(max(PAUSE, spent / SHARE - spent))
-        finally:
-            self._thread.close()
+    def _failed(self) -> None:
+        self._stop()
+
+    def _pause(self, spent: float) -> float:
+        return max(PAUSE, spent / SHARE - spent)
 
     async def _step(self) -> None:
         if not self._intake.listed.is_set() or not self._means.budgets.listed or not self._means.leads():
@@ -166,7 +127,7 @@ class Preemptor:
         if plan.victims and (wait := self._means.evictor.wait()) > 0:
             self._waits[unit] = self._clock() + wait, AGAIN
             return
-        if not self._means.turns.take(Purpose.PREEMPTION):
+        if not self._means.turns.take(self.purpose):
             self._asking.add(unit)
             self._waits[unit] = self._clock() + AGAIN, AGAIN  # a pod is being moved
             return
@@ -257,27 +218,12 @@ class Preemptor:
         need = self._candidates.need(unit)
         if need is None:
             return None
-        if self._means.budgets.unreadable:
-            budget = min(self._means.budgets.unreadable)
-            why = f"PodDisruptionBudget {budget} cannot be read, so nobody knows which pods it protects"
+        if self._unreadable:
+            why = f"{self._unreadable} cannot be read, so nobody knows which pods it protects"
             return RoomPlan((), (), refused=why)
-        judged, today = self._candidates.judged(unit), self._means.now()
-        cooldown = timedelta(seconds=self._terms.cooldown_seconds)
-        nodes, groups = self._intake.nodes.fork(), self._intake.groups.fork()
-        budgets = self._means.budgets.known
-        self._ground = Ground.of(self._store, nodes, groups, budgets)
-        self._sharers = self._candidates.sharers(unit)
-        question = RoomQuestion(
-            self._candidates.nominee(unit),
-            own_of_all(judged),
-            need,
-            self._candidates.sharing(need),
-            Forked.fork_of(self._store),
-            nodes,
-            groups,
-            budgets,
-            partial(started_after, today - cooldown),
-        )
+        state = self._question(own_of_all(self._candidates.judged(unit)))
+        self._before, self._sharers = self._ground(state), self._candidates.sharers(unit)
+        question = RoomQuestion(**asdict(state), need=need, sharing=self._candidates.sharing(need))
         try:
             return await self._thread.run(partial(self._plan, question))
         except Closed:
@@ -289,12 +235,11 @@ class Preemptor:
 
     def _changed(self, unit: Unit, plan: RoomPlan) -> str:
         """What of the last plan has changed since it was asked for; empty if nothing has."""
-        if self._means.budgets.unreadable:
-            return f"PodDisruptionBudget {min(self._means.budgets.unreadable)} became unreadable"
-        assert self._ground is not None  # a plan was made
-        intake, before = self._intake, self._ground
-        now = Ground.of(self._store, intake.nodes, intake.groups, self._means.budgets.known)
-        wanted = intake.units.claims(unit)
+        if self._unreadable:
+            return f"{self._unreadable} became unreadable"
+        assert self._before is not None  # a plan was made
+        before, now = self._before, self._ground()
+        wanted = self._intake.units.claims(unit)
         needing = {key for victim in plan.victims for key, _ in victim.frees}
         needing |= {key for key in wanted if key in before.claims and before.claims[key].allocation is None}
         then = _users(needing, self._sharers)
@@ -307,20 +252,15 @@ class Preemptor:
 
     def _hold(self, campaign: RoomCampaign, *, more: float = 0.0) -> None:
         """Hold the room of a plan from now on."""
-        seconds = self._terms.hold_seconds + more
-        deadline = (self._means.now() + timedelta(seconds=seconds)).astimezone(UTC)
         pods = self._candidates.pods(campaign.unit)
         one = len(pods) == 1 and campaign.unit.kind is Kind.POD
-        self._intake.nominating.hold(
-            Nomination(
-                campaign.nominee,
-                campaign.plan.places,
-                min((pod.spec.priority or 0 for pod in pods), default=0),
-                self._clock() + seconds,
-                deadline.replace(tzinfo=None).isoformat(timespec="seconds") + "Z",
-                pods[0].metadata.uid if one else "",
-            ),
+        self._hold_places(
+            campaign.nominee,
+            campaign.plan.places,
+            min((pod.spec.priority or 0 for pod in pods), default=0),
+            pods[0].metadata.uid if one else "",
             "pods of lower priority leave for it" if campaign.plan.victims else "pods are being deleted",
+            more=more,
         )
 
     async def _abort(self, campaign: RoomCampaign, why: str) -> None:
@@ -337,13 +277,13 @@ class Preemptor:
         """Carry out no plan any more. Room that is held expires."""
         self._campaign = None
         self._asking.clear()
-        self._means.turns.end(Purpose.PREEMPTION)
+        self._means.turns.end(self.purpose)
 
     def _ask_no_more(self, unit: Unit) -> None:
         """A unit does not want the turn any more, if it did: it keeps nobody from moving."""
         self._asking.discard(unit)
         if not self._asking:
-            self._means.turns.end(Purpose.PREEMPTION)
+            self._means.turns.end(self.purpose)
 
     def _wait(self, unit: Unit) -> None:
         """Let some time pass before another plan for a unit."""

@@ -5,25 +5,19 @@ of what replaces the pod is held, the pod is evicted, and the next one follows o
 there. If anything differs, the rest of the plan is dropped: a later plan starts from what is there.
 """
 
-import asyncio
 from collections.abc import Callable, Hashable
-from datetime import UTC, timedelta
 from functools import partial
 
-import structlog
-from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.aio.worker_thread import Closed, WorkerThread
 from reconciler.control.build_ahead import build_ahead
 from reconciler.control.decisions.every import MoveEvicted, MovesAborted, MovesPlanned, PodMoved
-from reconciler.control.relocation.evictor import Means, Purpose, has_left, is_leaving, started_after
-from reconciler.control.relocation.ground import Ground, changed
+from reconciler.control.relocation.evictor import Purpose
+from reconciler.control.relocation.ground import Ground, changed, has_left, is_leaving
 from reconciler.control.relocation.moves import (
     Calm,
     MovesAdvice,
     MovesCampaign,
-    MovesQuestion,
     PlanMoves,
     Relocation,
     StandingAdvice,
@@ -32,11 +26,9 @@ from reconciler.control.relocation.moves import (
     replacement,
     siblings,
 )
-from reconciler.errors import Inconsistent, Rejected
-from reconciler.state.nominations import NOBODY, Nomination
-from reconciler.state.trial import Forked
-
-log = structlog.get_logger()
+from reconciler.control.relocation.relocator import Means, Relocator, Terms
+from reconciler.errors import Rejected
+from reconciler.state.nominations import NOBODY
 
 SHARE = 0.01
 """Maximum part of the time that is spent on plans"""
@@ -52,23 +44,18 @@ TRIES = 3
 RUNNING = "Running"
 
 
-class MovesTerms(Struct, frozen=True):
+class MovesTerms(Terms, frozen=True, kw_only=True):
     """What the settings allow."""
 
-    evict: bool
-    """False: plans are shown as advice"""
-    dry_run: bool
-    """Plans are made and recorded as if they were carried out, and nothing is"""
     calm_seconds: float
     """How long nothing must have changed before a plan is made"""
-    hold_seconds: float
-    """How long a place is held, and how long its pod may take to run there"""
-    cooldown_seconds: float
-    """How long a pod that has started is left alone"""
 
 
-class Rebalancer:
+class Rebalancer(Relocator):
     """Its plan is lost with the process: a new one starts from what is. Held places may be written down."""
+
+    purpose = Purpose.REBALANCING
+    failure = "rebalancing failed"
 
     def __init__(
         self,
@@ -79,14 +66,11 @@ class Rebalancer:
         journal: Callable[[MovesPlanned], None] | None = None,
     ) -> None:
         """`journal` gets every new plan."""
-        self._means = means
-        self._intake, self._store = means.intake, means.intake.store
-        self._clock, self._report = means.clock, means.report
+        super().__init__(means, terms)
         self._trial = trial
         self._plan = plan
-        self._terms = terms
         self._journal = journal
-        self._thread = WorkerThread("rebalance")
+        self._calm_seconds = terms.calm_seconds
         self._calm = Calm(terms.calm_seconds)
         self._campaign: MovesCampaign | None = None
         self._rests_until = 0.0
@@ -94,24 +78,12 @@ class Rebalancer:
         """How long to rest after the next plan that is dropped"""
         self.standing = StandingAdvice()
 
-    async def run(self) -> None:
-        """Advise, and move, until cancelled. Cancelled during an eviction: it may have been granted."""
-        try:
-            while True:
-                try:
-                    await self._step()
-                except Closed:
-                    return
-                except Inconsistent:
-                    raise
-                except Exception:
-                    # Allocation must go on without it. A place that is held expires.
-                    log.exception("rebalancing failed")
-                    self._end()
-                    self._back_off()
-                await asyncio.sleep(LOOK if self._campaign is None else STEP)
-        finally:
-            self._thread.close()
+    def _failed(self) -> None:
+        self._end()
+        self._back_off()
+
+    def _pause(self, spent: float) -> float:  # noqa: ARG002 - the pause after a plan is longer, see `_consider`
+        return LOOK if self._campaign is None else STEP
 
     async def _step(self) -> None:
         if not self._intake.listed.is_set() or not self._means.leads():
@@ -135,7 +107,7 @@ class Rebalancer:
         if not self._means.budgets.listed:
             return
         state, began = self._state(), self._clock()
-        found = await self._thread.run(partial(self._plan, self._question()))
+        found = await self._thread.run(partial(self._plan, self._question(NOBODY)))
         spent = self._clock() - began
         self._calm.planned(state, began, self._clock())
         self._rests_until = self._clock() + spent / SHARE
@@ -146,18 +118,6 @@ class Rebalancer:
             self._say(one, acts=acts and one is chosen)
         if acts and chosen is not None and not self._intake.pause.paused:
             self._campaign = MovesCampaign(chosen)
-
-    def _question(self, campaign: MovesCampaign | None = None) -> MovesQuestion:
-        asked = campaign is not None and campaign.asked
-        since = self._means.now() - timedelta(seconds=self._terms.cooldown_seconds)
-        return MovesQuestion(
-            Forked.fork_of(self._store),
-            self._intake.nodes.fork(),
-            self._intake.groups.fork(),
-            self._means.budgets.known,
-            partial(started_after, since),
-            frozenset([campaign.advice.moves[0].nominee]) if campaign is not None and asked else NOBODY,
-        )
 
     def _say(self, advice: MovesAdvice, *, acts: bool) -> None:
         why = "" if acts else self._why_not()
@@ -202,7 +162,7 @@ class Rebalancer:
         if campaign.asked and self._store.nominations.get(move.nominee) is None:
             self._abort(campaign, f"pod {move.victim.key} could not be evicted in time")
             return
-        if self._means.turns.yields(Purpose.REBALANCING):
+        if self._means.turns.yields(self.purpose):
             self._abort(campaign, "room is made for a pending pod first")
             return
         if (wait := self._means.evictor.wait()) > 0:
@@ -212,15 +172,16 @@ class Rebalancer:
 
     async def _move(self, campaign: MovesCampaign, move: Relocation) -> None:
         """Hold the place of what replaces a pod, and evict it."""
-        if not self._means.turns.take(Purpose.REBALANCING):
+        if not self._means.turns.take(self.purpose):
             self._abort(campaign, "room is made for a pending pod first")
             return
-        if self._means.budgets.unreadable:
-            self._abort(campaign, f"PodDisruptionBudget {min(self._means.budgets.unreadable)} cannot be read")
+        if self._unreadable:
+            self._abort(campaign, f"{self._unreadable} cannot be read")
             return
         version = self._store.snapshot().version
-        question = self._question(campaign)
-        ground = Ground.of(self._store, question.nodes, question.groups, question.budgets)
+        # The place of the move may be held already.
+        question = self._question(frozenset([move.nominee]) if campaign.asked else NOBODY)
+        ground = self._ground(question)
         why = await self._thread.run(partial(self._trial, question, campaign.advice))
         if why:
             self._abort(campaign, why)
@@ -262,27 +223,16 @@ class Rebalancer:
 
     def _changed(self, before: Ground, move: Relocation) -> str:
         """What of a move has changed; empty if nothing has."""
-        if self._means.budgets.unreadable:
-            return f"PodDisruptionBudget {min(self._means.budgets.unreadable)} became unreadable"
-        now = Ground.of(self._store, self._intake.nodes, self._intake.groups, self._means.budgets.known)
+        if self._unreadable:
+            return f"{self._unreadable} became unreadable"
+        now = self._ground()
         victim, own = before.pods.get(move.victim.key), frozenset([move.nominee])
         replaced = [] if victim is None else [victim]
         return changed(before, now, [move.victim], [move.to], waiting=replaced, own=own)
 
     def _hold(self, move: Relocation) -> None:
-        seconds = self._terms.hold_seconds
-        deadline = (self._means.now() + timedelta(seconds=seconds)).astimezone(UTC)
-        self._intake.nominating.hold(
-            Nomination(
-                move.nominee,
-                (move.to,),
-                move.priority,
-                self._clock() + seconds,
-                deadline.replace(tzinfo=None).isoformat(timespec="seconds") + "Z",
-                move.victim.uid,
-            ),
-            f"it replaces pod {move.victim.key}, which moves",
-        )
+        why = f"it replaces pod {move.victim.key}, which moves"
+        self._hold_places(move.nominee, [move.to], move.priority, move.victim.uid, why)
 
     def _begun(self, campaign: MovesCampaign, move: Relocation) -> None:
         """The pod leaves. Its place is held afresh from now on."""
@@ -304,8 +254,8 @@ class Rebalancer:
             campaign.deadline = self._clock() + self._terms.hold_seconds
         if pod.spec.node_name and pod.status.phase == RUNNING and has_left(move.victim, self._store):
             self._report(PodMoved(move.victim.key, pod.key, pod.spec.node_name, move.to.devices))
-            self._means.turns.end(Purpose.REBALANCING)
-            self._rest = self._terms.calm_seconds
+            self._means.turns.end(self.purpose)
+            self._rest = self._calm_seconds
             campaign.moving = None
             if not campaign.advice.moves:
                 self._end()
@@ -325,10 +275,10 @@ class Rebalancer:
 
     def _back_off(self) -> None:
         self._rests_until = max(self._rests_until, self._clock() + self._rest)
-        self._rest = min(2 * self._rest, max(LONGEST_REST, self._terms.calm_seconds))
+        self._rest = min(2 * self._rest, max(LONGEST_REST, self._calm_seconds))
         self._calm.again()
 
     def _end(self) -> None:
         """Carry out no plan any more."""
         self._campaign = None
-        self._means.turns.end(Purpose.REBALANCING)
+        self._means.turns.end(self.purpose)

@@ -15,7 +15,7 @@ from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Decide
 from reconciler.control.relocation.candidates import RoomPlan, RoomQuestion
 from reconciler.ha.shard import Shard
-from reconciler.state.nominations import of_pod, own_of
+from reconciler.state.nominations import own_of
 from reconciler.state.trial import Forked
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
 from tests.tools.unit_pictures import intake, key, pod_unit, step
@@ -60,8 +60,8 @@ def plan(
 
     fork = Forked.fork_of(found.store)
     question = RoomQuestion(
-        of_pod(wanting.key), own_of(wanting), need, (), fork, found.nodes.fork(), found.groups.fork(),
-        budgets, is_spared,
+        fork, found.nodes.fork(), found.groups.fork(), budgets, is_spared, own_of(wanting),
+        need=need, sharing=(),
     )  # fmt: skip
     return RoomPlanner(ours).plan(question, lambda: True)
 

@@ -14,7 +14,8 @@ from reconciler.api.versions.reading import read
 from reconciler.app.moving import MovePlanner
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import MANAGED, Ownership
-from reconciler.control.relocation.moves import MOVABLE, Allowed, MovesAdvice, MovesQuestion
+from reconciler.control.relocation.moves import MOVABLE, Allowed, MovesAdvice
+from reconciler.control.relocation.relocator import Question
 from reconciler.state.trial import Forked
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
 from tests.tools.unit_pictures import intake
@@ -74,9 +75,9 @@ def advice(
 
 def question(
     found: Intake, *budgets: PodDisruptionBudget, spared: Callable[[Pod], bool] = lambda _: False
-) -> MovesQuestion:
+) -> Question:
     fork = Forked.fork_of(found.store)
-    return MovesQuestion(fork, found.nodes.fork(), found.groups.fork(), budgets, spared)
+    return Question(fork, found.nodes.fork(), found.groups.fork(), budgets, spared)
 
 
 def moved(found: tuple[MovesAdvice, ...]) -> list[str]:

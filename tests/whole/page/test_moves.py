@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference
-from reconciler.control.relocation.evictor import Victim
+from reconciler.control.relocation.ground import Victim
 from reconciler.control.relocation.moves import MovesAdvice, Relocation
 from reconciler.operations.page.panels import MOST_MOVES
 from reconciler.state.nominations import HeldPlace

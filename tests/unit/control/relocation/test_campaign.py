@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference
-from reconciler.control.relocation.evictor import Victim
+from reconciler.control.relocation.ground import Victim
 from reconciler.control.relocation.moves import Relocation, astray, replacement
 from reconciler.state.nominations import HeldPlace
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod

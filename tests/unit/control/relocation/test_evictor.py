@@ -7,7 +7,8 @@ from reconciler.cluster.pod_writer import Evictions
 from reconciler.cluster.transport import PauseReasons
 from reconciler.control.decisions.declaration import Decision
 from reconciler.control.decisions.every import Evicted
-from reconciler.control.relocation.evictor import AGAIN, LONGEST_AGAIN, PAUSED, Evictor, Rates, Victim
+from reconciler.control.relocation.evictor import AGAIN, LONGEST_AGAIN, PAUSED, Evictor, Rates
+from reconciler.control.relocation.ground import Victim
 from reconciler.control.waiting import Pause
 from reconciler.errors import Conflict, Gone, Protected, ReconcilerError, Rejected, Retry, Undecided
 from reconciler.state.nominations import of_pod

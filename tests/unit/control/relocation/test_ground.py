@@ -12,8 +12,7 @@ from reconciler.api.objects.meta import DeviceID
 from reconciler.api.objects.plan import Plan
 from reconciler.api.versions.reading import read
 from reconciler.control.intake import Intake
-from reconciler.control.relocation.evictor import Victim
-from reconciler.control.relocation.ground import Ground, changed
+from reconciler.control.relocation.ground import Ground, Victim, changed
 from reconciler.state.nominations import HeldPlace, Nomination, of_claim, of_pod, own_of
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, held, node, pod
 from tests.tools.unit_pictures import intake, key, put, remove

@@ -8,8 +8,9 @@ from typing import Any
 
 from reconciler.api.objects.core import Pod
 from reconciler.control.relocation.candidates import Candidates, RoomPlan
-from reconciler.control.relocation.evictor import AGAIN, KnownBudgets, Means, Purpose, Turns
-from reconciler.control.relocation.preemptor import PAUSE, Preemptor, RoomTerms
+from reconciler.control.relocation.evictor import AGAIN, KnownBudgets, Purpose, Turns
+from reconciler.control.relocation.preemptor import PAUSE, Preemptor
+from reconciler.control.relocation.relocator import Means, Terms
 from reconciler.control.units import Unit
 from reconciler.state.nominations import HeldPlace
 from tests.tools.unit_pictures import intake, pod_unit
@@ -58,7 +59,7 @@ class Making:
             now=lambda: datetime.now(UTC),
             report=lambda _: None,
         )
-        terms = RoomTerms(evict=True, dry_run=False, hold_seconds=1.0, cooldown_seconds=0.0)
+        terms = Terms(evict=True, dry_run=False, hold_seconds=1.0, cooldown_seconds=0.0)
         self.preemptor = Preemptor(means, self.pending, unused, lambda *_: WHEN_OTHERS_LEAVE, terms)
 
     async def kept_from_moving(self, *pending: Unit, needing: Container[Unit]) -> bool:
