@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, TextIO
 
-from reconciler.allocation.reasons.explanation import Explanation, Kind, Request, Shortage, Step
+from reconciler.allocation.reasons.explanation import Explanation, Kind, Request, Step
 from reconciler.api.objects.claims import Allocation, ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
@@ -76,7 +76,6 @@ def _devices(allocation: Allocation) -> str:
 BAR = 24
 WORDS_INDENT = 10
 """Of words below their bar: as far as the number reaches"""
-MAX_SHORTAGES = 5
 _ON_NODES = frozenset({Kind.ALIGNMENT, Kind.PARTITION})
 """Gates that show the number of nodes"""
 
@@ -92,7 +91,7 @@ def print_explanation(explanation: Explanation, out: TextIO) -> None:
         print_line(console, f"request {request.request} of {owner} {request.claim} needs {_wanted(request)}")
         for line in _funnel(request, block, console.width):
             console.print(line)
-        for line in _about(request):
+        for line in request.sentences():
             print_line(console, line)
     for line in _tail(explanation):
         print_line(console, line)
@@ -151,27 +150,6 @@ def _words(step: Step) -> str:
 def _length(left: int, total: int) -> int:
     """The length of a bar; at least 1 if a device remains."""
     return max(round(BAR * left / total), 1) if left else 0
-
-
-def _about(request: Request) -> Iterator[str]:
-    for names in request.smallest:
-        yield f"blocked by {' and '.join(names) or 'the nodes: none has this many devices'}"
-    for shortage in request.shortages[:MAX_SHORTAGES]:
-        yield _shortage(shortage)
-    more = len(request.shortages) - MAX_SHORTAGES
-    if more > 0:
-        yield f"and {counted(more, 'more counter')} short"
-    for failing in request.failing:
-        yield f"error: {failing}"
-
-
-def _shortage(short: Shortage) -> str:
-    best = f" (the best of {short.devices} devices)" if short.devices > 1 else ""
-    holders = f"; held by {', '.join(map(str, short.holders))}" if short.holders else ""
-    return (
-        f"counter {short.counter} of set {short.set} in {short.pool} is short by {short.short}: "
-        f"{short.device.device} needs {short.wanted}, {short.left} free{best}{holders}"
-    )
 
 
 def _tail(explanation: Explanation) -> Iterator[str]:

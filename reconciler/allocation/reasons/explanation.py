@@ -49,6 +49,10 @@ class Advice(NamedTuple):
     section: Section
 
 
+MOST_SHORTAGES = 5
+"""Counters that are told of one request"""
+
+
 class Step(Struct, frozen=True):
     """One gate of a funnel."""
 
@@ -147,6 +151,22 @@ class Request(Struct, frozen=True):
     @property
     def left(self) -> int:
         return self.funnel[-1].left if self.funnel else self.devices
+
+    def sentences(self) -> Iterator[str]:
+        """What stops it: gates, counters that are short, and errors, without capitals and periods."""
+        for names in self.smallest:
+            yield f"blocked by {' and '.join(names) or 'the nodes: none has this many devices'}"
+        for short in self.shortages[:MOST_SHORTAGES]:
+            best = f" (the best of {short.devices} devices)" if short.devices > 1 else ""
+            holders = f"; held by {', '.join(map(str, short.holders))}" if short.holders else ""
+            yield (
+                f"counter {short.counter} of set {short.set} in {short.pool} is short by {short.short}: "
+                f"{short.device.device} needs {short.wanted}, {short.left} free{best}{holders}"
+            )
+        more = len(self.shortages) - MOST_SHORTAGES
+        if more > 0:
+            yield f"and {more} more counter{'' if more == 1 else 's'} short"
+        yield from (f"error: {failing}" for failing in self.failing)
 
 
 class Lack(Struct, frozen=True):

@@ -1,7 +1,5 @@
 """Explains why a claim or pod is pending. Explanations are slow, so they get a limited share of the time."""
 
-from collections.abc import Iterator
-
 from reconciler.allocation.reasons.explanation import Explanation, Request
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.operations.page.fleet import BAR
@@ -80,18 +78,5 @@ def _request(request: Request, explanation: Explanation) -> dict[str, object]:
         "claim": shown(str(request.claim)),
         "wanted": "all that match" if request.wanted is None else request.wanted,
         "steps": steps,
-        "lines": [shown(line, LONGEST) for line in _lines(request)],
+        "lines": [shown(line, LONGEST) for line in request.sentences()],
     }
-
-
-def _lines(request: Request) -> Iterator[str]:
-    for names in request.smallest:
-        yield f"Stopped by {' and '.join(names) or 'the nodes: none has enough devices'}."
-    for short in request.shortages[:5]:
-        by = f", held by {', '.join(map(str, short.holders))}" if short.holders else ""
-        yield (
-            f"Counter {short.counter} of set {short.set} in pool {short.pool} is short by {short.short}: "
-            f"{short.device.device} needs {short.wanted}; {short.left} available{by}."
-        )
-    for failing in request.failing:
-        yield f"Error: {failing}"
