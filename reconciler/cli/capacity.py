@@ -17,7 +17,7 @@ from reconciler.analysis.sizing.sizing import size
 from reconciler.analysis.world import world_of
 from reconciler.api.manifests.bundle import Bundle, Claims
 from reconciler.api.manifests.inferred_nodes import InferredNodes, infer_nodes
-from reconciler.api.objects.claims import DeviceClass, ResourceClaim
+from reconciler.api.objects.claims import DeviceClass
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.semantics import Semantics
@@ -33,7 +33,7 @@ from reconciler.cli.contexts import (
     side_by_side,
 )
 from reconciler.cli.exits import Exit, NoAnswer, errors_as
-from reconciler.cli.input import bundle_objects, read_files, read_valid
+from reconciler.cli.input import read_files, read_valid, supply_of
 from reconciler.cli.options import contexts_option, fleet_options
 from reconciler.cli.output import Console, Table, counted, echo_value, print_line, print_table, remarks_on
 from reconciler.cli.progress import ProgressTracker, track_progress
@@ -279,8 +279,7 @@ def _fleet(fleet: Bundle | None, connection: Connection, progress: ProgressTrack
         progress.stage("reading the cluster")
         return _fleet_of_cluster(asyncio.run(list_objects(KINDS, connection, volumes=True)))
     claims = Claims(fleet)  # also those made from the templates of pods
-    listed = [one for one in bundle_objects(fleet) if not isinstance(one, Node | Pod | ResourceClaim)]
-    listed += [*fleet.of(Node), *map(claims.typed, claims.entries), *claims.pods]
+    listed = [*supply_of(fleet), *fleet.of(Node), *map(claims.typed, claims.entries), *claims.pods]
     return Fleet(infer_nodes(fleet.of(Node), fleet.of(ResourceSlice)), listed, may_suppose=True)
 
 

@@ -116,11 +116,15 @@ def read_valid(raws: Iterable[dict[str, Any]]) -> Iterator[ApiObject]:
             remark(f"refused: {exc}")
 
 
+def supply_of(bundle: Bundle) -> list[ApiObject]:
+    """The objects of manifests but for nodes, claims and pods, in the order in which a store needs them."""
+    kinds = (PodGroup, CoschedulingPodGroup, Namespace, DeviceClass, DeviceTaintRule, ResourceSlice)
+    return [*storage_of(bundle), *(one for kind in kinds for one in bundle.of(kind))]
+
+
 def bundle_objects(bundle: Bundle) -> Iterator[ApiObject]:
-    """The objects of manifests, with the nodes that the slices imply and a unique uid for each claim."""
-    slices = bundle.of(ResourceSlice)
-    yield from (*slices, *bundle.of(DeviceClass), *bundle.of(DeviceTaintRule), *bundle.of(Pod))
-    yield from (*bundle.of(PodGroup), *bundle.of(CoschedulingPodGroup))
-    yield from (*bundle.of(Namespace), *storage_of(bundle))
-    yield from infer_nodes(bundle.of(Node), slices).nodes
+    """All of them, with the nodes that the slices imply and a unique uid for each claim."""
+    yield from supply_of(bundle)
+    yield from infer_nodes(bundle.of(Node), bundle.of(ResourceSlice)).nodes
     yield from map(with_own_uid, bundle.of(ResourceClaim))
+    yield from bundle.of(Pod)

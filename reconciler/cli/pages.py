@@ -56,7 +56,7 @@ it writes one short line for each event. The level is `info`, unless another is 
 from level `warning`. No line contains a token, a secret or the body of a request.
 
 `dra-reconciler logs FILE` reads such lines and prints counts by reason, latencies and the slowest decisions;
-with `--claim`, the history of one claim. It also reads lines with the event names of earlier versions.
+with `--claim`, the history of one claim.
 
 Every line has {", ".join(f"`{name}`" for name in COMMON)}.
 

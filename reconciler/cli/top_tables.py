@@ -7,16 +7,13 @@ from typing import Any
 from reconciler.allocation.gangs.kinds import GangGranted
 from reconciler.analysis.capacity.layout import shown
 from reconciler.analysis.capacity.lines import By, CounterUsage, Line, ProfileUsage
-from reconciler.api.manifests.bundle import Bundle, Claims, storage_of
+from reconciler.api.manifests.bundle import Bundle, Claims
 from reconciler.api.objects.changes import Changed
-from reconciler.api.objects.claims import DeviceClass
-from reconciler.api.objects.core import Namespace, Node
-from reconciler.api.objects.gangs import CoschedulingPodGroup, PodGroup
+from reconciler.api.objects.core import Node
 from reconciler.api.objects.semantics import Semantics
-from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
 from reconciler.cli.cluster import KINDS, Connection, list_objects, note_held_room, split_held_room
 from reconciler.cli.explain_cluster import gang_now
-from reconciler.cli.input import read_files
+from reconciler.cli.input import read_files, supply_of
 from reconciler.cli.options import FOR_PEOPLE
 from reconciler.cli.output import Console, Table, echo_value, print_table
 from reconciler.cli.top_view import exit_if_invalid
@@ -165,19 +162,11 @@ async def _gang_rows(bundle: Bundle | None, connection: Connection, rules: Seman
             intake.nominating.restore(one, "the leader holds it")
     else:
         intake = intake_of((), rules)
-        for thing in _objects(bundle):
+        claims = Claims(bundle)
+        supply = [*bundle.of(Node), *supply_of(bundle)]
+        for thing in (*supply, *map(claims.typed, claims.entries), *claims.pods):
             intake.take(Changed(type(thing).__name__, thing))
     return list(_gangs(intake))
-
-
-def _objects(bundle: Bundle) -> Iterable[Any]:
-    """The objects of manifests in the order in which the reconciler lists them."""
-    claims = Claims(bundle)
-    yield from (*bundle.of(PodGroup), *bundle.of(CoschedulingPodGroup), *bundle.of(Namespace))
-    yield from (*storage_of(bundle), *bundle.of(Node), *bundle.of(DeviceClass))
-    yield from (*bundle.of(DeviceTaintRule), *bundle.of(ResourceSlice))
-    yield from map(claims.typed, claims.entries)
-    yield from claims.pods
 
 
 def _gangs(intake: Intake) -> Iterable[GangRow]:

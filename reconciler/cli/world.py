@@ -9,16 +9,16 @@ from reconciler.aio.queue import Queue
 from reconciler.allocation.placement.order import queue_key
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.analysis.world import Wanted, WantedGang, WantedPod, World, world_of
-from reconciler.api.manifests.bundle import Bundle, Claims, storage_of
+from reconciler.api.manifests.bundle import Bundle, Claims
 from reconciler.api.manifests.inferred_nodes import infer_nodes
 from reconciler.api.objects.changes import Refused, Replaced
-from reconciler.api.objects.claims import DeviceClass, ResourceClaim
-from reconciler.api.objects.core import Namespace, Node, Pod, PodDisruptionBudget, is_live
-from reconciler.api.objects.gangs import CoschedulingPodGroup, GangKey, PodGroup, gang_of
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.core import Node, Pod, PodDisruptionBudget, is_live
+from reconciler.api.objects.gangs import GangKey, gang_of
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.similar_names import similar_key
-from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
+from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.objects.storage import STORAGE
 from reconciler.api.plugins import serving
 from reconciler.api.versions.reading import read
@@ -31,7 +31,7 @@ from reconciler.cli.cluster import (
     waits_for_volumes,
 )
 from reconciler.cli.exits import NoAnswer
-from reconciler.cli.input import read_files, read_valid
+from reconciler.cli.input import read_files, read_valid, supply_of
 from reconciler.cli.progress import ProgressTracker
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve
 from reconciler.control.intake import Intake
@@ -53,11 +53,8 @@ class Waiting(NamedTuple):
 
 def world_of_manifests(bundle: Bundle, rules: Semantics) -> World:
     """The state of manifests. Nothing that waits is placed first."""
-    slices, claims = bundle.of(ResourceSlice), Claims(bundle)
-    inferred = infer_nodes(bundle.of(Node), slices)
-    objects: list[ApiObject] = [*bundle.of(Namespace), *storage_of(bundle), *inferred.described]
-    objects += [*bundle.of(DeviceClass), *bundle.of(DeviceTaintRule), *slices]
-    objects += [*bundle.of(PodGroup), *bundle.of(CoschedulingPodGroup), *bundle.of(PodDisruptionBudget)]
+    claims, inferred = Claims(bundle), infer_nodes(bundle.of(Node), bundle.of(ResourceSlice))
+    objects: list[ApiObject] = [*inferred.described, *supply_of(bundle), *bundle.of(PodDisruptionBudget)]
     before = {pod.key: pod.metadata.uid for pod in bundle.of(Pod)}
     now = {pod.key: pod.metadata.uid for pod in claims.pods}
     objects += [_with_uids(claims.typed(key), before, now) for key in claims.entries]

@@ -15,48 +15,6 @@ from reconciler.operations.logs.catalogue import EVENTS
 MAX_LENGTH = 2**20
 """Characters; longer lines are skipped"""
 
-RENAMED = {
-    "claim waits": "claim pending",
-    "pod given devices": "devices allocated to pod",
-    "device overdrawn": "device over-committed",
-    "exclusive devices at odds": "exclusive devices held together",
-    "held counters unpublished": "counters of held device no longer published",
-    "allocation taken back by kube-scheduler": "allocation removed by kube-scheduler",
-    "write held back": "write skipped while paused",
-    "turn to be repeated": "reconcile will be retried",
-    "turn failed": "reconcile failed",
-    "write refused": "write rejected",
-    "nothing left to do": "object is gone",
-    "object refused": "invalid object ignored",
-    "devices not understood": "invalid Koordinator devices ignored",
-    "fencing off what may still be written": "fencing writes of the previous leader",
-    "cannot fence off a claim": "cannot fence claim",
-    "refusal not explained": "explanation failed",
-    "claims are not served": "ResourceClaims are not served",
-    "the server lacks features": "API server lacks kinds or feature gates",
-    "stopped before the server answered": "stopped before the API server answered",
-    "writes cut off": "writes aborted by drain timeout",
-    "lease held, taking over": "lease acquired, taking over",
-    "leading": "became leader",
-    "not leading any more": "lost leadership",
-    "lease not reached": "lease request failed",
-    "lease not believed": "invalid lease ignored",
-    "lease not released, it ends by itself": "lease not released, it will expire",
-    "shard overlaps with another, nothing is decided here": "shard overlaps with another, allocation stopped",
-    "journal ended": "journal stopped",
-    "stream cut within a line": "watch stream ended within a line",
-    "the API server's certificate is not verified": "API server certificate is not verified",
-    "the server dropped a field": "API server dropped a field",
-    "the doctor made a round": "doctor run finished",
-    "the doctor's round failed": "doctor run failed",
-    "the doctor's round took too long": "doctor run timed out",
-    "certificate of the status port renewed": "status port certificate reloaded",
-    "certificate of the status port not renewed": "status port certificate not reloaded",
-    "access to the status port could not be reviewed": "status port token review failed",
-    "devices could not be counted": "device metrics failed",
-}
-"""Event names of earlier versions -> the names of today"""
-
 
 class Line(Struct, frozen=True):
     """One log line of the reconciler."""
@@ -117,12 +75,12 @@ def _line(text: str) -> Line | None:
     try:
         raw = json.loads(text[start:])
         at = datetime.fromisoformat(raw["timestamp"])
-        event, level = RENAMED.get(raw["event"], raw["event"]), raw["level"]
+        event, level = raw["event"], raw["level"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    if event not in EVENTS or at.tzinfo is None:
+    if not isinstance(event, str) or event not in EVENTS or at.tzinfo is None:
         return None
-    return Line(at, event, str(level), raw | {"event": event})
+    return Line(at, event, str(level), raw)
 
 
 SLOWEST = 10

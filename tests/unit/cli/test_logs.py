@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from reconciler.cli import main
 from reconciler.cli.options import Clock
-from reconciler.operations.logs.catalogue import EVENTS
-from reconciler.operations.logs.reading import RENAMED, Reader, latencies
+from reconciler.operations.logs.reading import Reader, latencies
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 """The time of the command"""
@@ -128,26 +127,6 @@ def test_a_log_without_lines_of_dra_reconciler_is_reported():
     result = run(lines=["hello"])
     assert result.exit_code == 1
     assert "run --log-format json" in result.stderr
-
-
-@pytest.mark.parametrize(("old", "new"), RENAMED.items())
-def test_lines_of_earlier_versions_are_read_under_the_new_names(old: str, new: str):
-    assert old not in EVENTS
-    (found,) = Reader().read([line(old)])
-    assert (found.event, found.fields["event"]) == (new, new)
-    assert new in EVENTS
-
-
-def test_old_and_new_names_are_summed_up_together():
-    lines = [
-        line("claim waits", claims=["default/a"], reason="DevicesInUse"),
-        pending("default/b"),
-        line("turn to be repeated", unit="claim default/a", cause="conflict", error="409", pause=0.1),
-    ]
-    found = json.loads(run("-o", "json", lines=lines).stdout)
-    assert found["events"] == {"claim pending": 2, "reconcile will be retried": 1}
-    assert found["waiting"] == {"DevicesInUse": 2}
-    assert found["repeated"] == {"conflict": 1}
 
 
 def test_lines_with_a_prefix_are_read():
