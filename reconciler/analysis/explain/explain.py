@@ -1,6 +1,6 @@
 """Builds an explanation: the funnels, the near misses, and the answers of the allocator to smaller claims."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 from msgspec.structs import replace
@@ -14,7 +14,6 @@ from reconciler.allocation.reasons.reasons import remedy
 from reconciler.analysis.explain.funnel import GateResult, apply_gates, funnel, near_misses, smallest_sets
 from reconciler.analysis.explain.gates import NodeReach
 from reconciler.analysis.explain.joint_gates import (
-    ConstraintGate,
     JointRequirements,
     MultiDeviceGates,
     constraint_gates,
@@ -85,7 +84,8 @@ def explain(
         nearest = tuple(near_misses(parsed, results, snapshot, reach))
     errors = dict(answer.nodes_refused)
     nearest = tuple(replace(miss, together=errors.get(miss.node, miss.together)) for miss in nearest)
-    if answer.reason.is_error or not all(_possible(alternatives) for alternatives in results):
+    possible = all(any(one.enough.any() for one in alternatives) for alternatives in results)
+    if answer.reason.is_error or not possible:
         return replace(explanation, nearest=tuple(miss for miss in nearest if miss.lacks or miss.together))
     conflict = relaxation.conflict() if answer.reason is not Reason.GAVE_UP else ()
     return replace(
@@ -108,10 +108,6 @@ def _has_too_many_selectors(parsed: ParsedClaims) -> bool:
     return len(uses) > MOST_SELECTORS
 
 
-def _possible(alternatives: Sequence[GateResult]) -> bool:
-    return any(bool(result.nodes.enough.any()) for result in alternatives)
-
-
 def _requests(
     parsed: ParsedClaims,
     results: Sequence[Sequence[GateResult]],
@@ -122,40 +118,29 @@ def _requests(
 ) -> Iterator[Request]:
     together = np.ones(len(reach.names), dtype=np.bool_)
     for alternatives in results:
-        together &= np.any([result.nodes.enough for result in alternatives], axis=0)
-    left = {id(result.option): result.left for alternatives in results for result in alternatives}
-    selected = {id(result.option): result.selected for alternatives in results for result in alternatives}
+        together &= np.any([result.enough for result in alternatives], axis=0)
+    every = [result for alternatives in results for result in alternatives]
+    left = {id(result.option): result.left for result in every}
+    selected = {id(result.option): result.selected for result in every}
     refusing = _JOINT.get(reason, Kind.TOGETHER) if reason is not None else None
     gates = MultiDeviceGates(together, joint, refusing, left, selected)
     constraints = constraint_gates(parsed, left, snapshot, reach)
-    for alternatives in results:
-        for result in alternatives:
-            yield _request(parsed, result, snapshot, reach, constraints, gates)
-
-
-def _request(
-    parsed: ParsedClaims,
-    result: GateResult,
-    snapshot: Snapshot,
-    reach: NodeReach,
-    constraints: Mapping[tuple[int, int], ConstraintGate],
-    gates: MultiDeviceGates,
-) -> Request:
-    option = result.option
-    found = funnel(result, snapshot)
-    own = [constraints[option.claim, number] for number in option.constraints]
-    wanted = None if option.all else option.source.wanted
-    return Request(
-        claim=parsed.claims[option.claim].key,
-        request=option.name,
-        wanted=wanted,
-        devices=snapshot.fleet.size,
-        funnel=(*found.steps, *gates.steps(result, own, reach, snapshot)),
-        smallest=smallest_sets(result.gates, wanted, reach),
-        shortages=found.shortages,
-        failing=found.failing,
-        possible=bool(result.nodes.enough.any()),
-    )
+    for result in every:
+        option = result.option
+        steps, shortages, failing = funnel(result, snapshot)
+        own = [constraints[option.claim, number] for number in option.constraints]
+        wanted = None if option.all else option.source.wanted
+        yield Request(
+            claim=parsed.claims[option.claim].key,
+            request=option.name,
+            wanted=wanted,
+            devices=snapshot.fleet.size,
+            funnel=(*steps, *gates.steps(result, own, reach, snapshot)),
+            smallest=smallest_sets(result.gates, wanted, reach),
+            shortages=shortages,
+            failing=failing,
+            possible=bool(result.enough.any()),
+        )
 
 
 def _with_joint_limit(

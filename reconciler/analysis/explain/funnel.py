@@ -4,7 +4,6 @@ that almost fit, with what they lack and why each device there fails.
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
-from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -27,18 +26,6 @@ from reconciler.state.devices import exclusion_modes
 from reconciler.state.devices.snapshot import Snapshot
 
 
-class NodeCounts(NamedTuple):
-    """Per node (N,): how many devices a request can get there, and how many it needs."""
-
-    have: Amounts
-    wanted: Amounts
-    """At least 1"""
-
-    @property
-    def enough(self) -> Mask:
-        return self.have >= self.wanted
-
-
 class GateResult(Struct, frozen=True, eq=False):
     """The gates of a request over D devices, and the devices that pass all of them."""
 
@@ -46,11 +33,19 @@ class GateResult(Struct, frozen=True, eq=False):
     gates: tuple[Gate, ...]
     left: Mask
     """(D,)"""
-    nodes: NodeCounts
+    have: Amounts
+    """(N,) how many devices the request can get on each node"""
+    wanted: Amounts
+    """(N,) how many it needs there, at least 1"""
     selected: Mask
     """(D,) devices that pass the selection gates, even if they are held"""
     selected_counts: Amounts
     """(N,) how many of those each node has"""
+
+    @property
+    def enough(self) -> Mask:
+        """(N,) nodes where the request finds enough."""
+        return self.have >= self.wanted
 
 
 def apply_gates(option: RequestOption, snapshot: Snapshot, reach: NodeReach) -> GateResult:
@@ -61,7 +56,7 @@ def apply_gates(option: RequestOption, snapshot: Snapshot, reach: NodeReach) -> 
     selected = _all_of([gate for gate in gates if gate.kind in SELECTION], snapshot.fleet.size)
     selected_counts = reach.counts(selected)
     wanted = np.maximum(selected_counts, 1) if option.all else np.full(len(reach.names), option.source.wanted)
-    return GateResult(option, tuple(gates), left, NodeCounts(have, wanted), selected, selected_counts)
+    return GateResult(option, tuple(gates), left, have, wanted, selected, selected_counts)
 
 
 def _all_of(gates: Sequence[Gate], size: int) -> Mask:
@@ -71,16 +66,10 @@ def _all_of(gates: Sequence[Gate], size: int) -> Mask:
     return alive
 
 
-class Funnel(Struct, frozen=True, eq=False):
-    """The steps of a funnel, with the shortages and errors found."""
-
-    steps: tuple[Step, ...]
-    shortages: tuple[Shortage, ...]
-    failing: tuple[Failing, ...]
-
-
-def funnel(result: GateResult, snapshot: Snapshot) -> Funnel:
-    """The gates on single devices, in order."""
+def funnel(
+    result: GateResult, snapshot: Snapshot
+) -> tuple[list[Step], tuple[Shortage, ...], tuple[Failing, ...]]:
+    """The gates on single devices, in order, with the shortages and errors found."""
     alive = np.ones(snapshot.fleet.size, dtype=np.bool_)
     steps: list[Step] = []
     short: tuple[Shortage, ...] = ()
@@ -103,7 +92,7 @@ def funnel(result: GateResult, snapshot: Snapshot) -> Funnel:
             detail = exclusion_modes.explain(stopped, snapshot)
         alive &= gate.passed
         steps.append(Step(gate.kind, gate.about, int(np.count_nonzero(alive)), len(errors), detail))
-    return Funnel(tuple(steps), short, tuple(failing))
+    return steps, short, tuple(failing)
 
 
 def _failing(option: RequestOption, gate: Gate, row: int, count: int, snapshot: Snapshot) -> Failing:
@@ -320,11 +309,11 @@ def near_misses(
 
 
 def _missing(result: GateResult) -> Amounts:
-    return np.maximum(result.nodes.wanted - result.nodes.have, 0)
+    return np.maximum(result.wanted - result.have, 0)
 
 
 def _unmatched(result: GateResult) -> Amounts:
-    return np.maximum(result.nodes.wanted - result.selected_counts, 0)
+    return np.maximum(result.wanted - result.selected_counts, 0)
 
 
 def _lack(parsed: ParsedClaims, result: GateResult, at: int, snapshot: Snapshot, reach: NodeReach) -> Lack:
@@ -336,7 +325,7 @@ def _lack(parsed: ParsedClaims, result: GateResult, at: int, snapshot: Snapshot,
     return Lack(
         parsed.claims[result.option.claim].key,
         result.option.name,
-        int(result.nodes.have[at]),
-        int(result.nodes.wanted[at]),
+        int(result.have[at]),
+        int(result.wanted[at]),
         tuple(why),
     )

@@ -1,6 +1,6 @@
 """The gates on several devices at once, in order: enough on a node, constraints, alignments, partitions."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -11,81 +11,56 @@ from reconciler.allocation.alignment.deciding import PreferenceKey
 from reconciler.allocation.alignment.partitions import PartitionedRequest, partitioned_requests
 from reconciler.allocation.alignment.preferences import has_preferences
 from reconciler.allocation.dra.constraints import Constraint, compile_constraint
-from reconciler.allocation.dra.request_options import ParsedClaims, RequestOption
+from reconciler.allocation.dra.request_options import ParsedClaims
 from reconciler.allocation.reasons.explanation import Kind, NearMiss, Step
 from reconciler.analysis.explain.funnel import MOST_NODES, GateResult, describe_failure
 from reconciler.analysis.explain.gates import NodeReach
 from reconciler.analysis.explain.relaxation import Relaxation
-from reconciler.analysis.explain.tiers import Masks, RequiredAlignment, required_alignments
+from reconciler.analysis.explain.tiers import Masks, RequiredAlignment, groups_of, required_alignments
 from reconciler.api.objects.plan import Reason
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.snapshot import Snapshot
 
 
 class ConstraintGate(Struct, frozen=True, eq=False):
-    """A constraint over the D devices of a fleet, and for `matchAttribute` the groups that can satisfy it."""
+    """A constraint over the D devices of a fleet."""
 
     constraint: Constraint
-    groups: Mask | None
-    """(G,) groups of a (node, value) with enough devices for every request; None if not counted"""
-    group_of: np.ndarray
-    """(D,) the group of each device, -1 for none"""
+    possible: Mask
+    """(D,) devices of a node that has enough for every request with the same value; all if not counted"""
 
     def passes(self, mask: Mask) -> Mask:
         """(D,) devices of `mask` that may be part of a solution."""
-        passed = mask & self.constraint.allowed(None)
-        if self.groups is None:
-            return passed
-        # Index -1 selects the appended False.
-        possible: Mask = passed & np.append(self.groups, np.False_)[self.group_of]
-        return possible
+        return mask & self.constraint.allowed(None) & self.possible
 
 
 def constraint_gates(
-    parsed: ParsedClaims, left: Mapping[int, Mask], snapshot: Snapshot, reach: NodeReach
+    parsed: ParsedClaims, left: Masks, snapshot: Snapshot, reach: NodeReach
 ) -> dict[tuple[int, int], ConstraintGate]:
-    """(claim, number) -> constraint. `left`: id of an option -> devices that pass all other gates."""
+    """(claim, number) -> constraint. `left` are the devices that pass all other gates.
+
+    Groups are counted only if each device has one value and one node; otherwise more devices pass.
+    """
     found: dict[tuple[int, int], ConstraintGate] = {}
-    everything = np.arange(snapshot.fleet.size)
+    fleet = snapshot.fleet
     for at, claim in enumerate(parsed.claims):
         for number, source in enumerate(claim.spec.devices.constraints):
-            constraint = compile_constraint(source, snapshot.fleet, everything, snapshot.rules)
+            constraint = compile_constraint(source, fleet, np.arange(fleet.size), snapshot.rules)
             slots = [
-                [option for option in slot.options if number in option.constraints]
+                slot
                 for slot in parsed.slots
                 if slot.claim == at and all(number in option.constraints for option in slot.options)
             ]
-            found[at, number] = _constraint_gate(constraint, slots, left, snapshot, reach)
+            options = [option for slot in slots for option in slot.options]
+            counted = bool(options) and constraint.match and constraint.plain
+            possible = np.ones(fleet.size, dtype=np.bool_)
+            if counted and all(
+                reach.local(left[id(one)]) and not one.all and not one.admin for one in options
+            ):
+                groups = groups_of("", constraint, fleet)
+                possible = groups.passed_by((groups.lacking(slots, left) == 0).all(axis=0))
+            found[at, number] = ConstraintGate(constraint, possible)
     return found
-
-
-def _constraint_gate(
-    constraint: Constraint,
-    slots: Sequence[Sequence[RequestOption]],
-    left: Mapping[int, Mask],
-    snapshot: Snapshot,
-    reach: NodeReach,
-) -> ConstraintGate:
-    """Groups are counted only if each device has one value and one node; otherwise more devices pass."""
-    codes, node = constraint.codes, snapshot.fleet.codes["node"]
-    values = int(codes.max(initial=-1)) + 1
-    pair = np.where((codes >= 0) & (node >= 0), node.astype(np.int64) * values + codes, -1)
-    used, group_of = np.unique(np.append(pair, -1), return_inverse=True)
-    group_of, size = group_of.reshape(-1)[:-1] - 1, len(used) - 1
-    options = [option for slot in slots for option in slot]
-    simple = (
-        constraint.match and constraint.plain and all(reach.local(left[id(option)]) for option in options)
-    )
-    if not simple or not options or any(option.all or option.admin for option in options):
-        return ConstraintGate(constraint, None, group_of)
-    groups = np.ones(size, dtype=np.bool_)
-    for slot in slots:
-        serves = np.zeros(size, dtype=np.bool_)
-        for option in slot:
-            there = group_of[left[id(option)]]
-            serves |= np.bincount(there[there >= 0], minlength=size) >= option.source.wanted
-        groups &= serves
-    return ConstraintGate(constraint, groups, group_of)
 
 
 PARTITION = "in a partition that can be allocated"
@@ -265,7 +240,7 @@ class MultiDeviceGates(Struct, frozen=True, eq=False):
         self, result: GateResult, constraints: Sequence[ConstraintGate], reach: NodeReach, snapshot: Snapshot
     ) -> Iterator[Step]:
         """The gates for one request. No device passes the refusing gate, whatever counting says."""
-        option, enough = result.option, result.nodes.enough
+        option, enough = result.option, result.enough
         alive = result.left & reach.reached(enough)
         wanted = option.source.wanted
         amount = "all devices" if option.all else f"{wanted} device{'' if wanted == 1 else 's'}"

@@ -10,7 +10,6 @@ from reconciler.allocation.alignment.preferences import NODE, Alignment, alignme
 from reconciler.allocation.dra.constraints import Constraint, compile_constraint
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestOption, Slot
 from reconciler.analysis.explain.gates import NodeReach
-from reconciler.api.objects.semantics import Semantics
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.snapshot import Snapshot
 
@@ -69,9 +68,8 @@ class Groups(Struct, frozen=True, eq=False):
         return np.bincount(there[there >= 0], minlength=len(self.node))
 
 
-def groups_of(tier: str, fleet: Fleet, rules: Semantics) -> Groups:
-    """The groups of a tier. Devices without a single node are in no group."""
-    constraint = compile_constraint(limit(tier, ()), fleet, np.arange(fleet.size), rules)
+def groups_of(tier: str, constraint: Constraint, fleet: Fleet) -> Groups:
+    """The groups of a tier or constraint. Devices without a single node are in no group."""
     codes, node = constraint.codes.astype(np.int64), fleet.codes["node"].astype(np.int64)
     values = int(codes.max(initial=-1)) + 1
     pair = np.where((codes >= 0) & (node >= 0), node * values + codes, -1)
@@ -174,7 +172,7 @@ def required_alignments(
     left   devices that pass the gates on single devices
     """
     known: dict[str, Groups] = {}
-    found = []
+    found, fleet = [], snapshot.fleet
     for at, claim in enumerate(parsed.claims):
         for number, alignment in enumerate(alignments(claim, snapshot.classes)):
             if alignment.required == NODE:
@@ -187,10 +185,12 @@ def required_alignments(
             )
             for tier in alignment.accepted:
                 if tier not in known:
-                    known[tier] = groups_of(tier, snapshot.fleet, snapshot.rules)
+                    limited = limit(tier, ())
+                    constraint = compile_constraint(limited, fleet, np.arange(fleet.size), snapshot.rules)
+                    known[tier] = groups_of(tier, constraint, fleet)
             tiers = tuple(known[tier] for tier in alignment.accepted)
             countable = _countable(slots, tiers, left, reach)
-            code_count = len(snapshot.fleet.vocabulary.nodes.values)
+            code_count = len(fleet.vocabulary.nodes.values)
             found.append(RequiredAlignment(at, number, alignment, slots, tiers, countable, code_count))
     return tuple(found)
 
