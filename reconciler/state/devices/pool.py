@@ -139,7 +139,6 @@ class Pool:
         "_named",
         "_on_only",
         "_per_device",
-        "_wanted",
         "blocks",
         "counters",
         "exclusion",
@@ -176,8 +175,6 @@ class Pool:
         """Generation -> its slices"""
         self._per_device = any(block.per_device_node_selection for block in blocks)
         self._binding = any(block.has_binding_conditions for block in blocks)
-        self._wanted = blocks[0].slice_count
-        """Slices of the first generation"""
         self._asked: tuple[Semantics, AskedBlocks] | None = None
         """The rules, and an index of the slices by these"""
         self._on_only: tuple[Semantics, PoolOnNode | None] | None = None
@@ -223,16 +220,10 @@ class Pool:
             relevant, reached = self._reached(node, rules)
         if not relevant:
             return None
-        if only and len(self.blocks) == self._wanted == 1:  # most pools
-            problem = self._invalid(relevant, self.blocks[0].generation, rules)
-            if not problem:
-                return self._usable(relevant, node, reached, whole=not self._per_device)
-        current, generation, wanted = relevant, max(self._generations), self._wanted
-        if len(self._generations) > 1 or not only or len(relevant) < len(self.blocks):
-            generation = max(self.blocks[at].generation for at in relevant)
-            current = [at for at in relevant if self.blocks[at].generation == generation]
-            first = next((at for at in current if self.blocks[at].node_name), current[0])
-            wanted = self.blocks[first].slice_count
+        generation = max(self.blocks[at].generation for at in relevant)
+        current = [at for at in relevant if self.blocks[at].generation == generation]
+        first = next((at for at in current if self.blocks[at].node_name), current[0])
+        wanted = self.blocks[first].slice_count
         if len(current) != wanted:
             if max(self._generations) > generation:
                 return None
