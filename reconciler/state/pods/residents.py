@@ -1,12 +1,8 @@
-"""The pods on nodes as columns: how many pods of a set each node has, and which ports and terms they bring.
-
-A pod is on a node from the moment its node is decided. Columns of sets are made when a decision first asks
-for them, and then follow pod by pod; only those that were used recently are kept.
-"""
+"""The pods on nodes as columns: how many pods of a set each node has, and their ports and terms."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from msgspec import Struct
@@ -19,7 +15,6 @@ from reconciler.api.objects.selectors import Selector
 from reconciler.errors import Rejected
 from reconciler.state.forking import Forkable
 from reconciler.state.nodes.labels import LabelColumns, widened
-from reconciler.state.pods.tally import Tally
 from reconciler.state.pods.terms import (
     Namespaces,
     PodSet,
@@ -34,6 +29,47 @@ from reconciler.state.pods.terms import (
     ports_of,
     wishes_of,
 )
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Tally(Forkable, Generic[Key]):
+    """Keys by rows of nodes."""
+
+    def __init__(self) -> None:
+        self._columns: dict[Key, Amounts] = {}
+        self._total: dict[Key, int] = {}
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._columns
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def add(self, key: Key, row: int, amount: int) -> None:
+        """Add to a key at a row; a key that no row has any more is dropped."""
+        column = self._columns.get(key)
+        if column is None:
+            column = np.zeros(row + 1, dtype=np.int64)
+        column = self._columns[key] = widened(column, row + 1)
+        column[row] += amount
+        total = self._total[key] = self._total.get(key, 0) + amount
+        if total == 0:
+            del self._columns[key], self._total[key]
+
+    def column(self, key: Key, size: int) -> Amounts:
+        """(size,) the counts of a key; zero if no row has it. Callers must not change it."""
+        column = self._columns.get(key)
+        if column is None:
+            return np.zeros(size, dtype=np.int64)
+        if len(column) < size:
+            column = self._columns[key] = widened(column, size)
+        found: Amounts = column[:size]
+        return found
+
 
 KEPT = 256
 """Most sets of pods whose columns are kept"""

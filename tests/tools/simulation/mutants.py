@@ -334,7 +334,7 @@ TESTS: dict[str, str] = {
     "test_an_allocation_of_others_is_not_freed_although_no_pod_names_it[announced]",
     "batches ignore the room of nodes": "tests/unit/control/test_batch.py::"
     "test_pods_of_one_template_go_on_when_a_node_has_devices_but_no_cpu_left",
-    "held room is for everybody": "tests/unit/state/nominations/test_held_back.py::"
+    "held room is for everybody": "tests/unit/state/test_nominations.py::"
     "test_partitions_of_a_nominated_device_are_not_free_for_others",
     "everybody may preempt": "tests/unit/control/relocation/test_candidates.py::test_no_class_means_nobody",
     "pods of others are evicted": _ROOM + "test_only_pods_whose_devices_we_allocated_leave",

@@ -1,12 +1,17 @@
 """Changes of the store and their deltas: claims, plans, refused objects, lists."""
 
+from copy import deepcopy
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reconciler.api.objects.changes import Changed, Refused, Removed, Replaced
 from reconciler.api.objects.claims import Allocation, ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.plan import Plan
+from reconciler.api.objects.semantics import Semantics
 from reconciler.state.delta import NOTHING, Delta
 from reconciler.state.devices.ledger import Holder
 from reconciler.state.store import Store
@@ -24,6 +29,12 @@ from tests.tools.builders import (
     taint_rule,
     typed,
 )
+from tests.tools.examples import examples
+from tests.tools.store_events import BEGINNING, CLAIM_EVENTS, EVENTS, Event, Look
+from tests.tools.store_objects import RULES
+from tests.tools.store_picture import picture
+from tests.tools.store_streaming import happen, run
+from tests.tools.store_world import World
 
 C = ObjectKey("default", "c")
 A, B = DeviceID("d", "p", "A"), DeviceID("d", "p", "B")
@@ -333,3 +344,44 @@ def test_claims_are_identified_by_namespace_and_name():
     state.apply(Changed("ResourceClaim", other.model_copy(update={"metadata": metadata})))
     assert set(state.claims) == {C, ObjectKey("other", "c")}
     assert (holders(state, A), holders(state, B)) == (["uid-c"], ["v"])
+
+
+@examples(50)
+@given(st.sampled_from(RULES), st.lists(EVENTS, max_size=20))
+def test_any_sequence_of_events_equals_a_fresh_list(rules: Semantics, events: list[Event]):
+    run(rules, [*BEGINNING, Look(keep=False), *events])
+
+
+@examples(50)
+@given(st.sampled_from(RULES), st.lists(CLAIM_EVENTS, min_size=3, max_size=20))
+def test_holding_and_releasing_step_by_step_equals_holding_at_once(rules: Semantics, events: list[Event]):
+    run(rules, [*BEGINNING, Look(keep=False), *events])
+
+
+@examples(60)
+@given(st.sampled_from(RULES), st.lists(EVENTS, max_size=12), st.lists(st.integers(0, 4), max_size=30))
+def test_pools_built_ahead_in_steps_equal_pools_built_at_once(
+    rules: Semantics, events: list[Event], ahead: list[int]
+):
+    run(rules, [*BEGINNING, *events], ahead)
+
+
+@examples(40)
+@given(st.lists(EVENTS, max_size=8))
+def test_an_empty_store_can_be_filled_in_any_order(events: list[Event]):
+    run(Semantics(), events)
+
+
+@examples(40)
+@given(st.lists(EVENTS, max_size=12))
+def test_a_snapshot_never_changes(events: list[Event]):
+    """Whether it was read or not, later changes do not affect it."""
+    store, world = Store(Semantics()), World()
+    said = []
+    for event in [*BEGINNING, *events]:
+        happen(store, world, event, [])
+        if isinstance(event, Look) and event.keep:
+            seen = store.snapshot()
+            said.append((seen, deepcopy(picture(seen))))
+    store.snapshot()
+    assert [picture(seen) for seen, _ in said] == [then for _, then in said]

@@ -9,22 +9,25 @@ from hypothesis import strategies as st
 
 from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.placement.placing import Placement
-from reconciler.api.objects.changes import Changed
+from reconciler.api.objects.changes import Change, Changed
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted
+from reconciler.api.objects.semantics import Semantics
 from reconciler.state.nodes.room import demand
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.store import Store
-from reconciler.state.trial import Forked, Trial
+from reconciler.state.trial import Forked, Trial, load, store_of
 from tests.tools.builders import (
     Object,
     claim,
     counter_slice,
     device,
     device_class,
+    devices,
     held,
     hold,
+    node,
     request,
     resource_slice,
     store,
@@ -32,6 +35,7 @@ from tests.tools.builders import (
 )
 from tests.tools.examples import examples
 from tests.tools.scenario import asking, machine, sized
+from tests.tools.store_picture import picture as store_picture
 
 APART = {
     "podAntiAffinity": {
@@ -197,3 +201,36 @@ def test_one_row_has_room_if_the_mask_says_so(wanted: int):
     for waived in (frozenset[str](), frozenset(["example.com/nic"])):
         mask = nodes.room.fits(takes, waived, but=())
         assert [nodes.room.holds(row, takes, waived) for row in range(2)] == mask.tolist()
+
+
+WORLD: list[Object] = [
+    node("n"),
+    device_class(),
+    resource_slice("s", devices("A", "B"), nodeName="n"),
+    held("c", hold("A")),
+]
+
+
+def test_loading_equals_applying_each_object():
+    store = Store(Semantics())
+    for raw in WORLD:
+        store.apply(Changed(raw["kind"], typed(raw)))
+    assert store_picture(store_of(map(typed, WORLD), Semantics()).snapshot()) == store_picture(
+        store.snapshot()
+    )
+
+
+def test_objects_are_loaded_in_order_and_a_later_one_replaces_its_namesake():
+    class Recorder:
+        def __init__(self) -> None:
+            self.changes: list[Change] = []
+
+        def apply(self, change: Change) -> None:
+            self.changes.append(change)
+
+    recorder = Recorder()
+    first, second = typed(node("n", zone="a")), typed(node("n", zone="b"))
+    load(recorder, iter((first, second)))
+    assert recorder.changes == [Changed("Node", first), Changed("Node", second)]
+    nodes = store_of((first, second), Semantics()).snapshot().topology.nodes
+    assert dict(nodes["n"].labels)["zone"] == "b"

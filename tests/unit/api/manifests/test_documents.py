@@ -1,10 +1,20 @@
 """Texts are cut into documents, lists into objects; one that is broken does not hide the others."""
 
+import io
+import json
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.api.manifests.documents import Document, Refusal, of_text, split
+from reconciler.api.manifests import documents
+from reconciler.api.manifests.documents import Document, Origin, Refusal, lines_of, of_text, split, texts
+from reconciler.errors import Malformed
 
 
 def read(text: str, name: str = "f.yaml") -> list[str]:
@@ -188,3 +198,157 @@ def test_cutting_loses_no_line_and_keeps_their_order(lines: list[str]):
 def test_any_arrangement_of_markers_is_read_or_refused(lines: list[str]):
     for found in of_text("f.yaml", "\n".join(lines)):
         assert isinstance(found, Refusal)  # nothing here has a kind
+
+
+def read_paths(*paths: object, stdin: bytes = b"") -> list[tuple[str, str]]:
+    return [(name, str(text)) for name, text in texts([str(path) for path in paths], io.BytesIO(stdin))]
+
+
+def test_a_directory_stands_for_the_manifests_below_it_in_order(tmp_path: Path):
+    for name in ("b.yml", "a.yaml", "sub/c.json", "notes.txt", "sub/.d.yaml", "z.yaml.bak"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    names = [text for _, text in read_paths(tmp_path)]
+    assert names == ["a.yaml", "b.yml", "sub/.d.yaml", "sub/c.json"]
+
+
+def test_a_file_is_read_whatever_its_name(tmp_path: Path):
+    (tmp_path / "notes.txt").write_text("x")
+    assert read_paths(tmp_path / "notes.txt") == [(str(tmp_path / "notes.txt"), "x")]
+
+
+def test_a_dash_is_standard_input():
+    assert read_paths("-", stdin="kind: Ü".encode()) == [("<stdin>", "kind: Ü")]
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path: Path):
+    (tmp_path / "f.yaml").write_bytes(b"\xef\xbb\xbfkind: A")
+    assert read_paths(tmp_path / "f.yaml")[0][1] == "kind: A"
+
+
+def test_what_is_not_utf_8_is_refused_with_its_line(tmp_path: Path):
+    path = tmp_path / "f.yaml"
+    path.write_bytes(b"a: 1\nb: \xff\n")
+    assert read_paths(path) == [(str(path), f"{path}:2: is not UTF-8 text: byte 0xff")]
+
+
+def test_a_file_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(documents, "MAX_BYTES", 2**20)
+    path = tmp_path / "f.yaml"
+    path.write_bytes(b"#" * (2**20 + 1))
+    assert read_paths(path) == [(str(path), f"{path}: is larger than 1 MiB")]
+    path.write_bytes(b"#" * 2**20)
+    assert len(read_paths(path)[0][1]) == 2**20
+
+
+def test_a_file_that_is_gone_refuses_only_itself(tmp_path: Path):
+    (tmp_path / "b.yaml").write_text("x")
+    found = list(texts([str(tmp_path / "a.yaml"), str(tmp_path / "b.yaml")], io.BytesIO()))
+    assert isinstance(found[0][1], Malformed)
+    assert "No such file" in str(found[0][1])
+    assert found[1][1] == "x"
+
+
+def test_a_dangling_link_in_a_directory_is_left_out(tmp_path: Path):
+    (tmp_path / "a.yaml").symlink_to(tmp_path / "nowhere")
+    assert read_paths(tmp_path) == []
+
+
+NAMES = st.text("abc/-", min_size=1, max_size=3)
+VALUES = st.recursive(
+    st.integers() | st.text("ab \n'\"#", max_size=6) | st.none(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=12,
+)
+OBJECTS = st.dictionaries(NAMES, VALUES, min_size=1, max_size=4)
+TOP = Origin("a.yaml")
+
+
+def nodes(node: yaml.Node, path: str = "") -> dict[str, int]:
+    """Every path of a document and the line, from one, of its key or list element."""
+    found: dict[str, int] = {}
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            step = f"{path}[{key.value}]" if path else key.value
+            found |= {**nodes(value, step), step: key.start_mark.line + 1}
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            step = f"{path}[{index}]"
+            found |= {**nodes(value, step), step: value.start_mark.line + 1}
+    return found
+
+
+def written(how: str, value: Any) -> str:
+    return json.dumps(value, indent=1) if how == "json" else yaml.safe_dump(value, default_flow_style=None)
+
+
+@pytest.mark.parametrize("how", ["json", "yaml"])
+@given(value=OBJECTS)
+def test_every_field_is_found_where_it_is(how: str, value: dict[str, Any]):
+    text = written(how, value)
+    top = yaml.compose(text, Loader=yaml.SafeLoader)
+    assert top is not None
+    places = nodes(top)
+    found = lines_of(text, [(TOP, path) for path in places])
+    assert {path: found[TOP, path] for path in places} == places
+
+
+TEXT = """\
+# a list, and an object after it
+kind: List
+items:
+- metadata:
+    name: a
+- spec:
+    devices:
+    - name: one
+      attributes: {a.b/c: {string: x}}
+---
+spec: {x: *none}
+"""
+
+
+@pytest.mark.parametrize(
+    ("origin", "field", "line"),
+    [
+        pytest.param(TOP.at(1), "spec.devices[0].attributes[a.b/c].string", 9, id="an item of a list"),
+        pytest.param(TOP.at(1), "spec.devices[0].capacity[memory]", 8, id="what should hold it"),
+        pytest.param(TOP.at(0), "metadata.name", 5, id="the first item"),
+        pytest.param(Origin("a.yaml", 11), "spec.x", 11, id="a later document"),
+        pytest.param(Origin("a.yaml", 11), "status.allocation", 11, id="nothing of it is there"),
+    ],
+)
+def test_places(origin: Origin, field: str, line: int):
+    assert lines_of(TEXT, [(origin, field)]) == {(origin, field): line}
+
+
+def test_a_text_that_breaks_off_is_known_up_to_there():
+    assert lines_of("a: 1\nb: {c: 2,\nd: [\n", [(TOP, "b.c"), (TOP, "e")]) == {(TOP, "b.c"): 2, (TOP, "e"): 1}
+
+
+MANY = "".join(f"---\nmetadata:\n  name: c{number}\nspec: {{}}\n" for number in range(50))
+
+
+def test_each_document_of_many_is_read_once():
+    """The text that the parser gets grows with the file, not with its square."""
+    read: list[int] = []
+
+    def count(frame: FrameType, event: str, _argument: Any) -> None:
+        if event == "call" and frame.f_code.co_name == "_walk":
+            read.append(len(frame.f_locals["text"]))
+
+    fields = [(Origin("a.yaml", 2 + 4 * number), "metadata.name") for number in range(50)]
+    sys.setprofile(count)
+    try:
+        found = lines_of(MANY, fields)
+    finally:
+        sys.setprofile(None)
+    assert [found[field] for field in fields] == [3 + 4 * number for number in range(50)]
+    assert len(MANY) <= sum(read) < 2 * len(MANY)
+
+
+def test_objects_of_json_may_meet_in_a_line():
+    text = '{"kind": "A",\n"spec": {"x": 1}} {"kind": "A",\n"spec":\n{"x": 2}}\n'
+    origins = [one.origin for one in of_text("a.json", text) if isinstance(one, Document)]
+    assert [origin.line for origin in origins] == [1, 2]
+    assert lines_of(text, [(origin, "spec.x") for origin in origins])[origins[0], "spec.x"] == 2

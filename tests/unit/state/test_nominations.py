@@ -1,28 +1,100 @@
-"""What others see of nominated devices, compared with plain loops; and what they can never take."""
+"""Nominations: devices and room are held for somebody, others see less, and a record is read again."""
 
+import json
 from dataclasses import replace
 from gc import collect
+from math import inf
+from typing import Any
 from weakref import ref
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace as replaced
 
 from reconciler.allocation.alignment.deciding import decide
 from reconciler.analysis.relocation.occupants import Occupants
 from reconciler.analysis.world import NoFit, WantedPod
 from reconciler.api.objects.changes import Changed, Removed
-from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.plan import Granted
+from reconciler.api.objects.claims import Allocation
+from reconciler.api.objects.gangs import GangKey, GangSource
+from reconciler.api.objects.meta import DeviceID, ObjectKey
+from reconciler.api.objects.plan import Granted, Plan
+from reconciler.errors import Malformed
 from reconciler.state.devices.snapshot import Snapshot
-from reconciler.state.nominations import NOBODY, HeldPlace, Nomination, of_pod
+from reconciler.state.nodes.table import Nodes
+from reconciler.state.nominations import (
+    MAX_LENGTH,
+    MAX_NOMINATIONS,
+    NOBODY,
+    HeldPlace,
+    Nomination,
+    Nominee,
+    NomineeKind,
+    as_json,
+    devices_of,
+    of_claim,
+    of_gang,
+    of_pod,
+    read_record,
+    text_of,
+)
 from reconciler.state.store import Store
 from reconciler.state.trial import Forked
 from tests.tools import reference_kernels
-from tests.tools.builders import counter_slice, device, node, resource_slice, store, typed
+from tests.tools.builders import counter_slice, device, hold, node, resource_slice, store, typed
 from tests.tools.examples import examples
 from tests.tools.pool_fitting import ON_N, TWO
 from tests.tools.room_worlds import room_world
+
+CPU = "cpu"
+
+
+def machine() -> Nodes:
+    """A node with four CPUs."""
+    nodes = Nodes()
+    nodes.note(Changed("Node", typed({**node("n"), "status": {"allocatable": {CPU: "4"}}})))
+    return nodes
+
+
+def room_nomination(nominee: Nominee, *, cpu: int = 0) -> Nomination:
+    place = HeldPlace("n", (DeviceID("d", "p", "A"),), ((CPU, cpu),) if cpu else ())
+    return Nomination(nominee, (place,), 0, 10.0, "2026-01-01T12:00:00Z")
+
+
+def test_a_nomination_of_devices_alone_leaves_the_room_as_it_is():
+    nodes, who = machine(), of_claim(ObjectKey("default", "c"))
+    nodes.nominated.hold(room_nomination(who))
+    assert nodes.room.fits(
+        {CPU: 1}, frozenset(), but=nodes.nominated.charges_of(frozenset([who]))
+    ).tolist() == [True]
+    assert not nodes.nominated
+    nodes.nominated.hold(room_nomination(who, cpu=1000))
+    assert nodes.nominated
+    assert nodes.nominated.hold(room_nomination(who))
+    assert not nodes.nominated
+
+
+def test_gangs_of_one_name_that_are_declared_in_two_ways_hold_room_of_their_own():
+    nodes = machine()
+    gangs = [
+        of_gang(GangKey("default", source, "g")) for source in (GangSource.POD_GROUP, GangSource.ANNOTATION)
+    ]
+    free = nodes.room.left("n", CPU)
+    for gang in gangs:
+        nodes.nominated.hold(room_nomination(gang, cpu=1000))
+    assert nodes.room.left("n", CPU) == free - 2000
+    nodes.nominated.end(gangs[0])
+    assert nodes.room.left("n", CPU) == free - 1000
+
+
+def test_devices_with_admin_access_are_not_held():
+    results = [hold("A"), hold("B", adminAccess=True)]
+    allocation = Allocation.model_validate({"devices": {"results": results}})
+    plan = Plan(ObjectKey("default", "c"), "u", "1", "n", allocation)
+    assert devices_of([plan]) == (DeviceID("d", "p", "A"),)
+
 
 NOON = "2026-01-01T12:00:00Z"
 SOMEBODY = of_pod(ObjectKey("default", "somebody"))
@@ -194,3 +266,84 @@ def test_a_fork_has_its_own_nominations():
     other.end_nomination(SOMEBODY)
     assert free(other.snapshot_for(NOBODY)) == {"full", "a", "b", "z"}
     assert free(state.snapshot_for(NOBODY)) == {"b", "z"}
+
+
+names = st.text(min_size=1, max_size=8)
+places = st.builds(
+    HeldPlace,
+    names,
+    st.lists(st.builds(DeviceID, names, names, names), max_size=3).map(tuple),
+    st.dictionaries(names, st.integers(0, 2**62), max_size=2).map(lambda room: tuple(room.items())),
+)
+nominations = st.builds(
+    Nomination,
+    st.builds(Nominee, st.sampled_from(NomineeKind), st.builds(ObjectKey, names, names), names),
+    st.lists(places, min_size=1, max_size=3).map(tuple),
+    st.integers(-(2**31), 2**31 - 1),
+    st.just(inf),
+    names,
+    names,
+)
+
+
+def any_nomination(name: str = "a", devices: int = 1) -> Nomination:
+    place = HeldPlace("n", tuple(DeviceID("d", "p", str(at)) for at in range(devices)), (("cpu", 1000),))
+    nominee = Nominee(NomineeKind.POD, ObjectKey("default", name))
+    return Nomination(nominee, (place,), 5, inf, "2026-01-01T12:00:00Z", "u")
+
+
+@given(st.lists(nominations, max_size=4))
+def test_what_is_written_is_read_again(held: list[Nomination]):
+    found = read_record(text_of(held), "here")
+    assert found.nominations == tuple(held)
+    assert found.refused == ()
+
+
+def test_a_clock_of_the_process_is_not_written():
+    assert text_of([replaced(any_nomination(), until=3.0)]) == text_of([any_nomination()])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        7,
+        None,
+        {},
+        {"nominee": ["node", "default", "a", ""]},
+        {"nominee": ["pod", "default", "a"]},
+        {"nominee": ["pod", "default", 1, ""]},
+        {"places": [{"node": "n", "devices": [["d", "p"]], "room": {}}]},
+        {"places": [{"node": "n", "devices": [["d", "p", ["x"]]], "room": {}}]},
+        {"places": [{"node": "n", "devices": [], "room": {"cpu": 1.5}}]},
+        {"places": [{"node": "n", "devices": [], "room": {"cpu": 2**70}}]},
+        {"places": [{"node": "n", "devices": [], "room": {"cpu": -1}}]},
+        {"places": 3},
+        {"places": []},
+        {"priority": "high"},
+        {"deadline": None},
+    ],
+)
+def test_a_nomination_that_cannot_be_read_is_refused_alone(wrong: Any):
+    bad = {**as_json(any_nomination("b")), **wrong} if isinstance(wrong, dict) and wrong else wrong
+    found = read_record(json.dumps([as_json(any_nomination()), bad]), "ConfigMap default/held")
+    assert found.nominations == (any_nomination(),)
+    (problem,) = found.refused
+    assert "ConfigMap default/held" in str(problem)
+    assert "[1]" in str(problem)
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "{}", '"x"', "[" * 100_000, "[0]" + " " * MAX_LENGTH, f"[{'0,' * MAX_NOMINATIONS}0]"]
+)
+def test_what_is_no_record_is_refused(text: str):
+    with pytest.raises(Malformed, match="here"):
+        read_record(text, "here")
+
+
+def test_a_record_that_would_be_too_long_keeps_the_oldest():
+    held = [any_nomination(str(number), devices=2_000) for number in range(30)]
+    text = text_of(held)
+    assert len(text) <= MAX_LENGTH
+    kept = read_record(text, "here").nominations
+    assert 0 < len(kept) < 30
+    assert kept == tuple(held[: len(kept)])
