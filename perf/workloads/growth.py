@@ -21,8 +21,7 @@ from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import DeviceAttribute, ResourceSlice
 from reconciler.cel.program import compile_selector
-from reconciler.cluster.cursor import listed
-from reconciler.cluster.decoding import cut_listing
+from reconciler.cluster.events import cut_listing, listed
 from reconciler.cluster.kinds import PAGE, Resource
 from reconciler.state.store import Store
 

@@ -1,6 +1,10 @@
-"""Run long computations in a thread, one at a time, without blocking the event loop."""
+"""Long computations in a thread, one at a time, and how often Python collects circular garbage meanwhile.
+
+Neither may hold the event loop.
+"""
 
 import asyncio
+import gc
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -87,3 +91,33 @@ def short_switch_interval() -> Iterator[None]:
             _running.pop()
             if not _running:
                 sys.setswitchinterval(before)
+
+
+COLLECTIONS = (5_000, 16, 250)
+"""Arguments of `gc.set_threshold`: new objects before a collection of the youngest generation, which takes
+half a millisecond; such collections before one of the middle generation, which looks at all that is left of
+them and so holds the loop for up to 30 ms; and those before a full collection."""
+
+
+_postponed = 0
+
+
+@contextmanager
+def postponed() -> Iterator[None]:
+    """No collection starts during the block. Several threads may enter it at once.
+
+    For work in a thread that makes hundreds of thousands of objects and drops them again: a collection that
+    looks at all of them stops the event loop for as long.
+    """
+    global _postponed  # noqa: PLW0603 - the collector is of the whole process
+    with _lock:
+        if not _postponed:
+            gc.disable()
+        _postponed += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _postponed -= 1
+            if not _postponed:
+                gc.enable()

@@ -8,8 +8,8 @@ from random import random
 
 from msgspec import Struct
 
-from reconciler.aio.collector import COLLECTIONS
 from reconciler.aio.tasks import forever, unless
+from reconciler.aio.worker_thread import COLLECTIONS
 from reconciler.api.migrate.mapping import mapping, read_map
 from reconciler.api.plugins import PLUGINS
 from reconciler.app.coexistence import shadow_of, switches
@@ -29,7 +29,7 @@ from reconciler.app.leadership import Alone, Candidate, Leadership, recalls_for
 from reconciler.app.observing import inboxes_of, listeners, observe
 from reconciler.app.running import Start
 from reconciler.cluster.client import Client
-from reconciler.cluster.cursor import IsKnown
+from reconciler.cluster.events import IsKnown
 from reconciler.cluster.kinds import ON_DEMAND, Resource, Served
 from reconciler.cluster.transport import Transport
 from reconciler.cluster.watch import Recall, Sink, follow

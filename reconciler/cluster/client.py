@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.versions.reading import loaded
-from reconciler.cluster.decoding import Listing, cut_listing
+from reconciler.cluster.events import Listing, cut_listing
 from reconciler.cluster.kinds import PAGE, Resource
 from reconciler.cluster.transport import READS, Lines, Query, Request, Transport, WatchRequest, refusal
 from reconciler.errors import Retry, Undecided

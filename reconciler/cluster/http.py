@@ -20,7 +20,7 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 
 from reconciler.cluster.credentials import ApiClient, configuration_for
-from reconciler.cluster.decoding import complete_lines
+from reconciler.cluster.events import complete_lines
 from reconciler.cluster.target import Target, choose_target
 from reconciler.cluster.transport import READS, Query, Request, Response, WatchRequest, refusal
 from reconciler.errors import Rejected, Retry, Undecided

@@ -11,7 +11,7 @@ from reconciler.aio.tasks import Breaks, Stopped, unless
 from reconciler.api.objects.changes import Changed, Listed, Notice, Refused, Removed, Replaced
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.cluster.client import Client
-from reconciler.cluster.cursor import Cursor, IsKnown, listed, precedes
+from reconciler.cluster.events import Cursor, IsKnown, listed, precedes
 from reconciler.cluster.kinds import Resource
 from reconciler.errors import Gone, Inconsistent, ReconcilerError, Rejected, Relist, Retry
 

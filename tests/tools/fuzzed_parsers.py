@@ -15,8 +15,7 @@ from reconciler.api.objects.semver import Semver
 from reconciler.api.versions.extensions import ANNOTATION
 from reconciler.api.versions.reading import is_ours, read, to_v1
 from reconciler.cel.program import compile_selector
-from reconciler.cluster.cursor import Cursor, listed
-from reconciler.cluster.decoding import cut_listing
+from reconciler.cluster.events import Cursor, cut_listing, listed
 from reconciler.cluster.kinds import Resource
 from reconciler.errors import Malformed, Rejected, Relist, Retry
 from reconciler.ha.shard import parse_shard

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.cluster.decoding import complete_lines
+from reconciler.cluster.events import complete_lines
 from reconciler.cluster.transport import Request, Response, WatchRequest, refusal
 from reconciler.errors import ReconcilerError, Retry
 

@@ -12,7 +12,7 @@ from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import ALLOCATED_AT, ANNOUNCED, FINALIZER, is_announced, is_ours
 from reconciler.api.objects.gangs import release
 from reconciler.app import making_room
-from reconciler.cluster import client, cursor, transport, writer
+from reconciler.cluster import client, events, transport, writer
 from reconciler.cluster.client import Client
 from reconciler.cluster.watch import Recall
 from reconciler.cluster.writer import Writer
@@ -179,7 +179,7 @@ MUTANTS: dict[str, Mutant] = {
     "allocation without finalizer": _swap(Writer, "_marking", _without_finalizer),
     "a listing drops nothing": _swap(Store, "_replace", _keeps_what_is_gone),
     "old versions count": _swap(store, "_older", lambda *_: False),
-    "rewound events count": _swap(cursor, "precedes", lambda *_: False),
+    "rewound events count": _swap(events, "precedes", lambda *_: False),
     "all news of claims is an echo": _swap(
         Intake,
         "_is_unchanged",
@@ -370,7 +370,7 @@ TESTS: dict[str, str] = {
     "late writes are not fenced": "tests/unit/control/test_settler.py::"
     "test_a_write_without_an_answer_is_resolved_by_reading[not applied: made impossible, then free]",
     "a listing drops nothing": "tests/unit/state/test_store.py::test_objects_that_are_not_listed_are_dropped",
-    "rewound events count": "tests/unit/cluster/test_cursor.py::"
+    "rewound events count": "tests/unit/cluster/test_events.py::"
     "test_what_is_no_change_leaves_the_cursor_where_it_is[an earlier version]",
     "500 means not applied": "tests/unit/cluster/test_client.py::"
     "test_a_status_says_what_to_do_next[500-Retry-Undecided]",

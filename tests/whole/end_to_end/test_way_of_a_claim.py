@@ -6,7 +6,7 @@ from tests.tools.structure import entries, entry, levels, way_of_a_claim
 
 UP = {
     ("reconciler.cluster.watch", "reconciler.control.intake"),
-    ("reconciler.cluster.cursor", "reconciler.control.intake"),
+    ("reconciler.cluster.events", "reconciler.control.intake"),
     ("reconciler.cluster.client", "reconciler.operations.metrics.requests"),
     ("reconciler.control.decisions.declaration", "reconciler.operations.observer"),
 }

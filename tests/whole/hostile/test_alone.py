@@ -20,8 +20,7 @@ from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import LONGEST_OBJECT, read
 from reconciler.cel.errors import DECISION_COST_LIMIT, STATED_COST_LIMIT
-from reconciler.cluster.cursor import Cursor, listed
-from reconciler.cluster.decoding import cut_listing
+from reconciler.cluster.events import Cursor, cut_listing, listed
 from reconciler.cluster.kinds import Resource
 from reconciler.errors import Retry
 from reconciler.state.store import Store

@@ -1,19 +1,97 @@
-"""The watch protocol without I/O: converts lines to changes, and keeps the version to continue from."""
+"""What a server sends, without I/O: streams are cut into lines, pages and events into objects, and lines of a
+watch become changes. The cursor keeps the version to continue from.
+"""
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+import structlog
 from msgspec import Struct
 
 from reconciler.api.objects.changes import Changed, Refused, Removed
 from reconciler.api.objects.meta import ApiObject, ObjectKey
-from reconciler.api.versions.reading import decode, key_of, loaded
-from reconciler.cluster.decoding import cut_event
+from reconciler.api.versions.reading import DEEPEST, decode, key_of, loaded, trimmed
 from reconciler.cluster.kinds import Resource
 from reconciler.errors import Relist, Retry
 
 T = TypeVar("T")
+log = structlog.get_logger()
+
+
+class Listing(NamedTuple):
+    """One page of a listing."""
+
+    items: list[bytes]
+    version: str
+    token: str
+    """Of the next page; empty on the last one"""
+
+
+class _Page(msgspec.Struct):
+    metadata: dict[str, Any]
+    items: list[msgspec.Raw] | None = None
+
+
+class _EventText(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+_page = msgspec.json.Decoder(_Page).decode
+_event_text = msgspec.json.Decoder(_EventText).decode
+
+
+def cut_listing(text: bytes) -> Listing:
+    """A page of a listing, with items as text. Raises ValueError for other texts."""
+    page = _cut(_page, text, "listing")
+    version, token = page.metadata.get("resourceVersion"), page.metadata.get("continue")
+    return Listing([bytes(item) for item in page.items or ()], str(version or ""), str(token or ""))
+
+
+def cut_event(line: bytes) -> tuple[str, bytes]:
+    """The type and the text of the object of an event. Raises ValueError for other texts."""
+    event = _cut(_event_text, line, "event")
+    return event.type, bytes(event.object)
+
+
+def _cut(decoder: Callable[[bytes], T], text: bytes, what: str) -> T:
+    """A text that was cut. Objects that nest too deeply for that are trimmed, and are refused later."""
+    with suppress(msgspec.MsgspecError, RecursionError):
+        return decoder(text)
+    try:
+        return decoder(trimmed(text, 2 * DEEPEST))
+    except (msgspec.MsgspecError, RecursionError) as exc:
+        raise ValueError(f"no {what}: {exc}") from exc
+
+
+async def complete_lines(chunks: AsyncIterable[bytes], *, limit: int) -> AsyncGenerator[bytes, None]:
+    """The complete lines of a stream, of at most `limit` bytes each, without line ends and blank lines.
+
+    A chunk may end anywhere, even within a character. Raises Retry for a line that is too long, after those
+    before it. What follows the last line end was cut and is dropped, never parsed: it might read as something
+    else than was meant.
+    """
+    pieces: list[bytes] = []
+    size = 0
+    async for chunk in chunks:
+        *whole, rest = chunk.split(b"\n")
+        for end in whole:
+            line = b"".join((*pieces, end))
+            pieces, size = [], 0
+            if len(line) > limit:
+                raise Retry(f"a line of {len(line)} bytes; at most {limit} are read")
+            if line and not line.isspace():
+                yield line
+        if rest:
+            pieces.append(rest)
+            size += len(rest)
+            if size > limit:
+                raise Retry(f"a line of more than {limit} bytes")
+    if size:
+        log.debug("watch stream ended within a line", dropped=size)
+
 
 IsKnown = Callable[[ObjectKey, str, str], bool]
 """Whether an object is known in a version or a later one: key, uid, version"""
