@@ -12,8 +12,15 @@ from reconciler.aio.tasks import forever, unless
 from reconciler.aio.worker_thread import COLLECTIONS
 from reconciler.api.migrate.mapping import mapping, read_map
 from reconciler.api.plugins import PLUGINS
-from reconciler.app.coexistence import shadow_of, switches
-from reconciler.app.control import build_control, keeper_of, learner_of, placing, recording
+from reconciler.app.control import (
+    build_control,
+    keeper_of,
+    learner_of,
+    placing,
+    recording,
+    shadow_of,
+    switches,
+)
 from reconciler.app.evicting import check_rights, evicting
 from reconciler.app.foundation import Foundation, foundation
 from reconciler.app.from_settings import (

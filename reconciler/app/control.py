@@ -1,6 +1,7 @@
 """The parts that decide and write: intake, queue, planner, handlers, loop and fence."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from random import random
@@ -10,35 +11,36 @@ import structlog
 from msgspec import Struct
 
 from reconciler.aio.queue import Queue
+from reconciler.aio.tasks import forever
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import Semantics
-from reconciler.app.coexistence import guarded
 from reconciler.app.foundation import Connection, Foundation, now
 from reconciler.app.from_settings import Found, Job, policies
 from reconciler.app.running import Host, Running, Start
 from reconciler.cluster.client import Client
+from reconciler.cluster.kinds import config_map
 from reconciler.cluster.pod_writer import PodWriter
-from reconciler.cluster.transport import PauseReasons
-from reconciler.cluster.watch import Sink
+from reconciler.cluster.transport import GuardedTransport, PauseReasons, Transport
+from reconciler.cluster.watch import Sink, follow
 from reconciler.cluster.writer import Withdrawals, Writer
 from reconciler.control.claim_handler import ClaimHandler, Journal
 from reconciler.control.decider import Decider, Refusal
-from reconciler.control.decisions.declaration import Reporter
+from reconciler.control.decisions.declaration import Report, Reporter
 from reconciler.control.demand import DemandConfigMap, DemandLearner, PoliciesInUse
-from reconciler.control.failures import Failures
 from reconciler.control.fence import Fence
 from reconciler.control.gangs.handler import GangHandler, GangWriter
 from reconciler.control.gangs.planner import GangPlanner
 from reconciler.control.held_room import HeldRoomKeeper, HeldRoomTakeover
 from reconciler.control.intake import Intake
 from reconciler.control.kept_config_map import KeptConfigMap
-from reconciler.control.loop import Reconciler
+from reconciler.control.loop import Failures, Reconciler
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Blocked, Decide, Planner
 from reconciler.control.settler import Settler
+from reconciler.control.shadow import Shadow
 from reconciler.control.units import Unit
-from reconciler.control.waiting import Pending
+from reconciler.control.waiting import Pause, Pending, Switch
 from reconciler.operations.journal.entries import RECORDED_SETTINGS, Header
 from reconciler.operations.journal.recording import Recorder
 from reconciler.operations.page.sources import PlacementView
@@ -46,6 +48,59 @@ from reconciler.operations.policy_comparison import PolicyComparison
 from reconciler.operations.telemetry import Signals
 from reconciler.settings import Settings
 from reconciler.state.store import Store
+
+
+def guarded(base: Foundation, pause: PauseReasons) -> Transport:
+    """A transport that sends no write while writes are paused. Shadow mode has its own guard."""
+    return base.transport if base.settings.mode == "shadow" else GuardedTransport(base.transport, pause.check)
+
+
+def switches(settings: Settings, client: Client, pause: Pause) -> list[Job]:
+    """Pause as the settings say, and follow their ConfigMap. Not in shadow mode."""
+    if settings.mode == "shadow":
+        return []
+    if settings.pause:
+        pause.set("setting", "the setting `pause` says so")
+    if settings.pause_config_map is None:
+        return []
+    namespace, _, name = settings.pause_config_map.partition("/")
+    key = ObjectKey(namespace, name)
+    return [Job("watch the switch", partial(_watch_switch, client, key, Switch(key, pause)))]
+
+
+def shadow_of(
+    settings: Settings,
+    intake: Intake,
+    ours: Ownership,
+    sink: Sink,
+    policies: PoliciesInUse,
+    *,
+    clock: Callable[[], float],
+    report: Report,
+) -> Shadow | None:
+    """In shadow mode, the part that compares decisions instead of writing them."""
+    if settings.mode != "shadow":
+        return None
+    return Shadow(
+        intake,
+        Decider(ours, steps=settings.search_steps),
+        sink=sink,
+        policies=policies,
+        pending_seconds=settings.shadow_pending_seconds,
+        clock=clock,
+        report=report,
+    )
+
+
+async def _watch_switch(client: Client, key: ObjectKey, switch: Switch) -> None:
+    watch = follow(
+        client,
+        config_map(key),
+        sink=switch.take,
+        random=random,
+    )
+    await forever("switch", watch)
+
 
 log = structlog.get_logger()
 

@@ -1,5 +1,6 @@
 """Reconciles claims, and pods with claims: decides and writes their allocations."""
 
+import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
@@ -19,8 +20,7 @@ from reconciler.control.handler import Act, Ask, Decided, Given, Handler, Idle, 
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import classes_of, is_made_for
 from reconciler.control.planner import Blocked, Decide, Free, Nothing, Planner, Ungate
-from reconciler.control.releasing import Releasing
-from reconciler.control.settler import Settler
+from reconciler.control.settler import Releasing, Settler
 from reconciler.control.units import Kind, Unit
 from reconciler.control.waiting import AWAITS_OTHERS, Pending, Wants
 
@@ -178,8 +178,10 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
             refusal = answer.refusal
             self._journal(name, refusal.question.unit, refusal.question.decide, refusal.why)
         else:
-            grant = answer.grant
-            self._journal(name, grant.question.unit, grant.question.decide, grant.granted)
+            question, granted = answer.grant.question, answer.grant.granted
+            if granted.version < 0:  # of a batch: as if decided after the units before it
+                granted = dataclasses.replace(granted, version=self._store.snapshot().version)
+            self._journal(name, question.unit, question.decide, granted)
 
     def assume(self, grant: ClaimGrant) -> None:
         for plan in grant.granted.plans:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -19,6 +20,28 @@ from reconciler.control.waiting import Pending
 from reconciler.errors import Conflict, Gone, Inconsistent, Paused, Rejected, Retry
 
 log = structlog.get_logger()
+
+
+class Failures:
+    """Counts internal errors of jobs. The jobs go on."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    @contextmanager
+    def contained(self, job: str, name: str = "") -> Iterator[None]:
+        """Log and count an internal error of the block, which a job with this name tries again later.
+
+        `name` is that of the object, if there is one. Lets Inconsistent through, which is a bug of ours that
+        the process must not survive.
+        """
+        try:
+            yield
+        except Inconsistent:
+            raise
+        except Exception:
+            self.count += 1
+            log.exception("job failed", job=job, name=name)
 
 
 Finish = Callable[[], Awaitable[None]]

@@ -37,7 +37,7 @@ from reconciler.state.store import Store
 from reconciler.state.trial import load
 
 if TYPE_CHECKING:
-    from reconciler.control.gangs.offline import GangReport, OfflineGangs
+    from reconciler.control.gangs.search import GangReport, OfflineGangs
 
 
 class Answer(Struct, frozen=True):
@@ -211,7 +211,7 @@ class _Run:
         """The gangs of the pods; None if there is none."""
         if all(gang_of(pod) is None for pod in self._claims.pods):
             return None
-        from reconciler.control.gangs.offline import OfflineGangs  # noqa: PLC0415 - few inputs have gangs
+        from reconciler.control.gangs.search import OfflineGangs  # noqa: PLC0415 - few inputs have gangs
 
         return OfflineGangs(
             [*bundle.of(PodGroup), *bundle.of(CoschedulingPodGroup)],

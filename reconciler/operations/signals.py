@@ -9,9 +9,8 @@ from reconciler.api.objects.semantics import GATES
 from reconciler.cluster.discovery import unserved
 from reconciler.cluster.kinds import Served
 from reconciler.cluster.writer import Dropped
-from reconciler.control.failures import Failures
 from reconciler.control.intake import Intake
-from reconciler.control.loop import Reconciler
+from reconciler.control.loop import Failures, Reconciler
 from reconciler.control.ownership import Ownership
 from reconciler.control.relocation.candidates import RoomLine, StandingRoom
 from reconciler.control.relocation.moves import MovesAdvice, StandingAdvice

@@ -57,10 +57,10 @@ class Template(Struct, frozen=True):
     """(D,) the attribute that all devices of a copy must share; None without a constraint"""
     plans: PlainPlans
 
-    def grant(self, claim: ResourceClaim, place: Place, snapshot: Snapshot) -> Granted:
+    def grant(self, claim: ResourceClaim, place: Place) -> Granted:
         """The answer for one copy."""
         plan = self.plans.plan(claim, place.view, place.rows)
-        return Granted(plan.node, (plan,), sum([len(rows) for rows in place.rows]), snapshot.version)
+        return Granted(plan.node, (plan,), sum([len(rows) for rows in place.rows]))
 
 
 def template_of(claim: ResourceClaim, snapshot: Snapshot, *, steps: int = STEPS) -> Template | None:
@@ -276,4 +276,4 @@ def allocate_batch(
     if template is None:
         return []
     found = places(template, snapshot, len(claims), nodes=nodes, room=room)
-    return [template.grant(claim, place, snapshot) for claim, place in zip(claims, found, strict=False)]
+    return [template.grant(claim, place) for claim, place in zip(claims, found, strict=False)]

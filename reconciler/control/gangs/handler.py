@@ -33,8 +33,7 @@ from reconciler.control.handler import Act, Ask, Decided, Given, Handler, Idle, 
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership, classes_of
 from reconciler.control.planner import Blocked
-from reconciler.control.releasing import NOT_BOUND, Releasing
-from reconciler.control.settler import Settler
+from reconciler.control.settler import NOT_BOUND, Releasing, Settler
 from reconciler.control.units import Kind, Unit, gang_unit
 from reconciler.control.waiting import AWAITS_OTHERS, Wants
 from reconciler.errors import Conflict, Gone, Rejected, Undecided

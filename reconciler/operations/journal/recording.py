@@ -39,8 +39,7 @@ from reconciler.operations.journal.entries import (
 )
 from reconciler.operations.journal.files import FILES, FULL_BYTES, Files
 from reconciler.operations.journal.gangs import write_gang
-from reconciler.operations.journal.policies import RoomWriter, write_policies
-from reconciler.operations.journal.preferences import write_preferences
+from reconciler.operations.journal.policies import RoomWriter, write_policies, write_preferences
 from reconciler.state.delta import NOTHING, Delta
 from reconciler.state.devices.reach import NodeInfo
 from reconciler.state.devices.snapshot import Snapshot

@@ -37,7 +37,7 @@ from reconciler.operations.journal.entries import (
     read_retained_draw,
 )
 from reconciler.operations.journal.files import entries, paths
-from reconciler.operations.journal.preferences import read_preferences
+from reconciler.operations.journal.policies import read_preferences
 from reconciler.state.devices.retained_draws import Drawn
 from reconciler.state.devices.snapshot import Snapshot, Topology
 from reconciler.state.nominations import Nominee, nomination_of, nominee_of

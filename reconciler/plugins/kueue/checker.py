@@ -19,9 +19,9 @@ from reconciler.cluster.client import Raw
 from reconciler.control.decisions.allocating import Waits
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.decisions.every import WorkloadChecked
-from reconciler.control.failures import Failures
 from reconciler.control.handler import Ask, Decided, Given, Handler, Idle, Refused
 from reconciler.control.intake import Intake
+from reconciler.control.loop import Failures
 from reconciler.control.ownership import Ownership
 from reconciler.control.units import Kind, Unit
 from reconciler.control.waiting import Wants

@@ -33,9 +33,9 @@ from reconciler.cluster.kinds import POD, POD_TEMPLATE, PROVISIONING_REQUEST
 from reconciler.cluster.watch import Sink, follow
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.decisions.every import NodesNotRequested, NodesRequested
-from reconciler.control.failures import Failures
 from reconciler.control.held_room import HeldRoomKeeper
 from reconciler.control.intake import Intake
+from reconciler.control.loop import Failures
 from reconciler.control.ownership import Ownership
 from reconciler.errors import Conflict, Gone, Paused, ReconcilerError, Rejected
 from reconciler.ha.shard import Side

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted, Plan
+from reconciler.api.objects.semantics import Semantics
 from reconciler.control import claim_handler
 from reconciler.control.claim_handler import ClaimHandler
 from reconciler.control.decider import Decider
@@ -22,6 +24,9 @@ from reconciler.control.settler import Settler
 from reconciler.control.units import Unit
 from reconciler.control.waiting import Pending
 from reconciler.errors import Conflict, Rejected, Retry
+from reconciler.operations.journal.entries import Header
+from reconciler.operations.journal.recording import Recorder
+from reconciler.operations.journal.replaying import replay
 from tests.tools.burst_loop import OURS, BurstStage
 from tests.tools.examples import FACTOR
 from tests.tools.scripted_loop import NoWriter
@@ -115,6 +120,18 @@ async def test_pods_that_keep_others_away_are_decided_one_by_one(spec: Object):
     async with stage.at_work(8):
         await asyncio.sleep(0.5)
     assert max(stage.batches, default=1) == 1
+
+
+async def test_the_journal_decides_each_unit_of_a_batch_again_in_the_same_way(tmp_path: Path):
+    recorder = Recorder(tmp_path, Header("test", Semantics(), OURS, 10_000))
+    stage = BurstStage(quick, journal=recorder.decided, store=recorder.store)
+    stage.news(device_class(), *machine("n0"), *machine("n1"), *[claim(f"c{n}") for n in range(8)])
+    async with stage.at_work(16):
+        await asyncio.sleep(20)
+    recorder.close()
+    assert max(stage.batches) == 8
+    tally = replay(tmp_path)
+    assert (tally.different, tally.unknown, tally.same) == ([], 0, 8)
 
 
 @pytest.mark.parametrize("seed", range(20 * FACTOR))

@@ -10,7 +10,7 @@ from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.validating import validated
 from reconciler.control.decisions.declaration import Decision
 from reconciler.control.decisions.every import Nominated, NominationDropped, WorkloadChecked
-from reconciler.control.failures import Failures
+from reconciler.control.loop import Failures
 from reconciler.control.ownership import Ownership
 from reconciler.plugins.kueue.checker import SOONER, AdmissionChecker, KueueWakeUps, Terms
 from reconciler.plugins.kueue.cluster import KueueWriter
