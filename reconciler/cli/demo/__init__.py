@@ -3,17 +3,13 @@
 import asyncio
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from random import random
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import click
 from msgspec import Struct
-from rich.console import Group
-from rich.live import Live
-from rich.text import Text
 
 from reconciler import app
 from reconciler.aio.tasks import forever
@@ -23,7 +19,7 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.cli.exits import exit_on_errors
-from reconciler.cli.output import Console, Table, TableLine, counted, print_line
+from reconciler.cli.output import Console, counted, print_line
 from reconciler.cluster.client import Client
 from reconciler.cluster.discovery import discover
 from reconciler.cluster.http import connect
@@ -102,11 +98,6 @@ class DemoState:
     def pending(self) -> list[tuple[ObjectKey, Waits]]:
         """The pending claims with their reasons, by name."""
         return sorted((key, why) for key, why in self.reasons.items() if key in self.claims)
-
-    def users(self, claim: ObjectKey) -> list[str]:
-        """The pods for which an allocated claim is reserved."""
-        known = self.claims.get(claim)
-        return sorted(user.name for user in known.status.reserved_for) if known else []
 
     def phases(self) -> Counter[str]:
         """The number of pods in each phase."""
@@ -193,95 +184,33 @@ async def play(raws: Sequence[dict[str, Any]], console: Console) -> None:
 async def _until_settled(state: DemoState, console: Console) -> None:
     loop = asyncio.get_running_loop()
     end = loop.time() + MAX_SECONDS
-    with display(console) as screen:
-        while loop.time() < end:
-            state.changed.clear()
-            try:
-                async with asyncio.timeout(QUIET_SECONDS if state.settled else end - loop.time()):
-                    await state.changed.wait()
-            except TimeoutError:
-                if state.settled:
-                    return
-            screen.show(state)
+    shown = 0
+    while loop.time() < end:
+        state.changed.clear()
+        try:
+            async with asyncio.timeout(QUIET_SECONDS if state.settled else end - loop.time()):
+                await state.changed.wait()
+        except TimeoutError:
+            if state.settled:
+                return
+        for line in state.lines[shown:]:
+            devices, after = ", ".join(line.devices), f"{line.seconds * 1000:.0f} ms"
+            text = f"{after:>8}  allocated {line.claim}: {devices} on {line.node}"
+            print_line(console, text, hanging=10)
+        shown = len(state.lines)
     raise Retry(f"the demonstration has not settled after {MAX_SECONDS:.0f} s")
 
 
 _PHASES = {"Running": "running", "Succeeded": "succeeded", "Gated": "gated", "Pending": "pending"}
 
 
-class Display(Protocol):
-    """Shows the state of the demonstration."""
-
-    def show(self, state: DemoState) -> None:
-        """Update the display."""
-
-
-@contextmanager
-def display(console: Console) -> Iterator[Display]:
-    """Open a display for the block; the final state stays visible."""
-    if console.is_terminal:
-        with Live(console=console.drawing(), auto_refresh=False) as live:
-            yield _TableDisplay(live)
-    else:
-        yield _LineDisplay(console)
-
-
-class _TableDisplay:
-    def __init__(self, live: Live) -> None:
-        self._live = live
-
-    def show(self, state: DemoState) -> None:
-        lines = [
-            Text(line.text, "bold" if line.heading else "", no_wrap=True)
-            for line in allocation_lines(state, self._live.console.width)
-        ]
-        self._live.update(Group(*lines), refresh=True)
-
-
-class _LineDisplay:
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._shown = 0
-
-    def show(self, state: DemoState) -> None:
-        for line in state.lines[self._shown :]:
-            text = f"{_after(line):>8}  allocated {line.claim}: {', '.join(line.devices)} on {line.node}"
-            print_line(self._console, text, hanging=10)
-        self._shown = len(state.lines)
-
-
-def allocation_lines(state: DemoState, width: int) -> Iterator[TableLine]:
-    """The allocations so far, and the pending claims."""
-    table = Table(("CLAIM", "DEVICES", "NODE", "USED BY", "AFTER"), right=("AFTER",))
-    for line in state.lines:
-        gone = line.claim not in state.claims
-        users = "finished" if gone else ", ".join(state.users(line.claim)) or "-"
-        table.add((str(line.claim), "\n".join(line.devices), line.node, users, _after(line)))
-    yield from table.lines(width)
-    if state.pending():
-        yield TableLine("")
-        pending = Table(("PENDING", "REASON", "MESSAGE"), names=2)
-        for claim, why in state.pending():
-            pending.add((str(claim), why.reason, message(claim, why)))
-        yield from pending.lines(width)
-
-
 def print_conclusion(state: DemoState, console: Console) -> None:
-    """Print the reasons of pending claims, unless a table shows them, and a summary."""
-    if not console.is_terminal:
-        for claim, why in state.pending():
-            print_line(console, f"pending   {claim}: {why.reason}: {message(claim, why)}", hanging=10)
+    """Print the reasons of pending claims, and a summary."""
+    for claim, why in state.pending():
+        message = why.message.removeprefix(f"claim {claim}, ").removeprefix(f"claim {claim}: ")
+        print_line(console, f"pending   {claim}: {why.reason}: {message}", hanging=10)
     held = sum(1 for claim in state.claims.values() if claim.allocation)
     phases = [f"{count} {_PHASES.get(phase, phase)}" for phase, count in state.phases().most_common()]
     allocated = f"{counted(len(state.lines), 'claim')} allocated, {held} still in use"
     summary = f"{allocated}; {len(state.pending())} pending. Pods: {', '.join(phases)}."
     print_line(console, summary, style="bold")
-
-
-def message(claim: ObjectKey, why: Waits) -> str:
-    """The message of the reason, without the name of the claim."""
-    return why.message.removeprefix(f"claim {claim}, ").removeprefix(f"claim {claim}: ")
-
-
-def _after(line: AllocatedLine) -> str:
-    return f"{line.seconds * 1000:.0f} ms"

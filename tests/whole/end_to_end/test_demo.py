@@ -12,16 +12,16 @@ from reconciler.cli.output import Console
 pytestmark = pytest.mark.loopback
 
 
-async def shown(*, terminal: bool) -> str:
+async def shown() -> str:
     out = StringIO()
-    await play(read_demo_manifests(sys.stdin.buffer), Console(out, terminal=terminal))
+    await play(read_demo_manifests(sys.stdin.buffer), Console(out))
     return re.sub(r"-[a-z0-9]{5}\b(?=:|  )", "", out.getvalue())
 
 
 async def test_it_prints_each_allocation_and_why_the_rest_is_pending(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("COLUMNS", raising=False)
     # Which of equal devices a claim gets depends on when the pods' claims are there, so they are not named.
-    text = re.sub(r"(gpu|rdma)-[0-3]\b", r"\1-N", await shown(terminal=False))
+    text = re.sub(r"(gpu|rdma)-[0-3]\b", r"\1-N", await shown())
     for line in (
         "allocated inference/mig-mix: gpu-N-mig-1g-5gb-0, gpu-N-mig-1g-5gb-1, gpu-N-mig-2g-10gb-2-3, "
         "gpu-N-mig-3g-20gb-4-7 on a100-0",
@@ -42,12 +42,3 @@ async def test_it_prints_each_allocation_and_why_the_rest_is_pending(monkeypatch
         "9 claims allocated, 8 still in use; 6 pending. Pods: 7 running, 1 succeeded, 1 gated.",
     ):
         assert line in text
-
-
-async def test_a_terminal_shows_one_growing_table(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setenv("LINES", "100")
-    text = await shown(terminal=True)
-    last = text[text.rindex("CLAIM") :]
-    assert "worker-0, worker-1, worker-2, worker-3" in last
-    assert "CountersExhausted" in last
