@@ -16,3 +16,10 @@ def serving(pod: Pod) -> Any:
 def holding(pod: Pod) -> Any:
     """The plugin whose devices a pod holds; None if it holds none."""
     return next((plugin for plugin in PLUGINS if plugin.holds(pod)), None)
+
+
+def plugin_of(kind: str) -> Any:
+    """The plugin that reads a kind; None for other kinds."""
+    return next(
+        (one for one in PLUGINS if any(model.__name__ == kind for model in one.models.values())), None
+    )

@@ -18,6 +18,7 @@ from reconciler.api.objects.core import ConfigMap
 from reconciler.api.objects.gangs import COSCHEDULING_LABEL
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.validating import validated
+from reconciler.api.plugins import plugin_of
 from reconciler.api.versions.reading import loaded
 from reconciler.cli.output import Console, print_line, remark
 from reconciler.cluster.client import Client
@@ -37,7 +38,6 @@ from reconciler.cluster.target import Target, choose_target
 from reconciler.control.held_room import read_held_room as held_room_in
 from reconciler.control.held_room import still_held
 from reconciler.errors import Gone, Malformed, Rejected, Retry
-from reconciler.plugins.koordinator.cluster import DEVICE, with_devices
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.nominations import Nomination
 from reconciler.state.store import Store
@@ -88,7 +88,7 @@ async def connected(connection: Connection, *, announced: bool = True) -> AsyncI
         yield Client(transport)
 
 
-WITHOUT_CLAIMS = frozenset({"Node", "Pod", "Device"})
+WITHOUT_CLAIMS = frozenset({"Node", "Pod"})
 """Kinds that can be listed on servers without resource.k8s.io"""
 
 
@@ -106,8 +106,8 @@ async def list_objects(
     With `volumes`, also the storage objects, if a pod without a node names a claim of a volume. Pods are
     returned without volumes if these cannot be listed. `asked` are pods that are not on the cluster; what
     they need is listed, too. `budgets` adds PodDisruptionBudgets, and `connection.held_room` the ConfigMaps
-    that say which room is held. With `leniently`, Koordinator's Devices may be missing or forbidden, and
-    claims may be missing where Devices are served.
+    that say which room is held. With `leniently`, kinds of plugins may be missing or forbidden, and
+    claims may be missing where those are served.
 
     Raises ReconcilerError or OSError if the server cannot be read.
     """
@@ -130,7 +130,7 @@ async def list_objects(
 
         found: list[dict[str, Any]] = []
         for kind in kinds:
-            if leniently and kind == DEVICE.kind and kind in served:
+            if leniently and plugin_of(kind) is not None and kind in served:
                 found += await noted(served[kind], "are not considered")
             elif kind in served:
                 found += await listed(served[kind])
@@ -183,20 +183,20 @@ async def _served(client: Client, kinds: Collection[str], *, leniently: bool) ->
     """What the server has of these kinds. Raises Rejected if it lacks one that it must have."""
     lacking: Rejected | None = None
     try:
-        without_claims = WITHOUT_CLAIMS.issuperset(kinds)
+        without_claims = all(kind in WITHOUT_CLAIMS or plugin_of(kind) is not None for kind in kinds)
         served = await (discover_at_least_pods(client) if without_claims else discover(client, also=kinds))
     except Rejected as exc:
         if not leniently:
             raise
         lacking, served = exc, await discover_at_least_pods(client)
-    if DEVICE.kind not in kinds:
-        return served
+    plugins = [plugin for kind in kinds if (plugin := plugin_of(kind)) is not None]
     try:
-        return await with_devices(client, served)
+        for plugin in plugins:
+            served = await plugin.with_kinds(client, served)
     except Rejected as exc:
         if lacking is not None or not leniently:
             raise lacking or exc from None
-        return served
+    return served
 
 
 def _groups_of(found: Iterable[Mapping[str, Any]]) -> Iterator[Resource]:

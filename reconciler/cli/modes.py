@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, TextIO
 
 import click
@@ -13,24 +13,22 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
+from reconciler.api.plugins import PLUGINS
 from reconciler.cli.cluster import Connection, list_objects
 from reconciler.cli.exits import Exit, Failure, errors_as
 from reconciler.cli.input import list_cluster, read_files, read_valid
 from reconciler.cli.options import cluster_options, manifest_options, output_option, rules_options
 from reconciler.cli.output import Console, Table, echo_value, print_line, print_table, remark
-from reconciler.cli.views.exclusive_use import as_json as alone_as_json
-from reconciler.cli.views.exclusive_use import table as alone_table
-from reconciler.cli.views.exclusive_use import used_alone
 from reconciler.errors import Rejected
-from reconciler.plugins.koordinator.holdings import ExclusiveUse
-from reconciler.plugins.koordinator.objects import Device
+from reconciler.plugins.plugin import Shown
 from reconciler.state.devices.exclusion_modes import Held, Mode, group_modes, problems
 from reconciler.state.devices.exclusion_modes import modes as modes_of
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.trial import store_of
 
 _AS = {"pairwise": "pairwise", "kep-5963": "as in KEP-5963"}
-KINDS = ("ResourceSlice", "ResourceClaim", "Device")
+OWN = ("ResourceSlice", "ResourceClaim")
+KINDS = (*OWN, "Device")
 _WIDE = ("NODE", "COMPATIBLE ONLY WITH")
 """Columns of -o wide"""
 
@@ -57,33 +55,35 @@ def modes(files: tuple[str, ...], connection: Connection, output: str, rules: Se
             *bundle.of(ResourceSlice),
             *map(with_own_uid, bundle.of(ResourceClaim)),
         )
-        machines: Iterable[ApiObject] = (*bundle.of(Device), *bundle.of(Pod))
+        machines: Collection[ApiObject] = [*bundle.objects()]
     else:
         with errors_as(Failure):
             objects, machines = _listed(connection)
     snapshot = store_of(objects, rules).snapshot()
-    alone = used_alone(machines)
+    alone = [one for plugin in PLUGINS if (one := plugin.modes(machines)) is not None]
     if output in ("json", "yaml"):
-        echo_value({**_json(snapshot), "exclusiveUse": alone_as_json(alone)}, output)
+        echo_value(
+            {**_json(snapshot), "exclusiveUse": [value for one in alone for value in one.values]}, output
+        )
     else:
         _print(snapshot, alone, sys.stdout, wide=output == "wide")
     if has_invalid:
         sys.exit(Exit.FAILED)
 
 
-def _listed(connection: Connection) -> tuple[Iterable[ApiObject], Iterable[ApiObject]]:
-    """Slices and claims; Devices, where they are served, with the pods that may hold them."""
+def _listed(connection: Connection) -> tuple[Iterable[ApiObject], Collection[ApiObject]]:
+    """Slices and claims; objects of plugins, where they are served, with the pods that may hold devices."""
     raws = asyncio.run(list_objects(KINDS, connection, leniently=True))
-    objects = read_valid(one for one in raws if one["kind"] != Device.__name__)
-    devices = list(read_valid(one for one in raws if one["kind"] == Device.__name__))
-    if not devices:
+    objects = read_valid(one for one in raws if one["kind"] in OWN)
+    others = list(read_valid(one for one in raws if one["kind"] not in OWN))
+    if not others:
         return objects, ()
     try:
         pods = list_cluster((Pod.__name__,), connection._replace(quiet=True))
     except Rejected as exc:
-        remark(f"note: exclusive use of Devices is not considered: {exc}")
+        remark(f"note: exclusive use of {type(others[0]).__name__}s is not considered: {exc}")
         return objects, ()
-    return objects, (*devices, *pods)
+    return objects, (*others, *pods)
 
 
 def _json(snapshot: Snapshot) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def _mode(mode: Mode) -> dict[str, Any]:
     }
 
 
-def _print(snapshot: Snapshot, alone: Sequence[ExclusiveUse], out: TextIO, *, wide: bool) -> None:
+def _print(snapshot: Snapshot, alone: Sequence[Shown], out: TextIO, *, wide: bool) -> None:
     console = Console(out)
     found = modes_of(snapshot)
     table = Table(("POOL", "COUNTER SET", "HELD", "GROUPS", "CLAIM", "LOCKED OUT", *_WIDE * wide), names=2)
@@ -127,9 +127,13 @@ def _print(snapshot: Snapshot, alone: Sequence[ExclusiveUse], out: TextIO, *, wi
         table.add((str(mode.pool), mode.scope or "-", *_columns(mode.held), locked_out, *more))
     if found:
         print_table(console, table, wide=wide)
-    if alone:
-        print_table(console, alone_table(alone), wide=wide)
-    if not found and not alone:
+    for shown in alone:
+        if shown.rows:
+            table = Table(shown.columns, names=2)
+            for row in shown.rows:
+                table.add(row)
+            print_table(console, table, wide=wide)
+    if not found and not any(shown.rows for shown in alone):
         console.print("no devices exclude each other")
     for mode in found:
         for conflict in mode.conflicts:

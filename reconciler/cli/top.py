@@ -21,6 +21,7 @@ from reconciler.cli.cluster import (
     note_held_room,
     split_held_room,
 )
+from reconciler.api.plugins import PLUGINS
 from reconciler.cli.contexts import ask_each, check_contexts, contexts_as_json, report_unreached, side_by_side
 from reconciler.cli.exits import Exit, Failure, errors_as
 from reconciler.cli.input import bundle_objects, read_files, read_valid
@@ -157,9 +158,10 @@ def top(
             return
         if koordinator:
             # Late import: the other cases of `top` do not need it.
-            from reconciler.cli.top_koordinator import show_machines  # noqa: PLC0415
+            from reconciler.cli.top_plugin import show_plugin  # noqa: PLC0415
 
-            show_machines(connection, files, options, console, clock)
+            plugin = next(one for one in PLUGINS if one.name == "koordinator")
+            show_plugin(plugin, connection, files, options, console, clock)
             return
         view = UsageView(options)
         if live:

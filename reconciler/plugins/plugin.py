@@ -5,10 +5,13 @@ are answered. The rest of the program names no plugin: it asks those that are re
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+
+from msgspec import Struct
 
 from reconciler.allocation.reasons.explanation import Advice
 from reconciler.allocation.reasons.reasons import REASONS
+from reconciler.api.objects.changes import Change
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.plugins import PLUGINS
@@ -25,6 +28,46 @@ if TYPE_CHECKING:
     from reconciler.settings import Settings
 
 # ruff: noqa: ARG002 - what overrides these uses the arguments
+
+
+class UsageLine(Struct, frozen=True):
+    """Devices of one type, of all nodes or of one."""
+
+    node: str
+    """Empty for all nodes"""
+    kind: str
+    devices: int
+    states: tuple[int, ...]
+    """How many are in each state"""
+    extra: str
+    """What is told of them beside numbers"""
+    value: Mapping[str, Any]
+    """The same for programs"""
+
+
+class Usage(Protocol):
+    """The usage of the devices of a plugin, which changes with its objects."""
+
+    types: Sequence[str]
+    states: Sequence[str]
+    extra: str
+    """The heading of what is told beside numbers"""
+
+    def apply(self, change: Change) -> None:
+        """Take a change of an object."""
+        ...
+
+    def lines(self, *, nodes: bool) -> Sequence[UsageLine]:
+        """A line for each type, or for each of the `nodes` and type; sorted by name."""
+        ...
+
+
+class Shown(NamedTuple):
+    """A table, and the same for programs."""
+
+    columns: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    values: list[Mapping[str, Any]]
 
 
 class Plugin:
@@ -70,6 +113,17 @@ class Plugin:
 
     def checks(self) -> "Checks | None":
         """Checks of doctor."""
+
+    def usage(self) -> Usage:
+        """The usage of its devices, for `top`."""
+        raise NotImplementedError
+
+    def modes(self, objects: Iterable[ApiObject]) -> Shown | None:
+        """Devices that exclude others while they are held, for `modes`; None if no object concerns it."""
+
+    async def with_kinds(self, client: "Client", served: "Served") -> "Served":
+        """The kinds of a server, and those of the plugin. Raises Rejected if these are not served."""
+        return served
 
     def check(self, settings: "Settings") -> None:
         """Raise Rejected for settings that exclude each other."""

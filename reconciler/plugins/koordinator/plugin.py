@@ -10,7 +10,7 @@ from reconciler.errors import Rejected
 from reconciler.plugins.koordinator.names import ALLOCATED, CURRENT_NAME, TYPE_OF
 from reconciler.plugins.koordinator.objects import GROUP, VERSION, Device
 from reconciler.plugins.koordinator.reasons import KOORDINATOR
-from reconciler.plugins.plugin import Plugin
+from reconciler.plugins.plugin import Plugin, Shown, Usage
 
 if TYPE_CHECKING:
     from reconciler.allocation.pod_devices import PodDevices
@@ -71,6 +71,24 @@ class Koordinator(Plugin):
         from reconciler.plugins.koordinator.doctor import CHECKS
 
         return CHECKS
+
+    def usage(self) -> Usage:
+        from reconciler.plugins.koordinator.usage import MachineUsage
+
+        return MachineUsage()
+
+    def modes(self, objects: Iterable[ApiObject]) -> Shown | None:
+        known = list(objects)
+        if not any(isinstance(one, Device) for one in known):
+            return None
+        from reconciler.plugins.koordinator.usage import modes
+
+        return modes(known)
+
+    async def with_kinds(self, client: "Client", served: "Served") -> "Served":
+        from reconciler.plugins.koordinator.cluster import with_devices
+
+        return await with_devices(client, served)
 
     def check(self, settings: "Settings") -> None:
         if settings.koordinator and settings.shard:

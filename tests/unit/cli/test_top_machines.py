@@ -11,12 +11,11 @@ from click.testing import CliRunner, Result
 
 from reconciler.cli import main
 from reconciler.cli.cluster import Connection
-from reconciler.cli.views.koordinator_machines import follow_machines
+from reconciler.cli.top_plugin import follow
 from reconciler.control.decisions.allocating import DevicesGiven
 from reconciler.embedded import serve
-from reconciler.plugins.koordinator.figures import by_type
-from reconciler.plugins.koordinator.fleet import Fleet
-from reconciler.plugins.koordinator.rules import Semantics
+from reconciler.plugins.koordinator.plugin import Koordinator
+from reconciler.plugins.plugin import Usage
 from tests.tools.koordinator_builders import gpu, nic
 from tests.tools.koordinator_cluster import KoordinatorCluster, Plain, machine, node, wants
 from tests.tools.patience import PATIENCE
@@ -85,10 +84,10 @@ def test_a_fleet_without_devices(tmp_path: Path):
 async def test_a_cluster_without_claims_is_watched():
     cluster = Plain(fleet())
     seen: list[int] = []
-    changed = asyncio.Event()
+    changed, plugin = asyncio.Event(), Koordinator()
 
-    async def show(found: Fleet) -> None:
-        seen.append(by_type(found)[0].states[1])
+    async def show(found: Usage) -> None:
+        seen.append(found.lines(nodes=False)[0].states[1])
         if seen[-1] == 1:
             changed.set()
         elif len(seen) == 1:
@@ -96,17 +95,17 @@ async def test_a_cluster_without_claims_is_watched():
 
     async with serve(cluster.api) as url:
         connection = Connection(named=True, server=url, kubeconfig=None, context=None, insecure=False)
-        following = asyncio.create_task(follow_machines(connection, Semantics.PROPOSAL, show, 0.01))
+        following = asyncio.create_task(follow(plugin, plugin.usage(), connection, show, 0.01))
         async with asyncio.timeout(PATIENCE):
             await changed.wait()
         following.cancel()
         await asyncio.wait([following])
         once: list[int] = []
 
-        async def count(found: Fleet) -> None:
-            once.append(len(found.machines))
+        async def count(found: Usage) -> None:
+            once.append(sum(line.devices for line in found.lines(nodes=False)))
 
-        await follow_machines(connection, Semantics.PROPOSAL, count, None)
+        await follow(plugin, plugin.usage(), connection, count, None)
     assert seen[0] == 2
     assert once == [2]
 
