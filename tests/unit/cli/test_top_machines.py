@@ -107,7 +107,7 @@ async def test_a_cluster_without_claims_is_watched():
 
         await follow(plugin, plugin.usage(), connection, count, None)
     assert seen[0] == 2
-    assert once == [2]
+    assert once == [5]
 
 
 @pytest.mark.loopback
