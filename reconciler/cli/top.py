@@ -11,6 +11,7 @@ from reconciler.analysis.capacity.layout import FleetLayout, fleet_layout
 from reconciler.analysis.capacity.lines import By, Line, lines
 from reconciler.analysis.capacity.measure import Solver, measure
 from reconciler.api.objects.semantics import Semantics
+from reconciler.api.plugins import PLUGINS
 from reconciler.cli.cluster import (
     Connection,
     FollowedRoom,
@@ -21,7 +22,6 @@ from reconciler.cli.cluster import (
     note_held_room,
     split_held_room,
 )
-from reconciler.api.plugins import PLUGINS
 from reconciler.cli.contexts import ask_each, check_contexts, contexts_as_json, report_unreached, side_by_side
 from reconciler.cli.exits import Exit, Failure, errors_as
 from reconciler.cli.input import bundle_objects, read_files, read_valid
