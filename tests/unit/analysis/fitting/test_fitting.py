@@ -1,4 +1,4 @@
-"""What is answered about sets of pods: counts, places, domains, what is short, and what is left out."""
+"""How many pods fit, against placing them one by one, and the cases that operators meet."""
 
 from typing import Any
 
@@ -12,7 +12,9 @@ from reconciler.api.manifests.documents import Document, Origin
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from reconciler.errors import Rejected
+from tests.tools.examples import FACTOR
 from tests.tools.fitting_fleet import FLEET, ask, machine, pods
+from tests.tools.fitting_worlds import domains, fit_world, hold_seats, one_by_one, wrong
 from tests.tools.small_fleet import Object, claim, held, pod, template
 
 
@@ -171,3 +173,18 @@ def test_huge_counts_fit_nowhere_and_larger_ones_are_refused():
     assert [one.fits for one in found.sets] == [2, 0]
     with pytest.raises(Rejected, match=r"huge: .*count: must be at most 9223372036854775807"):
         ask(FLEET, asked, templates=[template("huge", 2**70)])
+
+
+@pytest.mark.parametrize("block", range(6))
+def test_as_many_pods_fit_as_one_by_one_and_the_plan_is_possible(block: int):
+    for seed in range(block * 25 * FACTOR, (block + 1) * 25 * FACTOR):
+        world = fit_world(seed)
+        with world.trial() as trial:
+            found = fit(world.question, trial)
+        assert wrong(world, found.sets) == [], seed
+        with world.trial() as trial:
+            for asked, one in zip(world.question.sets, found.sets, strict=True):
+                alone = max((one_by_one(asked, trial, labels) for labels in domains(asked, world)), default=0)
+                assert one.fits >= (alone if alone >= asked.least else 0), (seed, asked.name)
+                hold_seats(asked, one, trial)
+            assert trial.snapshot.occupancy.left.min(initial=0) >= 0

@@ -1,8 +1,12 @@
-"""Who leaves together, and which claims are free then."""
+"""Who leaves together, which claims are free then, what that costs, and the search among sets of pods."""
+
+import inspect
+import sys
 
 import pytest
 
-from reconciler.analysis.relocation.victim_sets import OFFSET, Cost, Pricing
+from reconciler.analysis.relocation.occupants import Pods
+from reconciler.analysis.relocation.victim_sets import OFFSET, Cost, Pricing, Subsets
 from reconciler.api.objects.gangs import GANG, SIZE
 from reconciler.api.objects.meta import ObjectKey
 from tests.tools.room_occupants import holding, keys, occupants, running
@@ -102,3 +106,32 @@ def test_the_pod_that_ran_longer_costs_more():
     young["status"] = {"startTime": "2026-01-02T00:00:00Z"}
     price = Pricing(occupants(old, young, running("starting")), lambda _: 0, lambda _: 0)
     assert price.of(keys("starting")) < price.of(keys("young")) < price.of(keys("old"))
+
+
+@pytest.fixture
+def shallow():
+    """Calls can be nested half as deep as there are pods."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack()) + 75)
+    yield
+    sys.setrecursionlimit(before)
+
+
+@pytest.mark.usefixtures("shallow")
+def test_many_pods_are_decided_without_nested_calls():
+    found = occupants(*[running(f"p{number}") for number in range(150)])
+    needed = keys("p0", "p1", "p7")
+    search = Subsets(
+        found,
+        frozenset(found.pods),
+        Pricing(found, _none, _none),
+        lambda pods, _: needed <= pods,
+        lambda pods, _: needed <= pods,
+    )
+    search.search(found.pods)
+    assert search.best is not None
+    assert search.best[1] == needed
+
+
+def _none(_: Pods) -> int:
+    return 0

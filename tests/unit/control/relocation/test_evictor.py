@@ -1,17 +1,137 @@
-"""What follows from each answer to an eviction, and what counts for the rates."""
+"""Evictions: how many, whose turn it is, which budgets are known, and what happens if one is refused."""
+
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from reconciler.api.objects.changes import Changed, Refused, Removed, Replaced
+from reconciler.api.objects.core import PodDisruptionBudget
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.versions.reading import read
 from reconciler.cluster.pod_writer import Evictions
 from reconciler.cluster.transport import PauseReasons
 from reconciler.control.decisions.declaration import Decision
 from reconciler.control.decisions.every import Evicted
-from reconciler.control.relocation.evictor import AGAIN, LONGEST_AGAIN, PAUSED, Evictor, Rates
+from reconciler.control.relocation.evictor import (
+    AGAIN,
+    HOUR,
+    LONGEST_AGAIN,
+    MINUTE,
+    PAUSED,
+    Evictor,
+    KnownBudgets,
+    Purpose,
+    Rates,
+    Turns,
+)
 from reconciler.control.relocation.ground import Victim
 from reconciler.control.waiting import Pause
 from reconciler.errors import Conflict, Gone, Protected, ReconcilerError, Rejected, Retry, Undecided
 from reconciler.state.nominations import of_pod
+from tests.tools.unit_pictures import key
+
+
+@given(st.lists(st.floats(0, 900), max_size=40), st.integers(1, 4), st.integers(1, 8))
+def test_no_minute_and_no_hour_has_more_than_is_allowed(gaps: list[float], minute: int, hour: int):
+    rates, now = Rates(minute, hour), 0.0
+    granted: list[float] = []
+    for gap in gaps:
+        now += gap
+        wait = rates.wait(now)
+        lately = [len([at for at in granted if now - span < at]) for span in (MINUTE, HOUR)]
+        assert (wait <= 0) == (lately[0] < minute and lately[1] < hour)
+        if wait <= 0:
+            rates.count(now)
+            granted.append(now)
+
+
+def test_it_says_how_long_to_wait():
+    rates = Rates(2, 3)
+    for now in (0.0, 10.0):
+        rates.count(now)
+    assert rates.wait(20.0) == 40.0
+    assert rates.wait(60.0) == 0.0
+    rates.count(60.0)
+    assert rates.wait(70.0) == 3530.0
+
+
+def test_only_one_has_its_turn():
+    turns = Turns()
+    assert turns.take(Purpose.REBALANCING)
+    assert not turns.take(Purpose.PREEMPTION)
+    turns.end(Purpose.REBALANCING)
+    assert turns.take(Purpose.PREEMPTION)
+
+
+def test_who_makes_room_for_pending_pods_comes_first():
+    """It asks; who moves pods learns of it, ends, and gets no turn before it is over."""
+    turns = Turns()
+    turns.take(Purpose.REBALANCING)
+    assert not turns.yields(Purpose.REBALANCING)
+    turns.take(Purpose.PREEMPTION)
+    assert turns.yields(Purpose.REBALANCING)
+    turns.end(Purpose.REBALANCING)
+    assert not turns.take(Purpose.REBALANCING)
+    assert turns.take(Purpose.PREEMPTION)
+    turns.end(Purpose.PREEMPTION)
+    assert turns.take(Purpose.REBALANCING)
+
+
+def test_who_needs_no_turn_any_more_is_not_waited_for():
+    turns = Turns()
+    turns.take(Purpose.REBALANCING)
+    turns.take(Purpose.PREEMPTION)
+    turns.end(Purpose.PREEMPTION)
+    assert not turns.yields(Purpose.REBALANCING)
+
+
+KIND = "PodDisruptionBudget"
+
+
+def budget(name: str, **status: Any) -> PodDisruptionBudget:
+    metadata = {"name": name, "namespace": "default"}
+    found = read({"apiVersion": "policy/v1", "kind": KIND, "metadata": metadata, "status": status})
+    assert isinstance(found, PodDisruptionBudget)
+    return found
+
+
+def test_a_listing_replaces_all_and_events_change_one():
+    known = KnownBudgets()
+    assert not known.listed
+    known.take(Replaced(KIND, (budget("a"), budget("b")), ()))
+    assert known.listed
+    known.take(Changed(KIND, budget("a", disruptionsAllowed=1)))
+    known.take(Removed(KIND, key("b")))
+    assert [(one.key, one.status.disruptions_allowed) for one in known.known] == [(key("a"), 1)]
+    known.take(Replaced(KIND, (), ()))
+    assert known.known == ()
+
+
+def test_what_was_done_without_waits_for_the_list():
+    known = KnownBudgets()
+    known.go_without()
+    assert known.listed
+    known.go_with()
+    assert not known.listed
+    assert not known.unknown
+    known.take(Replaced(KIND, (budget("a"),), ()))
+    known.go_with()
+    assert known.listed
+
+
+def test_one_that_cannot_be_read_is_remembered_until_it_is_fixed():
+    """Nobody knows which pods it covers."""
+    known = KnownBudgets()
+    known.take(Replaced(KIND, (), (Refused(KIND, key("a"), "broken"),)))
+    assert known.unreadable == {key("a")}
+    known.take(Refused(KIND, key("b"), "broken"))
+    known.take(Changed(KIND, budget("a")))
+    assert known.unreadable == {key("b")}
+    known.take(Removed(KIND, key("b")))
+    assert known.unreadable == set()
+
 
 VICTIM = Victim(ObjectKey("default", "p"), "u", ())
 GRANTED = Evicted(VICTIM.key, VICTIM.uid, of_pod(ObjectKey("default", "q")))
