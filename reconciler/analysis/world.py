@@ -327,10 +327,19 @@ def unallocated(claim: ResourceClaim) -> ResourceClaim:
     return claim.model_copy(update={"status": ResourceClaimStatus()})
 
 
+def claim_like(claim: ResourceClaim, uid: str) -> ResourceClaim:
+    """A copy of a claim. No object on a server has such a uid if it has a space."""
+    return claim.model_copy(update={"metadata": claim.metadata.model_copy(update={"uid": uid})})
+
+
+def pod_like(pod: Pod, name: str) -> Pod:
+    """A copy of a pod with room of its own. No object on a server has such a name if it has a space."""
+    return pod.model_copy(update={"metadata": pod.metadata.model_copy(update={"name": name})})
+
+
 def again(claim: ResourceClaim) -> ResourceClaim:
-    """A claim like this one, not allocated. Its uid cannot occur on a server."""
-    metadata = claim.metadata.model_copy(update={"uid": _new_uid(claim)})
-    return claim.model_copy(update={"metadata": metadata, "status": ResourceClaimStatus()})
+    """A claim like this one, not allocated."""
+    return unallocated(claim_like(claim, _new_uid(claim)))
 
 
 def held_again(claim: ResourceClaim, trial: Trial) -> ResourceClaim | None:

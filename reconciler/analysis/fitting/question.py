@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct
 from pydantic import TypeAdapter
 
+from reconciler.analysis.world import claim_like, pod_like
 from reconciler.api.manifests.bundle import Bundle, Entry, bundle, claim_from_template
 from reconciler.api.manifests.documents import Document
 from reconciler.api.objects.claims import ResourceClaim, ResourceClaimTemplate
@@ -51,18 +52,12 @@ class FitQuestion(Struct, frozen=True):
 
 def pod_of(asked: PodSet, number: int) -> Pod:
     """One of the pods."""
-    metadata = asked.pod.metadata.model_copy(update={"name": f"{asked.pod.key.name} {number}"})
-    return asked.pod.model_copy(update={"metadata": metadata})
+    return pod_like(asked.pod, f"{asked.pod.key.name} {number}")
 
 
 def own_claims_of(asked: PodSet, number: int) -> tuple[ResourceClaim, ...]:
     """Its own claims."""
-    return tuple(
-        claim.model_copy(
-            update={"metadata": claim.metadata.model_copy(update={"uid": uid_of(asked, number, at)})}
-        )
-        for at, claim in enumerate(asked.claims)
-    )
+    return tuple(claim_like(claim, uid_of(asked, number, at)) for at, claim in enumerate(asked.claims))
 
 
 def uid_of(asked: PodSet, number: int, at: int) -> str:

@@ -8,6 +8,7 @@ from msgspec import Struct
 from reconciler.allocation.placement.order import queue_key
 from reconciler.analysis.whatif.reading import single_units
 from reconciler.analysis.whatif.scenario import Unit
+from reconciler.analysis.world import claim_like, pod_like
 from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod, claims_of, is_live
@@ -33,11 +34,11 @@ class Item(Struct, frozen=True):
 
     def copy(self, number: int) -> Unit:
         """One of the units. No object on a server can have the uid of its claims and the name of its pod."""
-        pod = self.unit.pod
+        pod, mark = self.unit.pod, f"{self.number} {number}"
         return Unit(
             self.unit.name,
-            tuple(_copied_claim(claim, f"{self.number} {number}") for claim in self.unit.claims),
-            _copied_pod(pod, f"{self.number} {number}") if pod is not None else None,
+            tuple(claim_like(claim, f"expected {claim.key} {mark}") for claim in self.unit.claims),
+            pod_like(pod, f"expected {pod.key.name} {mark}") if pod is not None else None,
         )
 
 
@@ -60,16 +61,6 @@ def _key_of_item(unit: Unit) -> Hashable:
     spec = unit.pod.spec.model_copy(update={"resource_claims": ()})
     labels = tuple(sorted(unit.pod.metadata.labels.items()))
     return claims, unit.pod.key.namespace, labels, spec.model_dump_json()
-
-
-def _copied_claim(claim: ResourceClaim, mark: str) -> ResourceClaim:
-    metadata = claim.metadata.model_copy(update={"uid": f"expected {claim.key} {mark}"})
-    return claim.model_copy(update={"metadata": metadata})
-
-
-def _copied_pod(pod: Pod, mark: str) -> Pod:
-    metadata = pod.metadata.model_copy(update={"name": f"expected {pod.key.name} {mark}"})
-    return pod.model_copy(update={"metadata": metadata})
 
 
 KIND = "Demand"

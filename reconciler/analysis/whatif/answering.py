@@ -28,7 +28,7 @@ from reconciler.analysis.whatif.simulation import (
     remaining_claims,
     units_of,
 )
-from reconciler.analysis.world import unallocated
+from reconciler.analysis.world import claim_like, pod_like, unallocated
 from reconciler.api.objects.changes import Removed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod, is_live
@@ -252,18 +252,10 @@ def _copy_units(units: Sequence[Unit | Gang], copy: int) -> Iterator[Unit | Gang
 
 
 def _copy_unit(unit: Unit, copy: int) -> Unit:
-    pod = _copy_pod(unit.pod, copy) if unit.pod is not None else None
-    return Unit(unit.name, tuple(_copy_claim(claim, copy) for claim in unit.claims), pod)
-
-
-def _copy_claim(claim: ResourceClaim, copy: int) -> ResourceClaim:
-    """The uid cannot occur on a server, so it is unique."""
-    metadata = claim.metadata.model_copy(update={"uid": f"what if {claim.key} {copy}"})
-    return claim.model_copy(update={"metadata": metadata})
-
-
-def _copy_pod(pod: Pod, copy: int) -> Pod:
-    """The name is not a valid pod name, so it is unique and each copy uses its own node resources."""
-    return pod.model_copy(
-        update={"metadata": pod.metadata.model_copy(update={"name": f"what if {pod.key.name} {copy}"})}
+    claims = (claim_like(claim, f"what if {claim.key} {copy}") for claim in unit.claims)
+    pod = unit.pod
+    return Unit(
+        unit.name,
+        tuple(claims),
+        pod_like(pod, f"what if {pod.key.name} {copy}") if pod is not None else None,
     )
