@@ -11,7 +11,6 @@ from perf.deciding import Decider, Wrong
 from perf.fleets import mig
 from perf.results import ROOT
 from perf.workload import Figure, Outcome, Progress, Size, Workload
-from reconciler.cel.check import DEVICE_SELECTOR
 from reconciler.cel.program import CelError, DeviceView, Selector
 
 A = f"device.attributes['{mig.DRIVER}']"
@@ -41,7 +40,7 @@ def cel(size: Size, progress: Progress) -> Outcome:
     figures: list[Figure] = []
     for number, (label, expression) in enumerate(EXPRESSIONS.items()):
         began = perf_counter()
-        selector = Selector(expression, DEVICE_SELECTOR)
+        selector = Selector(expression)
         compiled = perf_counter()
         masks = selector.masks(rows)
         masked = perf_counter()

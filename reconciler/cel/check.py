@@ -7,7 +7,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from reconciler.cel import types
-from reconciler.cel.errors import CelError, Refusal
+from reconciler.cel.errors import CelError, RefusedAt
 from reconciler.cel.library import kubernetes, lists, standard, strings, times
 from reconciler.cel.library.standard import compiled
 from reconciler.cel.library.times import parse_duration, parse_timestamp
@@ -112,7 +112,7 @@ def check(root: Node, environment: Environment) -> Checked:
     result = checker.infer(root, dict(environment.variables))
     if result not in environment.results:
         wanted = " or ".join(map(str, environment.results))
-        raise Refusal(root.at, f"the result is {result}, but must be {wanted}", "compare it with a value")
+        raise RefusedAt(root.at, f"the result is {result}, but must be {wanted}", "compare it with a value")
     return Checked(root, checker.overloads)
 
 
@@ -134,7 +134,7 @@ class _Checker:
             return found
         if node.name in TYPE_NAMES:
             return Type("type", (DYN,))
-        raise Refusal(node.at, f"undeclared name {node.name}", f"use one of: {', '.join(sorted(scope))}")
+        raise RefusedAt(node.at, f"undeclared name {node.name}", f"use one of: {', '.join(sorted(scope))}")
 
     def select(self, node: Select, scope: Scope) -> Type:
         found = self._field(node, self.infer(node.operand, scope))
@@ -150,15 +150,17 @@ class _Checker:
             return DYN
         if fields := FIELDS.get(operand):
             if node.field not in fields:
-                raise Refusal(node.at, f"undefined field {node.field}", f"{operand} has {', '.join(fields)}")
+                raise RefusedAt(
+                    node.at, f"undefined field {node.field}", f"{operand} has {', '.join(fields)}"
+                )
             return fields[node.field]
         if operand.name == "optional_type":
             return optional_of(self._field(node, operand.params[0]))
         if operand.name == "map":
             if self.inference.accepts(operand.params[0], types.STRING):
                 return operand.params[1]
-            raise Refusal(node.at, f"the keys of {operand} are not strings", "use an index")
-        raise Refusal(node.at, f"{operand} has no fields", "select from a map or an object")
+            raise RefusedAt(node.at, f"the keys of {operand} are not strings", "use an index")
+        raise RefusedAt(node.at, f"{operand} has no fields", "select from a map or an object")
 
     def index(self, node: Index, scope: Scope) -> Type:
         operand = self.inference.resolve(self.infer(node.operand, scope))
@@ -173,11 +175,11 @@ class _Checker:
         if operand == DYN:
             return DYN
         if operand.name not in ("list", "map"):
-            raise Refusal(node.at, f"{operand} cannot be indexed", "index a list or a map")
+            raise RefusedAt(node.at, f"{operand} cannot be indexed", "index a list or a map")
         wanted = INT if operand.name == "list" else operand.params[0]
         if not self.inference.accepts(wanted, key):
             given = self.inference.resolve(key)
-            raise Refusal(node.at, f"{operand} cannot be indexed by {given}", f"use {wanted}")
+            raise RefusedAt(node.at, f"{operand} cannot be indexed by {given}", f"use {wanted}")
         return operand.params[-1]
 
     def call(self, node: Call, scope: Scope) -> Type:
@@ -186,7 +188,7 @@ class _Checker:
             return self._equality(node, given)
         declared = FUNCTIONS.get((node.function, node.member))
         if declared is None:
-            raise Refusal(
+            raise RefusedAt(
                 node.at, f"undeclared function {node.function}", "see the CEL libraries of Kubernetes"
             )
         fitting: list[Overload] = []
@@ -208,9 +210,9 @@ class _Checker:
             raise self._mismatch(node, given)
         return BOOL
 
-    def _mismatch(self, node: Call, given: tuple[Type, ...]) -> Refusal:
+    def _mismatch(self, node: Call, given: tuple[Type, ...]) -> RefusedAt:
         shown = ", ".join(str(self.inference.resolve(each)) for each in given)
-        return Refusal(node.at, f"no overload of {node.function} takes ({shown})", "convert the arguments")
+        return RefusedAt(node.at, f"no overload of {node.function} takes ({shown})", "convert the arguments")
 
     def _read_constant(self, node: Call) -> None:
         place, reader = _CONSTANTS.get(node.function, (0, None))
@@ -221,7 +223,7 @@ class _Checker:
             try:
                 reader(constant.value)
             except CelError as exc:
-                raise Refusal(constant.at, str(exc), f"fix the argument of {node.function}") from None
+                raise RefusedAt(constant.at, str(exc), f"fix the argument of {node.function}") from None
 
     def logic(self, node: Logic, scope: Scope) -> Type:
         for term in node.terms:
@@ -233,7 +235,7 @@ class _Checker:
         yes, no = self.infer(node.yes, scope), self.infer(node.no, scope)
         if not self.inference.accepts(yes, no):
             shown = f"{self.inference.resolve(yes)} and {self.inference.resolve(no)}"
-            raise Refusal(node.at, f"the branches have types {shown}", "use one type, or dyn()")
+            raise RefusedAt(node.at, f"the branches have types {shown}", "use one type, or dyn()")
         return self._join(yes, no)
 
     def list_of(self, node: ListOf, scope: Scope) -> Type:
@@ -248,7 +250,7 @@ class _Checker:
             key = self._member(key, entry.key, False, scope)
             value = self._member(value, entry.value, entry.optional, scope)
         if self.inference.resolve(key).name in ("double", "list", "map", "bytes", "null_type"):
-            raise Refusal(
+            raise RefusedAt(
                 node.at,
                 f"a map cannot have {self.inference.resolve(key)} keys",
                 "use int, uint, bool or string keys",
@@ -261,13 +263,13 @@ class _Checker:
         if optional:
             item = self.inference.fresh()
             if not self.inference.accepts(optional_of(item), given):
-                raise Refusal(
+                raise RefusedAt(
                     node.at, f"{self.inference.resolve(given)} is not optional", "remove the question mark"
                 )
             given = item
         if not self.inference.accepts(wanted, given):
             shown = f"{self.inference.resolve(given)} among {self.inference.resolve(wanted)}"
-            raise Refusal(node.at, f"mixed types: {shown}", "use one type, or dyn()")
+            raise RefusedAt(node.at, f"mixed types: {shown}", "use one type, or dyn()")
         return self._join(wanted, given)
 
     def _join(self, left: Type, right: Type) -> Type:
@@ -277,7 +279,7 @@ class _Checker:
     def _expect(self, wanted: Type, node: Node, scope: Scope) -> None:
         given = self.infer(node, scope)
         if not self.inference.accepts(wanted, given):
-            raise Refusal(
+            raise RefusedAt(
                 node.at, f"expected {wanted}, got {self.inference.resolve(given)}", "compare it with a value"
             )
 
@@ -317,7 +319,7 @@ class _Checker:
             wanted = map_of(self.inference.fresh(), self.inference.fresh())
         if not self.inference.accepts(wanted, body):
             shown = self.inference.resolve(wanted)
-            raise Refusal(node.body.at, f"the body of {node.macro} must be {shown}", "change the body")
+            raise RefusedAt(node.body.at, f"the body of {node.macro} must be {shown}", "change the body")
         return body
 
     def _elements(self, node: Comprehension, over: Type) -> tuple[Type, Type]:
@@ -332,7 +334,7 @@ class _Checker:
             return INT, over.params[0]
         if not optional and not only_lists and over.name == "map":
             return over.params[0], over.params[1]
-        raise Refusal(node.at, f"{node.macro} does not apply to {over}", "use a list or a map")
+        raise RefusedAt(node.at, f"{node.macro} does not apply to {over}", "use a list or a map")
 
 
 _EQUALITY = frozenset({"_==_", "_!=_"})

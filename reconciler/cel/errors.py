@@ -25,7 +25,7 @@ class Exhausted(Rejected):
     """The evaluation exceeded its step limit. Not a CelError: no operator ignores it."""
 
 
-class Refusal(Exception):
+class RefusedAt(Exception):
     """Raised by the compiler's passes; their entry points turn it into CelRefused."""
 
     def __init__(self, at: int, reason: str, remedy: str) -> None:

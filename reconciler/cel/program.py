@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from kernels.types import Mask
-from reconciler.cel.check import DEVICE_SELECTOR, Checked, Environment, check
-from reconciler.cel.errors import MASK_COST_LIMIT, CelError, CelRefused, Exhausted, Refusal
+from reconciler.cel.check import DEVICE_SELECTOR, Checked, check
+from reconciler.cel.errors import MASK_COST_LIMIT, CelError, CelRefused, Exhausted, RefusedAt
 from reconciler.cel.evaluate import Emitter
 from reconciler.cel.leaves import ERROR, NO, YES, Budget, Codes, Leaf, batch
 from reconciler.cel.reading import read
@@ -109,12 +109,12 @@ OVERSPENT = f"the selector exceeds {MASK_COST_LIMIT} steps over all devices"
 class Selector:
     """A compiled expression. Threads may share it."""
 
-    def __init__(self, expression: str, environment: Environment) -> None:
+    def __init__(self, expression: str) -> None:
         self.expression = expression
         tree = read(expression)
         try:
-            self._checked = check(inline(tree) if "bind" in expression else tree, environment)
-        except Refusal as refusal:
+            self._checked = check(inline(tree) if "bind" in expression else tree, DEVICE_SELECTOR)
+        except RefusedAt as refusal:
             raise refusal.with_text(expression) from None
         self._program: Program = _program(self._checked.root, self._checked)
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
@@ -245,8 +245,7 @@ def _program(node: Node, checked: Checked) -> Program:
 class Selectors:
     """Compiled selectors by text, the `size` used last. Threads may share them: the text alone decides."""
 
-    def __init__(self, environment: Environment, size: int) -> None:
-        self._environment = environment
+    def __init__(self, size: int) -> None:
         self._size = size
         self._compiled: OrderedDict[str, Selector] = OrderedDict()
         self._lock = Lock()
@@ -258,7 +257,7 @@ class Selectors:
             if known is not None:
                 self._compiled.move_to_end(expression)
                 return known
-        selector = Selector(expression, self._environment)  # without the lock: it may take long
+        selector = Selector(expression)  # without the lock: it may take long
         with self._lock:
             selector = self._compiled.setdefault(expression, selector)
             if len(self._compiled) > self._size:
@@ -271,6 +270,6 @@ class Selectors:
         return selector.spent if selector is not None else -1
 
 
-_SELECTORS = Selectors(DEVICE_SELECTOR, KEPT_SELECTORS)
+_SELECTORS = Selectors(KEPT_SELECTORS)
 compile_selector = _SELECTORS.compile
 spent_on = _SELECTORS.spent_on

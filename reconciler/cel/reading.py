@@ -7,7 +7,7 @@ from threading import Lock
 from typing import Any, cast
 
 from reconciler.cel.check import FUNCTIONS
-from reconciler.cel.errors import MAX_DEPTH, MAX_LENGTH, MAX_NESTING, CelRefused, Refusal
+from reconciler.cel.errors import MAX_DEPTH, MAX_LENGTH, MAX_NESTING, CelRefused, RefusedAt
 from reconciler.cel.grammar import built_parser
 from reconciler.cel.tree import (
     Bind,
@@ -62,7 +62,7 @@ def global_call(name: str, at: int, arguments: tuple[Node, ...]) -> Node:
     if name == "has" and len(arguments) == 1:
         tested = arguments[0]
         if not isinstance(tested, Select) or tested.optional:
-            raise Refusal(at, "has() takes a field selection", "write has(a.b)")
+            raise RefusedAt(at, "has() takes a field selection", "write has(a.b)")
         return Has(tested.at, _level(tested.at, tested.operand), tested.operand, tested.field)
     return Call(at, _level(at, *arguments), name, arguments, False)
 
@@ -88,7 +88,7 @@ def _comprehension(
     macro, names = shape
     bound = tuple(_name(argument) for argument in arguments[:names])
     if len(set(bound)) != len(bound):
-        raise Refusal(at, f"the variable {bound[0]} is declared twice", "use two different names")
+        raise RefusedAt(at, f"the variable {bound[0]} is declared twice", "use two different names")
     *where, body = arguments[names:]
     depth = _level(at, over, *where, body)
     return Comprehension(at, depth, macro, over, bound, where[0] if where else None, body)
@@ -96,7 +96,7 @@ def _comprehension(
 
 def _name(node: Node) -> str:
     if not isinstance(node, Ident):
-        raise Refusal(node.at, "expected a variable name", "use a plain identifier")
+        raise RefusedAt(node.at, "expected a variable name", "use a plain identifier")
     return node.name
 
 
@@ -198,25 +198,10 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _building = Lock()
 _KEYWORDS = frozenset({"in", "true", "false", "null"})
 _RESERVED = frozenset(
-    [
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-    ]
+    {
+        *("as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop"),
+        *("package", "namespace", "return", "var", "void", "while"),
+    }
 )
 
 
@@ -227,7 +212,7 @@ def read(expression: str) -> Node:
     try:
         _check_limits(expression)
         return cast("Node", _parser().parse(expression))
-    except Refusal as refusal:
+    except RefusedAt as refusal:
         raise refusal.with_text(expression) from None
     except UnexpectedInput as error:
         raise _syntax_error(expression, error) from None
@@ -246,9 +231,9 @@ def _built_parser() -> Any:
 def _check_limits(expression: str) -> None:
     """Refuse expressions that are too long or too deep to be parsed safely."""
     if len(expression) > MAX_LENGTH:
-        raise Refusal(0, f"the expression has {len(expression)} characters", f"use at most {MAX_LENGTH}")
+        raise RefusedAt(0, f"the expression has {len(expression)} characters", f"use at most {MAX_LENGTH}")
     if found := _SURROGATE.search(expression):
-        raise Refusal(found.start(), "unpaired surrogate", "use whole Unicode characters")
+        raise RefusedAt(found.start(), "unpaired surrogate", "use whole Unicode characters")
     depth = 0
     for match in _QUOTED_OR_BRACKET.finditer(expression):
         if match[0] in "([{":
@@ -256,7 +241,7 @@ def _check_limits(expression: str) -> None:
         elif match[0] in ")]}":
             depth -= 1
         if depth > MAX_NESTING:
-            raise Refusal(match.start(), "too many nested brackets", f"nest at most {MAX_NESTING} levels")
+            raise RefusedAt(match.start(), "too many nested brackets", f"nest at most {MAX_NESTING} levels")
 
 
 def _syntax_error(expression: str, error: Any) -> CelRefused:
@@ -274,7 +259,7 @@ def _syntax_error(expression: str, error: Any) -> CelRefused:
 def _level(at: int, *nodes: Node) -> int:
     depth = 1 + max((node.depth for node in nodes), default=0)
     if depth > MAX_DEPTH:
-        raise Refusal(at, "the expression is nested too deeply", f"use at most {MAX_DEPTH} levels")
+        raise RefusedAt(at, "the expression is nested too deeply", f"use at most {MAX_DEPTH} levels")
     return depth
 
 
@@ -311,19 +296,19 @@ def _arguments(children: Sequence[Any]) -> tuple[Node, ...]:
     elements: list[Element] = next((child for child in children if isinstance(child, list)), [])
     for element in elements:
         if element.optional:
-            raise Refusal(element.at, "an argument cannot be optional", "remove the question mark")
+            raise RefusedAt(element.at, "an argument cannot be optional", "remove the question mark")
     return tuple(element.value for element in elements)
 
 
 def _identifier(token: Token) -> str:
     if token in _RESERVED or token in _KEYWORDS:
-        raise Refusal(token.start_pos, f"{token!s} is a reserved word", "use another name")
+        raise RefusedAt(token.start_pos, f"{token!s} is a reserved word", "use another name")
     return str(token)
 
 
 def _field(token: Token) -> str:
     if token in _KEYWORDS:
-        raise Refusal(token.start_pos, f"{token!s} is a keyword", f'write ["{token!s}"]')
+        raise RefusedAt(token.start_pos, f"{token!s} is a keyword", f'write ["{token!s}"]')
     return str(token)
 
 
@@ -378,7 +363,7 @@ class _Builder:
     member_index_optional = member_index
 
     def member_object(self, children: list[Any]) -> Node:
-        raise Refusal(children[1].start_pos, "message types are not supported", "use a map: {'key': value}")
+        raise RefusedAt(children[1].start_pos, "message types are not supported", "use a map: {'key': value}")
 
     def fieldinits(self, children: list[Any]) -> list[Any]:
         return children
@@ -422,5 +407,5 @@ class _Builder:
         try:
             value = literal(token.type, str(token))
         except ValueError as exc:
-            raise Refusal(token.start_pos, str(exc), "fix the literal") from None
+            raise RefusedAt(token.start_pos, str(exc), "fix the literal") from None
         return Literal(token.start_pos, 1, value)

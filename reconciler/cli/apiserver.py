@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from reconciler.api.manifests.documents import Refusal, documents
+from reconciler.api.manifests.documents import InvalidDocument, documents
 from reconciler.cli.convert import read_for_server
 from reconciler.cli.exits import exit_on_errors
 from reconciler.cli.options import files_option
@@ -80,7 +80,7 @@ def _guard(token_file: Path, rbac: str | None) -> Guard:
     tokens = read_tokens(token_file.read_text(), source=str(token_file))
     raws = []
     for document in documents((rbac,), sys.stdin.buffer) if rbac is not None else ():
-        if isinstance(document, Refusal):
+        if isinstance(document, InvalidDocument):
             raise document.problem
         raws.append(document.raw)
     return Guard(tokens, Roles.read(raws))

@@ -12,7 +12,7 @@ import yaml
 from reconciler.api.convert.layout import Rename
 from reconciler.api.convert.objects import Converted, converted
 from reconciler.api.manifests.bundle import Bundle, as_served, bundle
-from reconciler.api.manifests.documents import Document, Refusal, documents
+from reconciler.api.manifests.documents import Document, InvalidDocument, documents
 from reconciler.api.validation.fields import WrongType
 from reconciler.api.validation.kinds import Object, Review
 from reconciler.api.validation.served_kinds import every_kind
@@ -137,7 +137,7 @@ def objections(obj: Object) -> list[str]:
 def read_for_server(paths: Sequence[str]) -> list[dict[str, Any]]:
     """Read all objects of the manifests in the form that a server stores. Exits if one is invalid."""
     found = list(documents(paths, sys.stdin.buffer))
-    refused = [document for document in found if isinstance(document, Refusal)]
+    refused = [document for document in found if isinstance(document, InvalidDocument)]
     report_refused(refused)
     if refused:
         sys.exit(Exit.FAILED)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from reconciler.analysis.doctor.checks import as_json, as_sarif, counts, examine, worst_first
 from reconciler.analysis.doctor.findings import Finding, Severity, read_input
-from reconciler.api.manifests.documents import Document, Origin, Refusal, lines_of, of_texts, texts
+from reconciler.api.manifests.documents import Document, InvalidDocument, Origin, lines_of, of_texts, texts
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.cluster import Connection, list_objects
 from reconciler.cli.contexts import (
@@ -78,7 +78,7 @@ def doctor(
         if files:
             read = list(progress.each("reading files", texts(files, sys.stdin.buffer)))
             sources = {name: text for name, text in read if isinstance(text, str)}
-            found: Iterable[Document | Refusal] = progress.each("reading manifests", of_texts(read))
+            found: Iterable[Document | InvalidDocument] = progress.each("reading manifests", of_texts(read))
         else:
             progress.stage("reading the cluster")
             with errors_as(Failure):

@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.api.manifests.bundle import Bundle, bundle, storage_of, with_own_uid
-from reconciler.api.manifests.documents import STDIN, SUFFIXES, Document, Refusal, documents, manifests_in
+from reconciler.api.manifests.documents import (
+    STDIN,
+    SUFFIXES,
+    Document,
+    InvalidDocument,
+    documents,
+    manifests_in,
+)
 from reconciler.api.manifests.inferred_nodes import infer_nodes
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Namespace, Node, Pod
@@ -38,7 +45,9 @@ def read_first_and_all(paths: Sequence[str], progress: ProgressTracker) -> tuple
     return bundle(first), _bundle(chain(first, others), paths, progress)
 
 
-def _bundle(read: Iterable[Document | Refusal], paths: Sequence[str], progress: ProgressTracker) -> Bundle:
+def _bundle(
+    read: Iterable[Document | InvalidDocument], paths: Sequence[str], progress: ProgressTracker
+) -> Bundle:
     found = bundle(progress.each("reading manifests", read))
     if not (found.size or found.refused or found.others):
         report_nothing(paths)
@@ -62,7 +71,7 @@ def _nothing_in(path: str) -> str:
     return f"{path} has no file that ends in {', '.join(SUFFIXES)}"
 
 
-def report_refused(refused: Iterable[Refusal]) -> None:
+def report_refused(refused: Iterable[InvalidDocument]) -> None:
     """Print a line to standard error for each invalid document or object."""
     for refusal in refused:
         remark(f"refused: {refusal.problem}")

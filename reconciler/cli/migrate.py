@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from reconciler.api.manifests.bundle import bundle
-from reconciler.api.manifests.documents import Document, Refusal, documents
+from reconciler.api.manifests.documents import Document, InvalidDocument, documents
 from reconciler.api.migrate.mapping import MOST, Resources, mapping, read_map
 from reconciler.api.migrate.pods import Template
 from reconciler.api.migrate.workloads import Migration
@@ -76,7 +76,7 @@ def migrate(
         raise click.UsageError("No input: name manifests with -f FILE, -f DIR or -f -.")
     found = list(documents(files, sys.stdin.buffer))
     read = [one for one in found if isinstance(one, Document)]
-    refused = [one for one in found if isinstance(one, Refusal)]
+    refused = [one for one in found if isinstance(one, InvalidDocument)]
     if files and not found:
         report_nothing(files)
     classes = bundle(one for one in read if one.raw.get("kind") == "DeviceClass").of(DeviceClass)

@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from reconciler.api.manifests.bundle import Entry, bundle, with_own_uid
-from reconciler.api.manifests.documents import Document, Origin, Refusal
+from reconciler.api.manifests.documents import Document, InvalidDocument, Origin
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Node
 from reconciler.api.objects.meta import ApiObject, PoolID
@@ -280,7 +280,7 @@ class DoctorInput(Struct, frozen=True):
     """The input of all checks."""
 
     documents: tuple[ReadDocument, ...]
-    refused: tuple[Refusal, ...]
+    refused: tuple[InvalidDocument, ...]
     warnings: tuple[tuple[Origin, str], ...]
     """Mistakes that were fixed while reading"""
     snapshot: Snapshot
@@ -315,13 +315,13 @@ class DoctorInput(Struct, frozen=True):
         return self.slice_entries[source.key.name], f"spec.devices[{index}]", source.spec.devices[index]
 
 
-def read_input(found: Iterable[Document | Refusal], rules: Semantics) -> DoctorInput:
+def read_input(found: Iterable[Document | InvalidDocument], rules: Semantics) -> DoctorInput:
     """Read documents. Invalid content is never raised; it goes to `refused`."""
     written: list[ReadDocument] = []
-    refused: list[Refusal] = []
+    refused: list[InvalidDocument] = []
     warnings: list[tuple[Origin, str]] = []
     for document in found:
-        if isinstance(document, Refusal):
+        if isinstance(document, InvalidDocument):
             refused.append(document)
             continue
         # One bundle for each document: a common bundle would reject the second object of a name.

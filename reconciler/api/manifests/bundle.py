@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, TypeVar, cast
 
 from msgspec import Struct
 
-from reconciler.api.manifests.documents import Document, Origin, Refusal, documents, refuse
+from reconciler.api.manifests.documents import Document, InvalidDocument, Origin, documents, invalid_document
 from reconciler.api.objects.claims import POD_CLAIM, ResourceClaim, ResourceClaimTemplate
 from reconciler.api.objects.core import Namespace, Pod, PodResourceClaimStatus, is_live
 from reconciler.api.objects.gangs import PodGroup, group_claims
@@ -46,7 +46,7 @@ class Bundle(Struct, frozen=True):
 
     entries: Mapping[str, Mapping[ObjectKey, Entry]]
     """Name of the model -> key -> entry"""
-    refused: tuple[Refusal, ...]
+    refused: tuple[InvalidDocument, ...]
     others: Mapping[int, Document]
     """Index among all documents -> object of a kind that is not read"""
     warnings: tuple[str, ...] = ()
@@ -82,14 +82,14 @@ def read_bundle(paths: Iterable[str], stdin: BinaryIO) -> Bundle:
     return bundle(documents(paths, stdin))
 
 
-def bundle(found: Iterable[Document | Refusal]) -> Bundle:
+def bundle(found: Iterable[Document | InvalidDocument]) -> Bundle:
     """Sort documents into a bundle: valid objects, invalid documents, ignored kinds."""
     entries: dict[str, dict[ObjectKey, Entry]] = {}
-    refused: list[Refusal] = []
+    refused: list[InvalidDocument] = []
     others: dict[int, Document] = {}
     warnings: list[str] = []
     for number, document in enumerate(found):
-        if isinstance(document, Refusal):
+        if isinstance(document, InvalidDocument):
             refused.append(document)
         elif not reading.is_ours(document.raw):
             others[number] = document
@@ -98,7 +98,7 @@ def bundle(found: Iterable[Document | Refusal]) -> Bundle:
                 entry = _entry(document, number, warnings)
                 _enter(entries.setdefault(type(entry.object).__name__, {}), entry)
             except Malformed as exc:
-                refused.append(refuse(document.origin, exc.subject, exc.field, exc.reason))
+                refused.append(invalid_document(document.origin, exc.subject, exc.field, exc.reason))
     return Bundle(entries, tuple(refused), others, tuple(warnings))
 
 

@@ -91,33 +91,35 @@ class Document(Struct, frozen=True):
     raw: Mapping[str, Any]
 
 
-class Refusal(Struct, frozen=True):
+class InvalidDocument(Struct, frozen=True):
     """An invalid part of the input. `problem` names the place, the object and the reason."""
 
     origin: Origin
     problem: Malformed
 
 
-def refuse(origin: Origin, subject: str, field: str, reason: str) -> Refusal:
+def invalid_document(origin: Origin, subject: str, field: str, reason: str) -> InvalidDocument:
     """The refusal of the object at `origin`."""
-    return Refusal(origin, Malformed(f"{origin}: {subject}" if subject else str(origin), field, reason))
+    return InvalidDocument(
+        origin, Malformed(f"{origin}: {subject}" if subject else str(origin), field, reason)
+    )
 
 
-def documents(paths: Iterable[str], stdin: BinaryIO) -> Iterator[Document | Refusal]:
+def documents(paths: Iterable[str], stdin: BinaryIO) -> Iterator[Document | InvalidDocument]:
     """Every object in the files and directories of `paths` (`-`: standard input), with lists unwrapped."""
     return of_texts(texts(paths, stdin))
 
 
-def of_texts(found: Iterable[tuple[str, str | Malformed]]) -> Iterator[Document | Refusal]:
+def of_texts(found: Iterable[tuple[str, str | Malformed]]) -> Iterator[Document | InvalidDocument]:
     """Every object in some texts: pairs of a name and the text, or of a name and a read error."""
     for name, text in found:
         if isinstance(text, Malformed):
-            yield Refusal(Origin(name), text)
+            yield InvalidDocument(Origin(name), text)
         else:
             yield from of_text(name, text)
 
 
-def of_text(name: str, text: str) -> Iterator[Document | Refusal]:
+def of_text(name: str, text: str) -> Iterator[Document | InvalidDocument]:
     """Every object in one text: JSON if it starts with `{`, otherwise YAML."""
     if text.lstrip()[:1] == "{":
         try:
@@ -165,28 +167,30 @@ def _blank(part: str) -> int:
     return 0
 
 
-def _unreadable(name: str, line: int, exc: ParseError) -> Refusal:
+def _unreadable(name: str, line: int, exc: ParseError) -> InvalidDocument:
     at = line + exc.line + 1
-    return Refusal(Origin(name, at), Malformed(f"{name}:{at}:{exc.column + 1}", "", exc.problem))
+    return InvalidDocument(Origin(name, at), Malformed(f"{name}:{at}:{exc.column + 1}", "", exc.problem))
 
 
-def _objects(origin: Origin, value: Any) -> Iterator[Document | Refusal]:
+def _objects(origin: Origin, value: Any) -> Iterator[Document | InvalidDocument]:
     if not isinstance(value, dict):
-        yield refuse(origin, "document", "", f"is {_WORDS.get(type(value), 'a value')}, not an object")
+        yield invalid_document(
+            origin, "document", "", f"is {_WORDS.get(type(value), 'a value')}, not an object"
+        )
         return
     kind = value.get("kind")
     if not isinstance(kind, str) or not kind:
-        yield refuse(origin, "document", "kind", "must be a string" if kind else "is missing")
+        yield invalid_document(origin, "document", "kind", "must be a string" if kind else "is missing")
     elif kind == "List" or (kind.endswith("List") and "items" in value):
         yield from _items(origin, value, kind.removesuffix("List"))
     else:
         yield Document(origin, value)
 
 
-def _items(origin: Origin, value: dict[str, Any], kind: str) -> Iterator[Document | Refusal]:
+def _items(origin: Origin, value: dict[str, Any], kind: str) -> Iterator[Document | InvalidDocument]:
     items = value.get("items")
     if not isinstance(items, list | None):
-        yield refuse(origin, str(value["kind"]), "items", "must be a list")
+        yield invalid_document(origin, str(value["kind"]), "items", "must be a list")
         return
     # In a typed list, as the API sends it, the items have no apiVersion and kind of their own.
     common = {"apiVersion": value.get("apiVersion"), "kind": kind} if kind else {}

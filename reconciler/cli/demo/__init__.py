@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from reconciler import app
 from reconciler.aio.tasks import forever
-from reconciler.api.manifests.documents import Refusal, documents
+from reconciler.api.manifests.documents import InvalidDocument, documents
 from reconciler.api.objects.changes import Changed, Listed, Notice, Refused, Removed, Replaced
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
@@ -143,7 +143,7 @@ def read_demo_manifests(stdin: BinaryIO) -> list[dict[str, Any]]:
     """Read the sample fleet and claims."""
     raws = []
     for document in documents([str(MANIFESTS)], stdin):
-        if isinstance(document, Refusal):
+        if isinstance(document, InvalidDocument):
             raise Malformed(str(MANIFESTS), "", str(document.problem))
         raws.append(dict(document.raw))
     return raws

@@ -22,7 +22,7 @@ from reconciler.state.devices.reach import Reach
 from reconciler.state.devices.retained_draws import Drawn, finer_than
 
 
-class Asked(NamedTuple):
+class ReachedDevices(NamedTuple):
     """What one node reaches of a pool of D devices."""
 
     blocks: Sequence[int]
@@ -61,7 +61,7 @@ class AskedBlocks:
         codes = np.where(looked_up[self._of], codes, -1)
         return invert(codes, int(codes.max(initial=-1)) + 1)
 
-    def by(self, node: Reach) -> Asked:
+    def by(self, node: Reach) -> ReachedDevices:
         """What a node reaches. Needs all selectors to be readable."""
         devices = np.zeros(len(self._of), dtype=np.bool_)
         blocks = np.zeros(len(self._blocks), dtype=np.bool_)
@@ -76,7 +76,7 @@ class AskedBlocks:
             if node.concerns(self._blocks[at], self._rules):
                 blocks[at] = True
                 devices[self._offsets[at] : self._offsets[at + 1]] = node.devices(self._blocks[at])
-        return Asked(np.flatnonzero(blocks).tolist(), devices)
+        return ReachedDevices(np.flatnonzero(blocks).tolist(), devices)
 
 
 def _by_device_only(block: Block, rules: Semantics) -> bool:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from reconciler.cel.check import DEVICE_SELECTOR
 from reconciler.cel.errors import COST_LIMIT, MAX_LENGTH, CelError, CelRefused
 from reconciler.cel.program import Selector, compile_selector
 from reconciler.cel.values import DeviceView
@@ -127,7 +126,7 @@ def test_the_deepest_accepted_expression_runs_far_below_the_stack_limit(expressi
     def deeper(levels: int) -> bool:
         if levels:
             return deeper(levels - 1)
-        return Selector(expression, DEVICE_SELECTOR).matches(DEVICE)
+        return Selector(expression).matches(DEVICE)
 
     assert deeper(300)
 

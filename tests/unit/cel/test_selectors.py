@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.cel import program
-from reconciler.cel.check import DEVICE_SELECTOR, Environment
 from reconciler.cel.errors import CelRefused
 from reconciler.cel.program import Selector, Selectors, compile_selector
 from reconciler.cel.rows import KEPT_PATCHES, Column, Rows, Where, followed
@@ -21,7 +20,7 @@ SIZE = 3
 
 
 def test_the_selectors_used_last_are_kept():
-    selectors = Selectors(DEVICE_SELECTOR, SIZE)
+    selectors = Selectors(SIZE)
     made = {number: selectors.compile(f"{number} == 0") for number in range(SIZE)}
     assert selectors.compile("0 == 0") is made[0]
     selectors.compile("3 == 0")  # for which the one goes that was not used for longest
@@ -31,7 +30,7 @@ def test_the_selectors_used_last_are_kept():
 
 
 def test_what_cannot_be_compiled_takes_no_place():
-    selectors = Selectors(DEVICE_SELECTOR, 1)
+    selectors = Selectors(1)
     kept = selectors.compile("true")
     for _ in range(2):
         with pytest.raises(CelRefused):
@@ -40,7 +39,7 @@ def test_what_cannot_be_compiled_takes_no_place():
 
 
 def test_steps_are_known_of_selectors_that_ran_and_asking_compiles_nothing():
-    selectors = Selectors(DEVICE_SELECTOR, SIZE)
+    selectors = Selectors(SIZE)
     assert selectors.spent_on("true") == -1
     selector = selectors.compile("true")
     assert selectors.spent_on("true") == -1
@@ -52,12 +51,12 @@ def test_threads_that_compile_a_text_at_once_get_the_same_selector(monkeypatch: 
     both = Barrier(2, timeout=60)
 
     class Slow(Selector):
-        def __init__(self, expression: str, environment: Environment) -> None:
+        def __init__(self, expression: str) -> None:
             both.wait()  # neither is known yet
-            super().__init__(expression, environment)
+            super().__init__(expression)
 
     monkeypatch.setattr(program, "Selector", Slow)
-    selectors, found = Selectors(DEVICE_SELECTOR, SIZE), list[Selector]()
+    selectors, found = Selectors(SIZE), list[Selector]()
     threads = [Thread(target=lambda: found.append(selectors.compile("true"))) for _ in range(2)]
     for thread in threads:
         thread.start()
@@ -157,14 +156,14 @@ def test_answers_that_follow_patches_are_those_of_all_rows(expression, beginning
         if looked:
             selector.masks(now)
     found = selector.masks(now)
-    at_once = Selector(expression, DEVICE_SELECTOR).masks(replace(now, patches=(), version=object()))
+    at_once = Selector(expression).masks(replace(now, patches=(), version=object()))
     assert found.true.tolist() == at_once.true.tolist()
     assert found.error.tolist() == at_once.error.tolist()
 
 
 def test_answers_beyond_the_limit_are_not_kept():
     """Devices that had no answer because of the limit get one on the next rows, changed or not."""
-    selector = Selector(EXPRESSIONS[0], DEVICE_SELECTOR)
+    selector = Selector(EXPRESSIONS[0])
     beginning = made_rows([[0, 1, 2, 3, -1, 0]] * 3, [0] * COUNT, [False] * COUNT, [False] * COUNT)
     assert selector.masks(beginning, limit=1).error.any()
     now = patched(beginning, beginning, slice(0, 1), {4})

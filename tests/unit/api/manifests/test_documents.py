@@ -13,7 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.api.manifests import documents
-from reconciler.api.manifests.documents import Document, Origin, Refusal, lines_of, of_text, split, texts
+from reconciler.api.manifests.documents import (
+    Document,
+    InvalidDocument,
+    Origin,
+    lines_of,
+    of_text,
+    split,
+    texts,
+)
 from reconciler.errors import Malformed
 
 
@@ -197,7 +205,7 @@ def test_cutting_loses_no_line_and_keeps_their_order(lines: list[str]):
 @given(pieces)
 def test_any_arrangement_of_markers_is_read_or_refused(lines: list[str]):
     for found in of_text("f.yaml", "\n".join(lines)):
-        assert isinstance(found, Refusal)  # nothing here has a kind
+        assert isinstance(found, InvalidDocument)  # nothing here has a kind
 
 
 def read_paths(*paths: object, stdin: bytes = b"") -> list[tuple[str, str]]:
