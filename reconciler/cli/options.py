@@ -30,6 +30,37 @@ from reconciler.errors import Rejected
 F = Callable[..., Any]
 Decorator = Callable[[F], F]
 
+
+def _readable_by(read: Callable[[tuple[str, ...]], object]) -> Callable[..., tuple[str, ...]]:
+    """A callback of click: the texts of an option, if `read` can read them."""
+
+    def checked(_context: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
+        try:
+            read(texts)
+        except Rejected as exc:
+            raise click.BadParameter(str(exc)) from exc
+        return texts
+
+    return checked
+
+
+checked_policies = _readable_by(parse_policies)
+
+
+def _gates(_context: click.Context, _option: click.Parameter, text: str) -> frozenset[str]:
+    try:
+        return with_gates(text)
+    except Rejected as exc:
+        raise click.BadParameter(str(exc)) from exc
+
+
+def _contexts(_context: click.Context, _option: click.Parameter, text: str | None) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in (text or "").split(",") if name.strip()))
+    if text is not None and not names:
+        raise click.BadParameter("name contexts, separated by commas, or all")
+    return names
+
+
 FOR_PEOPLE = ("table", "wide")
 """Values of `-o` that are not for programs"""
 
@@ -165,14 +196,13 @@ def held_room_option(func: F) -> F:
     )(command)
 
 
-def contexts_option(func: F) -> F:
-    """`--contexts`, for commands that can show several clusters; below `cluster_options`."""
-    return click.option(
-        "--contexts",
-        metavar="A,B|all",
-        callback=_contexts,
-        help="Several contexts of the kubeconfig at once. One that cannot be read does not stop the others.",
-    )(func)
+contexts_option = click.option(
+    "--contexts",
+    metavar="A,B|all",
+    callback=_contexts,
+    help="Several contexts of the kubeconfig at once. One that cannot be read does not stop the others.",
+)
+"""`--contexts`, for commands that can show several clusters; below `cluster_options`."""
 
 
 def rules_options(func: F) -> F:
@@ -219,31 +249,29 @@ def koordinator_semantics_option(**default: Any) -> Decorator:
     )
 
 
-def group_mode_option(func: F) -> F:
-    """`--group-mode`, once per driver."""
-    return click.option(
-        "--group-mode",
-        "group_modes",
-        multiple=True,
-        callback=_group_modes,
-        metavar="DRIVER=MODE",
-        help="How to compare a driver's compatibility groups: kep-5963 or pairwise; * stands for all other "
-        "drivers.  [default: pairwise for drivers whose devices say compatibleOnlyWith, kep-5963 for others]",
-    )(func)
+group_mode_option = click.option(
+    "--group-mode",
+    "group_modes",
+    multiple=True,
+    callback=_readable_by(with_group_modes),
+    metavar="DRIVER=MODE",
+    help="How to compare a driver's compatibility groups: kep-5963 or pairwise; * stands for all other "
+    "drivers.  [default: pairwise for drivers whose devices say compatibleOnlyWith, kep-5963 for others]",
+)
+"""`--group-mode`, once per driver."""
 
 
-def exclusion_scope_option(func: F) -> F:
-    """`--exclusion-scope`, once per driver."""
-    return click.option(
-        "--exclusion-scope",
-        "exclusion_scopes",
-        multiple=True,
-        callback=_exclusion_scopes,
-        metavar="DRIVER=SCOPE",
-        help="Which pairs of a driver's devices compatibleOnlyWith judges: counter-set (pairs that share a "
-        "counter set, and pairs of which one draws from none) or pool (all); * stands for all other "
-        "drivers.  [default: *=counter-set]",
-    )(func)
+exclusion_scope_option = click.option(
+    "--exclusion-scope",
+    "exclusion_scopes",
+    multiple=True,
+    callback=_readable_by(with_exclusion_scopes),
+    metavar="DRIVER=SCOPE",
+    help="Which pairs of a driver's devices compatibleOnlyWith judges: counter-set (pairs that share a "
+    "counter set, and pairs of which one draws from none) or pool (all); * stands for all other "
+    "drivers.  [default: *=counter-set]",
+)
+"""`--exclusion-scope`, once per driver."""
 
 
 def steps_option(default: int) -> Decorator:
@@ -257,14 +285,13 @@ def steps_option(default: int) -> Decorator:
     )
 
 
-def namespace_option(func: F) -> F:
-    """`-n`, for commands that take claim names: None if it is not given; see `namespace_of`."""
-    return click.option(
-        "-n",
-        "--namespace",
-        metavar="NAME",
-        help="Namespace of names without one.  [default: that of the context; of manifests: default]",
-    )(func)
+namespace_option = click.option(
+    "-n",
+    "--namespace",
+    metavar="NAME",
+    help="Namespace of names without one.  [default: that of the context; of manifests: default]",
+)
+"""`-n`, for commands that take claim names: None if it is not given; see `namespace_of`."""
 
 
 def namespace_of(given: str | None, connection: Connection, *, in_cluster: bool) -> str:
@@ -284,49 +311,14 @@ def output_option(*formats: str, explained: str | None = None) -> Decorator:
     )
 
 
-def _gates_option(func: F) -> F:
-    return click.option(
-        "--feature-gates",
-        "gates",
-        default="",
-        callback=_gates,
-        metavar="A=true,B=false",
-        help="Feature gates to enable or disable; all are enabled by default.",
-    )(func)
-
-
-def _gates(_context: click.Context, _option: click.Parameter, text: str) -> frozenset[str]:
-    try:
-        return with_gates(text)
-    except Rejected as exc:
-        raise click.BadParameter(str(exc)) from exc
-
-
-def _group_modes(
-    _context: click.Context, _option: click.Parameter, texts: tuple[str, ...]
-) -> tuple[str, ...]:
-    try:
-        with_group_modes(texts)
-    except Rejected as exc:
-        raise click.BadParameter(str(exc)) from exc
-    return texts
-
-
-def _exclusion_scopes(
-    _context: click.Context, _option: click.Parameter, texts: tuple[str, ...]
-) -> tuple[str, ...]:
-    try:
-        with_exclusion_scopes(texts)
-    except Rejected as exc:
-        raise click.BadParameter(str(exc)) from exc
-    return texts
-
-
-def _contexts(_context: click.Context, _option: click.Parameter, text: str | None) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(name.strip() for name in (text or "").split(",") if name.strip()))
-    if text is not None and not names:
-        raise click.BadParameter("name contexts, separated by commas, or all")
-    return names
+_gates_option = click.option(
+    "--feature-gates",
+    "gates",
+    default="",
+    callback=_gates,
+    metavar="A=true,B=false",
+    help="Feature gates to enable or disable; all are enabled by default.",
+)
 
 
 def all_of(*decorators: Decorator) -> Decorator:
@@ -349,46 +341,42 @@ pass_clock = click.make_pass_decorator(Clock, ensure=True)
 """Passes the clock to a command, as its first argument"""
 
 
-def policy_option(func: F) -> F:
-    """`--policy`, once for all claims and once for each driver and class with its own."""
-    return click.option(
-        "--policy",
-        "policy",
-        multiple=True,
-        callback=checked_policies,
-        metavar="[DRIVER=|class:CLASS=]NAME",
-        help="Which nodes and devices to prefer, for all claims or those of a driver or class: "
-        f"{', '.join(POLICIES)}. See docs/placement.md.  [default: {FIRST_FIT}]",
-    )(func)
+policy_option = click.option(
+    "--policy",
+    "policy",
+    multiple=True,
+    callback=checked_policies,
+    metavar="[DRIVER=|class:CLASS=]NAME",
+    help="Which nodes and devices to prefer, for all claims or those of a driver or class: "
+    f"{', '.join(POLICIES)}. See docs/placement.md.  [default: {FIRST_FIT}]",
+)
+"""`--policy`, once for all claims and once for each driver and class with its own."""
 
 
-def preferences_option(func: F) -> F:
-    """`--preferences`."""
-    return click.option(
-        "--preferences",
-        type=click.Choice(WEIGHINGS),
-        help="When preferences of pods count: before the policy, between nodes that it finds equal, or not. "
-        "See docs/placement.md.  [default: last, off under first-fit]",
-    )(func)
+preferences_option = click.option(
+    "--preferences",
+    type=click.Choice(WEIGHINGS),
+    help="When preferences of pods count: before the policy, between nodes that it finds equal, or not. "
+    "See docs/placement.md.  [default: last, off under first-fit]",
+)
+"""`--preferences`."""
 
 
-def policy_seed_option(func: F) -> F:
-    """`--policy-seed`."""
-    return click.option(
-        "--policy-seed",
-        type=click.IntRange(min=0),
-        help="Start of the random numbers of expected-fill.  [default: 0]",
-    )(func)
+policy_seed_option = click.option(
+    "--policy-seed",
+    type=click.IntRange(min=0),
+    help="Start of the random numbers of expected-fill.  [default: 0]",
+)
+"""`--policy-seed`."""
 
 
-def demand_option(func: F) -> F:
-    """`--demand`."""
-    return click.option(
-        "--demand",
-        type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path),
-        metavar="FILE",
-        help="The demand for which policies keep room, as JSON.",
-    )(func)
+demand_option = click.option(
+    "--demand",
+    type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path),
+    metavar="FILE",
+    help="The demand for which policies keep room, as JSON.",
+)
+"""`--demand`."""
 
 
 def policy_options(func: F) -> F:
@@ -421,17 +409,3 @@ def demand_in(path: Path) -> Demand:
     for problem in found.refused:
         click.echo(f"warning: {problem}", err=True)
     return found.demand
-
-
-def checked_policies(
-    _context: click.Context, _option: click.Parameter, texts: tuple[str, ...]
-) -> tuple[str, ...]:
-    """The texts, if `parse_policies` can read them. A callback of click."""
-    if not texts:
-        return texts
-
-    try:
-        parse_policies(texts)
-    except Rejected as exc:
-        raise click.BadParameter(str(exc)) from exc
-    return texts

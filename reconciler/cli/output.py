@@ -295,12 +295,19 @@ def remarks_on(context: str) -> Iterator[None]:
         _context.reset(token)
 
 
+class _NoAliases(yaml.SafeDumper):
+    """Writes no anchors: they are hard to read, and some parsers reject them."""
+
+    def ignore_aliases(self, _data: Any) -> bool:
+        return True
+
+
 def echo_value(value: Any, output: str) -> None:
     """Print a value as `output`: json or yaml."""
     if output == "json":
         click.echo(json.dumps(value, indent=2))
     else:
-        click.echo(yaml_of_value(value), nl=False)
+        click.echo(yaml.safe_dump(value, sort_keys=False), nl=False)
 
 
 def as_list(objects: Sequence[dict[str, Any]]) -> str:
@@ -310,24 +317,4 @@ def as_list(objects: Sequence[dict[str, Any]]) -> str:
 
 def as_documents(objects: Sequence[dict[str, Any]], **style: Any) -> str:
     """Objects as one stream of YAML documents; empty if there are none."""
-    if not objects:
-        return ""
-
-    return yaml_of_objects(objects, **style)
-
-
-class _NoAliases(yaml.SafeDumper):
-    """Writes no anchors: they are hard to read, and some parsers reject them."""
-
-    def ignore_aliases(self, _data: Any) -> bool:
-        return True
-
-
-def yaml_of_value(value: Any) -> str:
-    """One document."""
-    return yaml.safe_dump(value, sort_keys=False)
-
-
-def yaml_of_objects(objects: Sequence[dict[str, Any]], **style: Any) -> str:
-    """One stream of documents."""
-    return yaml.dump_all(objects, Dumper=_NoAliases, sort_keys=False, **style)
+    return yaml.dump_all(objects, Dumper=_NoAliases, sort_keys=False, **style) if objects else ""
