@@ -192,7 +192,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         claims = {claim.metadata.uid: claim for claim in question.decide.claims}
 
         def written(plan: Plan) -> None:
-            devices = tuple(result.id for result in plan.allocation.devices.results)
+            devices = plan.plain or tuple(result.id for result in plan.allocation.devices.results)
             seconds = self._clock() - decided.began
             pod, name = _pod(question.unit), decided.name
             steps, pending = granted.steps, self._age(claims[plan.uid])

@@ -217,7 +217,11 @@ class Store:
     def assume(self, plan: Plan) -> None:
         """Count a decided plan as held, before it is written."""
         self._assumed[plan.uid] = plan
-        self._mark(self._ledger.hold(Holder(plan.uid, plan.claim), plan.allocation))
+        holder = Holder(plan.uid, plan.claim)
+        if plan.plain:  # its allocation may not be made yet
+            self._mark(self._ledger.hold_alone(holder, plan.plain))
+        else:
+            self._mark(self._ledger.hold(holder, plan.allocation))
 
     def forget(self, plan: Plan) -> Delta:
         """Remove an assumed plan that was not and will not be written."""

@@ -126,9 +126,10 @@ def _at_once(
     name = snapshot.topology.order[place]
     budget.spend()
     try:
-        found = plain.first_fit(claim, snapshot.topology.view(name), least)
-    except (Rejected, Fatal):
+        view = snapshot.topology.view(name)
+    except Rejected:  # a search says why
         return None
+    found = plain.first_fit(claim, view, least)
     if found is None or found[1] != least:  # another node may have a better rank
         return None
     budget.spend()

@@ -15,7 +15,7 @@ from reconciler.api.objects.claims import (
     DeviceAllocation,
     ResourceClaim,
 )
-from reconciler.api.objects.plan import Plan, Reason
+from reconciler.api.objects.plan import LaterPlan, Plan, Reason
 from reconciler.api.objects.selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from reconciler.state.caches import Cache, share
 from reconciler.state.devices.fleet import Fleet
@@ -56,7 +56,10 @@ def plans(
 
 
 class PlainPlans:
-    """Plans for claims of equal specs, of devices that have no special fields."""
+    """Plans for claims of equal specs, of devices that belong to one node and have no special fields.
+
+    Their allocations are made when they are read, as late as when they are written.
+    """
 
     def __init__(self, claim: ResourceClaim, options: Sequence[RequestOption], snapshot: Snapshot) -> None:
         """`options` are what the results are for, in order."""
@@ -64,19 +67,21 @@ class PlainPlans:
         self._configs = _configs(claim, options, old=snapshot.rules.old)
 
     def plan(self, claim: ResourceClaim, view: View, rows: Sequence[Sequence[int]]) -> Plan:
-        """The plan of one claim. Raises Fatal for a device that a result cannot express (RES-13).
+        """The plan of one claim.
 
         rows  of each option: the rows of the fleet that it gets
         """
-        metadata, allocation = claim.metadata, self._allocation(view, rows)
-        return Plan(claim.key, metadata.uid, metadata.resource_version, view.node.name, allocation)
+        metadata, node = claim.metadata, view.node.name
+        devices = tuple([view.fleet.id_of(row) for row in chain.from_iterable(rows)])
+        return LaterPlan.of(
+            claim.key, metadata.uid, metadata.resource_version, node, devices, self._allocation, view, rows
+        )
 
     def _allocation(self, view: View, rows: Sequence[Sequence[int]]) -> Allocation:
         results: list[AllocatedDevice] = []
         for fields, of_option in zip(self._fields, rows, strict=True):
             results += [AllocatedDevice(**fields, **_names(row, view.fleet)) for row in of_option]
-        selector = _PINNED.of(view) if view.whole else _node_selector(view, chain.from_iterable(rows))
-        return _allocation(results, self._configs, selector)
+        return _allocation(results, self._configs, _PINNED.of(view))
 
 
 def has_special_fields(fleet: Fleet, rows: Rows | Sequence[int] | slice) -> bool:

@@ -1,12 +1,15 @@
 """The result of the allocator: devices for every claim of a request, or the reason why there are none."""
 
+from collections.abc import Callable
 from dataclasses import field
 from enum import StrEnum
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from reconciler.api.objects.claims import Allocation
-from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.value import value
 
 
@@ -88,6 +91,59 @@ class Plan:
     """Without `allocationTimestamp`, which the writer sets."""
     annotations: tuple[tuple[str, str], ...] = ()
     """Written into the claim together with the allocation"""
+    plain: tuple[DeviceID, ...] = field(default=(), init=False, compare=False, repr=False)
+    """All its devices, if each belongs to `node` and is held exclusively, and that is known without the
+    allocation; otherwise empty"""
+
+
+class LaterPlan(Plan):
+    """A plan whose allocation is made when it is first read, as late as when it is written. It equals a plan
+    that has the same allocation from the start.
+
+    A class of its own: where `__getattr__` is defined, every attribute takes longer to read.
+    """
+
+    __slots__ = ("_make",)
+
+    @classmethod
+    def of(
+        cls,
+        claim: ObjectKey,
+        uid: str,
+        resource_version: str,
+        node: str,
+        plain: tuple[DeviceID, ...],
+        make: Callable[..., Allocation],
+        *of: object,
+    ) -> "LaterPlan":
+        """`plain` is that of `Plan`. `make` makes the allocation of what follows; it has no effects and
+        cannot fail, and threads may call it at once.
+        """
+        made: Any = cls.__new__(cls)
+        made.claim, made.uid, made.resource_version, made.node = claim, uid, resource_version, node
+        made.annotations, made.plain, made._make = (), plain, (make, of)
+        plan: LaterPlan = made
+        return plan
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Plan) and _compared(self) == _compared(other)
+
+    __hash__ = Plan.__hash__
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Allocation:
+            """Make the allocation: only called while there is none."""
+            if name != "allocation":
+                raise AttributeError(name)
+            if (later := self._make) is not None:
+                make, of = later
+                self.allocation = make(*of)
+                self._make = None
+            return self.allocation
+
+
+_compared = attrgetter("claim", "uid", "resource_version", "node", "allocation", "annotations")
 
 
 @value()

@@ -146,6 +146,10 @@ class Ledger(Forkable):
         """Replace the holds of a claim by an allocation; return the devices whose state changed."""
         return self._replace(holder, *self._read(allocation))
 
+    def hold_alone(self, holder: Holder, devices: tuple[DeviceID, ...]) -> set[DeviceID]:
+        """The same for an allocation of these devices, each of which the claim holds exclusively."""
+        return self._replace(holder, devices, ())
+
     def _replace(
         self, holder: Holder, alone: tuple[DeviceID, ...], shares: tuple[Shared, ...]
     ) -> set[DeviceID]:

@@ -31,6 +31,8 @@ def _node_of_claim(key: ObjectKey, store: Store) -> str:
     if claim is None:
         return ""
     plan = store.assumed(claim.metadata.uid)
+    if plan is not None and plan.plain:  # its allocation may not be made yet
+        return plan.node
     allocation = claim.allocation if plan is None else plan.allocation
     return pinned_to(allocation.node_selector) if allocation is not None else ""
 
