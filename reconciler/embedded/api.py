@@ -3,10 +3,12 @@ returns a response or a watch.
 """
 
 import random as random_module
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from random import Random
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.api.validation.bodies import (
     MAX_BODY,
@@ -23,204 +25,152 @@ from reconciler.api.validation.bodies import (
 from reconciler.api.validation.fields import Cause, WrongType
 from reconciler.api.validation.kinds import GroupVersion, Object, ServedKind
 from reconciler.api.validation.served_kinds import NAMESPACE, POD, START_NAMESPACES, every_kind
-from reconciler.embedded import discovery, reviews
 from reconciler.embedded.accounts import Account
 from reconciler.embedded.bodies import decode_body, media_type
-from reconciler.embedded.guard import Guard
+from reconciler.embedded.discovery import discover
+from reconciler.embedded.guard import Guard, OpenGuard
 from reconciler.embedded.patches import APPLY, bind, patcher
 from reconciler.embedded.presenting import View, choose_view
 from reconciler.embedded.reading import get_object, list_objects, selection
+from reconciler.embedded.reviews import answer_review
 from reconciler.embedded.routing import NoSuchPath, Request, Response, Routes, Stream, Target
-from reconciler.embedded.store import Record, Store
+from reconciler.embedded.store import Store
 from reconciler.embedded.watching import start_watch
 from reconciler.embedded.writing import Writer, evict
 from reconciler.errors import Rejected
 
 _ON_NODES = ("attach", "ephemeralcontainers", "exec", "log", "portforward", "proxy", "resize")
 """Subresources of pods for which a kubelet is needed."""
-_TRUE = ("1", "true")
 
 
-class RequestHandler:
-    """Turns requests into operations on a store."""
+class _Call(Struct, frozen=True):
+    """One request about objects, and what it is answered from."""
 
-    def __init__(
-        self,
-        store: Store,
-        writer: Writer,
-        routes: Routes,
-        now: Callable[[], datetime],
-        *,
-        guard: Guard | None,
-    ) -> None:
-        self._store = store
-        self._guard = guard
-        self._writer = writer
-        self._routes = routes
-        self._now = now
+    store: Store
+    writer: Writer
+    guard: Guard
+    sender: Account
+    request: Request
+    target: Target
+    view: View
 
-    def answer(self, request: Request) -> Response | Stream:
-        """Handle one request. Raises Refusal, WrongType or NoSuchPath."""
-        if len(request.body) > MAX_BODY:
-            raise too_large(MAX_BODY)
-        sender = self._guard.account(request) if self._guard is not None else None
-        known = self._known(request, sender)
-        if known is not None:
-            return known
-        target = self._routes.resolve(request.path)
-        if self._guard is not None and sender is not None:
-            self._guard.check(sender, request, target)
-        accept, include = request.headers.get("Accept", ""), request.query.get("includeObject", "")
-        view = choose_view(target.kind, target.served, accept, include=include, now=self._now)
-        if not target.name:
-            return self._collection(request, target, view)
-        if target.subresource:
-            return self._subresource(request, target, view, sender)
-        return self._object(request, target, view)
+    def answer(self) -> Response | Stream:
+        """Do what is asked. Raises a Refusal."""
+        if not self.target.name:
+            return self._collection()
+        return self._subresource() if self.target.subresource else self._object()
 
-    def _known(self, request: Request, sender: Account | None) -> Response | None:
-        """The answer for paths that name no objects; None for other paths."""
-        guard = self._guard
-        review = reviews.answer_review(guard, sender, request)
-        if review is not None:
-            return review
-        known = discovery.discover(self._routes, request.path, request.headers.get("Accept", ""))
-        if known is None:
-            return None
-        if guard is not None and sender is not None:
-            guard.check_path(sender, request)
-        if request.method != "GET":
-            raise method_not_allowed()
-        return known
-
-    def _collection(self, request: Request, target: Target, view: View) -> Response | Stream:
+    def _collection(self) -> Response | Stream:
+        target = self.target
         is_whole = bool(target.namespace) or not target.kind.namespaced
-        match request.method:
-            case "GET" if request.query.get("watch", "").lower() in _TRUE:
-                return Stream(start_watch(self._store, target, request.query, view).chunks())
+        match self.request.method:
+            case "GET" if self._watches:
+                return Stream(start_watch(self.store, target, self.request.query, self.view).chunks())
             case "GET":
-                return Response(200, list_objects(self._store, target, request.query, view))
+                return Response(200, list_objects(self.store, target, self.request.query, self.view))
             case "POST" if is_whole:
-                record = self._writer.create(target, decode_body(request), dry_run=_dry_run(request.query))
-                return Response(201, view.whole(record))
+                record = self.writer.create(target, decode_body(self.request), dry_run=self._dry_run())
+                return Response(201, self.view.whole(record))
             case "DELETE" if is_whole:
-                return self._delete_collection(request, target, view)
+                return self._delete_collection()
         raise method_not_allowed()
 
-    def _object(self, request: Request, target: Target, view: View) -> Response | Stream:
-        match request.method:
-            case "GET" if request.query.get("watch", "").lower() in _TRUE:
-                query = {**request.query, "fieldSelector": f"metadata.name={target.name}"}
-                return Stream(start_watch(self._store, target, query, view).chunks())
-            case "GET":
-                return Response(200, view.whole(get_object(self._store, target)))
-            case "PUT":
-                return self._replace(request, target, view)
-            case "PATCH":
-                return self._patch(request, target, view)
+    def _object(self) -> Response | Stream:
+        match self.request.method:
+            case "GET" if self._watches:
+                query = {**self.request.query, "fieldSelector": f"metadata.name={self.target.name}"}
+                return Stream(start_watch(self.store, self.target, query, self.view).chunks())
             case "DELETE":
-                return self._delete(request, target, view)
-        raise method_not_allowed()
+                return self._delete()
+        return self._get_or_change()
 
-    def _subresource(self, request: Request, target: Target, view: View, sender: Account | None) -> Response:
-        if target.subresource == "binding" and target.kind is POD:
-            if request.method != "POST":
-                raise method_not_allowed()
-            self._writer.update(target, bind(decode_body(request)), dry_run=_dry_run(request.query))
-            return _success(201, {})
-        if target.subresource == "eviction" and target.kind is POD:
+    def _subresource(self) -> Response:
+        target, request = self.target, self.request
+        if target.kind is POD and target.subresource in ("binding", "eviction"):
             if request.method != "POST":
                 raise method_not_allowed()
             body = decode_body(request)
-            options = body.get("deleteOptions") if isinstance(body, dict) else None
-            dry_run = _dry_run(request.query, options if isinstance(options, dict) else {})
-            evict(self._store, self._writer, target, body, dry_run=dry_run)
+            if target.subresource == "binding":
+                self.writer.update(target, bind(body), dry_run=self._dry_run())
+            else:
+                options = body.get("deleteOptions") if isinstance(body, dict) else None
+                dry_run = self._dry_run(options if isinstance(options, dict) else {})
+                evict(self.store, self.writer, target, body, dry_run=dry_run)
             return _success(201, {})
         if target.kind is POD and target.subresource in _ON_NODES:
-            get_object(self._store, target)
+            get_object(self.store, target)
             raise not_implemented(f"pods/{target.subresource} is not served: no pod has real containers here")
         if target.subresource != "status" or not target.kind.has_status:
             raise no_such_resource()
-        match request.method:
+        return self._get_or_change()
+
+    def _get_or_change(self) -> Response:
+        match self.request.method:
             case "GET":
-                return Response(200, view.whole(get_object(self._store, target)))
+                return Response(200, self.view.whole(get_object(self.store, self.target)))
             case "PUT":
-                return self._replace(request, target, view, sender)
+                body = decode_body(self.request)
+                return self._update(lambda _shown: body)
             case "PATCH":
-                return self._patch(request, target, view, sender)
+                return self._patch()
         raise method_not_allowed()
 
-    def _replace(
-        self, request: Request, target: Target, view: View, sender: Account | None = None
-    ) -> Response:
-        body = decode_body(request)
-        change = self._allowed(request, target, sender, lambda _shown: body)
-        record = self._writer.update(target, change, dry_run=_dry_run(request.query))
-        return Response(200, view.whole(record))
-
-    def _allowed(
-        self, request: Request, target: Target, sender: Account | None, change: Callable[[Object], Any]
-    ) -> Callable[[Object], Any]:
-        if self._guard is None or sender is None:
-            return change
-        return self._guard.protect_allocation(sender, request, target, change)
-
-    def _patch(self, request: Request, target: Target, view: View, sender: Account | None = None) -> Response:
-        media, dry_run = media_type(request), _dry_run(request.query)
+    def _patch(self) -> Response:
+        target, media = self.target, media_type(self.request)
         if media != APPLY:
-            change = self._allowed(request, target, sender, patcher(target.kind, media, request.body))
-            return Response(200, view.whole(self._writer.update(target, change, dry_run=dry_run)))
-        wanted = decode_yaml(request.body)
-        if target.subresource or self._store[target.kind].get(target.key) is not None:
-            change = self._allowed(request, target, sender, patcher(target.kind, media, wanted))
-            return Response(200, view.whole(self._writer.update(target, change, dry_run=dry_run)))
-        record = self._writer.create(target, wanted, dry_run=dry_run)
-        return Response(201, view.whole(record))
+            return self._update(patcher(target.kind, media, self.request.body))
+        wanted = decode_yaml(self.request.body)
+        if target.subresource or self.store[target.kind].get(target.key) is not None:
+            return self._update(patcher(target.kind, media, wanted))
+        return Response(201, self.view.whole(self.writer.create(target, wanted, dry_run=self._dry_run())))
 
-    def _delete(self, request: Request, target: Target, view: View) -> Response:
-        options = _delete_options(request)
-        record = self._writer.delete(target, options, dry_run=_dry_run(request.query, options))
-        if target.kind.returns_deleted or self._store[target.kind].get(target.key) is not None:
-            return Response(200, view.whole(record))
+    def _update(self, change: Callable[[Object], Any]) -> Response:
+        allowed = self.guard.protect_allocation(self.sender, self.request, self.target, change)
+        return Response(
+            200, self.view.whole(self.writer.update(self.target, allowed, dry_run=self._dry_run()))
+        )
+
+    def _delete(self) -> Response:
+        target, options = self.target, self._delete_options()
+        record = self.writer.delete(target, options, dry_run=self._dry_run(options))
+        if target.kind.returns_deleted or self.store[target.kind].get(target.key) is not None:
+            return Response(200, self.view.whole(record))
         details = {"name": target.name, "kind": target.kind.plural, "uid": record.object["metadata"]["uid"]}
         if target.served.group:
             details["group"] = target.served.group
         return _success(200, {"details": details})
 
-    def _delete_collection(self, request: Request, target: Target, view: View) -> Response:
-        options = _delete_options(request)
-        dry_run, selected = _dry_run(request.query, options), selection(target, request.query)
-        records = [
-            record for record in self._store[target.kind].scan(target.prefix) if selected(record.object)
-        ]
+    def _delete_collection(self) -> Response:
+        target, options = self.target, self._delete_options()
+        dry_run, selected = self._dry_run(options), selection(target, self.request.query)
+        records = [one for one in self.store[target.kind].scan(target.prefix) if selected(one.object)]
         for record in records:
-            self._writer.delete(_target_of(target, record), options, dry_run=dry_run)
-        return Response(200, view.listing(records, {"resourceVersion": str(self._store.version)}))
+            metadata = record.object["metadata"]
+            one = Target(target.kind, target.served, metadata.get("namespace", ""), metadata["name"])
+            self.writer.delete(one, options, dry_run=dry_run)
+        return Response(200, self.view.listing(records, {"resourceVersion": str(self.store.version)}))
+
+    @property
+    def _watches(self) -> bool:
+        return self.request.query.get("watch", "").lower() in ("1", "true")
+
+    def _delete_options(self) -> Object:
+        options = decode_body(self.request) if self.request.body else {}
+        if not isinstance(options, dict):
+            raise bad_request("the body of a DELETE request must be DeleteOptions")
+        return options
+
+    def _dry_run(self, options: Object | None = None) -> bool:
+        value = self.request.query.get("dryRun", "")
+        if value not in ("", "All"):
+            cause = Cause("FieldValueNotSupported", 'Unsupported value: supported values: "All"', "dryRun")
+            raise invalid("CreateOptions", "meta.k8s.io", "", [cause])
+        return value == "All" or bool(options and options.get("dryRun"))
 
 
 def _success(code: int, more: Object) -> Response:
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
     return Response(code, encode({**status, **more, "code": code}))
-
-
-def _target_of(collection: Target, record: Record) -> Target:
-    metadata = record.object["metadata"]
-    return Target(collection.kind, collection.served, metadata.get("namespace", ""), metadata["name"])
-
-
-def _delete_options(request: Request) -> Object:
-    options = decode_body(request) if request.body else {}
-    if not isinstance(options, dict):
-        raise bad_request("the body of a DELETE request must be DeleteOptions")
-    return options
-
-
-def _dry_run(query: Mapping[str, str], options: Object | None = None) -> bool:
-    value = query.get("dryRun", "")
-    if value not in ("", "All"):
-        cause = Cause("FieldValueNotSupported", 'Unsupported value: supported values: "All"', "dryRun")
-        raise invalid("CreateOptions", "meta.k8s.io", "", [cause])
-    return value == "All" or bool(options and options.get("dryRun"))
 
 
 HISTORY = 20_000
@@ -254,7 +204,7 @@ class ApiServer:
         self.store = Store(served, history=history)
         self._writer = Writer(self.store, now=now, random=random or random_module.Random())
         self._routes = Routes(served, serves)
-        self._handler = RequestHandler(self.store, self._writer, self._routes, now, guard=guard)
+        self._guard = guard or OpenGuard()
         for name in START_NAMESPACES:
             self.create(NAMESPACE, "", {"metadata": {"name": name}})
 
@@ -270,7 +220,7 @@ class ApiServer:
     def handle(self, request: Request) -> Response | Stream:
         """Answer a request. Never raises because of a client's input."""
         try:
-            return self._handler.answer(request)
+            return self._answer(request)
         except Refusal as refusal:
             headers = {"Retry-After": str(refusal.retry_after)} if refusal.retry_after else {}
             return Response(refusal.code, encode(refusal.body()), headers=headers)
@@ -278,6 +228,26 @@ class ApiServer:
             return Response(400, encode(bad_request(f"json: cannot unmarshal: {exc}").body()))
         except NoSuchPath:
             return Response(404, b"404 page not found\n", content_type="text/plain; charset=utf-8")
+
+    def _answer(self, request: Request) -> Response | Stream:
+        if len(request.body) > MAX_BODY:
+            raise too_large(MAX_BODY)
+        guard, accept = self._guard, request.headers.get("Accept", "")
+        sender = guard.account(request)
+        review = answer_review(guard, sender, request)
+        if review is not None:
+            return review
+        known = discover(self._routes, request.path, accept)
+        if known is not None:
+            guard.check_path(sender, request)
+            if request.method != "GET":
+                raise method_not_allowed()
+            return known
+        target = self._routes.resolve(request.path)
+        guard.check(sender, request, target)
+        include = request.query.get("includeObject", "")
+        view = choose_view(target.kind, target.served, accept, include=include, now=self.now)
+        return _Call(self.store, self._writer, guard, sender, request, target, view).answer()
 
     def load(self, objects: Iterable[Object]) -> None:
         """Create manifests with their status, and the namespaces they name.

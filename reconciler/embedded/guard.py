@@ -80,6 +80,14 @@ def _for_group(name: str) -> AccessRequest:
 MASTERS = "system:masters"
 """The group that is allowed everything"""
 
+UNSECURED = account("system:unsecured", MASTERS)
+"""The sender of every request to a server without tokens"""
+EVERYTHING: list[Object] = [
+    {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
+    {"verbs": ["*"], "nonResourceURLs": ["*"]},
+]
+"""The rules of an account that is allowed everything"""
+
 _NAMED = re.compile(r"metadata\.name==?(?P<name>[^,]+)")
 _FOR_ALL = ("/healthz", "/livez", "/readyz", "/version")
 _DISCOVERY = ("/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*")
@@ -138,18 +146,10 @@ class Guard:
     def rules(self, account: Account, namespace: str) -> list[Object]:
         """What the account may do in a namespace, as in a SelfSubjectRulesReview."""
         if MASTERS in account.groups:
-            return self.everything()
+            return EVERYTHING
         paths = [*_FOR_ALL, *(_DISCOVERY if AUTHENTICATED in account.groups else ())]
         public = {"verbs": ["get"], "nonResourceURLs": paths}
         return [public, *self.roles.rules(account, namespace)]
-
-    @staticmethod
-    def everything() -> list[Object]:
-        """The rules of an account that is allowed everything."""
-        return [
-            {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
-            {"verbs": ["*"], "nonResourceURLs": ["*"]},
-        ]
 
     def check_path(self, account: Account, request: Request) -> None:
         """Check a path that names no resource. Raises a 403."""
@@ -194,6 +194,25 @@ class Guard:
             return new
 
         return guarded
+
+
+class OpenGuard(Guard):
+    """The guard of a server without tokens: whoever sends a request is allowed everything."""
+
+    def __init__(self) -> None:
+        super().__init__({}, Roles())
+
+    def account(self, _request: Request) -> Account:
+        """See `Guard.account`."""
+        return UNSECURED
+
+    def would_allow(self, _account: Account, _access: AccessRequest) -> bool:
+        """See `Guard.would_allow`."""
+        return True
+
+    def rules(self, _account: Account, _namespace: str) -> list[Object]:
+        """See `Guard.rules`."""
+        return EVERYTHING
 
 
 def _forbidden(account: Account, access: AccessRequest, name: str) -> Refusal:

@@ -9,13 +9,10 @@ from typing import NamedTuple
 from reconciler.api.validation.bodies import Refusal, encode, method_not_allowed
 from reconciler.api.validation.fields import Field
 from reconciler.api.validation.kinds import GroupVersion, Object
-from reconciler.embedded.accounts import AUTHENTICATED, AccessRequest, Account, account
+from reconciler.embedded.accounts import AUTHENTICATED, AccessRequest, Account
 from reconciler.embedded.bodies import decode_body
-from reconciler.embedded.guard import MASTERS, Guard
+from reconciler.embedded.guard import Guard
 from reconciler.embedded.routing import Request, Response
-
-UNSECURED = account("system:unsecured", MASTERS)
-"""The sender of every request to a server without tokens"""
 
 
 class ReviewKind(NamedTuple):
@@ -48,17 +45,13 @@ REVIEWS = (_SELF, _TOKEN, _SELF_ACCESS, _SELF_RULES, _ACCESS)
 _BY_PATH: Mapping[str, ReviewKind] = {review.path: review for review in REVIEWS}
 
 
-def answer_review(guard: Guard | None, sender: Account | None, request: Request) -> Response | None:
-    """The response to a review, with status 201; None for any other path. Raises a Refusal.
-
-    Without a guard, every account is allowed everything.
-    """
+def answer_review(guard: Guard, sender: Account, request: Request) -> Response | None:
+    """The response to a review, with status 201; None for any other path. Raises a Refusal."""
     review = _BY_PATH.get(request.path)
     if review is None:
         return None
     if request.method != "POST":
         raise method_not_allowed()
-    sender = sender or UNSECURED
     _check(guard, sender, review)
     body = decode_body(request)
     spec = Field(body if isinstance(body, dict) else {})["spec"]
@@ -67,16 +60,16 @@ def answer_review(guard: Guard | None, sender: Account | None, request: Request)
     return Response(201, encode({**head, "spec": {}, "status": status}))
 
 
-def _check(guard: Guard | None, sender: Account, review: ReviewKind) -> None:
+def _check(guard: Guard, sender: Account, review: ReviewKind) -> None:
     group, resource = review.served.group, review.plural
     if review.is_about_sender and AUTHENTICATED in sender.groups:
         return
-    if not _allows(guard, sender, AccessRequest("create", group, resource)):
+    if not guard.would_allow(sender, AccessRequest("create", group, resource)):
         message = f'{resource}.{group} is forbidden: User "{sender.name}" cannot create resource "{resource}"'
         raise Refusal(403, "Forbidden", message, details={"group": group, "kind": resource})
 
 
-def _status(guard: Guard | None, sender: Account, review: ReviewKind, spec: Field) -> Object:
+def _status(guard: Guard, sender: Account, review: ReviewKind, spec: Field) -> Object:
     if review is _TOKEN:
         return _token(guard, spec["token"].text())
     if review is _SELF:
@@ -84,15 +77,11 @@ def _status(guard: Guard | None, sender: Account, review: ReviewKind, spec: Fiel
     if review is _SELF_RULES:
         return _rules(guard, sender, spec["namespace"].text())
     who = sender if review is _SELF_ACCESS else _who(spec)
-    return {"allowed": _allows(guard, who, _what(spec))}
+    return {"allowed": guard.would_allow(who, _what(spec))}
 
 
-def _allows(guard: Guard | None, who: Account, access: AccessRequest) -> bool:
-    return guard is None or guard.would_allow(who, access)
-
-
-def _token(guard: Guard | None, token: str) -> Object:
-    found = guard.account_of(token) if guard is not None else None
+def _token(guard: Guard, token: str) -> Object:
+    found = guard.account_of(token)
     if found is None:
         return {"user": {}, "error": "unknown token"}
     return {"authenticated": True, "user": _user(found)}
@@ -102,14 +91,14 @@ def _user(who: Account) -> Object:
     return {"username": who.name, "groups": sorted(who.groups)}
 
 
-def _rules(guard: Guard | None, who: Account, namespace: str) -> Object:
+def _rules(guard: Guard, who: Account, namespace: str) -> Object:
     about_sender = [review for review in REVIEWS if review.is_about_sender]
     asking = [
         {"verbs": ["create"], "apiGroups": [review.served.group], "resources": [review.plural]}
         for review in about_sender
         if AUTHENTICATED in who.groups
     ]
-    given = guard.rules(who, namespace) if guard is not None else Guard.everything()
+    given = guard.rules(who, namespace)
     return {
         "resourceRules": [*asking, *(rule for rule in given if "resources" in rule)],
         "nonResourceRules": [rule for rule in given if "nonResourceURLs" in rule],
