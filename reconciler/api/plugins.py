@@ -23,3 +23,8 @@ def plugin_of(kind: str) -> Any:
     return next(
         (one for one in PLUGINS if any(model.__name__ == kind for model in one.models.values())), None
     )
+
+
+def kinds_of_plugins() -> tuple[str, ...]:
+    """All kinds that plugins read."""
+    return tuple([model.__name__ for plugin in PLUGINS for model in plugin.models.values()])

@@ -14,7 +14,7 @@ from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.objects.core import Pod, is_live
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
-from reconciler.api.plugins import PLUGINS, holding, serving
+from reconciler.api.plugins import holding, kinds_of_plugins, serving
 from reconciler.cli.explanation import Situation
 from reconciler.cli.input import read_valid
 from reconciler.cli.world import intake_of
@@ -71,7 +71,7 @@ def on_cluster(
 ) -> Situation:
     """Explain a pod as the reconciler meets it now: other pending pods do not come first."""
     raws = list(raws)
-    others = {model.__name__ for plugin in PLUGINS for model in plugin.models.values()}
+    others = kinds_of_plugins()
     intake = intake_of((one for one in raws if one["kind"] not in others), rules)
     pod = intake.store.pods[key]
     if (found := _settled(pod)) is not None:

@@ -27,7 +27,7 @@ class Situation(NamedTuple):
 
     questions: Sequence[AllocationQuestion] = ()
     explanations: Sequence[Explanation] = ()
-    """Instead of questions, for pods that request Koordinator's devices"""
+    """Instead of questions, for pods that request devices of a plugin"""
     message: str = ""
     allocated: bool = False
     """Without questions: whether nothing is pending"""

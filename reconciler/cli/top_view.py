@@ -1,4 +1,4 @@
-"""What `top` shows, of claims' devices or of Koordinator's: printed once, or on the whole screen."""
+"""What `top` shows, of claims' devices or of a plugin's: printed once, or on the whole screen."""
 
 import sys
 from abc import abstractmethod
@@ -25,7 +25,7 @@ class TopOptions(Struct, frozen=True):
 
     by: By
     types: tuple[str, ...]
-    """Drivers, or types of Koordinator's devices; empty for all"""
+    """Drivers, or types of a plugin's devices; empty for all"""
     nodes: tuple[str, ...]
     sort: str
     output: str

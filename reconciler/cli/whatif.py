@@ -34,6 +34,7 @@ from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.objects.storage import STORAGE
+from reconciler.api.plugins import kinds_of_plugins
 from reconciler.cli.cluster import KINDS, Connection, list_objects, split_held_room
 from reconciler.cli.exits import Exit, NoAnswer, errors_as
 from reconciler.cli.input import bundle_objects, read_files, read_valid
@@ -47,7 +48,6 @@ from reconciler.cli.options import (
 from reconciler.cli.output import Console, Table, counted, echo_value, print_line, print_table
 from reconciler.cli.progress import ProgressTracker, track_progress
 from reconciler.errors import Rejected
-from reconciler.plugins.koordinator.objects import Device
 from reconciler.state.nominations import Nomination
 from reconciler.state.trial import store_of
 
@@ -63,7 +63,7 @@ class Fleet(NamedTuple):
     nodes: InferredNodes
     objects: list[ApiObject]
     devices: tuple[ApiObject, ...]
-    """Koordinator's"""
+    """Of plugins"""
     held: tuple[Nomination, ...] = ()
     """Room that the leader of the cluster holds"""
 
@@ -179,7 +179,7 @@ def _fleet(
         pods = {unit.pod.key for unit in _single(units) if unit.pod is not None}
         objects = [one for one in objects if not _is_question(one, pods)]
         slices = [one for one in objects if isinstance(one, ResourceSlice)]
-        devices = _last_of(one for bundle in (first, rest, more) for one in bundle.of(Device))
+        devices = _last_of(one for bundle in (first, rest, more) for one in _of_plugins(bundle))
         if not slices and not devices:
             raise click.UsageError(
                 "No ResourceSlice or Device was read: add --cluster, or more files with -f."
@@ -200,7 +200,7 @@ def _fleet(
     found = infer_nodes(_last_of([*known, *first.of(Node), *more.of(Node)]), added)
     if found.assumed is not None:  # a cluster lists all its nodes
         found = replace(found, nodes=found.nodes[:-1], assumed=None)
-    given: list[ApiObject] = [*machines, *first.of(Device), *more.of(Device)]
+    given: list[ApiObject] = [*machines, *_of_plugins(first), *_of_plugins(more)]
     others = (one for one in listed if not isinstance(one, Node))
     return Fleet(found, [*found.nodes, *others, *extra], _last_of(given), held)
 
@@ -220,12 +220,17 @@ def _listed(
         raws = asyncio.run(list_objects(("Node", "Pod"), again))
     listed, held = split_held_room(raws)
     try:
-        machines = asyncio.run(list_objects(("Device",), again._replace(held_room=())))
+        machines = asyncio.run(list_objects(kinds_of_plugins(), again._replace(held_room=())))
     except Rejected:  # it does not serve them
         if units and not claims:
             raise
         machines = []
     return list(read_valid(listed)), list(read_valid(machines)), held
+
+
+def _of_plugins(bundle: Bundle) -> Iterator[ApiObject]:
+    """The objects that plugins read."""
+    return (one for one in bundle.objects() if type(one).__name__ in kinds_of_plugins())
 
 
 def _single(units: Iterable[Unit | Gang]) -> Iterator[Unit]:

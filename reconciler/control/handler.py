@@ -1,4 +1,4 @@
-"""What the loop needs of the handler for a kind of unit: claims, or pods with Koordinator's devices.
+"""What the loop needs of the handler for a kind of unit: claims, or pods with devices of a plugin.
 
 The loop queues units, backs off, and records which units are pending and why. A handler determines what a
 unit needs, decides, assumes the decision, and writes it.

@@ -218,7 +218,7 @@ class Explanation(Struct, frozen=True):
     conflict: tuple[tuple[ObjectKey, str], ...] = ()
     """A minimal set of requests that cannot be allocated together"""
     pod: ObjectKey | None = None
-    """The pod that requests Koordinator's devices; None for claims"""
+    """The pod that requests devices of a plugin; None for claims"""
     deciding: tuple[JointShortage, ...] = ()
     """Without the limits of these counters, the requests in `conflict` can be allocated together"""
 

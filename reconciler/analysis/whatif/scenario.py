@@ -15,7 +15,7 @@ from reconciler.state.store import Store
 
 
 class Unit(Struct, frozen=True):
-    """Unallocated claims that need one node together, or a pod that requests Koordinator's devices."""
+    """Unallocated claims that need one node together, or a pod that requests devices of a plugin."""
 
     name: str
     """For users: `claim default/a`, `pod default/p`"""
@@ -80,7 +80,7 @@ class Baseline(Struct, frozen=True, eq=False):
 
 
 DeviceChoice = tuple[ObjectKey, str, DeviceID]
-"""Claim, request and allocated device; of Koordinator's devices the pod and the type"""
+"""Claim, request and allocated device; of a plugin's devices the pod and the type"""
 
 
 class Limit(StrEnum):
@@ -137,7 +137,7 @@ class Lost(Struct, frozen=True):
     """Claims that lose their devices on a drained node, and where they fit instead."""
 
     claims: tuple[ObjectKey, ...]
-    """The claims of one pod are allocated together; empty for a pod with Koordinator's devices"""
+    """The claims of one pod are allocated together; empty for a pod with devices of a plugin"""
     pod: ObjectKey | None
     devices: tuple[DeviceID, ...]
     """The devices that they hold now"""

@@ -44,7 +44,7 @@ def infer_nodes(
 ) -> InferredNodes:
     """The described nodes, one node for each other name, and one for selectors that match none of them.
 
-    `machines` are the names of Koordinator's Device objects, which are the names of their nodes.
+    `machines` are nodes that objects of plugins name.
     """
     slices = tuple(slices)
     known = {node.key.name for node in described}

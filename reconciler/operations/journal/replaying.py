@@ -58,7 +58,7 @@ class Again(Struct, frozen=True):
     world: Snapshot | None
     claims: tuple[ResourceClaim, ...]
     explanation: Explanation | None = None
-    """For a refusal of Koordinator's devices"""
+    """For a refusal of a plugin's devices"""
 
     @property
     def same(self) -> bool:

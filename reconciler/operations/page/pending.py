@@ -26,7 +26,7 @@ _LAST = "~"
 
 
 class Entry(NamedTuple):
-    """A pending claim, or a pod that has no claims yet or requests Koordinator's devices. Sorted by age."""
+    """A pending claim, or a pod that has no claims yet or requests devices of a plugin. Sorted by age."""
 
     created: str
     """As the API writes it, so that text order is time order; _LAST if it is not known"""

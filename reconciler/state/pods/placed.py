@@ -21,7 +21,7 @@ def node_of(pod: Pod, store: Store) -> str:
     for key in claims_of(pod):
         if node := _node_of_claim(key, store):
             return node
-    # A pod with devices from Koordinator, and some pods of gangs, are pinned by their affinity alone.
+    # A pod with devices of a plugin, and some pods of gangs, are pinned by their affinity alone.
     return seated_on(pod) if pod.gated else pinned(pod)
 
 
