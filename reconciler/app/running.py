@@ -1,16 +1,20 @@
 """The parts of plugins in a process that reconciles, and what they are built with."""
 
 from collections.abc import Callable, Iterable
+from random import random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from reconciler.aio.tasks import forever
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.app.foundation import Foundation
 from reconciler.app.from_settings import Job
+from reconciler.cluster.client import Client
+from reconciler.cluster.kinds import Resource
 from reconciler.cluster.pod_writer import PodWriter
-from reconciler.cluster.watch import Sink
+from reconciler.cluster.watch import Sink, follow
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.handler import Handler
 from reconciler.control.held_room import HeldRoomKeeper
@@ -62,3 +66,13 @@ class Running:
 
 Start = Callable[[Host], Running]
 """Builds the parts of a plugin"""
+
+
+def watch_job(name: str, client: Client, resource: Resource, sink: Sink) -> Job:
+    """A watch of one more kind."""
+
+    async def run() -> None:
+        watch = follow(client, resource, sink=sink, random=random)
+        await forever(resource.plural, watch)
+
+    return Job(name, run)

@@ -1,17 +1,12 @@
 """The admission check for Kueue. Off by default."""
 
-from functools import partial
-from random import random
-
-from reconciler.aio.tasks import forever
 from reconciler.app.control import Control
 from reconciler.app.foundation import now
 from reconciler.app.from_settings import Job
-from reconciler.app.running import Host, Running
+from reconciler.app.running import Host, Running, watch_job
 from reconciler.cluster.client import Client
 from reconciler.cluster.discovery import Right, missing_rights
 from reconciler.cluster.kinds import Resource
-from reconciler.cluster.watch import Sink, follow
 from reconciler.control.held_room import HeldRoomKeeper
 from reconciler.errors import Rejected
 from reconciler.plugins.kueue.checker import AdmissionChecker, KueueWakeUps, Terms
@@ -87,16 +82,8 @@ class KueueRunning(Running):
         )
         return [
             *(
-                Job(
-                    f"watch {one.full_name} for Kueue",
-                    partial(_watch, client, one, checker.objects.take),
-                )
+                watch_job(f"watch {one.full_name} for Kueue", client, one, checker.objects.take)
                 for one in (kinds.workload, kinds.check, kinds.flavor, templates)
             ),
             Job("admission check", checker.run),
         ]
-
-
-async def _watch(client: Client, resource: Resource, sink: Sink) -> None:
-    watch = follow(client, resource, sink=sink, random=random)
-    await forever(resource.plural, watch)

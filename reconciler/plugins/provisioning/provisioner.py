@@ -3,14 +3,11 @@
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from hashlib import sha256
-from random import random
 
 import structlog
 from msgspec import Struct
 
-from reconciler.aio.tasks import forever
 from reconciler.aio.worker_thread import Closed, ShouldContinue, WorkerThread
 from reconciler.allocation.dra.budget import Unfinished
 from reconciler.allocation.placement.order import queue_key
@@ -26,11 +23,10 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.app.control import Control
 from reconciler.app.from_settings import Job
-from reconciler.app.running import Host, Running
+from reconciler.app.running import Host, Running, watch_job
 from reconciler.cluster.client import Client
 from reconciler.cluster.discovery import Right, missing_rights
 from reconciler.cluster.kinds import POD, POD_TEMPLATE, PROVISIONING_REQUEST
-from reconciler.cluster.watch import Sink, follow
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.decisions.every import NodesNotRequested, NodesRequested
 from reconciler.control.held_room import HeldRoomKeeper
@@ -326,7 +322,7 @@ class ProvisioningRunning(Running):
             failures=core.failures,
         )
         return [
-            Job("watch provisioning requests", partial(_watch, client, provisioner.take)),
+            watch_job("watch provisioning requests", client, PROVISIONING_REQUEST, provisioner.take),
             Job("provisioning", provisioner.run),
         ]
 
@@ -345,8 +341,3 @@ def _needed(question: NodesQuestion, _: ShouldContinue) -> Needed:
         for group, one in zip(question.groups, found.items, strict=True)
         if one.left and one.served_by
     }
-
-
-async def _watch(client: Client, sink: Sink) -> None:
-    watch = follow(client, PROVISIONING_REQUEST, sink=sink, random=random)
-    await forever(PROVISIONING_REQUEST.plural, watch)
