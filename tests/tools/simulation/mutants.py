@@ -375,7 +375,7 @@ TESTS: dict[str, str] = {
     "500 means not applied": "tests/unit/cluster/test_client.py::"
     "test_a_status_says_what_to_do_next[500-Retry-Undecided]",
     "a claim is its name": "tests/unit/state/test_store.py::test_a_recreated_claim_does_not_inherit_holds",
-    "writes outlast the lease": "tests/unit/ha/test_fenced_transport.py::"
+    "writes outlast the lease": "tests/unit/ha/test_campaign.py::"
     "test_a_write_starts_only_if_the_lease_outlasts_it[it may outlast the lease]",
 }
 """Tests that notice what schedules meet in one of hundreds, if at all"""

@@ -1,10 +1,12 @@
-"""A task that must run forever may not end silently."""
+"""Tasks that must not end, breaks in long work, and the heartbeat of a loop."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from reconciler.aio.tasks import Ended, Stopped, forever, unless
+from reconciler.aio.tasks import LONGEST, MOST, Breaks, Ended, Heartbeat, Stopped, forever, unless
+from tests.tools.virtual_time import VirtualLoop
 
 
 async def test_returning_is_an_error_that_names_the_task():
@@ -63,3 +65,94 @@ async def test_cancelling_the_caller_cancels_the_work():
     with pytest.raises(asyncio.CancelledError):
         await task
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_others_run_after_many_short_steps_at_the_latest():
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    breaks = Breaks()
+    for _ in range(3 * MOST):
+        await breaks.after_step()
+    task.cancel()
+    assert turns >= 3
+
+
+@pytest.mark.parametrize("waited", [True, False])
+@pytest.mark.parametrize("shorter", [True, False])
+async def test_what_the_work_waits_for_is_no_work(waited: bool, shorter: bool):
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    breaks = Breaks(0.5 * LONGEST) if shorter else Breaks()
+    others: list[str] = []
+    loop.call_soon(others.append, "ran")
+    for _ in range(3):
+        loop._now += LONGEST / (6 if shorter else 3)
+        if waited:
+            breaks.before_step()
+        await breaks.after_step()
+    assert bool(others) is not waited
+
+
+async def beats(seconds: float, work: float = 0.0) -> tuple[list[float], float | None]:
+    """Lateness of the beats within `seconds`, while the loop is blocked once."""
+    late: list[float] = []
+    heart = Heartbeat(late.append, every=0.5)
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+
+    def hold() -> None:
+        loop._now += work
+
+    task = asyncio.create_task(heart.run())
+    loop.call_later(0.75, hold)
+    await asyncio.sleep(seconds)
+    task.cancel()
+    return late, heart.last
+
+
+async def test_a_free_loop_beats_on_time():
+    late, last = await beats(2.25)
+    assert late == [0.0] * 4
+    assert last == 2.0
+
+
+async def test_a_blocked_loop_beats_late_once():
+    late, last = await beats(5.0, work=3.0)
+    assert max(late) == 2.75  # it was due a quarter of a second after the loop was blocked
+    assert sorted(late)[:-1] == [0.0] * (len(late) - 1)
+    assert last is not None
+
+
+async def test_who_is_cancelled_beats_no_more():
+    late: list[float] = []
+    task = asyncio.create_task(Heartbeat(late.append, every=0.5).run())
+    await asyncio.sleep(1.25)
+    task.cancel()
+    await asyncio.sleep(2)
+    assert late == [0.0, 0.0]
+
+
+async def test_an_error_of_who_is_told_does_not_end_the_beats():
+    told: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+
+    def fail(_: float) -> None:
+        raise ValueError
+
+    heart = Heartbeat(fail, every=0.5)
+    task = asyncio.create_task(heart.run())
+    await asyncio.sleep(1.25)
+    task.cancel()
+    assert heart.last == 1.0
+    assert [type(context["exception"]) for context in told] == [ValueError] * 2
+
+
+async def test_nothing_has_beaten_before_the_first_beat():
+    assert (await beats(0.25))[1] is None

@@ -1,16 +1,31 @@
-"""Never two that may write at once; and somebody leads again once the trouble is over."""
+"""Leader election: bids, who may write until when, and what a candidate says that it waits for."""
 
 import asyncio
+from datetime import UTC, datetime
 from random import Random
+from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
+from structlog.testing import capture_logs
 
 from reconciler.api.validation.served_kinds import LEASE
+from reconciler.cluster.client import Client
+from reconciler.cluster.transport import Request
+from reconciler.embedded import ApiServer
+from reconciler.errors import Retry
+from reconciler.ha.campaign import Campaign, Leases
+from reconciler.ha.elector import Bid, Elector
+from reconciler.ha.fenced_transport import FencedTransport
+from reconciler.ha.lease_record import Record, Terms
 from reconciler.ha.shard import WHOLE, parse_shard
 from tests.tools.candidates import NAMESPACE, Candidate, Device, Server, candidate
 from tests.tools.examples import examples
+from tests.tools.scripted_transport import Scripted, ok
 from tests.tools.simulation.clock import SimulationLoop
+from tests.tools.simulation.memory import InMemory
 
 SHARDS = (
     WHOLE,
@@ -113,3 +128,166 @@ def test_whoever_is_assured_that_nobody_led_before_excludes_all_that_come_later(
     device = play(seed, no_earlier_leader=True)
     assert device.findings == []
     assert device.writes
+
+
+TERMS = Terms()
+THEIRS = Record(WHOLE.lease, "5", "them", WHOLE, TERMS.lease, TERMS.write, uid="one")
+OLD = 100.0
+"""Seconds after which nothing of its holder can arrive any more"""
+
+
+def test_a_lease_that_has_not_changed_for_long_may_be_taken():
+    elector = Elector("us", WHOLE, TERMS)
+    for now in (0.0, OLD):
+        elector.observe([THEIRS], now)
+    assert elector.bid(OLD) is not None
+
+
+def test_one_that_was_made_anew_may_not_although_it_reads_the_same():
+    """The server was set back: who led meanwhile, in versions that we never saw, may go on for a while."""
+    elector = Elector("us", WHOLE, TERMS)
+    elector.observe([THEIRS], 0.0)
+    elector.observe([replace(THEIRS, uid="another")], OLD)
+    assert elector.bid(OLD) is None
+    assert elector.bid(OLD + TERMS.lease * TERMS.skew) is not None
+    assert elector.clear_at >= OLD + TERMS.lease + TERMS.write
+
+
+def created(elector: Elector, now: float) -> None:
+    """The elector creates the Lease, and sees that it is alone."""
+    bid = elector.bid(now)
+    assert bid is not None
+    elector.won(bid, "6", now, now)
+    elector.observe([replace(THEIRS, version="6", holder="us")], now)
+
+
+@pytest.mark.parametrize("assured", [False, True])
+def test_a_lease_that_is_missing_is_waited_out_unless_nobody_can_have_led(assured: bool):
+    elector = Elector("us", WHOLE, TERMS, no_earlier_leader=assured)
+    elector.observe([], 0.0)
+    created(elector, 0.0)
+    assert elector.leads(0.1) is assured
+    assert elector.holds(0.1)
+    assert elector.clear_of.startswith("" if assured else "the Lease did not exist")
+
+
+def test_a_lease_that_vanishes_later_is_waited_out_in_any_case():
+    """It was deleted under a holder, who may live on."""
+    elector = Elector("us", WHOLE, TERMS, no_earlier_leader=True)
+    elector.observe([THEIRS], 0.0)
+    elector.observe([], 1.0)
+    created(elector, 1.0)
+    assert not elector.leads(1.1)
+    assert elector.clear_at >= 1.0 + TERMS.lease + TERMS.write
+
+
+def test_a_second_attempt_waits_in_any_case():
+    """Between two readings another process may have led, and its Lease may have been deleted."""
+    elector = Elector("us", WHOLE, TERMS, no_earlier_leader=True)
+    elector.observe([], 0.0)
+    assert elector.bid(0.0) is not None
+    elector.observe([], 2.0)
+    created(elector, 2.0)
+    assert not elector.leads(2.1)
+
+
+START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+
+
+def lines_of(api: ApiServer, seconds: float, *, no_earlier_leader: bool = False) -> list[Any]:
+    """The log lines of one candidate, each with the time at which it came."""
+    times: list[float] = []
+    with asyncio.Runner(loop_factory=SimulationLoop) as runner, capture_logs() as lines:
+        loop = runner.get_loop()
+
+        async def begin() -> None:
+            times.append(loop.time())
+
+        async def run() -> None:
+            campaign = Campaign(
+                Elector("us", WHOLE, Terms(), no_earlier_leader=no_earlier_leader),
+                Leases(Client(InMemory(api)), NAMESPACE, now=lambda: START),
+                clock=loop.time,
+                now=lambda: START,
+                random=lambda: 0.5,
+                begin=begin,
+                end=lambda: None,
+            )
+            task = loop.create_task(campaign.run())
+            await asyncio.sleep(seconds)
+            task.cancel()
+
+        runner.run(run())
+    return [*lines, *times]
+
+
+def test_a_first_start_says_what_it_waits_for_and_until_when():
+    waiting, acquired, began = lines_of(ApiServer(), 60)
+    assert waiting == {
+        "event": "waiting before allocation starts",
+        "log_level": "info",
+        "lease": "dra-reconciler",
+        "why": "the Lease did not exist; if it was deleted, its holder may still write",
+        "wait_seconds": 25.5,
+        "until": "2026-01-01T12:00:25Z",
+    }
+    assert acquired["event"] == "lease acquired, taking over"
+    assert 25 < began < 26
+
+
+def test_one_that_knows_that_nobody_led_before_does_not_wait():
+    acquired, began = lines_of(ApiServer(), 60, no_earlier_leader=True)
+    assert acquired["event"] == "lease acquired, taking over"
+    assert began < 1
+
+
+def test_a_standby_names_the_holder_once_and_then_what_it_waits_for():
+    api = ApiServer()
+    spec = {"holderIdentity": "them", "leaseDurationSeconds": 15}
+    metadata = {"name": WHOLE.lease, "namespace": NAMESPACE}
+    api.load([{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}])
+    standby, waiting, acquired, _ = lines_of(api, 60)
+    assert standby["event"] == "standby, another process holds the lease"
+    assert (standby["holder"], standby["wait_seconds"]) == ("them", 15.3)
+    assert waiting["why"] == "writes of the previous leader them may still arrive"
+    assert 9 < waiting["wait_seconds"] < 11
+    assert acquired["event"] == "lease acquired, taking over"
+    assert api.store[LEASE].get(f"{NAMESPACE}/{WHOLE.lease}")
+
+
+SHORT_TERMS = Terms(lease=15.0, renew=10.0, retry=2.0, write=4.0)
+CLAIM = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/c/status"
+EVENT = "/apis/events.k8s.io/v1/namespaces/default/events"
+
+
+async def is_sent(method: str, path: str, *, at: float, seconds: float) -> bool:
+    """Whether a request is sent so long after the lease was renewed that may take so many seconds."""
+    elector = Elector("us", WHOLE, SHORT_TERMS)
+    elector.won(Bid(None, 0, 0.0), "1", sent=0.0, now=0.0)
+    elector.observe([Record(WHOLE.lease, "1", "us", WHOLE, SHORT_TERMS.lease, SHORT_TERMS.write)], 0.0)
+    behind = Scripted(ok({}))
+    try:
+        await FencedTransport(behind, elector, lambda: at).send(Request(method, path, timeout=seconds))
+    except Retry:
+        assert behind.requests == []
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "at", "seconds", "sent"),
+    [
+        pytest.param("PATCH", CLAIM, 0.0, 14.9, True, id="the lease outlasts it"),
+        pytest.param("PATCH", CLAIM, 0.0, 15.0, False, id="it may outlast the lease"),
+        pytest.param("PATCH", CLAIM, 9.9, 5.0, True, id="late, and short"),
+        pytest.param("PATCH", CLAIM, 9.9, 5.2, False, id="late, and not short enough"),
+        pytest.param("PATCH", CLAIM, 10.0, 0.1, False, id="not renewed in time"),
+        pytest.param("GET", CLAIM, 100.0, 60.0, True, id="reading is free"),
+        pytest.param("POST", EVENT, 9.9, 60.0, True, id="an Event of the leader"),
+        pytest.param("POST", EVENT, 10.0, 60.0, False, id="an Event of a former leader"),
+    ],
+)
+async def test_a_write_starts_only_if_the_lease_outlasts_it(
+    method: str, path: str, at: float, seconds: float, sent: bool
+):
+    assert await is_sent(method, path, at=at, seconds=seconds) is sent
