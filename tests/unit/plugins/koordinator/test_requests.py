@@ -3,10 +3,16 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reconciler.api.objects.core import Pod
+from reconciler.errors import Malformed
+from reconciler.plugins.koordinator import names
+from reconciler.plugins.koordinator.answer_cache import Demands
 from reconciler.plugins.koordinator.demand import Demand, Failure, read_demand, requested
 from reconciler.plugins.koordinator.rules import Rules
+from tests.tools.examples import examples
 from tests.tools.koordinator_builders import demand, pod
 
 
@@ -120,3 +126,80 @@ def test_a_share_must_equal_a_template_where_one_is_needed():
     refused = read_demand(wants, Rules(templates={"huawei-310": {"b": {**each, "x": 1}}}))
     assert isinstance(refused, Failure)
     assert refused.reason == "no-matching-share-template"
+
+
+AMOUNTS = st.dictionaries(
+    st.sampled_from([names.NVIDIA_GPU, names.KOORD_RDMA, "cpu"]), st.sampled_from(["0", "1", "100", "150"])
+)
+RESOURCES = st.fixed_dictionaries({}, optional={"requests": AMOUNTS, "limits": AMOUNTS})
+CONTAINERS = st.lists(
+    st.fixed_dictionaries(
+        {"resources": RESOURCES, "restartPolicy": st.sampled_from([None, "Always"])},
+    ),
+    max_size=2,
+)
+NOTES = {
+    names.JOINT_ALLOCATE: ['{"deviceTypes":["gpu","rdma"]}', '{"deviceTypes":["rdma","gpu"]}', "["],
+    names.ALLOCATE_HINT: ['{"rdma":{"vfSelector":{}}}', '{"gpu":{"requiredTopologyScope":"PCIe"}}', "{}"],
+    names.PARTITION_SPEC: ['{"allocatePolicy":"Restricted"}', "{}"],
+    names.ALLOCATED: ["["],
+}
+
+
+@st.composite
+def pods(draw: st.DrawFn) -> Pod:
+    spec: dict[str, Any] = {
+        "containers": draw(CONTAINERS),
+        "initContainers": draw(CONTAINERS),
+        "overhead": draw(AMOUNTS),
+    }
+    notes = {name: draw(st.sampled_from(texts)) for name, texts in NOTES.items() if draw(st.booleans())}
+    provider = draw(st.sampled_from([{}, {names.ISOLATION_PROVIDER: "HAMi-core"}]))
+    meta = {"name": draw(st.sampled_from("pq")), "annotations": notes, "labels": provider}
+    return Pod.model_validate({"metadata": meta, "spec": spec})
+
+
+def answer(read: Any) -> Demand | Failure | str | None:
+    try:
+        found: Demand | Failure | None = read()
+    except Malformed as exc:
+        return str(exc)
+    return found
+
+
+@examples(40)
+@given(st.lists(pods(), min_size=1, max_size=4), st.lists(st.integers(0, 3), max_size=6))
+def test_shared_readings_equal_a_reading_of_each_pod(several: list[Pod], order: list[int]):
+    rules = Rules()
+    demands = Demands(rules)
+    for number in [*range(len(several)), *order]:
+        one = several[number % len(several)]
+        assert answer(lambda one=one: demands.of(one)) == answer(lambda one=one: read_demand(one, rules))
+
+
+# Pairs of pods that differ in one word: each word must tell them apart.
+ONE: dict[str, Any] = {"resources": {"requests": {names.NVIDIA_GPU: "1", names.KOORD_RDMA: "1"}}}
+MORE: dict[str, Any] = {"resources": {"limits": {names.NVIDIA_GPU: "4"}}}
+
+
+def made(spec: dict[str, Any], **meta: Any) -> Pod:
+    return Pod.model_validate({"metadata": {"name": "p", **meta}, "spec": {"containers": [ONE], **spec}})
+
+
+def test_each_word_counts():
+    rules = Rules()
+    demands = Demands(rules)
+    different = [
+        made({}),
+        made({"containers": [ONE, MORE]}),
+        made({"initContainers": [MORE]}),
+        made({"initContainers": [MORE | {"restartPolicy": "Always"}]}),
+        made({"overhead": {names.KOORD_RDMA: "1"}}),
+        made({}, labels={names.ISOLATION_PROVIDER: "HAMi-core"}),
+        *(made({}, annotations={key: NOTES[key][0]}) for key in NOTES if key != names.ALLOCATED),
+    ]
+    found = [demands.of(one) for one in different]
+    assert found == [read_demand(one, rules) for one in different]
+    assert len({id(one) for one in found}) == len(different)
+    again = made({}, labels={"app": "x"}, namespace="other")
+    assert demands.of(again) is found[0]

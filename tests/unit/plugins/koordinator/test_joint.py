@@ -1,0 +1,262 @@
+"""Devices of several types near each other."""
+
+from collections.abc import Iterator
+from itertools import combinations, product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.plugins.koordinator.decision import Place, spread
+from reconciler.plugins.koordinator.machine import Machine
+from reconciler.plugins.koordinator.rules import Semantics
+from tests.tools import koordinator_builders
+from tests.tools.examples import examples
+from tests.tools.koordinator_builders import UPSTREAM, decide, gpu, holding, machine, minors, nic, pod
+from tests.tools.koordinator_builders import given as given_devices
+
+BOTH = {"deviceTypes": ["gpu", "rdma"]}
+SAME_PCIE = {**BOTH, "requiredScope": "SamePCIe"}
+
+
+def eight_pairs() -> Machine:
+    """8 switches on 2 NUMA nodes, each with a GPU and a NIC."""
+    spots = [(i // 4, str(i)) for i in range(8)]
+    return machine(*(gpu(i, spot) for i, spot in enumerate(spots)), *(nic(i, s) for i, s in enumerate(spots)))
+
+
+def two_nics() -> Machine:
+    """2 NUMA nodes with 4 switches and as many GPUs each, and one NIC on the first switch of each."""
+    gpus = [gpu(i, (i // 4, str(i))) for i in range(8)]
+    return machine(*gpus, nic(0, (0, "0")), nic(1, (1, "4")))
+
+
+def test_four_gpus_get_the_four_nics_beside_them():
+    wants = pod({"nvidia.com/gpu": 4, "rdma": 1}, joint=BOTH)
+    assert given_devices(wants, eight_pairs()) == {"gpu": [0, 1, 2, 3], "rdma": [0, 1, 2, 3]}
+
+
+def test_four_gpus_of_one_numa_node_get_its_one_nic():
+    wants = pod({"nvidia.com/gpu": 4, "rdma": 1}, joint=BOTH)
+    assert given_devices(wants, two_nics()) == {"gpu": [0, 1, 2, 3], "rdma": [0]}
+    # The release takes a NIC for each switch of the GPUs, wherever it is.
+    assert given_devices(wants, two_nics(), semantics=UPSTREAM) == {"gpu": [0, 1, 2, 3], "rdma": [0, 1]}
+
+
+def test_the_other_numa_node_serves_when_one_is_in_use():
+    wants = pod({"nvidia.com/gpu": 4, "rdma": 1}, joint=BOTH)
+    assert given_devices(wants, two_nics(), holding(gpus=[2])) == {"gpu": [4, 5, 6, 7], "rdma": [1]}
+
+
+def test_the_machine_is_the_last_resort():
+    apart = machine(gpu(0, (0, "0")), gpu(1, (0, "1")), nic(0, (1, "2")))
+    wants = pod({"nvidia.com/gpu": 2, "rdma": 1}, joint=BOTH)
+    assert given_devices(wants, apart) == {"gpu": [0, 1], "rdma": [0]}
+
+
+def test_without_topology_devices_are_given_but_never_on_one_switch():
+    bare = machine(gpu(0), nic(0))
+    assert given_devices(pod({"nvidia.com/gpu": 1, "rdma": 1}, joint=BOTH), bare) == {"gpu": [0], "rdma": [0]}
+    wants = pod({"nvidia.com/gpu": 1, "rdma": 1}, joint=SAME_PCIE)
+    assert given_devices(wants, bare) == "joint-scope-violation"
+    assert given_devices(wants, bare, semantics=UPSTREAM) == {"gpu": [0], "rdma": [0]}
+
+
+def test_a_full_nic_makes_another_switch_the_choice():
+    wants = pod({"nvidia.com/gpu": 1, "rdma": 1}, joint=SAME_PCIE)
+    assert given_devices(wants, eight_pairs(), holding(nics=[0])) == {"gpu": [1], "rdma": [1]}
+    # The release chooses the GPU first, and gives up.
+    assert given_devices(wants, eight_pairs(), holding(nics=[0]), UPSTREAM) == "joint-scope-violation"
+
+
+def test_the_nearest_scope_is_preferred_where_it_is_not_required():
+    wants = pod({"nvidia.com/gpu": 1, "rdma": 1}, joint=BOTH)
+    assert given_devices(wants, eight_pairs(), holding(nics=[0])) == {"gpu": [1], "rdma": [1]}
+
+
+def test_a_search_does_not_end_where_the_first_switch_has_too_few_nics():
+    # Two GPUs and five NICs: only switches 1 and 2 together have them.
+    spots = [(0, "0"), (0, "1"), (0, "2")]
+    nics = [nic(0, spots[0]), *(nic(i, spots[1]) for i in (1, 2)), *(nic(i, spots[2]) for i in (3, 4, 5))]
+    on = machine(*(gpu(i, spot) for i, spot in enumerate(spots)), *nics)
+    wants = pod({"nvidia.com/gpu": 2, "rdma": 500}, joint=SAME_PCIE)
+    assert given_devices(wants, on) == {"gpu": [1, 2], "rdma": [1, 2, 3, 4, 5]}
+    assert (
+        given_devices(pod({"nvidia.com/gpu": 2, "rdma": 600}, joint=SAME_PCIE), on) == "joint-scope-violation"
+    )
+
+
+def test_more_nics_than_switches_come_from_near_to_far():
+    near = [nic(3, (0, "0")), nic(2, (0, "0")), nic(1, (0, "1")), nic(0, (1, "2"))]
+    on = machine(gpu(0, (0, "0")), *near)
+    for amount, nics in {100: [2], 200: [2, 3], 300: [1, 2, 3], 400: [0, 1, 2, 3]}.items():
+        assert given_devices(pod({"nvidia.com/gpu": 1, "rdma": amount}, joint=BOTH), on)["rdma"] == nics
+    assert (
+        given_devices(pod({"nvidia.com/gpu": 1, "rdma": 500}, joint=BOTH), on) == "insufficient-devices:rdma"
+    )
+
+
+def test_switches_give_in_turn():
+    spots = [(0, "0"), (0, "1")]
+    on = machine(*map(gpu, range(2), spots), *(nic(i, spots[i // 3]) for i in range(6)))
+    assert given_devices(pod({"nvidia.com/gpu": 2, "rdma": 400}, joint=BOTH), on)["rdma"] == [0, 1, 3, 4]
+
+
+@pytest.mark.parametrize("order", [["gpu", "rdma"], ["rdma", "gpu"]])
+def test_gpus_lead_whatever_the_order_of_types(order: list[str]):
+    wants = pod({"nvidia.com/gpu": 2, "rdma": 1}, joint={"deviceTypes": order})
+    assert given_devices(wants, eight_pairs()) == {"gpu": [0, 1], "rdma": [0, 1]}
+
+
+def test_three_types_are_beside_each_other():
+    spots = [(0, "0"), (0, "1")]
+    fpga = {"type": "fpga", "minor": 0, "health": True, "resources": {"koordinator.sh/fpga": "100"}}
+    place = {"nodeID": 0, "pcieID": "1", "socketID": 0}
+    on = machine(
+        *(gpu(i, spot) for i, spot in enumerate(spots)),
+        *(nic(i, spot) for i, spot in enumerate(spots)),
+        {**fpga, "topology": place},
+    )
+    wants = pod({"nvidia.com/gpu": 1, "rdma": 1, "fpga": 100}, joint={"deviceTypes": ["gpu", "rdma", "fpga"]})
+    assert given_devices(wants, on) == {"gpu": [1], "rdma": [1], "fpga": [0]}
+
+
+@pytest.mark.parametrize("semantics", Semantics)
+@pytest.mark.parametrize(
+    ("why", "joint", "hint"),
+    [
+        ("one type alone is no company", {"deviceTypes": ["gpu"]}, None),
+        ("a type of which none is requested", {"deviceTypes": ["gpu", "fpga"]}, None),
+        ("all NICs are taken anyway", SAME_PCIE, {"rdma": {"allocateStrategy": "ApplyForAll"}}),
+        ("null", None, {"rdma": None}),
+    ],
+)
+def test_types_that_are_not_joint_are_chosen_alone(semantics: Semantics, why: str, joint: Any, hint: Any):
+    on = machine(gpu(0, (0, "0")), nic(0, (1, "1")), semantics=semantics)
+    wants = pod({"nvidia.com/gpu": 1, "rdma": 1}, joint=joint, hint=hint)
+    assert given_devices(wants, on, semantics=semantics) == {"gpu": [0], "rdma": [0]}
+
+
+@pytest.mark.parametrize("semantics", Semantics)
+def test_other_types_are_left_to_the_last_phase_where_they_are_planned(semantics: Semantics):
+    label = {"node.koordinator.sh/secondary-device-well-planned": "true"}
+    on = machine(gpu(0, (0, "0")), nic(0, (0, "0")), labels=label)
+    wants = pod({"nvidia.com/gpu": 1, "rdma": 1}, joint=BOTH)
+    assert minors(decide(wants, on, semantics=semantics, trial=True)) == {"gpu": [0]}
+    assert minors(decide(wants, on, semantics=semantics)) == {"gpu": [0], "rdma": [0]}
+    alone = pod({"nvidia.com/gpu": 1, "rdma": 1})
+    assert minors(decide(alone, on, semantics=semantics, trial=True)) == {"gpu": [0], "rdma": [0]}
+
+
+SPOTS = st.tuples(st.integers(0, 1), st.integers(0, 1)).map(lambda spot: (spot[0], f"{spot[0]}.{spot[1]}"))
+SAME = {"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"}
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Machine, list[int], list[int], int, int]:
+    """A machine, its free GPUs and NICs, and how many of each are wanted."""
+    gpus = draw(st.lists(SPOTS, min_size=1, max_size=6))
+    nics = draw(st.lists(SPOTS, min_size=1, max_size=5))
+    on = machine(
+        *(gpu(i, spot) for i, spot in enumerate(gpus)), *(nic(i, spot) for i, spot in enumerate(nics))
+    )
+    used_gpus = draw(st.sets(st.integers(0, len(gpus) - 1), max_size=2))
+    used_nics = draw(st.sets(st.integers(0, len(nics) - 1), max_size=2))
+    free_gpus = [i for i in range(len(gpus)) if i not in used_gpus]
+    free_nics = [i for i in range(len(nics)) if i not in used_nics]
+    return on, free_gpus, free_nics, draw(st.integers(1, 4)), draw(st.integers(1, 4))
+
+
+def spots(on: Machine, kind: str, minors: Any, near: int) -> set[Any]:
+    """Switches, NUMA nodes, or the machine."""
+    if near == 0:
+        return {on.pcie(kind, minor) for minor in minors}
+    return {on.numa(kind, minor) if near == 1 else "machine" for minor in minors}
+
+
+def reachable(
+    on: Machine, free_gpus: list[int], free_nics: list[int], count: int, asked: int
+) -> Iterator[int]:
+    """How near some choice of GPUs could have its NICs."""
+    for chosen in combinations(free_gpus, count):
+        for near in range(3):
+            here = spots(on, "gpu", chosen, near)
+            nics = [n for n in free_nics if spots(on, "rdma", [n], near) <= here]
+            if len(nics) >= asked and spots(on, "rdma", nics, near) == here:
+                yield near
+                break
+
+
+def wants(count: int, asked: int, joint: Any) -> Any:
+    return pod({"nvidia.com/gpu": count, "rdma": 100 * asked}, joint=joint)
+
+
+def taken(on: Machine, gpus: list[int], nics: list[int]) -> Any:
+    used_gpus = [minor for minor in on.devices["gpu"] if minor not in gpus]
+    used_nics = [minor for minor in on.devices["rdma"] if minor not in nics]
+    return holding(gpus=used_gpus, nics=used_nics)
+
+
+@examples(70)
+@given(cases())
+def test_one_switch_is_found_where_it_exists(case: tuple[Machine, list[int], list[int], int, int]):
+    on, gpus, nics, count, asked = case
+    found = koordinator_builders.given(wants(count, asked, SAME), on, taken(on, gpus, nics))
+    if 0 not in reachable(on, gpus, nics, count, asked):
+        assert isinstance(found, str)
+        return
+    assert len(found["gpu"]) == count
+    assert set(found["gpu"]) <= set(gpus)
+    assert set(found["rdma"]) <= set(nics)
+    switches = spots(on, "gpu", found["gpu"], 0)
+    assert spots(on, "rdma", found["rdma"], 0) == switches
+    assert len(set(found["rdma"])) == len(found["rdma"]) == max(asked, len(switches))
+
+
+@examples(70)
+@given(cases())
+def test_nothing_is_farther_than_it_must_be(case: tuple[Machine, list[int], list[int], int, int]):
+    on, gpus, nics, count, asked = case
+    found = koordinator_builders.given(wants(count, asked, BOTH), on, taken(on, gpus, nics))
+    possible = len(gpus) >= count and len(nics) >= asked
+    assert isinstance(found, str) != possible
+    if not possible:
+        return
+    near = min(reachable(on, gpus, nics, count, asked))
+    assert len(found["rdma"]) >= asked
+    assert spots(on, "rdma", found["rdma"], near) <= spots(on, "gpu", found["gpu"], near)
+    # Each GPU has something of the nearest group that holds anything free.
+    for one in found["gpu"]:
+        for level in range(3):
+            group = {n for n in nics if spots(on, "rdma", [n], level) == spots(on, "gpu", [one], level)}
+            if group:
+                assert group & set(found["rdma"])
+                break
+
+
+def exhaustive(places: list[Place], need: int, wanted: tuple[int, ...]) -> list[int] | None:
+    """The first of all ways, when earlier places give as much as they can."""
+    for counts in product(*(range(place.things, -1, -1) for place in places)):
+        used = [place for place, count in zip(places, counts, strict=True) if count]
+        if sum(counts) != need or not all(all(place.beside) for place in used):
+            continue
+        if all(sum(place.beside[k] for place in used) >= least for k, least in enumerate(wanted)):
+            return list(counts)
+    return None
+
+
+@given(st.data())
+def test_it_finds_the_first_way_there_is(data: st.DataObject):
+    kinds = data.draw(st.integers(0, 2))
+    small = st.lists(st.integers(0, 3), min_size=kinds, max_size=kinds).map(tuple)
+    places = data.draw(st.lists(st.builds(Place, st.integers(0, 3), small), max_size=5))
+    need = data.draw(st.integers(1, 6))
+    wanted = tuple(data.draw(small))
+    assert spread(places, need, wanted) == exhaustive(places, need, wanted)
+
+
+def test_many_places_that_lead_nowhere_are_no_trap():
+    places = [Place(1, (1,))] * 2000
+    assert spread(places, 5, (6,)) is None
+    assert spread([*places, Place(1, (2,))], 5, (6,)) == [*([1] * 4), *([0] * 1996), 1]
