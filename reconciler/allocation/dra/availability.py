@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from kernels.groups import IntegerLog, count_changes, distinct
+from kernels.groups import count_changes, distinct
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.candidates import capacity_fits
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption
@@ -22,9 +22,7 @@ from reconciler.state.devices.occupancy import Trail
 from reconciler.state.devices.snapshot import Snapshot
 
 LONGEST_LOG = 1 << 12
-"""Nodes that the log keeps. A reader that is further behind judges all nodes again, which costs as much."""
-MOST_SELECTED = 1000
-"""Changes of selected nodes that the log keeps"""
+"""Changes that the log keeps. A reader that is further behind judges all nodes again, which costs as much."""
 
 
 class Selected(NamedTuple):
@@ -36,55 +34,44 @@ class Selected(NamedTuple):
     """(n,) by how much"""
 
 
-class Position(NamedTuple):
-    """How far a reader has read."""
-
-    generation: int
-    nodes: int
-    selected: int
-
-
-START = Position(-1, 0, 0)
-"""Of a reader that has read nothing"""
-
-_new = tuple.__new__  # half the time of `Position(...)`
-
-
 class CountLog:
-    """The nodes whose counts changed."""
+    """Which nodes' counts changed, in order of the changes. Readers follow it, each at its own pace."""
 
     def __init__(self) -> None:
-        self._nodes = IntegerLog()
-        self._selected: list[Selected] = []
-        self.end = Position(0, 0, 0)
-        """The position of a reader that has read everything"""
+        self._generation = 0
+        self._nodes: list[Codes | Sequence[int]] = []
+        self._selected: list[Selected | None] = []
+
+    @property
+    def end(self) -> tuple[int, int]:
+        """The position of a reader that has read everything."""
+        return self._generation, len(self._nodes)
 
     def add(self, nodes: Codes | Sequence[int], selected: Selected | None = None) -> None:
         """Note a change on some nodes, by the fleet's code, and on those that selectors match."""
-        generation, start, known = self.end
-        if start + len(nodes) > LONGEST_LOG or known >= MOST_SELECTED:
+        if len(self._nodes) == LONGEST_LOG:
             self.clear()
             return
-        if selected is not None:
-            self._selected.append(selected)
-            known += 1
-        self.end = _new(Position, (generation, self._nodes.add(nodes), known))
+        self._nodes.append(nodes)
+        self._selected.append(selected)
 
     def clear(self) -> None:
         """Note a change that may concern any node."""
-        self._nodes = IntegerLog()
+        self._generation += 1
+        self._nodes.clear()
         self._selected.clear()
-        self.end = Position(self.end.generation + 1, 0, 0)
 
-    def since(self, position: Position) -> tuple[Rows, list[Selected]] | None:
+    def since(self, position: tuple[int, int]) -> tuple[Rows, list[Selected]] | None:
         """The changes from a position on: (n,) nodes by the fleet's code, and changes by selectors.
 
-        None if any node may have changed. To be used before the next change.
+        None if any node may have changed.
         """
-        generation, nodes, selected = position
-        if generation != self.end.generation:
+        generation, read = position
+        if generation != self._generation:
             return None
-        return self._nodes.between(nodes, self.end.nodes), self._selected[selected:]
+        pieces = [np.asarray(nodes, dtype=np.intp) for nodes in self._nodes[read:]]
+        nodes = pieces[0] if len(pieces) == 1 else np.concatenate([*pieces, np.zeros(0, dtype=np.intp)])
+        return nodes, [one for one in self._selected[read:] if one is not None]
 
 
 KEPT = 512

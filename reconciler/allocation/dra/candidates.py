@@ -96,10 +96,6 @@ def find_candidates(option: RequestOption, view: View, snapshot: Snapshot) -> Ca
     )
 
 
-FEW = 8
-"""Shared devices up to which evaluating each is faster than finding the distinct ones"""
-
-
 def capacity_fits(
     rows: Rows, consumption: Consumptions, shape: np.ndarray, among: Mask, snapshot: Snapshot
 ) -> Mask:
@@ -112,17 +108,14 @@ def capacity_fits(
     consumed = occupancy.consumptions.values
     sharing = np.flatnonzero(among & occupancy.sharing[rows])
     numbers, shapes = occupancy.consumption[rows[sharing]], shape[sharing]
-    kinds = None
-    if len(sharing) > FEW:
-        pairs = numbers.astype(np.int64) << 32 | (shapes.astype(np.int64) + 1)
-        pairs, kinds = np.unique(pairs, return_inverse=True)
-        numbers, shapes = pairs >> 32, (pairs & 0xFFFFFFFF) - 1
-    verdicts = np.ones(len(numbers), dtype=np.bool_)
-    for at, (number, of_shape) in enumerate(zip(numbers.tolist(), shapes.tolist(), strict=True)):
-        taken = consumption.get(of_shape)
+    pairs = numbers.astype(np.int64) << 32 | (shapes.astype(np.int64) + 1)
+    pairs, kinds = np.unique(pairs, return_inverse=True)
+    verdicts = np.ones(len(pairs), dtype=np.bool_)
+    for at, pair in enumerate(pairs.tolist()):
+        taken = consumption.get((pair & 0xFFFFFFFF) - 1)
         if isinstance(taken, Consumption):
-            verdicts[at] = taken.fits(consumed[number])
-    fits[sharing] = verdicts if kinds is None else verdicts[kinds.reshape(-1)]
+            verdicts[at] = taken.fits(consumed[pair >> 32])
+    fits[sharing] = verdicts[kinds.reshape(-1)]
     return fits
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from kernels.types import Amounts, Codes, Mask, Rows
-from reconciler.allocation.dra.availability import START, Available, Position, Selected, available
+from reconciler.allocation.dra.availability import Available, Selected, available
 from reconciler.allocation.dra.budget import STEPS, Fatal
 from reconciler.allocation.dra.constraints import MatchGroup, match_groups
 from reconciler.allocation.dra.plain_request import PlainRequest, plain_request
@@ -25,7 +25,7 @@ class _OptionCounts(Struct):
     wanted: Amounts
     """() devices that a node must have; 0 for mode All, which has no minimum. An int compares slower"""
     current: Available | None = None
-    position: Position = START
+    position: tuple[int, int] = (-1, 0)
     selected: Amounts | None = None
     """(N,) devices whose node selector matches each node; None if no device has a selector"""
 
@@ -41,7 +41,7 @@ class _OptionCounts(Struct):
             changes = None
         else:
             current.follow(snapshot)
-            if self.position is current.log.end:
+            if self.position == current.log.end:
                 return []
             changes = current.log.since(self.position)
         self.position = current.log.end

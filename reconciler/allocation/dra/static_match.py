@@ -201,7 +201,7 @@ def _compute(option: RequestOption, snapshot: Snapshot) -> StaticMatch:
         plain = ~np.isin(fleet.codes["binding"], waiting)
         matching, fatal = matching & plain, fatal & plain
     shape = fleet.codes["shape"]
-    consumption = resolve(option, _distinct(shape[matching], len(fleet.vocabulary.shapes.values)), snapshot)
+    consumption = resolve(option, distinct(shape[matching]).tolist(), snapshot)
     failed = [code for code, taken in consumption.items() if isinstance(taken, Fatal)]
     if failed:
         fatal = fatal | (matching & np.isin(shape, failed))
@@ -218,14 +218,6 @@ def _compute(option: RequestOption, snapshot: Snapshot) -> StaticMatch:
         mask.setflags(write=False)
     skips = bool((fleet.codes["operations"] >= 0).any())
     return StaticMatch(matching, suitable, fatal, consumption, shape, bool(fatal.any()), skips)
-
-
-def _distinct(codes: Codes, count: int) -> list[int]:
-    """The codes below `count` that occur, ascending. Faster than sorting, since codes are few."""
-    found = np.zeros(count + 1, dtype=np.bool_)
-    found[codes] = True  # the last place is for code -1
-    distinct: list[int] = np.flatnonzero(found[:-1]).tolist()
-    return distinct
 
 
 def draws(fleet: Fleet, rows: Rows) -> Mask:
