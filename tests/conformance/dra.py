@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from reconciler.allocation.dra.budget import Fatal
-from reconciler.allocation.dra.node_attempt import Found, attempt
+from reconciler.allocation.dra.node_attempt import NodeGrant, attempt
 from reconciler.allocation.dra.request_options import read_claims
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.quantity import Quantity
@@ -55,7 +55,7 @@ def _answer(wanted: Sequence[ResourceClaim], node: str, world: Snapshot) -> Answ
     except Fatal as fatal:
         return str(fatal.reason)
     outcome = attempt(asked, node, world, steps=STEPS)
-    if isinstance(outcome, Found):
+    if isinstance(outcome, NodeGrant):
         return [comparable(plan.allocation.to_json()) for plan in outcome.plans]
     return None if outcome.reason is None else str(outcome.reason)
 

@@ -6,7 +6,7 @@ from itertools import count
 
 from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.dra.budget import Fatal
-from reconciler.allocation.dra.node_attempt import Found, NotFound, attempt
+from reconciler.allocation.dra.node_attempt import NodeGrant, NodeRefusal, attempt
 from reconciler.allocation.dra.request_options import ParsedClaims, read_claims
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Plan, Reason, Unsatisfied
@@ -55,13 +55,15 @@ class World:
         return read_claims(self.wanted(), seen.classes, self.rules)
 
 
-def on_node(world: World, name: str = "n", *, pruned: bool = True, steps: int = STEPS) -> Found | NotFound:
+def on_node(
+    world: World, name: str = "n", *, pruned: bool = True, steps: int = STEPS
+) -> NodeGrant | NodeRefusal:
     """The attempt on one node."""
     seen = world.snapshot()
     try:
         parsed = world.parsed(seen)
     except Fatal as fatal:
-        return NotFound(fatal.reason, str(fatal), 0)
+        return NodeRefusal(fatal.reason, str(fatal), 0)
     return attempt(parsed, name, seen, steps=steps, new_share=share_ids(), pruned=pruned)
 
 
@@ -80,12 +82,12 @@ def picks(plans: Sequence[Plan]) -> Picks:
     return [[(r.request, str(r.id)) for r in plan.allocation.devices.results] for plan in plans]
 
 
-def answer(outcome: Found | NotFound) -> Answer:
+def answer(outcome: NodeGrant | NodeRefusal) -> Answer:
     """Devices, the reason of the error, or None for a plain "does not fit"."""
-    return picks(outcome.plans) if isinstance(outcome, Found) else outcome.reason
+    return picks(outcome.plans) if isinstance(outcome, NodeGrant) else outcome.reason
 
 
-def spelled(outcome: Found | NotFound) -> list[str] | Reason | None:
+def spelled(outcome: NodeGrant | NodeRefusal) -> list[str] | Reason | None:
     """As `answer`, in short: one line for each claim, `r=A r=B`, devices without their pool."""
     found = answer(outcome)
     if not isinstance(found, list):

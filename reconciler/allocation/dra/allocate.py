@@ -10,7 +10,7 @@ from reconciler.allocation.dra.budget import STEPS, UNLIMITED, Budget, Fatal, Se
 from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
 from reconciler.allocation.dra.companions import Companions
 from reconciler.allocation.dra.constraints import nodes_with_a_value
-from reconciler.allocation.dra.node_attempt import Found, NotFound, Only, attempt, random_share
+from reconciler.allocation.dra.node_attempt import NodeGrant, NodeRefusal, Only, attempt, random_share
 from reconciler.allocation.dra.preferred import PreferredDevices, nodes_in_order, prefers
 from reconciler.allocation.dra.refusal_counts import unsatisfied
 from reconciler.allocation.dra.request_options import ParsedClaims
@@ -27,7 +27,7 @@ HARD_NODES = 10
 MOST_PREFERRED = 8
 """Preferred nodes on which the devices turn out not to fit, until first fit takes over."""
 
-Attempt = Callable[..., Found | NotFound]
+Attempt = Callable[..., NodeGrant | NodeRefusal]
 """`node_attempt.attempt` for the claims of a decision: the name of a node, and `better_than`"""
 
 OVERSPENT = (
@@ -144,7 +144,7 @@ class _NodeLoop:
         self._order = snapshot.topology.order
         self._attempt_on = attempt_on
         self._budget = budget
-        self.refused: list[tuple[str, NotFound]] = []
+        self.refused: list[tuple[str, NodeRefusal]] = []
         self.steps = 0
 
     def run(
@@ -157,7 +157,7 @@ class _NodeLoop:
         `most_in_vain` is how many nodes may be tried before one fits; with it, an order that takes too many
         steps is no answer at all, since a node that was not tried may have a better rank.
         """
-        best: tuple[int, int, str, Found] | None = None
+        best: tuple[int, int, str, NodeGrant] | None = None
         for tried, (least, number, place) in enumerate(nodes):
             if best is not None and (least, number) >= best[:2]:
                 continue
@@ -167,13 +167,15 @@ class _NodeLoop:
             ):
                 return None
             if self.steps >= most_steps:
-                self.refused.append((name, NotFound(Reason.GAVE_UP, f"gave up after {self.steps} steps", 0)))
+                self.refused.append(
+                    (name, NodeRefusal(Reason.GAVE_UP, f"gave up after {self.steps} steps", 0))
+                )
                 break
             self._budget.spend()
             better_than = best[0] + (number < best[1]) if best is not None else None
             outcome = self._attempt_on(name, better_than=better_than)
             self.steps += outcome.steps
-            if isinstance(outcome, NotFound):
+            if isinstance(outcome, NodeRefusal):
                 self.refused.append((name, outcome))
             elif better_than is None or outcome.rank < better_than:
                 best = outcome.rank, number, name, outcome

@@ -20,7 +20,7 @@ from reconciler.errors import Rejected
 from reconciler.state.devices.snapshot import Snapshot, View
 
 
-class Found(Struct, frozen=True):
+class NodeGrant(Struct, frozen=True):
     """Devices for every claim on one node."""
 
     plans: tuple[Plan, ...]
@@ -29,7 +29,7 @@ class Found(Struct, frozen=True):
     steps: int
 
 
-class NotFound(Struct, frozen=True):
+class NodeRefusal(Struct, frozen=True):
     """The claims do not fit this node. `reason` is None if the devices simply do not suffice."""
 
     reason: Reason | None
@@ -70,7 +70,7 @@ def attempt(
     companions: Companions | None = None,
     ordered: Ordered | None = None,
     choose_set: ChooseSet | None = None,
-) -> Found | NotFound:
+) -> NodeGrant | NodeRefusal:
     """Try to allocate all claims on one node, with a better rank than `better_than` if that is set.
 
     `companions` are pods that must fit on the nodes that reach the devices.
@@ -95,26 +95,26 @@ def attempt(
         if chosen is not None:
             rank = _rank(parsed, chosen)
             if better_than is not None and rank >= better_than:
-                return NotFound(None, NO_BETTER, spent)
+                return NodeRefusal(None, NO_BETTER, spent)
             if choose_set is not None and len(chosen) > 1:
                 chosen, tried = choose_set(problem, chosen, reach)
                 spent += tried
             if ordered is not None:  # results list devices by position, however they were tried
                 chosen = tuple(sorted(chosen, key=lambda choice: (choice.slot, choice.at)))
-            return Found(plans(parsed, view, snapshot, chosen, new_share), rank, spent)
+            return NodeGrant(plans(parsed, view, snapshot, chosen, new_share), rank, spent)
     except Fatal as fatal:
         message = str(fatal)
         if fatal.claim is not None:
             message = f"claim {parsed.claims[fatal.claim].key}, {message}"
-        return NotFound(fatal.reason, message, search.steps if search else 0)
+        return NodeRefusal(fatal.reason, message, search.steps if search else 0)
     except Rejected as rejected:
-        return NotFound(Reason.NODE_SELECTOR, str(rejected), 0)
+        return NodeRefusal(Reason.NODE_SELECTOR, str(rejected), 0)
     except GaveUp as gave_up:
-        return NotFound(Reason.GAVE_UP, str(gave_up), steps)
+        return NodeRefusal(Reason.GAVE_UP, str(gave_up), steps)
     invalid = view.invalid
     if invalid is not None:  # POOL-13: an error only if the search fails
-        return NotFound(Reason.INVALID_POOL, f"pool {invalid.pool} is invalid: {invalid.problem}", spent)
-    return NotFound(None, "the devices do not suffice", spent)
+        return NodeRefusal(Reason.INVALID_POOL, f"pool {invalid.pool} is invalid: {invalid.problem}", spent)
+    return NodeRefusal(None, "the devices do not suffice", spent)
 
 
 def _candidates(

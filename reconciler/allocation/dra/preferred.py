@@ -16,7 +16,7 @@ from reconciler.allocation.dra.budget import Budget, Fatal
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.claim_shapes import claim_shape
 from reconciler.allocation.dra.companions import Reach
-from reconciler.allocation.dra.node_attempt import Found, NotFound
+from reconciler.allocation.dra.node_attempt import NodeGrant, NodeRefusal
 from reconciler.allocation.dra.request_options import ParsedClaims
 from reconciler.allocation.dra.state import Choice, NodeProblem
 from reconciler.allocation.policies.policy import PodRoom, Policy, PolicyQuestion
@@ -121,7 +121,7 @@ class PreferredDevices:
         self,
         question: PolicyQuestion,
         policy: Policy,
-        attempt_on: Callable[..., Found | NotFound],
+        attempt_on: Callable[..., NodeGrant | NodeRefusal],
         budget: Budget,
     ) -> None:
         """`attempt_on` is `node_attempt.attempt` for the claims of the question."""
@@ -130,10 +130,10 @@ class PreferredDevices:
         self._attempt_on = attempt_on
         self._budget = budget
 
-    def attempt(self, node: str, better_than: int | None = None) -> Found | NotFound:  # noqa: ARG002 - as `attempt`
+    def attempt(self, node: str, better_than: int | None = None) -> NodeGrant | NodeRefusal:  # noqa: ARG002 - as `attempt`
         """The devices on one node that the policy prefers, whatever their rank."""
         preferred = self._attempt_on(node, ordered=self._ordered, choose_set=self._choose_set)
-        if isinstance(preferred, NotFound):
+        if isinstance(preferred, NodeRefusal):
             # Without an error, and with steps left, the search tried everything: in any order.
             if preferred.reason is None:
                 return preferred
@@ -141,8 +141,8 @@ class PreferredDevices:
             return preferred
         first_fit = self._attempt_on(node)
         spent = preferred.steps + first_fit.steps
-        if isinstance(preferred, NotFound) or (
-            isinstance(first_fit, Found) and first_fit.rank < preferred.rank
+        if isinstance(preferred, NodeRefusal) or (
+            isinstance(first_fit, NodeGrant) and first_fit.rank < preferred.rank
         ):
             return replace(first_fit, steps=spent)
         return replace(preferred, steps=spent)

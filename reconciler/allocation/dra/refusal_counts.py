@@ -9,7 +9,7 @@ from msgspec import Struct
 from kernels.types import Mask, Rows
 from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.candidates import capacity_permits, counters_permit, not_excluded
-from reconciler.allocation.dra.node_attempt import NotFound
+from reconciler.allocation.dra.node_attempt import NodeRefusal
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestKey, RequestOption
 from reconciler.allocation.dra.selector_masks import evaluate_selectors
 from reconciler.allocation.dra.static_match import disabled_features, taints_permit
@@ -174,7 +174,7 @@ def unsatisfied(
     parsed: ParsedClaims,
     snapshot: Snapshot,
     nodes: Sequence[str] | None,
-    refused: Sequence[tuple[str, NotFound]],
+    refused: Sequence[tuple[str, NodeRefusal]],
     steps: int,
 ) -> Unsatisfied:
     """The answer when no node fits. `nodes` are those considered; None is all. Counted only when needed."""

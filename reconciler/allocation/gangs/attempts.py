@@ -51,7 +51,7 @@ class Pace(Struct):
             raise OutOfSteps
 
 
-class Seated(Struct, frozen=True):
+class PlacedMember(Struct, frozen=True):
     """A member on a node, with the claims that it brought."""
 
     kind: int
@@ -60,11 +60,11 @@ class Seated(Struct, frozen=True):
     claims: tuple[ResourceClaim, ...]
 
 
-class Desk(Struct):
+class NodeSeats(Struct):
     """One place and the members on it."""
 
     place: int
-    seated: list[Seated] = field(default_factory=list)
+    seated: list[PlacedMember] = field(default_factory=list)
 
     @property
     def kinds(self) -> tuple[int, ...]:
@@ -126,7 +126,7 @@ class Attempts:
         self,
         kind: Kind,
         claims: Sequence[ResourceClaim],
-        desk: Desk,
+        seats: NodeSeats,
         number: int = 1,
         *,
         refusing: frozenset[Pair] = frozenset(),
@@ -137,17 +137,17 @@ class Attempts:
         """
         if not claims:
             return []
-        key = None if refusing else self._key(kind, desk, number)
+        key = None if refusing else self._key(kind, seats, number)
         if key in self._known:
             pattern = self._known[key]
-            return None if pattern is None else self._repeat(pattern, desk, claims)
-        found, gave_up = self._decide(claims, desk, refusing)
+            return None if pattern is None else self._repeat(pattern, seats, claims)
+        found, gave_up = self._decide(claims, seats, refusing)
         if not refusing and not gave_up:
-            self._decided.append((desk.place, desk.kinds, kind.number, number, found))
+            self._decided.append((seats.place, seats.kinds, kind.number, number, found))
         self.gave_up |= gave_up
         return found
 
-    def _key(self, kind: Kind, desk: Desk, number: int) -> Hashable:
+    def _key(self, kind: Kind, seats: NodeSeats, number: int) -> Hashable:
         """Equal for tries with equal outcomes; None if that is not known.
 
         Many gangs need one node: which nodes are alike is not asked before a second one is tried.
@@ -159,30 +159,30 @@ class Attempts:
                 pattern = None if found is None else self._pattern(found, place)
                 self._known[like, kinds, of_kind, of_number] = pattern
         self._decided.clear()
-        like = self._likeness.of_devices(desk.place)
-        return None if like is None else (like, desk.kinds, kind.number, number)
+        like = self._likeness.of_devices(seats.place)
+        return None if like is None else (like, seats.kinds, kind.number, number)
 
-    def _snapshot(self, desk: Desk) -> Snapshot:
+    def _snapshot(self, seats: NodeSeats) -> Snapshot:
         """The state that matters for a node. Untouched nodes are as before, which saves time."""
-        return self._base if self._apart and not desk.seated else self._trial.snapshot
+        return self._base if self._apart and not seats.seated else self._trial.snapshot
 
     def _decide(
-        self, claims: Sequence[ResourceClaim], desk: Desk, refusing: frozenset[Pair]
+        self, claims: Sequence[ResourceClaim], seats: NodeSeats, refusing: frozenset[Pair]
     ) -> tuple[list[Plan] | None, bool]:
         """The plans, and whether the search gave up."""
-        outcome, gave_up = self._on(claims, desk, refusing)
+        outcome, gave_up = self._on(claims, seats, refusing)
         if outcome is not None:
             for plan in outcome.plans:
                 self._trial.assume(plan)
             return list(outcome.plans), False
-        others = [claim for seated in desk.seated for claim in seated.claims]
+        others = [claim for seated in seats.seated for claim in seated.claims]
         if not self._apart or not others:
             return None, gave_up
         mark = self._trial.mark()
         for claim in others:
             self._trial.release(claim.metadata.uid)
         try:
-            outcome, gave_up = self._on([*others, *claims], desk, frozenset())
+            outcome, gave_up = self._on([*others, *claims], seats, frozenset())
         except OutOfSteps:
             self._trial.back_to(mark)
             raise
@@ -194,17 +194,17 @@ class Attempts:
         return list(outcome.plans), False
 
     def _on(
-        self, claims: Sequence[ResourceClaim], desk: Desk, refusing: frozenset[Pair]
+        self, claims: Sequence[ResourceClaim], seats: NodeSeats, refusing: frozenset[Pair]
     ) -> tuple[Granted | None, bool]:
         self._pace.step()
-        snapshot = self._snapshot(desk)
+        snapshot = self._snapshot(seats)
         outcome = decide(
             claims,
             snapshot,
-            nodes=self._only([desk.place]),
+            nodes=self._only([seats.place]),
             steps=max(self._pace.remaining, 1),
             budget=self._pace.budget,
-            only=self._rows(claims, desk.place, snapshot, refusing),
+            only=self._rows(claims, seats.place, snapshot, refusing),
             policy=self._policies.of(claims, snapshot, self._pace.budget),
         )
         self._pace.step(outcome.steps)
@@ -213,7 +213,7 @@ class Attempts:
         return None, outcome.reason is Reason.GAVE_UP
 
     def best_of(
-        self, claims: Sequence[ResourceClaim], desks: Sequence[Desk], pod: PodRoom | None = None
+        self, claims: Sequence[ResourceClaim], all_seats: Sequence[NodeSeats], pod: PodRoom | None = None
     ) -> int:
         """The place, among several, where the preferences of claims are met best; -1 if they fit on none.
 
@@ -228,7 +228,7 @@ class Attempts:
         outcome = decide(
             claims,
             snapshot,
-            nodes=self._only([desk.place for desk in desks]),
+            nodes=self._only([seats.place for seats in all_seats]),
             steps=max(self._pace.remaining, 1),
             budget=self._pace.budget,
             only=only,
@@ -278,10 +278,10 @@ class Attempts:
             samples.append((Sample.of(plan), tuple(here)))
         return Pattern(tuple(samples), len(plans))
 
-    def _repeat(self, pattern: Pattern, desk: Desk, claims: Sequence[ResourceClaim]) -> list[Plan]:
+    def _repeat(self, pattern: Pattern, seats: NodeSeats, claims: Sequence[ResourceClaim]) -> list[Plan]:
         """The same plans for other claims on an alike node."""
-        everyone = [claim for seated in desk.seated for claim in seated.claims] + list(claims)
-        view = self._base.topology.view(self._order[desk.place])
+        everyone = [claim for seated in seats.seated for claim in seated.claims] + list(claims)
+        view = self._base.topology.view(self._order[seats.place])
         fleet, made = self._base.fleet, []
         for claim, (sample, positions) in zip(
             everyone[len(everyone) - pattern.renewed :], pattern.samples, strict=True

@@ -120,7 +120,7 @@ class Kind(Struct, frozen=True, eq=False):
     """Why no node can meet its claims, whatever is free"""
     prefers: bool = False
     """Whether its claims have preferences"""
-    choosy: bool = False
+    has_alternatives: bool = False
     """Whether nodes differ in more than whether they fit: by preferences, or alternatives"""
 
     @property
@@ -222,7 +222,7 @@ def _kind(
         shape,
         error,
         prefers=has_preferences(first.claims, snapshot.classes),
-        choosy=error is None and _has_alternatives(first.claims, snapshot),
+        has_alternatives=error is None and _has_alternatives(first.claims, snapshot),
     )
 
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.budget import Budget
 from reconciler.allocation.dra.preferred import preferred_places
-from reconciler.allocation.gangs.attempts import Attempts, Desk, OutOfSteps, Pace, Pair, Seated
+from reconciler.allocation.gangs.attempts import Attempts, NodeSeats, OutOfSteps, Pace, Pair, PlacedMember
 from reconciler.allocation.gangs.kinds import Kind, PodInteractions
 from reconciler.allocation.gangs.limits import Limits
 from reconciler.allocation.gangs.places import Likeness, Places
@@ -76,7 +76,7 @@ class Taken(Struct, frozen=True):
     place: int
 
 
-class Found(Struct, frozen=True):
+class PlacesFound(Struct, frozen=True):
     """What a search in one domain found."""
 
     taken: tuple[Taken, ...] | None
@@ -147,7 +147,7 @@ class Search:
             field.trial, likeness, devices, pace, apart=field.apart, policies=field.policies
         )
         self._order = field.order
-        self._desks = {place: Desk(place) for place in self._among.tolist()}
+        self._seats = {place: NodeSeats(place) for place in self._among.tolist()}
         self._placed = [0] * len(self._kinds)
         self._skipped = [0] * len(self._kinds)
         self._taken: list[Taken] = []
@@ -172,7 +172,7 @@ class Search:
     def _total(self) -> int:
         return sum(len(kind.members) for kind in self._kinds)
 
-    def run(self, target: int) -> Found:
+    def run(self, target: int) -> PlacesFound:
         """Place so many members. Raises OutOfSteps; the trial is as before then, and if too few fit."""
         mark = self._trial.mark()
         try:
@@ -182,12 +182,12 @@ class Search:
             self._trial.back_to(mark)
             raise
         if done:
-            return Found(tuple(self._taken), len(self._taken), len(self._taken))
+            return PlacesFound(tuple(self._taken), len(self._taken), len(self._taken))
         self._trial.back_to(mark)
         if self._attempts.gave_up:
             raise OutOfSteps
         most = len(self.best.taken) if self._filling else target - 1
-        return Found(None, most, len(self.best.taken))
+        return PlacesFound(None, most, len(self.best.taken))
 
     def _solve(self, target: int) -> bool:
         stack = [self._moves(target)]
@@ -231,18 +231,18 @@ class Search:
         claims = self._claims(kind, member)
         tried: set[Hashable] = set()
         for place in self._candidates(kind, claims):
-            desk = self._desks[place]
-            if tried and self._like(desk) in tried:
+            seats = self._seats[place]
+            if tried and self._like(seats) in tried:
                 continue
             self._pace.step()
             if not self._field.places.has_room(kind, self._order[place]):
-                tried.add(self._like(desk))
+                tried.add(self._like(seats))
                 continue
-            for _ in self._ways(kind, claims, desk):
-                self._sit(kind, member, claims, desk)
+            for _ in self._ways(kind, claims, seats):
+                self._sit(kind, member, claims, seats)
                 yield True
-                self._stand(kind, desk)
-            tried.add(self._like(desk))
+                self._stand(kind, seats)
+            tried.add(self._like(seats))
 
     def _fill(self, kind: Kind, target: int) -> Iterator[bool]:
         """One way to place more members of the only kind: as many as fit on the first node with room.
@@ -252,11 +252,11 @@ class Search:
         first = self._placed[kind.number]
         tried: set[Hashable] = set()
         for place in self._candidates(kind, self._claims(kind, first)):
-            desk = self._desks[place]
-            if tried and self._like(desk) in tried:
+            seats = self._seats[place]
+            if tried and self._like(seats) in tried:
                 continue
             most = 1
-            if self._in_order.fixed and not (desk.seated or kind.prefers or kind.choosy):
+            if self._in_order.fixed and not (seats.seated or kind.prefers or kind.has_alternatives):
                 most = min(int(self._limits.each[kind.number][place]), target - first)
             for number in (most, 1) if most > 1 else (1,):
                 self._pace.step()
@@ -264,15 +264,15 @@ class Search:
                 claims = [kind.own_claims(member) for member in members]
                 if not self._field.places.has_room(kind, self._order[place]):
                     break
-                if self._attempts.put(kind, list(chain.from_iterable(claims)), desk, number) is None:
+                if self._attempts.put(kind, list(chain.from_iterable(claims)), seats, number) is None:
                     continue
                 for member, own in zip(members, claims, strict=True):
-                    self._sit(kind, member, own, desk)
+                    self._sit(kind, member, own, seats)
                 yield True
                 return  # no other choice can place more
-            tried.add(self._like(desk))
+            tried.add(self._like(seats))
 
-    def _ways(self, kind: Kind, claims: Sequence[ResourceClaim], desk: Desk) -> Iterator[None]:
+    def _ways(self, kind: Kind, claims: Sequence[ResourceClaim], seats: NodeSeats) -> Iterator[None]:
         """Every choice of devices that matters, held in the trial one after another.
 
         If each device belongs to one node, the first is enough: devices may be given anew later.
@@ -282,7 +282,7 @@ class Search:
         seen = set(refusals)
         while refusals:
             refusing = refusals.pop()
-            plans = self._attempts.put(kind, claims, desk, refusing=refusing)
+            plans = self._attempts.put(kind, claims, seats, refusing=refusing)
             if plans is None:
                 continue
             yield
@@ -318,7 +318,7 @@ class Search:
             if not supply.far:
                 allowed = allowed & (supply.local - self._used[key] >= need)
         found = self._in_order.of(kind, self._placed[kind.number], claims, allowed)
-        if kind.choosy:
+        if kind.has_alternatives:
             yield from self._best_first(kind, claims, list(found))
         else:
             yield from found
@@ -328,7 +328,7 @@ class Search:
         if len(found) < 2:
             return found
         for place in found if not self._alike.any() else ():
-            self._note_alike(self._desks[place])
+            self._note_alike(self._seats[place])
         _, first = np.unique(self._alike[found], return_index=True)
         if len(first) == 1:
             return found
@@ -336,42 +336,42 @@ class Search:
         key = (kind.number, *self._alike[asked].tolist())
         if key not in self._preferred or not self._field.apart or self._field.shares:
             room = self._in_order.room(kind, self._placed[kind.number])
-            best = self._attempts.best_of(claims, [self._desks[place] for place in asked], room)
+            best = self._attempts.best_of(claims, [self._seats[place] for place in asked], room)
             self._preferred[key] = int(self._alike[best]) if best >= 0 else 0
         code = self._preferred[key]
         alike = [place for place in found if self._alike[place] == code][:1]
         return [*alike, *(place for place in found if place not in alike)]
 
-    def _note_alike(self, desk: Desk) -> None:
+    def _note_alike(self, seats: NodeSeats) -> None:
         """Note which devices are alike, as codes from 1."""
-        like = self._likeness.of_devices(desk.place)
-        key = (desk.place if like is None else like, desk.kinds)
-        self._alike[desk.place] = self._codes.setdefault(key, len(self._codes) + 1)
+        like = self._likeness.of_devices(seats.place)
+        key = (seats.place if like is None else like, seats.kinds)
+        self._alike[seats.place] = self._codes.setdefault(key, len(self._codes) + 1)
 
-    def _like(self, desk: Desk) -> Hashable:
+    def _like(self, seats: NodeSeats) -> Hashable:
         """Equal for places of which one needs to be tried."""
-        like = None if self._field.company.crowding else self._likeness.of_node(desk.place)
-        return desk.place if like is None else (like, tuple(sorted(desk.kinds)))
+        like = None if self._field.company.crowding else self._likeness.of_node(seats.place)
+        return seats.place if like is None else (like, tuple(sorted(seats.kinds)))
 
-    def _sit(self, kind: Kind, member: int, claims: Sequence[ResourceClaim], desk: Desk) -> None:
-        self._trial.host(kind.members[member].pod, self._order[desk.place], kind.wanted)
-        desk.seated.append(Seated(kind.number, member, tuple(claims)))
-        self._taken.append(Taken(kind.number, member, desk.place))
+    def _sit(self, kind: Kind, member: int, claims: Sequence[ResourceClaim], seats: NodeSeats) -> None:
+        self._trial.host(kind.members[member].pod, self._order[seats.place], kind.wanted)
+        seats.seated.append(PlacedMember(kind.number, member, tuple(claims)))
+        self._taken.append(Taken(kind.number, member, seats.place))
         self._placed[kind.number] += 1
-        self._count(kind, desk, 1)
+        self._count(kind, seats, 1)
 
-    def _stand(self, kind: Kind, desk: Desk) -> None:
+    def _stand(self, kind: Kind, seats: NodeSeats) -> None:
         """Undo `_sit`, without the trial."""
-        desk.seated.pop()
+        seats.seated.pop()
         self._taken.pop()
         self._placed[kind.number] -= 1
-        self._count(kind, desk, -1)
+        self._count(kind, seats, -1)
 
-    def _count(self, kind: Kind, desk: Desk, sign: int) -> None:
+    def _count(self, kind: Kind, seats: NodeSeats, sign: int) -> None:
         for key, need in self._limits.needs[kind.number].items():
-            self._used[key][desk.place] += sign * need
+            self._used[key][seats.place] += sign * need
         if self._alike.any():
-            self._note_alike(desk)
+            self._note_alike(seats)
 
     def _note_best(self) -> None:
         if len(self._taken) > len(self.best.taken):
@@ -379,8 +379,8 @@ class Search:
 
     def _plans(self) -> Iterator[Plan]:
         """The plans of all members that have a place."""
-        for desk in self._desks.values():
-            for seated in desk.seated:
+        for seats in self._seats.values():
+            for seated in seats.seated:
                 for claim in seated.claims:
                     plan = self._allocated(claim)
                     assert plan is not None  # the member has a place
@@ -388,17 +388,17 @@ class Search:
 
     def _state(self) -> Hashable:
         """Equal states have equal futures."""
-        desks: dict[Hashable, int] = {}
-        for desk in self._desks.values():
-            if desk.seated:
-                like = self._like(desk)
+        all_seats: dict[Hashable, int] = {}
+        for seats in self._seats.values():
+            if seats.seated:
+                like = self._like(seats)
                 if isinstance(like, int):
-                    like = (like, tuple(sorted(desk.kinds)))
-                desks[like] = desks.get(like, 0) + 1
+                    like = (like, tuple(sorted(seats.kinds)))
+                all_seats[like] = all_seats.get(like, 0) + 1
         devices = None
         if not self._field.apart or self._field.shares:
             devices = frozenset(self._attempts.pairs(list(self._plans())))
-        return frozenset(desks.items()), tuple(self._skipped), devices
+        return frozenset(all_seats.items()), tuple(self._skipped), devices
 
     def _too_few(self, target: int) -> bool:
         """Whether counting shows that too few of the others fit now."""

@@ -364,7 +364,7 @@ class Filling:
 
 def _form(kind: Kind, snapshot: Snapshot, trial: Trial, plain: dict[RequestKey, bool]) -> Form:
     """`plain` keeps which options are."""
-    if kind.error is not None or kind.shared or kind.held or kind.prefers or kind.choosy:
+    if kind.error is not None or kind.shared or kind.held or kind.prefers or kind.has_alternatives:
         raise NeedsSearch
     if kind.pod.spec.volumes and trial.nodes.volumes.considered:
         raise NeedsSearch

@@ -10,7 +10,7 @@ from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.dra.best_set import TRIES, WIDTH, BestSet
 from reconciler.allocation.dra.budget import UNLIMITED
 from reconciler.allocation.dra.companions import Reach
-from reconciler.allocation.dra.node_attempt import Found, attempt
+from reconciler.allocation.dra.node_attempt import NodeGrant, attempt
 from reconciler.allocation.dra.request_options import read_claims
 from reconciler.allocation.dra.state import Choice, NodeProblem
 from reconciler.allocation.policies.by_device import BEST_FIT, SPREAD
@@ -97,7 +97,7 @@ def test_the_set_is_the_best_of_all_that_fit(
             return best.better_than(found), best.steps
 
         found = attempt(parsed, "n", seen, steps=10_000, choose_set=choose if tries else None)
-        assert isinstance(found, Found)
+        assert isinstance(found, NodeGrant)
         chosen = _chosen(found.plans)
         assert tuple(sorted(chosen)) in {tuple(sorted(one)) for one in feasible}
         return loss(parts, "n", chosen, demand)

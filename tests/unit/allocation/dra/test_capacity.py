@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.allocation.dra.candidates import find_candidates
-from reconciler.allocation.dra.node_attempt import Found
+from reconciler.allocation.dra.node_attempt import NodeGrant
 from reconciler.api.objects.plan import Reason
 from tests.tools.allocation_cases import Case, local, taken
 from tests.tools.allocation_world import NEW, OLD, World, on_node, spelled, without
@@ -56,7 +56,7 @@ def test_a_share_consumes_what_the_policy_says(policy, wanted, consumed, shares,
     if consumed is None:
         assert spelled(outcome) is None
         return
-    assert isinstance(outcome, Found)
+    assert isinstance(outcome, NodeGrant)
     results = outcome.plans[0].allocation.to_json()["devices"]["results"]
     assert [r["consumedCapacity"] for r in results] == [{"mem": consumed}] * len(requests)
     assert len({r["shareID"] for r in results}) == len(requests)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.allocation.dra.node_attempt import Found
+from reconciler.allocation.dra.node_attempt import NodeGrant
 from reconciler.api.objects.plan import Reason
 from tests.tools.allocation_cases import Case, local
 from tests.tools.allocation_world import NEW, OLD, World, on_node, without
@@ -224,7 +224,7 @@ def test_tolerations_are_written_although_taints_are_off():
     """TNT-6."""
     wanted = claim("c", request(tolerations=[{"operator": "Exists"}]))
     outcome = on_node(World([A], [wanted], rules=without("DRADeviceTaints")))
-    assert isinstance(outcome, Found)
+    assert isinstance(outcome, NodeGrant)
     assert len(outcome.plans[0].allocation.devices.results[0].tolerations) == 1
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.allocation.dra.node_attempt import Found
+from reconciler.allocation.dra.node_attempt import NodeGrant
 from reconciler.api.objects.plan import Reason
 from tests.tools.allocation_cases import local
 from tests.tools.allocation_world import World, on_node, spelled
@@ -171,7 +171,7 @@ def test_partitions_in_the_way_of_others_are_moved(gpus: int):
     small = request("small", free, selectors=profile("2g.10gb"))
     large = request("large", free, selectors=profile("4g.20gb"))
     outcome = on_node(World(mig_node(gpus), [claim("c", small, large)], held=whole(range(free, gpus))))
-    assert isinstance(outcome, Found)
+    assert isinstance(outcome, NodeGrant)
     assert outcome.steps <= 2 * FEW
 
 
@@ -200,7 +200,7 @@ def test_a_hard_instance_that_can_be_met_is_met():
     """Thirty requests for thirty devices, the last one for the device that first fit gives away first."""
     requests = [*each(29), request("last", selectors=below(1))]
     outcome = on_node(World([local(*kinds(30, 30))], [claim("c", *requests)]))
-    assert isinstance(outcome, Found)
+    assert isinstance(outcome, NodeGrant)
     assert outcome.steps <= FEW
     assert outcome.plans[0].allocation.devices.results[-1].device == "d000"
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.allocation.dra.allocate import allocate
-from reconciler.allocation.dra.node_attempt import Found, NotFound
+from reconciler.allocation.dra.node_attempt import NodeGrant, NodeRefusal
 from reconciler.api.objects.changes import Changed, Removed
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted, Plan, Reason, Unsatisfied
@@ -165,7 +165,7 @@ def test_a_node_where_a_selector_fails_is_looked_at(requests, slices):
 # -- against all nodes in order
 
 
-def _one_by_one(world: World) -> Iterator[tuple[str, Found | NotFound]]:
+def _one_by_one(world: World) -> Iterator[tuple[str, NodeGrant | NodeRefusal]]:
     for name in sorted(n["metadata"]["name"] for n in world.nodes):
         yield name, on_node(world, name)
 
@@ -175,7 +175,7 @@ def _one_by_one(world: World) -> Iterator[tuple[str, Found | NotFound]]:
 def test_nodes_that_are_skipped_unseen_had_no_answer(world: World):
     """The same node and devices as by trying all; and every selector that fails is reported."""
     seen = list(_one_by_one(world))
-    found = [(outcome.rank, name, outcome) for name, outcome in seen if isinstance(outcome, Found)]
+    found = [(outcome.rank, name, outcome) for name, outcome in seen if isinstance(outcome, NodeGrant)]
     outcome = decide(world)
     if found:
         _, name, best = min(found, key=lambda entry: entry[:2])
@@ -185,7 +185,7 @@ def test_nodes_that_are_skipped_unseen_had_no_answer(world: World):
     else:
         assert isinstance(outcome, Unsatisfied)
         failing = (Reason.CEL_RUNTIME, Reason.CEL_COMPILE)
-        expected = {name for name, o in seen if isinstance(o, NotFound) and o.reason in failing}
+        expected = {name for name, o in seen if isinstance(o, NodeRefusal) and o.reason in failing}
         assert expected <= {name for name, _ in outcome.nodes_refused}
 
 

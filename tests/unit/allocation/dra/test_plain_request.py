@@ -11,7 +11,7 @@ from reconciler.allocation.dra import availability
 from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.claim_shapes import ClaimShape, NodeFilter, claim_shape
-from reconciler.allocation.dra.node_attempt import Found, attempt
+from reconciler.allocation.dra.node_attempt import NodeGrant, attempt
 from reconciler.allocation.dra.request_options import ParsedClaims
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Unsatisfied
@@ -73,8 +73,8 @@ def compare(one: ResourceClaim, seen: Snapshot) -> int:
         found = plain.first_fit(one, seen.topology.view(name), first)
         if found is not None:
             answered += 1
-            assert isinstance(again, Found)
-            assert isinstance(searched, Found)
+            assert isinstance(again, NodeGrant)
+            assert isinstance(searched, NodeGrant)
             assert (again.plans, again.rank) == ((found[0],), found[1])
             assert (searched.plans, searched.rank) == ((found[0],), found[1])
     return answered
@@ -92,7 +92,7 @@ def compare_first_fit(one: ResourceClaim, seen: Snapshot, nodes: NodeSubset | No
     for _ in range(2):
         outcome = allocate([one], seen, nodes=nodes, steps=steps)
         found = ((name, attempt(parsed, name, seen, steps=steps)) for name in names)
-        fitting = [(name, on_node) for name, on_node in found if isinstance(on_node, Found)]
+        fitting = [(name, on_node) for name, on_node in found if isinstance(on_node, NodeGrant)]
         if not fitting:
             assert isinstance(outcome, Unsatisfied)
             continue
@@ -155,7 +155,7 @@ def take_and_release(data: st.DataObject) -> None:
             assert shape.node_filter.open.tolist() == anew.open.tolist()
         name = data.draw(st.sampled_from(NODES))
         outcome = attempt(shape.parsed, name, seen, steps=STEPS) if shape is not None else None
-        if isinstance(outcome, Found):
+        if isinstance(outcome, NodeGrant):
             picture.assume(outcome.plans[0])
         leaves = data.draw(st.booleans())
         if pending and leaves:

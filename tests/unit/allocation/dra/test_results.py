@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.allocation.dra.node_attempt import Found
+from reconciler.allocation.dra.node_attempt import NodeGrant
 from reconciler.api.objects.plan import Reason
 from tests.tools.allocation_cases import local
 from tests.tools.allocation_world import NEW, OLD, World, on_node, spelled, without
@@ -33,7 +33,7 @@ PINNED = node_selector({"matchFields": [{"key": "metadata.name", "operator": "In
 
 def allocation(claims: Object, slices: Sequence[Object], **world: Any) -> Object:
     outcome = on_node(World(slices, [claims], nodes=[NODE], **world))
-    assert isinstance(outcome, Found), outcome
+    assert isinstance(outcome, NodeGrant), outcome
     return outcome.plans[0].allocation.to_json()
 
 
@@ -277,7 +277,7 @@ def test_skipped_node_operations_are_copied_where_the_node_knows_of_them():
     slices = [local(device("A"), skipNodeOperations=["*"])]
     knowing = {**NODE, "status": {"declaredFeatures": ["DRAOptionalNodeOperations"]}}
     outcome = on_node(World(slices, [claim("c", request())], nodes=[knowing]))
-    assert isinstance(outcome, Found)
+    assert isinstance(outcome, NodeGrant)
     assert outcome.plans[0].allocation.devices.results[0].skip_node_operations == ("*",)
     assert spelled(on_node(World(slices, [claim("c", request())], nodes=[NODE]))) is None
 
@@ -289,5 +289,5 @@ def test_each_claim_has_its_own_node_selector():
         claim("c2", request()),
     ]
     outcome = on_node(World(slices, claims, nodes=[NODE]))
-    assert isinstance(outcome, Found)
+    assert isinstance(outcome, NodeGrant)
     assert [plan.allocation.node_selector is None for plan in outcome.plans] == [True, False]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
-from reconciler.allocation.dra.node_attempt import Found
+from reconciler.allocation.dra.node_attempt import NodeGrant
 from tests.tools.allocation_checker import problems
 from tests.tools.allocation_strategies import contests, worlds
 from tests.tools.allocation_world import World, answer, on_node
@@ -47,7 +47,7 @@ def test_bounds_and_equality_of_devices_change_no_answer(world: World):
     """Worlds too large to try everything."""
     quick, slow = on_node(world), on_node(world, pruned=False)
     assert answer(quick) == answer(slow)
-    assert quick.steps <= slow.steps or not isinstance(quick, Found)
+    assert quick.steps <= slow.steps or not isinstance(quick, NodeGrant)
 
 
 @examples(50)
@@ -55,7 +55,7 @@ def test_bounds_and_equality_of_devices_change_no_answer(world: World):
 def test_every_answer_keeps_every_rule(world: World):
     for name in _names(world):
         outcome = on_node(world, name)
-        if isinstance(outcome, Found):
+        if isinstance(outcome, NodeGrant):
             assert problems(world, outcome.plans) == []
 
 
@@ -77,5 +77,5 @@ def test_a_search_that_gives_up_says_so_and_never_says_no(budget: int, world: Wo
     if whole.steps <= budget:
         assert answer(cut) == answer(whole)
     else:
-        assert not isinstance(cut, Found)
+        assert not isinstance(cut, NodeGrant)
         assert (cut.reason, cut.message) == ("SearchGaveUp", f"gave up after {budget} steps")
