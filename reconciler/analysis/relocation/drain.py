@@ -77,7 +77,7 @@ def of_driver_version(text: str) -> Matches:
         if driver not in ("", spec.driver):
             return False
         found = (one for name, one in device.attributes.items() if name.rpartition("/")[2] == DRIVER_VERSION)
-        return any(version in (one.version, one.string) for one in found)
+        return any(version in (one.get("version"), one.get("string")) for one in found)
 
     return matches
 

@@ -14,6 +14,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
+from typing_extensions import is_typeddict
 
 T = TypeVar("T")
 
@@ -64,7 +65,9 @@ MISPLACED = "misplaced"
 
 
 def fields_of(model: type) -> Mapping[str, FieldInfo]:
-    """The fields of a `Model` or of a lean part, by name; none for any other type."""
+    """The fields of a `Model`, a lean part or a plain dict, by name; none for any other type."""
+    if is_typeddict(model):
+        return {name: FieldInfo.from_annotation(kind) for name, kind in model.__annotations__.items()}
     return getattr(model, "__pydantic_fields__", {})
 
 

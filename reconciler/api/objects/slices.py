@@ -5,6 +5,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
+from typing_extensions import TypedDict
 
 from reconciler.api.objects.meta import ApiObject, DeviceID, PoolID
 from reconciler.api.objects.model import LEAN, Bool, Int, Map, Model, Str, Tuple
@@ -15,18 +16,20 @@ MAX_NAMES = 512
 """Distinct attributes and capacities of one slice. Each becomes a column for all devices of the cluster."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, config=LEAN)
-class DeviceAttribute:
-    """A typed value. The API requires exactly one field; without any the attribute has no value."""
+class DeviceAttribute(TypedDict, total=False):
+    """A typed value. The API requires exactly one field; without any the attribute has no value.
 
-    int_: Int | None = Field(default=None, alias="int")
-    bool_: Bool | None = Field(default=None, alias="bool")
-    string: Str | None = None
-    version: Str | None = None
-    ints: tuple[Int, ...] | None = None
-    bools: tuple[Bool, ...] | None = None
-    strings: tuple[Str, ...] | None = None
-    versions: tuple[Str, ...] | None = None
+    A plain dict: a fleet has millions, which are decoded in a third of the time of other parts.
+    """
+
+    int: Int
+    bool: Bool
+    string: Str
+    version: Str
+    ints: tuple[Int, ...]
+    bools: tuple[Bool, ...]
+    strings: tuple[Str, ...]
+    versions: tuple[Str, ...]
 
 
 class CapacityRange(Model):
@@ -177,6 +180,8 @@ class ResourceSlice(ApiObject):
 
 def has_many_names(spec: ResourceSliceSpec) -> bool:
     """Whether the devices of a slice have more than MAX_NAMES attributes and capacities."""
+    if sum([len(device.attributes) + len(device.capacity) for device in spec.devices]) <= MAX_NAMES:
+        return False
     return len(spec.names()) > MAX_NAMES
 
 

@@ -174,11 +174,11 @@ class Encoder:
         readable = True
         for interner, written in layout.columns:
             attribute = attributes[written]
-            if attribute.string is not None:  # most are
-                codes.append(interner.code(attribute.string))
+            if "string" in attribute:  # most are
+                codes.append(interner.code(attribute["string"]))
                 continue
             tag, value, fine = value_of(attribute)
-            if self._lists_fail and any(getattr(attribute, name) is not None for name in LISTS):
+            if self._lists_fail and not attribute.keys().isdisjoint(LISTS):
                 fine = False  # CEL cannot read lists in old versions without the feature gate
             codes.append(interner.code(value, tag))
             readable = readable and fine

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable
 from copy import copy
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from reconciler.api.objects.quantity import Quantity
@@ -10,6 +11,9 @@ from reconciler.api.objects.semver import Semver
 from reconciler.api.objects.slices import CapacityPolicy, DeviceAttribute, DeviceTaint
 from reconciler.state.devices.encoding.interner import Interner
 from reconciler.state.devices.selector_index import SelectorIndex
+
+VERSIONS = 1 << 12
+"""Most versions that are kept parsed"""
 
 Scalar = int | bool | str | Semver
 Value = Scalar | tuple[Scalar, ...]
@@ -107,26 +111,32 @@ def value_of(attribute: DeviceAttribute) -> tuple[Hashable, Value, bool]:
     The key is the string itself, or `(type, value)`: strings are most, and often as many as devices. If CEL
     cannot evaluate the device, the value is a placeholder; constraints compare the key.
     """
-    if attribute.string is not None:
-        return attribute.string, attribute.string, True
-    if attribute.int_ is not None:
-        whole = -(2**63) <= attribute.int_ < 2**63
-        return ("int", attribute.int_), attribute.int_ if whole else "", whole
-    if attribute.bool_ is not None:
-        return ("bool", attribute.bool_), attribute.bool_, True
-    if attribute.version is not None:
-        return _versions(("version", attribute.version), (attribute.version,))
-    if attribute.versions is not None:
-        return _versions(("versions", attribute.versions), attribute.versions)
-    for tag, values in (("strings", attribute.strings), ("ints", attribute.ints), ("bools", attribute.bools)):
-        if values is not None:
-            return (tag, values), values, True
+    if "string" in attribute:
+        return attribute["string"], attribute["string"], True
+    if "int" in attribute:
+        number = attribute["int"]
+        whole = -(2**63) <= number < 2**63
+        return ("int", number), number if whole else "", whole
+    if "bool" in attribute:
+        return ("bool", attribute["bool"]), attribute["bool"], True
+    if "version" in attribute:
+        return _versions("version", (attribute["version"],))
+    if "versions" in attribute:
+        return _versions("versions", attribute["versions"])
+    if "strings" in attribute:
+        return ("strings", attribute["strings"]), attribute["strings"], True
+    if "ints" in attribute:
+        return ("ints", attribute["ints"]), attribute["ints"], True
+    if "bools" in attribute:
+        return ("bools", attribute["bools"]), attribute["bools"], True
     return ("unknown",), "", False
 
 
-def _versions(key: tuple[str, object], texts: tuple[str, ...]) -> tuple[Hashable, Value, bool]:
+@lru_cache(VERSIONS)
+def _versions(tag: str, texts: tuple[str, ...]) -> tuple[Hashable, Value, bool]:
+    key = tag, texts[0] if tag == "version" else texts
     try:
         parsed = tuple(Semver.parse(text) for text in texts)
     except ValueError:
         return key, "", False
-    return key, parsed[0] if key[0] == "version" else parsed, True
+    return key, parsed[0] if tag == "version" else parsed, True

@@ -242,7 +242,7 @@ def test_older_versions_are_converted_before():
     del raw["kind"], raw["apiVersion"]
     found = decoded("ResourceSlice", old, raw)
     assert isinstance(found, ResourceSlice)
-    assert found.spec.devices[0].attributes["x"].int_ == 1
+    assert found.spec.devices[0].attributes["x"] == {"int": 1}
     assert found == decoded("ResourceSlice", DRA, {**raw, "apiVersion": old})
 
 

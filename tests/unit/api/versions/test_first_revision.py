@@ -95,8 +95,8 @@ def test_what_is_included_is_part_of_the_device_and_later_mixins_win():
     devices = {device.name: device for device in found.spec.devices}
     assert len(devices) == 52
     small = devices["gpu-1-mig-1g.5gb-me-3"]
-    assert small.attributes["profile"].string == "1g.5gb+me"
-    assert small.attributes["parentUUID"].string == "GPU-4404041a-04cf-1ccf-9e70-f139a9b1e23c"
+    assert small.attributes["profile"]["string"] == "1g.5gb+me"
+    assert small.attributes["parentUUID"]["string"] == "GPU-4404041a-04cf-1ccf-9e70-f139a9b1e23c"
     assert {key: str(amount.value) for key, amount in small.capacity.items()} == {
         "copy-engines": "1",
         "decoders": "1",
