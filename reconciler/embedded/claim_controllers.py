@@ -62,6 +62,18 @@ def owner_of(claim: Object, kind: str) -> Object | None:
     return next((owner for owner in owners if owner.get("controller") and owner["kind"] == kind), None)
 
 
+def update_status(api: ApiServer, kind: ServedKind, obj: Object, change: Callable[[Object], Object]) -> None:
+    """Replace the status of an object by the result of `change`, which gets the present one."""
+    metadata = obj["metadata"]
+    api.update(
+        kind,
+        metadata.get("namespace", ""),
+        metadata["name"],
+        lambda shown: {**shown, "status": change(status(shown))},
+        subresource="status",
+    )
+
+
 class ClaimGenerator:
     """Generates the claims of one kind of owners. Remembers those that wait for a template."""
 
@@ -89,16 +101,11 @@ class ClaimGenerator:
             if (name := name_of(wanted))
         ]
 
-        def written(shown: Object) -> Object:
-            before = status(shown)
-            entries = [*before.get("resourceClaimStatuses", ()), *generated]
-            return {**shown, "status": {**before, "resourceClaimStatuses": entries}}
+        def written(before: Object) -> Object:
+            return {**before, "resourceClaimStatuses": [*before.get("resourceClaimStatuses", ()), *generated]}
 
         if generated:
-            metadata = owner["metadata"]
-            self._api.update(
-                self._owners, metadata["namespace"], metadata["name"], written, subresource="status"
-            )
+            update_status(self._api, self._owners, owner, written)
 
     def generate(self, owner: Object, wanted: Object) -> str:
         """Create the claim for an entry of an owner; its name, or empty if it cannot be created now."""
@@ -268,14 +275,12 @@ class ClaimController:
         return owner is not None and not self._is_active(POD, claim, owner)
 
     def _release(self, claim: Object, kept: list[Object], *, free: bool) -> None:
-        def released(shown: Object) -> Object:
-            new = {**status(shown), "reservedFor": kept}
-            if free:
-                new = {key: value for key, value in new.items() if key not in ("allocation", "devices")}
-            return {**shown, "status": new}
+        dropped = ("allocation", "devices") if free else ()
 
-        metadata = claim["metadata"]
-        self._api.update(CLAIM, metadata["namespace"], metadata["name"], released, subresource="status")
+        def released(before: Object) -> Object:
+            return {key: value for key, value in before.items() if key not in dropped} | {"reservedFor": kept}
+
+        update_status(self._api, CLAIM, claim, released)
 
     def _drop_finalizer(self, claim: Object) -> None:
         def dropped(shown: Object) -> Object:

@@ -25,6 +25,7 @@ from reconciler.embedded.claim_controllers import (
     owner_of,
     reserved_for,
     status,
+    update_status,
 )
 from reconciler.embedded.store import Change
 from reconciler.errors import Rejected
@@ -144,13 +145,10 @@ class PodController:
         of = {"apiGroup": GROUP, "resource": "podgroups"} if "containers" not in user["spec"] else {}
         entry = {"resource": "pods", **of, "name": metadata["name"], "uid": metadata["uid"]}
 
-        def reserved(shown: Object) -> Object:
-            consumers = [*reserved_for(shown), entry]
-            return {**shown, "status": {**status(shown), "reservedFor": consumers}}
+        def reserved(before: Object) -> Object:
+            return {**before, "reservedFor": [*before.get("reservedFor", ()), entry]}
 
-        self._api.update(
-            CLAIM, metadata["namespace"], claim["metadata"]["name"], reserved, subresource="status"
-        )
+        update_status(self._api, CLAIM, claim, reserved)
 
     def _write_status(self, pod: Object, *, phase: str, ready: bool) -> None:
         moment = timestamp(self._api.now())
@@ -160,14 +158,12 @@ class PodController:
             for container in pod["spec"]["containers"]
         ]
 
-        def written(shown: Object) -> Object:
-            before = status(shown)
+        def written(before: Object) -> Object:
             kept = [entry for entry in before.get("conditions", ()) if entry.get("type") != "Ready"]
             now = {"phase": phase, "conditions": [*kept, condition], "containerStatuses": containers}
-            return {**shown, "status": {"startTime": moment, **before, **now}}
+            return {"startTime": moment, **before, **now}
 
-        metadata = pod["metadata"]
-        self._api.update(POD, metadata["namespace"], metadata["name"], written, subresource="status")
+        update_status(self._api, POD, pod, written)
 
     def _end_later(self, pod: Object) -> None:
         seconds = pod["metadata"].get("annotations", {}).get(RUN_SECONDS, "")
@@ -242,11 +238,10 @@ class NodeController:
             "lastTransitionTime": moment,
         }
 
-        def reported(shown: Object) -> Object:
-            before = status(shown).get("conditions") or []
-            return {**shown, "status": {**status(shown), "conditions": [*before, ready]}}
+        def reported(before: Object) -> Object:
+            return {**before, "conditions": [*(before.get("conditions") or []), ready]}
 
-        self._api.update(NODE, "", key, reported, subresource="status")
+        update_status(self._api, NODE, record.object, reported)
 
 
 def _reports(node: Object) -> bool:

@@ -5,7 +5,7 @@ The Accept header selects the view. Whole objects are encoded once, tables on de
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import Struct
 
@@ -15,24 +15,8 @@ from reconciler.api.validation.kinds import GroupVersion, ServedKind
 from reconciler.embedded.store import Change, Record, event_line
 
 
-class View(Protocol):
-    """One way to encode records of one kind in one version."""
-
-    def whole(self, record: Record) -> bytes:
-        """A single object."""
-
-    def listing(self, records: Iterable[Record], metadata: dict[str, Any]) -> bytes:
-        """A list."""
-
-    def line(self, kind: str, record: Record) -> bytes:
-        """A watch event."""
-
-    def change(self, change: Change) -> bytes:
-        """A watch event for a watcher that selects everything."""
-
-
-class Objects(Struct, frozen=True):
-    """Whole objects."""
+class View(Struct, frozen=True):
+    """One way to encode records of one kind in one version: whole objects."""
 
     kind: ServedKind
     served: GroupVersion
@@ -49,18 +33,16 @@ class Objects(Struct, frozen=True):
 
     def line(self, kind: str, record: Record) -> bytes:
         """A watch event."""
-        return event_line(kind, record.whole(self.served))
+        return event_line(kind, self.whole(record))
 
     def change(self, change: Change) -> bytes:
-        """A watch event, shared by all watchers of this version."""
+        """A watch event for a watcher that selects everything, shared by all of this version."""
         return change.line(self.served)
 
 
-class Table(Struct, frozen=True):
+class Table(View, frozen=True):
     """Rows for kubectl."""
 
-    kind: ServedKind
-    served: GroupVersion
     now: Callable[[], datetime]
     include: str
     """What each row has besides its cells: Metadata, Object or None."""
@@ -112,12 +94,8 @@ class Table(Struct, frozen=True):
         """A table of one row."""
         return self.listing([record], {"resourceVersion": str(record.version)})
 
-    def line(self, kind: str, record: Record) -> bytes:
-        """A watch event with a table of one row."""
-        return event_line(kind, self.whole(record))
-
     def change(self, change: Change) -> bytes:
-        """A watch event."""
+        """A watch event with a table of one row."""
         return self.line(change.type, change.record)
 
 
@@ -133,5 +111,5 @@ def choose_view(
         if form == "Table":
             return Table(kind, served, now, include)
         if not form:
-            return Objects(kind, served)
+            return View(kind, served)
     raise Refusal(406, "NotAcceptable", "only application/json is supported", details={})
