@@ -1,26 +1,31 @@
-"""`dra-reconciler top`: what it says of manifests and of a cluster, once and again and again."""
+"""The usage of devices, the learnt demand, and gangs."""
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from reconciler.allocation.policies.demand import Demand, Shape
 from reconciler.analysis.capacity.lines import CounterUsage, Line, ProfileUsage
+from reconciler.api.objects.claims import ResourceClaimSpec
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli import main
 from reconciler.cli.cluster import Connection
 from reconciler.cli.top import Gauge, follow_usage
 from reconciler.cli.top_tables import usage_tables
-from reconciler.embedded import serve
+from reconciler.embedded import ApiServer, serve
 from reconciler.state.devices.snapshot import Snapshot
 from tests.tools.builders import Object
+from tests.tools.checkout import ROOT
 from tests.tools.command_servers import Overheard
+from tests.tools.gangs import annotated
 from tests.tools.partitioned_node import partitioned
 from tests.tools.patience import PATIENCE
 from tests.tools.short_manifests import gpus, together
-from tests.tools.small_fleet import claim, held
+from tests.tools.small_fleet import claim, claim_spec, device_class, devices, held, node, template
 
 
 def taken(*names: str, driver: str = "d", pool: str = "n1") -> Object:
@@ -163,3 +168,150 @@ def test_invalid_input_is_reported_and_the_rest_is_counted(options: tuple[str, .
     assert result.exit_code == 1
     assert "refused: " in result.stderr
     assert result.stdout == top(*options, manifests=gpus("n1")).stdout != ""
+
+
+pytestmark = pytest.mark.loopback
+
+DEMAND = Demand((Shape(ResourceClaimSpec.model_validate(claim_spec(2)), 500, 3000),))
+ROWS = [["first-fit", False, 3, 1, 2, 0.25], ["least-loss", True, 6, 0, 0, 0.0]]
+COMPARISON = json.dumps({"samples": 6, "policies": ROWS})
+DATA = {"demand": DEMAND.to_json(), "at": "2026-01-01T12:00:00+00:00", "comparison": COMPARISON}
+
+
+async def shown(*arguments: str, **data: str) -> Result:
+    """The output for a ConfigMap with this data."""
+    api = ApiServer()
+    metadata = {"name": "demand", "namespace": "ours"}
+    api.load([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}])
+    async with serve(api) as url:
+        command = ["top", "--server", url, *arguments]
+        return await asyncio.to_thread(CliRunner().invoke, main, command)
+
+
+async def test_people_get_tables():
+    found = await shown("--demand", "ours/demand", **DATA)
+    assert found.exit_code == 0
+    lines = [line.split() for line in found.stdout.splitlines() if line]
+    assert ["2", "of", "class", "gpu;", "CPU", "500m", "100.0%"] in lines
+    assert ["least-loss", "yes", "6", "0", "0", "0.00"] in lines
+    assert "6 sampled decisions" in found.stdout
+
+
+async def test_programs_get_json():
+    found = await shown("--demand", "ours/demand", "-o", "json", **DATA)
+    told = json.loads(found.stdout)
+    assert told["demand"] == [{"shape": "2 of class gpu; CPU 500m", "share": 1.0}]
+    assert told["samples"] == 6
+    assert told["policies"][0] == {
+        "policy": "first-fit",
+        "used": False,
+        "same": 3,
+        "otherDevices": 1,
+        "otherNode": 2,
+        "placesLost": 0.25,
+    }
+
+
+async def test_a_comparison_that_cannot_be_read_is_left_out_with_a_warning():
+    found = await shown("--demand", "ours/demand", **{**DATA, "comparison": "{}"})
+    assert found.exit_code == 0
+    assert "warning: ConfigMap ours/demand: comparison: not a comparison" in found.stderr
+    assert "2 of class gpu" in found.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("ours/demand", {}, "holds no demand yet"),
+        ("ours/other", {}, "there is no ConfigMap ours/other"),
+        ("ours/demand", {**DATA, "at": "x"}, "must be a time in RFC 3339 format"),
+        ("demand", {}, "needs NAMESPACE/NAME"),
+    ],
+)
+async def test_what_is_missing_is_said(name: str, data: dict[str, str], said: str):
+    found = await shown("--demand", name, **data)
+    assert found.exit_code > 0
+    assert said in found.output + found.stderr
+
+
+EXAMPLE = ROOT / "docs" / "examples" / "gang-podgroup.yaml"
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(main, list(arguments))
+    return result.exit_code, result.output
+
+
+def too_large(folder: Path) -> str:
+    """A gang of two for one device."""
+    pods = [annotated(name, size=2, templates=("t",)) for name in ("p0", "p1")]
+    objects = [device_class(), node("n"), devices("n", "d0"), template("t"), *pods]
+    path = folder / "gang.json"
+    path.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": objects}))
+    return str(path)
+
+
+def test_allocate_places_a_gang_in_one_domain_with_one_claim_for_the_group():
+    code, output = run("allocate", "-f", str(EXAMPLE))
+    assert code == 0
+    assert "gang default/pair: 2 pods placed, all in example.com/rack=r1: pair-0 on node-a" in output
+    assert output.count("default/pair-channel") == 1
+
+
+def test_allocate_gives_nothing_to_a_gang_that_does_not_fit(tmp_path: Path):
+    _, output = run("allocate", "-f", too_large(tmp_path))
+    assert "0 claims allocated, 2 pending" in output
+    assert "1 of 2 pods fit together" in output
+
+
+def test_explain_names_the_reason_of_the_gang(tmp_path: Path):
+    _, output = run("explain", "--pod", "p1", "-f", too_large(tmp_path))
+    assert "1 of 2 pods fit together" in output
+
+
+def test_whatif_says_where_a_gang_fits_and_how_often():
+    code, output = run("whatif", "-f", str(EXAMPLE))
+    assert code == 0
+    assert "fits once: gang default/pair" in output
+    assert "copy 1 of gang default/pair: 2 pods on 2 nodes, all in example.com/rack=r1" in output
+    assert "copy 2 does not fit: gang default/pair: GangUnplaced" in output
+    _, output = run("whatif", "-f", str(EXAMPLE), "-o", "json")
+    assert [one["unit"] for one in json.loads(output)["gangs"][0]["pods"]] == [
+        "pod default/pair-0",
+        "pod default/pair-1",
+    ]
+
+
+def test_whatif_says_what_a_gang_lacks(tmp_path: Path):
+    code, output = run("whatif", "--count", "1", "-f", too_large(tmp_path))
+    assert code == 1
+    assert "1 of 2 pods fit together" in output
+
+
+def test_top_lists_gangs_with_their_pods_and_what_they_wait_for(tmp_path: Path):
+    code, output = run("top", "--gangs", "-f", too_large(tmp_path))
+    assert code == 0
+    assert output.split()[:8] == ["GANG", "SOURCE", "SIZE", "BOUND", "RELEASED", "GATED", "DOMAIN", "PENDING"]
+    assert "default/g" in output
+    assert "GangUnplaced" in output
+    _, output = run("top", "--gangs", "-o", "json", "-f", too_large(tmp_path))
+    (gang,) = json.loads(output)["gangs"]
+    assert (gang["size"], gang["gated"], gang["bound"], gang["reason"]) == (2, 2, 0, "GangUnplaced")
+
+
+def test_top_shows_the_domain_of_a_gang_that_runs(tmp_path: Path):
+    pods = [annotated(f"p{n}", size=2, topology="rack", gates=(), nodeName=f"n{n}") for n in range(2)]
+    waiting = [annotated(f"q{n}", size=2, gang="h") for n in range(2)]
+    objects = [node("n0", rack="r1"), node("n1", rack="r1"), *pods, *waiting]
+    path = tmp_path / "gangs.json"
+    path.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": objects}))
+    _, output = run("top", "--gangs", "-o", "json", "-f", str(path))
+    waits, runs = json.loads(output)["gangs"]
+    assert (waits["name"], waits["message"]) == ("h", "can be placed now")
+    assert (runs["bound"], runs["nodes"], runs["domain"]) == (2, 2, {"rack": "r1"})
+
+
+def test_top_of_gangs_has_no_other_groups():
+    code, output = run("top", "--gangs", "--by", "node", "-f", str(EXAMPLE))
+    assert code == 2
+    assert "--gangs has no --by" in output

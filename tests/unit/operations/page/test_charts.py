@@ -1,4 +1,4 @@
-"""What is drawn and what is counted, against loops over names; and which charts a filter means."""
+"""The charts of a fleet, what filters select, and what the page remembers of refusals."""
 
 from random import Random
 from typing import Any
@@ -8,9 +8,13 @@ import pytest
 
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.meta import DeviceID, ObjectKey
+from reconciler.control.decisions.allocating import Freed, Waits
+from reconciler.control.units import Kind, Unit
+from reconciler.control.waiting import Pending
 from reconciler.operations.page.charts import CELLS, Charts, Index, Scene, scene
 from reconciler.operations.page.drawing import draw
 from reconciler.operations.page.query import Query, select_charts, select_claims
+from reconciler.operations.page.sources import SPARE, RefusalMessages
 from tests.tools import builders
 from tests.tools.builders import counter_slice, device, devices, request, resource_slice, typed
 from tests.tools.still_page import Still, StillSources
@@ -195,3 +199,32 @@ async def test_a_node_means_its_own_pools_and_those_it_shares():
     assert meant(node="nowhere") == set()
     assert meant(driver="d", node="n10") == {"n10", "fabric"}
     assert meant() == {"n1", "n10", "gone", "fabric", "torus"}
+
+
+def unit(name: str) -> Unit:
+    return Unit(Kind.CLAIM, ObjectKey("ns", name))
+
+
+def refused(name: str, message: str) -> Waits:
+    return Waits((ObjectKey("ns", name),), None, "DevicesInUse", message)
+
+
+def test_the_last_message_of_a_unit_is_kept():
+    messages = RefusalMessages(Pending())
+    messages.on_decision(refused("a", "first"))
+    messages.on_decision(refused("a", "second"))
+    messages.on_decision(Freed(ObjectKey("ns", "a"), "why"))
+    assert messages.of(unit("a")) == "second"
+    assert messages.of(unit("b"), "nothing yet") == "nothing yet"
+
+
+def test_messages_of_units_that_are_not_pending_are_dropped_when_there_are_many():
+    pending = Pending()
+    messages = RefusalMessages(pending)
+    pending.note(unit("pending"), "DevicesInUse", [ObjectKey("ns", "pending")])
+    messages.on_decision(refused("pending", "kept"))
+    messages.on_decision(refused("gone", "dropped"))
+    for number in range(SPARE + 1):
+        messages.on_decision(refused(f"other-{number}", "dropped"))
+    assert messages.of(unit("pending")) == "kept"
+    assert messages.of(unit("gone")) == ""

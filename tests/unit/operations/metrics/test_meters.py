@@ -1,16 +1,113 @@
-"""What the counting transport says of each way in which a request or a watch can end."""
+"""What is counted: decisions, objects, requests and watches."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from reconciler.cluster.kinds import POD, Resource
 from reconciler.cluster.transport import Request, Response, WatchRequest
+from reconciler.control.ownership import Ownership
 from reconciler.errors import Relist, Retry, Undecided
+from reconciler.ha.shard import parse_shard
+from reconciler.operations.metrics.devices import OBJECTS_AT_ONCE, ObjectCounts
 from reconciler.operations.metrics.meters import Meters
 from reconciler.operations.metrics.requests import Metered
+from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
+from tests.tools.unit_pictures import intake, put
+
+
+def test_the_latest_decision_of_each_bucket_is_named_and_every_one_counts():
+    meters = Meters(process=False)
+    for number in range(40):
+        meters.answered("", 0.0002, f"fast-{number}")
+    meters.answered("", 0.2, "slow-0")
+    named = {
+        sample.labels["le"]: sample.exemplar.labels["decision_id"]
+        for metric in meters.registry.collect()
+        for sample in metric.samples
+        if sample.exemplar
+    }
+    assert named == {"0.00025": "fast-39", "0.25": "slow-0"}
+    name = "dra_reconciler_decision_duration_seconds_count"
+    assert meters.registry.get_sample_value(name, {"result": "granted"}) == 41
+
+
+def created(raw: dict[str, Any], at: str) -> dict[str, Any]:
+    return {**raw, "metadata": {**raw["metadata"], "creationTimestamp": at}}
+
+
+def allocated(name: str, driver: str = DRIVER) -> dict[str, Any]:
+    return {**claim(name, managed=False), "status": held(driver, "n", name)}
+
+
+async def counted(*objects: dict[str, Any], **ours: Any) -> ObjectCounts:
+    found = intake(*objects)
+    found.listed.set()
+    counts = ObjectCounts(found, Ownership(alone=True, **ours))
+    await counts.refresh()
+    return counts
+
+
+async def test_claims_by_state_and_the_oldest_that_is_to_be_allocated():
+    """An older one is another allocator's, one is allocated, and the pod of one needs it."""
+    counts = await counted(
+        created(claim("theirs", managed=False), "2026-01-01T00:00:00Z"),
+        created(allocated("done"), "2026-01-01T00:00:00Z"),
+        created(claim("new"), "2026-01-01T02:00:00Z"),
+        created(claim("gated", managed=False), "2026-01-01T01:00:00Z"),
+        pod("p", "gated"),
+    )
+    assert counts.claims == {"allocated": 1, "unallocated": 3}
+    assert counts.oldest == 1767229200.0  # 2026-01-01T01:00:00Z
+
+
+async def test_no_claims_at_all():
+    counts = await counted(node("n"))
+    assert (counts.claims, counts.oldest) == ({"allocated": 0, "unallocated": 0}, None)
+
+
+async def test_claims_of_another_shard_are_counted_there():
+    """So the sum over all shards is the number of claims."""
+    objects = [device_class(), device_class("nic", "nic.example.com")]
+    objects += [claim("a"), claim("b", device_class="nic"), allocated("c"), allocated("d", "nic.example.com")]
+    first = await counted(*objects, shard=parse_shard(f"driver={DRIVER}"))
+    other = await counted(*objects, shard=parse_shard("driver=nic.example.com"))
+    assert first.claims == other.claims == {"allocated": 1, "unallocated": 1}
+
+
+async def test_slices_by_how_they_select_nodes():
+    per_device = devices("x", "d0")
+    del per_device["spec"]["nodeName"]
+    per_device["spec"] |= {"perDeviceNodeSelection": True, "devices": [{"name": "d0", "allNodes": True}]}
+    everywhere = devices("y", "d0")
+    del everywhere["spec"]["nodeName"]
+    everywhere["spec"]["allNodes"] = True
+    counts = await counted(per_device, everywhere, devices("n", "d0"), devices("m", "d0"))
+    assert counts.slices == {"per_device": 1, "all_nodes": 1, "node_name": 2}
+
+
+async def test_nothing_is_counted_before_all_objects_are_listed():
+    found = intake(claim("a"))
+    counts = ObjectCounts(found, Ownership(alone=True))
+    await counts.refresh()
+    assert counts.claims == {}
+
+
+async def test_claims_that_come_during_the_count_are_counted_next_time():
+    found = intake(*(claim(f"c{number}") for number in range(OBJECTS_AT_ONCE + 1)))
+    found.listed.set()
+    counts = ObjectCounts(found, Ownership(alone=True))
+    counting = asyncio.create_task(counts.refresh())
+    await asyncio.sleep(0)  # it has counted the first part
+    put(found, claim("late"))
+    await counting
+    assert counts.claims["unallocated"] == OBJECTS_AT_ONCE + 1
+    await counts.refresh()
+    assert counts.claims["unallocated"] == OBJECTS_AT_ONCE + 2
+
 
 CLAIMS = Resource("ResourceClaim", "resource.k8s.io", "v1", "resourceclaims", namespaced=True)
 CLAIM = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/a"
@@ -49,7 +146,7 @@ def metered(*answers: int | BaseException) -> tuple[Metered, Meters]:
     return Metered(Scripted(*answers), meters, clock, watched=[POD, claims]), meters
 
 
-def counted(meters: Meters, **labels: str) -> float | None:
+def requests_counted(meters: Meters, **labels: str) -> float | None:
     return meters.registry.get_sample_value("dra_reconciler_api_requests_total", labels)
 
 
@@ -80,7 +177,7 @@ async def test_every_end_of_a_request_has_a_name(answer: int | BaseException, re
             await asked
     else:
         assert (await asked).status == answer
-    assert counted(meters, verb="patch", resource="resourceclaims/status", result=result) == 1
+    assert requests_counted(meters, verb="patch", resource="resourceclaims/status", result=result) == 1
     assert transport.answers == 1
 
 
@@ -103,7 +200,7 @@ async def test_every_end_of_a_request_has_a_name(answer: int | BaseException, re
 async def test_names_are_those_of_kubernetes_and_bounded(method: str, path: str, verb: str, resource: str):
     transport, meters = metered(200)
     await transport.send(Request(method, path, timeout=1))
-    assert counted(meters, verb=verb, resource=resource, result="ok") == 1
+    assert requests_counted(meters, verb=verb, resource=resource, result="ok") == 1
 
 
 async def watch(transport: Metered, fail: BaseException | None = None) -> None:

@@ -1,15 +1,62 @@
-"""Wrong usage: the error names the problem and the remedy."""
+"""The root of the command line, wrong uses of commands, and errors that name what to do."""
 
 import gzip
 import json
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
-from reconciler.cli import main
+from reconciler.cli import COMMANDS, main
+from reconciler.cli.exits import Exit, NoAnswer, errors_as, exit_on_errors
+from reconciler.errors import Rejected, Retry
 from tests.tools.checkout import DOCS
 from tests.tools.short_manifests import CLASS, claim, gpus, together
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_help_lists_every_command(flag: str):
+    result = CliRunner().invoke(main, [flag])
+    assert result.exit_code == 0
+    for name, line in COMMANDS.items():
+        assert f"{name} " in result.stdout
+        assert line in " ".join(result.stdout.split())
+
+
+def test_the_version_is_printed():
+    result = CliRunner().invoke(main, ["--version"])
+    assert result.stdout.startswith("dra-reconciler, version ")
+
+
+def test_an_unknown_command_is_wrong_usage():
+    result = CliRunner().invoke(main, ["frobnicate"])
+    assert result.exit_code == 2
+    assert "No such command 'frobnicate'" in result.stderr
+
+
+def test_an_unknown_command_is_not_guessed():
+    result = CliRunner().invoke(main, ["frobnicate"])
+    assert "Did you mean" not in result.stderr
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_has_help(name: str):
+    result = CliRunner().invoke(main, [name, "--help"])
+    assert result.exit_code == 0
+    assert result.stdout.startswith(f"Usage: main {name}")
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_a_cluster_is_the_default_without_files_where_help_says_so(name: str):
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    options = {one.opts[0]: one for one in command.params if isinstance(one, click.Option)}
+    if "--cluster" in options:
+        files = options.get("-f")
+        said = "the default without -f" in str(options["--cluster"].help)
+        assert said == (files is not None and not files.required)
+
 
 NODE = "{{apiVersion: v1, kind: Node, metadata: {{name: {}}}}}\n"
 HELD = claim("hold") + (
@@ -131,3 +178,30 @@ def test_fit_does_not_answer_for_a_fleet_that_was_not_named():
     result = CliRunner().invoke(main, ["fit", "-f", str(DOCS / "examples" / "fit-request.yaml")])
     assert result.exit_code == 2
     assert "No ResourceSlice was read: add --cluster, or more files with -f." in result.stderr
+
+
+def test_each_error_of_a_group_is_printed_and_the_command_fails(capsys: pytest.CaptureFixture[str]):
+    nested = ExceptionGroup(
+        "tasks", [OSError("no route"), ExceptionGroup("more", [Rejected("no such gate")])]
+    )
+    with pytest.raises(SystemExit) as ended, exit_on_errors():
+        raise nested
+    assert ended.value.code == Exit.FAILED
+    assert capsys.readouterr().err == "Error: no route\nError: no such gate\n"
+
+
+def test_internal_errors_are_not_reported_as_errors_of_the_cluster(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(KeyError), exit_on_errors():
+        raise KeyError("a defect")
+    with pytest.raises(ZeroDivisionError), errors_as(NoAnswer):
+        raise ZeroDivisionError
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(click.ClickException, Exit.FAILED), (NoAnswer, Exit.USAGE)], ids=["look", "question"]
+)
+def test_an_unreachable_server_ends_a_command(error: type[click.ClickException], code: Exit):
+    with pytest.raises(error, match="away") as ended, errors_as(error):
+        raise Retry("away")
+    assert ended.value.exit_code == code

@@ -1,8 +1,11 @@
-"""A decision is logged, documented and counted as its class declares."""
+"""Every event that is logged is declared, with its fields; a decision is logged as its class says."""
 
+import ast
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar
+from functools import cache
+from typing import Annotated, ClassVar, NamedTuple
 
 import pytest
 import structlog
@@ -20,10 +23,79 @@ from reconciler.control.decisions.declaration import (
     Seconds,
 )
 from reconciler.control.decisions.every import DECISIONS
-from reconciler.operations.logs.catalogue import EVENTS, FIELDS, Event, described_fields, events_of
+from reconciler.operations.logs.catalogue import COMMON, EVENTS, FIELDS, Event, described_fields, events_of
 from reconciler.operations.metrics.meters import Meters
 from reconciler.operations.observer import log_decision
+from tests.tools.checkout import ROOT
 from tests.tools.decision_samples import SAMPLES, Sample
+
+METHODS = ("debug", "info", "warning", "error", "exception", "critical")
+GIVEN_ANOTHER_WAY = {"claim", "pod"}
+"""Fields that some calls pass on as `**what`"""
+
+
+class Call(NamedTuple):
+    where: str
+    method: str
+    event: str
+    fields: frozenset[str]
+    open: bool
+    """Whether it passes on more, as `**more`"""
+
+
+def calls() -> Iterator[Call]:
+    """Every call that logs something."""
+    for path in sorted((ROOT / "reconciler").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+                continue
+            target = node.func.value
+            if node.func.attr in METHODS and isinstance(target, ast.Name) and target.id in ("log", "logger"):
+                fields = {keyword.arg for keyword in node.keywords}
+                named = frozenset(field for field in fields if field is not None)
+                for event in names(node.args[0]):
+                    where = f"{path.relative_to(ROOT)}:{node.lineno}"
+                    yield Call(where, node.func.attr, event, named, open=None in fields)
+
+
+def names(argument: ast.expr) -> list[str]:
+    if isinstance(argument, ast.IfExp):
+        return [*names(argument.body), *names(argument.orelse)]
+    if isinstance(argument, ast.Attribute):
+        return class_attributes()[argument.attr]
+    return [str(argument.value)] if isinstance(argument, ast.Constant) else [ast.unparse(argument)]
+
+
+@cache
+def class_attributes() -> dict[str, list[str]]:
+    """Name -> its texts in the classes that set it: a base class logs what its subclasses name."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in (ROOT / "reconciler" / "control").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            for part in node.body if isinstance(node, ast.ClassDef) else ():
+                match part:
+                    case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(text))):
+                        found[name].append(text)
+    return found
+
+
+@pytest.mark.parametrize("call", list(calls()), ids=lambda call: f"{call.where} {call.event}")
+def test_every_call_is_documented(call: Call):
+    assert call.event in EVENTS, "name the event in reconciler/operations/logs/catalogue.py"
+    event = EVENTS[call.event]
+    wanted = set(event.fields) - {"exception"}
+    assert event.level == ("error" if call.method == "exception" else call.method)
+    assert ("exception" in event.fields) == (call.method == "exception")
+    assert wanted - call.fields <= (GIVEN_ANOTHER_WAY if call.open else set())
+    assert call.fields <= {*event.fields, *event.maybe}
+
+
+def test_every_event_is_emitted_and_every_field_used():
+    declared = {line.event for kind in DECISIONS for line in kind.LINES}
+    assert set(EVENTS) == {call.event for call in calls()} | declared
+    used = {field for event in EVENTS.values() for field in (*event.fields, *event.maybe)} - {"*"}
+    assert used | set(COMMON) == set(FIELDS)
+
 
 STRANGE = MetricSpec("strange_total", "counter", "Help.", (("what", "what it was"),))
 LASTED = MetricSpec("lasted_seconds", "histogram", "Help.", buckets=(1.0,))
