@@ -13,7 +13,7 @@ from kernels.fit import NOTHING_REQUIRED, fits_required
 from kernels.groups import distinct, group_code, group_min
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.availability import available, value_count
-from reconciler.allocation.dra.request_options import ParsedClaims, RequestKey, RequestOption
+from reconciler.allocation.dra.request_options import ParsedClaims, RequestOption
 from reconciler.allocation.dra.selector_masks import evaluate_selectors
 from reconciler.api.objects.claims import DeviceConstraint
 from reconciler.api.objects.semantics import LIST_ATTRIBUTES, Semantics
@@ -192,9 +192,6 @@ class MatchGroup(Struct, frozen=True):
     """The least that all their devices draw together; None if no device has the attribute"""
 
 
-_BOUNDS: Cache[Fleet, dict[tuple[Name, RequestKey], ValueBound]] = Cache(lambda _: {}, on_fork=dict.copy)
-
-
 def match_groups(parsed: ParsedClaims, snapshot: Snapshot) -> tuple[MatchGroup, ...]:
     """The match groups that can exclude nodes. They depend on the fleet alone.
 
@@ -285,13 +282,6 @@ def _match_group(name: Name, options: tuple[RequestOption, ...], fleet: Fleet) -
 
 
 def _value_bound(option: RequestOption, name: Name, fleet: Fleet) -> ValueBound:
-    of_fleet, key = _BOUNDS.of(fleet), (name, option.key)
-    if key not in of_fleet:
-        of_fleet[key] = _compute(option, name, fleet)
-    return of_fleet[key]
-
-
-def _compute(option: RequestOption, name: Name, fleet: Fleet) -> ValueBound:
     values = fleet.cel.attributes[name].codes
     size = value_count(name, fleet)
     rows = np.flatnonzero(evaluate_selectors(option, fleet).true & (values >= 0))
