@@ -173,7 +173,8 @@ async def test_a_broken_promise_of_our_own_ends_the_run():
     """A server that answers with a pod where a claim was written: nothing that follows could be trusted."""
 
     async def nonsense(_: Send) -> Response:
-        body = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a", "namespace": "default"}}
+        metadata = {"name": "a", "namespace": "default", "resourceVersion": "999"}
+        body = {"kind": "Pod", "apiVersion": "v1", "metadata": metadata}
         return Response(200, {}, json.dumps(body).encode())
 
     cluster = fleet("d0")
