@@ -25,7 +25,7 @@ from reconciler.cli.output import (
 )
 from reconciler.cluster.client import Client
 from reconciler.cluster.kinds import POD
-from reconciler.cluster.writer import ungate
+from reconciler.cluster.pod_writer import ungate
 from reconciler.errors import Conflict, Gone, ReconcilerError
 
 ATTEMPTS = 5

@@ -7,7 +7,7 @@ PodDisruptionBudgets hold (MAKE-9); no pod is ever deleted otherwise. Nothing is
 from collections.abc import Sequence
 from typing import Any
 
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import GATE, Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.versions.reading import read
 from reconciler.cluster.client import JSON, Client, Raw
@@ -47,6 +47,18 @@ class PodWriter:
         """
         metadata = {**patch.get("metadata", {}), "resourceVersion": _version(pod)}
         return _answer(await self._client.patch(self._pods, pod.key, {**patch, "metadata": metadata}))
+
+
+async def ungate(client: Client, pods: Resource, pod: Pod) -> Pod:
+    """Remove our scheduling gate from a pod; other gates stay. Returns the pod as stored.
+
+    Raises the errors of `Client`. Cancelled: the gate may be removed.
+    """
+    if not pod.gated:
+        return pod
+    gates = [gate.to_json() for gate in pod.spec.scheduling_gates if gate.name != GATE]
+    patch = {"metadata": {"resourceVersion": _version(pod)}, "spec": {"schedulingGates": gates or None}}
+    return _answer(await client.patch(pods, pod.key, patch))
 
 
 def _version(pod: Pod) -> str:
@@ -103,10 +115,7 @@ class Evictions:
             "metadata": {"resourceVersion": pod.metadata.resource_version},
             "status": {"nominatedNodeName": node or None},
         }
-        found = read(await self._client.patch(POD, pod.key, patch, subresource="status"))
-        if not isinstance(found, Pod):
-            raise Inconsistent(f"{found.key} was read as {type(found).__name__}, not Pod")
-        return found
+        return _answer(await self._client.patch(POD, pod.key, patch, subresource="status"))
 
 
 EVENT = Resource("Event", "events.k8s.io", "v1", "events", namespaced=True)

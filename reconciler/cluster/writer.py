@@ -26,7 +26,7 @@ from reconciler.api.objects.claims import (
     mark,
     signed,
 )
-from reconciler.api.objects.core import GATE, Pod
+from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import FENCED, SEAT
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan
@@ -34,7 +34,8 @@ from reconciler.api.objects.semantics import ADMIN_ACCESS, BINDING_CONDITIONS, C
 from reconciler.api.versions.reading import decode, loaded, read
 from reconciler.cluster.client import JSON, Client, Raw
 from reconciler.cluster.discovery import CLAIM
-from reconciler.cluster.kinds import Resource, Served
+from reconciler.cluster.kinds import Served
+from reconciler.cluster.pod_writer import ungate
 from reconciler.errors import Conflict, Gone, Inconsistent, Malformed, Undecided
 
 
@@ -263,21 +264,6 @@ class Writer:
         if isinstance(found, Refused):
             raise Undecided(f"the answer to a write cannot be read: {found.reason}")
         return _claim(found)
-
-
-async def ungate(client: Client, pods: Resource, pod: Pod) -> Pod:
-    """Remove our scheduling gate from a pod; other gates stay. Returns the pod as stored.
-
-    Raises the errors of `Client`. Cancelled: the gate may be removed.
-    """
-    if not pod.gated:
-        return pod
-    gates = [gate.to_json() for gate in pod.spec.scheduling_gates if gate.name != GATE]
-    patch = _from(pod.key, pod.metadata.resource_version, spec={"schedulingGates": gates or None})
-    found = read(await client.patch(pods, pod.key, patch))
-    if not isinstance(found, Pod):
-        raise Inconsistent(f"{found.key} was read as {type(found).__name__}, not Pod")
-    return found
 
 
 def _needs_no_mark(plan: Plan, claim: ResourceClaim) -> bool:
