@@ -315,7 +315,6 @@ SEEDS = {
     "old versions count": 8,
     "answers about claims long gone count": 24,
     "claims in use are freed": 33,
-    "writes that have not begun are taken for unanswered": 3,
     "refusals slow writes down": 36,
     "everybody leads": 5,
     "budgets allow everything": 39,
@@ -332,6 +331,8 @@ TESTS: dict[str, str] = {
     "test_an_announcement_that_does_not_suffice_is_replaced[somebody removed the finalizer]",
     "all allocations of announced claims are ours": "tests/whole/coexistence/test_giving_way.py::"
     "test_an_allocation_of_others_is_not_freed_although_no_pod_names_it[announced]",
+    "writes that have not begun are taken for unanswered": "tests/unit/control/test_settler.py::"
+    "test_a_write_that_has_not_begun_is_not_taken_for_one_without_an_answer",
     "batches ignore the room of nodes": "tests/unit/control/test_batch.py::"
     "test_pods_of_one_template_go_on_when_a_node_has_devices_but_no_cpu_left",
     "held room is for everybody": "tests/unit/state/test_nominations.py::"

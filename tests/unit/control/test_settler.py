@@ -127,3 +127,19 @@ async def test_nothing_is_resolved_that_was_never_assumed():
     writer = FakeWriter(lambda: picture.store.claims[key("a")])
     await Settler(picture, writer, ignore).resolve(picture.store.claims[key("a")])
     assert writer.withdrawn == []
+
+
+async def test_a_write_that_has_not_begun_is_not_taken_for_one_without_an_answer():
+    """A turn about the claim itself may come between a decision and its write."""
+    picture = intake(claim("a"))
+    pair = assumed(picture)
+    plan, found = pair
+    answer = typed({**claim("a"), "status": HELD})
+    writer = FakeWriter(lambda: answer, server=found)
+    settler = Settler(picture, writer, ignore)
+    settler.assume(plan)
+    await settler.resolve(found)
+    assert writer.withdrawn == []
+    assert taken(picture)
+    await settler.settle([pair], ignore)
+    assert taken(picture)
