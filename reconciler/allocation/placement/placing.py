@@ -4,7 +4,7 @@
 """
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -268,22 +268,27 @@ class Placement:
 
     def if_others_come(self, pod: Pod, held: Iterable[ResourceClaim], snapshot: Snapshot) -> NodeSubset:
         """The nodes that `before_binding` may allow once more pods are placed: by affinity, or by spread."""
-        question = self._question(pod, held, snapshot, frozenset())
-        require_objects(question)
-        found = self._nodes.every()
-        for test in tests_of(question):
-            if isinstance(test.passed, np.ndarray) or test.passed.tightens:
-                found = found & nodes_passing(test, question.counters)
-        return NodeSubset(snapshot.topology.order, self._nodes.in_order(found, snapshot.topology.order))
+        return self._passing(
+            pod, held, snapshot, lambda test: isinstance(test.passed, np.ndarray) or test.passed.tightens
+        )
 
     def whatever_runs(self, pod: Pod, held: Iterable[ResourceClaim], snapshot: Snapshot) -> NodeSubset:
         """The nodes that suit a pod whatever other pods do. Raises as `before_binding` does."""
+        return self._passing(pod, held, snapshot, lambda test: not test.by_pods)
+
+    def _passing(
+        self,
+        pod: Pod,
+        held: Iterable[ResourceClaim],
+        snapshot: Snapshot,
+        counts: Callable[[Test], bool],
+    ) -> NodeSubset:
+        """The nodes that pass the tests that count."""
         question = self._question(pod, held, snapshot, frozenset())
         require_objects(question)
         found = self._nodes.every()
-        for test in tests_of(question):
-            if not test.by_pods:
-                found = found & nodes_passing(test, question.counters)
+        for test in filter(counts, tests_of(question)):
+            found = found & nodes_passing(test, question.counters)
         return NodeSubset(snapshot.topology.order, self._nodes.in_order(found, snapshot.topology.order))
 
     def only(self, name: str, snapshot: Snapshot) -> NodeSubset:
