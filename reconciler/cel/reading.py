@@ -6,6 +6,9 @@ from functools import cache
 from threading import Lock
 from typing import Any, cast
 
+from lark import Lark, Token
+from lark.exceptions import UnexpectedInput
+
 from reconciler.cel.check import FUNCTIONS
 from reconciler.cel.errors import MAX_DEPTH, MAX_LENGTH, MAX_NESTING, CelRefused, RefusedAt
 from reconciler.cel.grammar import built_parser
@@ -28,9 +31,6 @@ from reconciler.cel.tree import (
     Select,
 )
 from reconciler.cel.values import INT_MAX, INT_MIN, UINT_MAX, UInt, Value
-
-Token = Any
-"""A `lark.Token`: its text, with `type` and `start_pos`. Its library is loaded for the first expression."""
 
 # By name and number of arguments: the macro, and how many arguments are variable names.
 _SHAPES: dict[tuple[str, int], tuple[Macro, int]] = {
@@ -207,8 +207,6 @@ _RESERVED = frozenset(
 
 def read(expression: str) -> Node:
     """The tree of an expression. Raises CelRefused."""
-    from lark.exceptions import UnexpectedInput  # noqa: PLC0415 - takes 30 ms
-
     try:
         _check_limits(expression)
         return cast("Node", _parser().parse(expression))
@@ -218,13 +216,13 @@ def read(expression: str) -> Node:
         raise _syntax_error(expression, error) from None
 
 
-def _parser() -> Any:
+def _parser() -> Lark:
     with _building:
         return _built_parser()
 
 
 @cache
-def _built_parser() -> Any:
+def _built_parser() -> Lark:
     return built_parser(_Builder())
 
 
@@ -244,7 +242,7 @@ def _check_limits(expression: str) -> None:
             raise RefusedAt(match.start(), "too many nested brackets", f"nest at most {MAX_NESTING} levels")
 
 
-def _syntax_error(expression: str, error: Any) -> CelRefused:
+def _syntax_error(expression: str, error: UnexpectedInput) -> CelRefused:
     """The refusal for what lark did not expect: a token, or a character that begins none."""
     at, token = error.pos_in_stream, getattr(error, "token", None)
     if at is None or (token is not None and token.type == "$END"):
@@ -256,6 +254,11 @@ def _syntax_error(expression: str, error: Any) -> CelRefused:
     return CelRefused(expression, at, reason, "see the CEL grammar")
 
 
+def _at(token: Token) -> int:
+    """Where a token begins in the text."""
+    return token.start_pos or 0
+
+
 def _level(at: int, *nodes: Node) -> int:
     depth = 1 + max((node.depth for node in nodes), default=0)
     if depth > MAX_DEPTH:
@@ -264,7 +267,7 @@ def _level(at: int, *nodes: Node) -> int:
 
 
 def _call(function: str, token: Token, arguments: Sequence[Node], member: bool = False) -> Node:
-    at = token.start_pos
+    at = _at(token)
     return Call(at, _level(at, *arguments), function, tuple(arguments), member)
 
 
@@ -283,12 +286,12 @@ def _logic(children: list[Any], ends_on: bool) -> Node:
     # One node for a chain of any length: a || b || c ... must not become a deep tree.
     same = isinstance(left, Logic) and left.ends_on is ends_on
     terms = (*left.terms, right) if same else (left, right)
-    at = operator.start_pos
+    at = _at(operator)
     return Logic(at, max(left.depth if same else 0, _level(at, *terms[-2:])), terms, ends_on)
 
 
 def _nodes(children: Sequence[Any]) -> list[Any]:
-    return [child for child in children if not isinstance(child, str)]
+    return [child for child in children if not isinstance(child, Token)]
 
 
 def _arguments(children: Sequence[Any]) -> tuple[Node, ...]:
@@ -302,13 +305,13 @@ def _arguments(children: Sequence[Any]) -> tuple[Node, ...]:
 
 def _identifier(token: Token) -> str:
     if token in _RESERVED or token in _KEYWORDS:
-        raise RefusedAt(token.start_pos, f"{token!s} is a reserved word", "use another name")
+        raise RefusedAt(_at(token), f"{token!s} is a reserved word", "use another name")
     return str(token)
 
 
 def _field(token: Token) -> str:
     if token in _KEYWORDS:
-        raise RefusedAt(token.start_pos, f"{token!s} is a keyword", f'write ["{token!s}"]')
+        raise RefusedAt(_at(token), f"{token!s} is a keyword", f'write ["{token!s}"]')
     return str(token)
 
 
@@ -321,7 +324,7 @@ class _Builder:
         if len(children) == 1:
             return cast("Node", children[0])
         test, mark, yes, _, no = children
-        return Conditional(mark.start_pos, _level(mark.start_pos, test, yes, no), test, yes, no)
+        return Conditional(_at(mark), _level(_at(mark), test, yes, no), test, yes, no)
 
     def conditionalor(self, children: list[Any]) -> Node:
         return _logic(children, True)
@@ -346,36 +349,36 @@ class _Builder:
 
     def member_dot(self, children: list[Any]) -> Node:
         operand, dot, field = children
-        return Select(field.start_pos, _level(field.start_pos, operand), operand, _field(field), dot == ".?")
+        return Select(_at(field), _level(_at(field), operand), operand, _field(field), dot == ".?")
 
     member_dot_optional = member_dot
 
     def member_dot_arg(self, children: list[Any]) -> Node:
         target, _, name, *rest = children
-        return member_call(_field(name), name.start_pos, target, _arguments(rest))
+        return member_call(_field(name), _at(name), target, _arguments(rest))
 
     def member_index(self, children: list[Any]) -> Node:
         operand, bracket = children[:2]
         key = _nodes(children)[1]
-        optional = isinstance(children[2], str)
-        return Index(bracket.start_pos, _level(bracket.start_pos, operand, key), operand, key, optional)
+        optional = isinstance(children[2], Token)
+        return Index(_at(bracket), _level(_at(bracket), operand, key), operand, key, optional)
 
     member_index_optional = member_index
 
     def member_object(self, children: list[Any]) -> Node:
-        raise RefusedAt(children[1].start_pos, "message types are not supported", "use a map: {'key': value}")
+        raise RefusedAt(_at(children[1]), "message types are not supported", "use a map: {'key': value}")
 
     def fieldinits(self, children: list[Any]) -> list[Any]:
         return children
 
     def ident(self, children: list[Any]) -> Node:
-        return Ident(children[-1].start_pos, 1, _identifier(children[-1]))
+        return Ident(_at(children[-1]), 1, _identifier(children[-1]))
 
     dot_ident = ident
 
     def ident_arg(self, children: list[Any]) -> Node:
-        name: Token = next(child for child in children if isinstance(child, str) and child != ".")
-        return global_call(_identifier(name), name.start_pos, _arguments(children))
+        name = next(child for child in children if isinstance(child, Token) and child != ".")
+        return global_call(_identifier(name), _at(name), _arguments(children))
 
     dot_ident_arg = ident_arg
 
@@ -384,12 +387,12 @@ class _Builder:
 
     def list_lit(self, children: list[Any]) -> Node:
         elements: list[Element] = next((child for child in children if isinstance(child, list)), [])
-        at = children[0].start_pos
+        at = _at(children[0])
         return ListOf(at, _level(at, *elements), tuple(elements))
 
     def map_lit(self, children: list[Any]) -> Node:
         entries: list[Entry] = next((child for child in children if isinstance(child, list)), [])
-        at = children[0].start_pos
+        at = _at(children[0])
         return MapOf(at, _level(at, *entries), tuple(entries))
 
     exprlist = mapinits = staticmethod(_nodes)
@@ -400,12 +403,12 @@ class _Builder:
 
     def mapinit(self, children: list[Any]) -> Entry:
         key, value = _nodes(children)
-        return Entry(key.at, max(key.depth, value.depth), key, value, isinstance(children[0], str))
+        return Entry(key.at, max(key.depth, value.depth), key, value, isinstance(children[0], Token))
 
     def literal(self, children: list[Any]) -> Node:
         (token,) = children
         try:
             value = literal(token.type, str(token))
         except ValueError as exc:
-            raise RefusedAt(token.start_pos, str(exc), "fix the literal") from None
-        return Literal(token.start_pos, 1, value)
+            raise RefusedAt(_at(token), str(exc), "fix the literal") from None
+        return Literal(_at(token), 1, value)
