@@ -31,7 +31,7 @@ from reconciler.api.objects.gangs import FENCED, SEAT
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.semantics import ADMIN_ACCESS, BINDING_CONDITIONS, CONSUMABLE_CAPACITY, TAINTS
-from reconciler.api.versions.reading import decode, loaded, read
+from reconciler.api.versions.reading import decode, read
 from reconciler.cluster.client import JSON, Client, Raw
 from reconciler.cluster.discovery import CLAIM
 from reconciler.cluster.kinds import Served
@@ -299,13 +299,6 @@ def _version(raw: Raw) -> str:
         return str(raw["metadata"]["resourceVersion"])
     except (KeyError, TypeError) as exc:
         raise Undecided("the answer to a write has no resourceVersion") from exc
-
-
-def _decoded(text: bytes) -> Raw:
-    try:
-        return loaded(text)[0]
-    except ValueError as exc:
-        raise Undecided(f"the answer to a write is not JSON: {exc}") from exc
 
 
 def _answer(raw: Raw) -> ResourceClaim:
