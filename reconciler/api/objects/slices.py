@@ -1,6 +1,6 @@
 """ResourceSlice and DeviceTaintRule, resource.k8s.io/v1. Source: docs/reference/rules/slices.md."""
 
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -145,7 +145,13 @@ class ResourceSliceSpec:
             if device.capacity.keys() != capacity:
                 capacity = device.capacity.keys()
                 found.update(capacity)
-        return frozenset(found)
+        return _shared(frozenset(found))
+
+
+@lru_cache(1 << 10)
+def _shared(names: frozenset[str]) -> frozenset[str]:
+    """The first one of equal names: who keeps those of all slices keeps few objects."""
+    return names
 
 
 class ResourceSlice(ApiObject):
