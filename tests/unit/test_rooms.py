@@ -13,7 +13,7 @@ LIBRARIES = {
     "aio": {"asyncio", "msgspec", "threading"},
     "errors": set(),
     "settings": {"pydantic", "pydantic_settings", "yaml"},
-    "api": {"datetime", "msgspec", "pydantic", "pydantic_core", "semver", "yaml"},
+    "api": {"datetime", "msgspec", "pydantic", "pydantic_core", "semver", "typing_extensions", "yaml"},
     "cel": {"datetime", "lark", "msgspec", "numpy", "os", "re2", "threading"},
     "state": {"msgspec", "numpy", "pydantic", "threading"},
     "allocation": {"msgspec", "numpy", "pydantic"},

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
-from pydantic import TypeAdapter
 
 from reconciler.analysis.world import claim_like, pod_like
 from reconciler.api.manifests.bundle import Bundle, Entry, bundle, claim_from_template
@@ -13,7 +12,7 @@ from reconciler.api.manifests.documents import Document
 from reconciler.api.objects.claims import ResourceClaim, ResourceClaimTemplate
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import MAX_TIERS, Tier
-from reconciler.api.objects.meta import DeviceID, ObjectKey, ObjectMeta
+from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.similar_names import instead
 from reconciler.api.plugins import PLUGINS
 from reconciler.errors import Malformed, Rejected
@@ -179,9 +178,9 @@ def _key(name: str) -> ObjectKey:
 def _claim(pod: Pod, entry: str, template: Entry) -> ResourceClaim:
     """The claim of a pod from a template, whose spec was read once already."""
     assert isinstance(template.object, ResourceClaimTemplate)
-    made = claim_from_template(pod, entry, template.raw)
-    metadata = TypeAdapter(ObjectMeta).validate_python(made["metadata"])
-    return ResourceClaim(metadata=metadata, spec=template.object.spec.spec)
+    metadata = claim_from_template(pod, entry, template.raw)["metadata"]
+    made = ResourceClaim.model_validate({"metadata": metadata, "spec": {}})
+    return made.model_copy(update={"spec": template.object.spec.spec})
 
 
 class _Reader:

@@ -13,8 +13,14 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from reconciler.api.objects.quantity import Quantity
+from reconciler.api.validation.fields import (
+    MAX_IDENTIFIER,
+    MAX_LABEL,
+    MAX_SUBDOMAIN,
+    is_dns_subdomain,
+    is_key,
+)
 from reconciler.api.versions.consumption import CounterLimit, drop_redundant, pack, source_of_counter
-from reconciler.api.versions.mistakes import MAX_IDENTIFIER, MAX_LABEL, MAX_SUBDOMAIN, is_key, is_subdomain
 from reconciler.api.versions.shapes import Raw, mapping, mappings
 
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[a-z])(?=[0-9])")
@@ -334,7 +340,7 @@ def names(found: Sequence[Part], originals: Sequence[str], taken: Collection[str
         if (
             len(set(scheme)) == len(scheme)
             and all(name in own or name not in taken for name in scheme)
-            and all(is_subdomain(name) for name in scheme)
+            and all(is_dns_subdomain(name) for name in scheme)
             and all(one < other for one, other in pairwise(in_order))
         ):
             return scheme

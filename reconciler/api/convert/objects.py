@@ -9,8 +9,8 @@ from msgspec import Struct, field
 
 from reconciler.api.convert.layout import Rename, as_key, valid_names
 from reconciler.api.convert.pools import KEPT_METADATA, Keys, NewPool, OldPool
+from reconciler.api.validation.fields import MAX_IDENTIFIER, is_key
 from reconciler.api.versions.extensions import COMPATIBLE_ONLY_WITH
-from reconciler.api.versions.mistakes import MAX_IDENTIFIER, is_key
 from reconciler.api.versions.shapes import Raw, mapping, mappings
 from reconciler.errors import Rejected
 

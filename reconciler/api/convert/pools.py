@@ -18,8 +18,8 @@ from reconciler.api.convert.layout import (
     smallest_first,
     valid_names,
 )
+from reconciler.api.validation.fields import MAX_LABEL, is_dns_label
 from reconciler.api.versions.extensions import ANNOTATION, with_annotation
-from reconciler.api.versions.mistakes import MAX_LABEL, is_label
 from reconciler.api.versions.shapes import Raw, mapping, mappings
 from reconciler.errors import Rejected
 
@@ -87,9 +87,11 @@ class OldPool:
         if order_by_size:
             ordered = smallest_first(self.devices, self._targets(), sets)
         expressed = [device for device in everything if device["name"] not in sets.lost]
-        devices = valid_names((device["name"] for device in expressed), is_label, as_label, MAX_LABEL)
-        set_names = valid_names((one.name for one in sets.sets), is_label, as_label, MAX_LABEL)
-        counters = {one.name: valid_names(one.counters, is_label, as_label, MAX_LABEL) for one in sets.sets}
+        devices = valid_names((device["name"] for device in expressed), is_dns_label, as_label, MAX_LABEL)
+        set_names = valid_names((one.name for one in sets.sets), is_dns_label, as_label, MAX_LABEL)
+        counters = {
+            one.name: valid_names(one.counters, is_dns_label, as_label, MAX_LABEL) for one in sets.sets
+        }
         rename = _Renaming(self._keys, devices, set_names, counters)
         found = parts(
             {

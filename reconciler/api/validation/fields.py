@@ -151,18 +151,27 @@ class Field:
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+MAX_LABEL = 63
+MAX_SUBDOMAIN = 253
+MAX_IDENTIFIER = 32
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LABEL_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 
 
 def is_dns_label(text: str) -> bool:
     """V-1."""
-    return len(text) <= 63 and _LABEL.fullmatch(text) is not None
+    return len(text) <= MAX_LABEL and _LABEL.fullmatch(text) is not None
 
 
 def is_dns_subdomain(text: str) -> bool:
     """V-1."""
-    return len(text) <= 253 and _SUBDOMAIN.fullmatch(text) is not None
+    return len(text) <= MAX_SUBDOMAIN and _SUBDOMAIN.fullmatch(text) is not None
+
+
+def is_key(text: str) -> bool:
+    """Whether the name of an attribute or capacity is valid after its domain (V-4)."""
+    name = text.rpartition("/")[2]
+    return len(name) <= MAX_IDENTIFIER and _IDENTIFIER.fullmatch(name) is not None
 
 
 def is_label_name(text: str) -> bool:

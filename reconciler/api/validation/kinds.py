@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
+from reconciler.api.objects.claims import INLINE
 from reconciler.api.validation.bodies import bad_request
 from reconciler.api.validation.fields import Cause
 
@@ -222,16 +223,8 @@ class ServedKind(Struct, frozen=True, eq=False):
         return conversion.down(obj) if conversion else obj
 
 
-_INLINE = (
-    "deviceClassName",
-    "selectors",
-    "allocationMode",
-    "count",
-    "adminAccess",
-    "tolerations",
-    "capacity",
-    "derivedAttributes",
-)
+_INLINE = (*INLINE, "derivedAttributes")
+"""Fields of `exactly` that are in the request itself in v1beta1; one of them is not read here"""
 _EVENT_NAMES = {
     "involvedObject": "regarding",
     "message": "note",

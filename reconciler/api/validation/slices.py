@@ -58,9 +58,7 @@ def _target(spec: Field) -> None:
     """SL-2: exactly one way to select nodes."""
     given = [key for key in _TARGETS if spec[key].present]
     if not given:
-        spec.required(
-            "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
-        )
+        spec.required(_ONE_TARGET)
     elif len(given) > 1:
         spec.value_invalid(
             f"exactly one of {', '.join(f'`{key}`' for key in _TARGETS)} is required, not {len(given)}"

@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.api.convert.layout import as_key, as_label, valid_names
-from reconciler.api.versions.mistakes import MAX_IDENTIFIER, MAX_LABEL, is_key, is_label
+from reconciler.api.validation.fields import MAX_IDENTIFIER, MAX_LABEL, is_dns_label, is_key
 from tests.tools.builders import (
     claim,
     device,
@@ -32,7 +32,7 @@ from tests.tools.conversion_worlds import conversion
 )
 def test_a_label_is_the_closest_there_is(before: str, after: str):
     assert as_label(before) == after
-    assert is_label(after)
+    assert is_dns_label(after)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_key_is_the_closest_there_is(before: str, after: str):
 
 
 def test_names_that_would_meet_are_numbered_and_valid_ones_stay():
-    assert valid_names(["a.b", "a-b", "a_b", "A.B"], is_label, as_label, MAX_LABEL) == {
+    assert valid_names(["a.b", "a-b", "a_b", "A.B"], is_dns_label, as_label, MAX_LABEL) == {
         "a.b": "a-b-2",
         "a-b": "a-b",
         "a_b": "a-b-3",
@@ -60,7 +60,7 @@ def test_names_that_would_meet_are_numbered_and_valid_ones_stay():
 
 
 def test_a_long_name_makes_room_for_its_number():
-    found = valid_names(["x" * 70, "x" * 80], is_label, as_label, MAX_LABEL)
+    found = valid_names(["x" * 70, "x" * 80], is_dns_label, as_label, MAX_LABEL)
     assert list(found.values()) == ["x" * 63, "x" * 61 + "-2"]
 
 
