@@ -50,6 +50,15 @@ CLAIM = Resource("ResourceClaim", GROUP, "v1", "resourceclaims", namespaced=True
 """The kind for servers that do not serve it"""
 
 
+async def serves(client: Client, resource: Resource) -> bool:
+    """Whether a server has a kind in this version."""
+    try:
+        listing = await client.fetch(resource.root)
+    except Gone:
+        return False
+    return resource.plural in [entry["name"] for entry in listing.get("resources", ())]
+
+
 async def discover(client: Client, *, also: Collection[str] = ()) -> Served:
     """Ask the server once, at start. `also` names kinds beyond those that decisions need.
 

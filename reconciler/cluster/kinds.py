@@ -87,12 +87,6 @@ TEMPLATE = Resource(
 BUDGET = Resource("PodDisruptionBudget", "policy", "v1", "poddisruptionbudgets", namespaced=True)
 """Read only where pods may have to leave"""
 
-POD_TEMPLATE = Resource("PodTemplate", "", "v1", "podtemplates", namespaced=True)
-PROVISIONING_REQUEST = Resource(
-    "ProvisioningRequest", "autoscaling.x-k8s.io", "v1", "provisioningrequests", namespaced=True
-)
-"""Of cluster autoscalers. Both are written only where nodes are requested"""
-
 _STORAGE = "storage.k8s.io"
 STORAGE = (
     Resource("PersistentVolume", "", "v1", "persistentvolumes", namespaced=False),

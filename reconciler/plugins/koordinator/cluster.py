@@ -1,9 +1,9 @@
 """Koordinator's resource definition on a server."""
 
 from reconciler.cluster.client import Client
-from reconciler.cluster.discovery import discover, discover_at_least_pods
+from reconciler.cluster.discovery import discover, discover_at_least_pods, serves
 from reconciler.cluster.kinds import Resource, Served
-from reconciler.errors import Gone, Rejected
+from reconciler.errors import Rejected
 from reconciler.settings import Settings
 
 DEVICE = Resource("Device", "scheduling.koordinator.sh", "v1alpha1", "devices", namespaced=False, page=50)
@@ -12,11 +12,7 @@ DEVICE = Resource("Device", "scheduling.koordinator.sh", "v1alpha1", "devices", 
 
 async def with_devices(client: Client, served: Served) -> Served:
     """The kinds of a server and Koordinator's Device. Raises Rejected if that is not served."""
-    try:
-        listing = await client.fetch(DEVICE.root)
-    except Gone:
-        listing = {}
-    if DEVICE.plural not in [entry["name"] for entry in listing.get("resources", ())]:
+    if not await serves(client, DEVICE):
         raise Rejected(
             f"the server does not serve {DEVICE.plural}.{DEVICE.group} in {DEVICE.version}: install "
             "Koordinator's resource definition, or run without --koordinator"

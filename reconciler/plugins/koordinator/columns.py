@@ -100,6 +100,13 @@ class DeviceRows(Struct, frozen=True):
     function_labels: LabelCodes
 
 
+_TAKEN: Final = (
+    "kind", "total", "free", "some", "reported", "health", "label", "functions_of", "free_functions_of",
+    "held", "closed",
+)  # fmt: skip
+"""Columns of which `DeviceRows` is a part"""
+
+
 class Columns:
     """The rows. `owner` is -1 where a row is not in use."""
 
@@ -155,24 +162,15 @@ class Columns:
 
     def _rows(self, block: slice, owner: Rows, places: Iterable[Rows]) -> DeviceRows:
         pcie, switch, numa = places
+        taken = {name: getattr(self, name)[block] for name in _TAKEN}
         return DeviceRows(
             owner=owner,
-            kind=self.kind[block],
-            total=self.total[block],
-            free=self.free[block],
-            some=self.some[block],
-            reported=self.reported[block],
-            health=self.health[block],
-            label=self.label[block],
             pcie=pcie,
             switch=switch,
             numa=numa,
-            functions_of=self.functions_of[block],
-            free_functions_of=self.free_functions_of[block],
-            held=self.held[block],
-            closed=self.closed[block],
             labels=self.labels,
             function_labels=self.function_labels,
+            **taken,
         )
 
     def describe(self, number: int, machine: Machine, holdings: Holdings) -> None:

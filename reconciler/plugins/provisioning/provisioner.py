@@ -25,8 +25,8 @@ from reconciler.app.control import Control
 from reconciler.app.from_settings import Job
 from reconciler.app.running import Host, Running, watch_job
 from reconciler.cluster.client import Client
-from reconciler.cluster.discovery import Right, missing_rights
-from reconciler.cluster.kinds import POD, POD_TEMPLATE, PROVISIONING_REQUEST
+from reconciler.cluster.discovery import Right, missing_rights, serves
+from reconciler.cluster.kinds import POD, Resource
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.decisions.every import NodesNotRequested, NodesRequested
 from reconciler.control.held_room import HeldRoomKeeper
@@ -127,6 +127,11 @@ def _name(start: str, *parts: str) -> str:
 
 
 log = structlog.get_logger()
+
+PROVISIONING_REQUEST = Resource(
+    "ProvisioningRequest", GROUP, VERSION, "provisioningrequests", namespaced=True
+)
+POD_TEMPLATE = Resource("PodTemplate", "", "v1", "podtemplates", namespaced=True)
 
 EVERY = 10.0
 """Seconds between two looks"""
@@ -282,11 +287,7 @@ RIGHTS = (
 
 async def check_provisioning(client: Client) -> None:
     """Raise Rejected if nodes cannot be requested."""
-    try:
-        listing = await client.fetch(PROVISIONING_REQUEST.root)
-    except Gone:
-        listing = {}
-    if PROVISIONING_REQUEST.plural not in [entry["name"] for entry in listing.get("resources", ())]:
+    if not await serves(client, PROVISIONING_REQUEST):
         raise Rejected(
             f"setting provisioning_requests: the server does not serve {GROUP}/{VERSION}: install the "
             "resource definition of ProvisioningRequests, or unset it"
