@@ -12,8 +12,8 @@ from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.selectors import NodeSelector
 from reconciler.errors import Rejected
 from reconciler.state.devices.encoding.interner import Interner
+from reconciler.state.devices.encoding.vocabulary import SelectorIndex
 from reconciler.state.devices.reach import Reach
-from reconciler.state.devices.selector_index import SelectorIndex
 from reconciler.state.devices.snapshot import Topology
 from reconciler.state.store import Store
 from tests.tools.builders import Object, device, labelled, node, node_selector, resource_slice, store, typed
