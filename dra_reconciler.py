@@ -4,6 +4,8 @@
 environment, its files replace ours. This module has a name of its own, so it can say so.
 """
 
+import atexit
+import gc
 import os
 import sys
 from importlib.machinery import PathFinder
@@ -50,10 +52,19 @@ def one_thread_for_matrices() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
+def no_collection_at_the_end() -> None:
+    """Let the process end without a last look for garbage, which takes as long as a short command.
+
+    It would look at each model of each library, and find none that matters.
+    """
+    atexit.register(gc.freeze)
+
+
 def prepare() -> None:
     """What is done before anything else of ours, or NumPy, is imported."""
     check()
     one_thread_for_matrices()
+    no_collection_at_the_end()
 
 
 def main() -> None:

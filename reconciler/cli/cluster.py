@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Itera
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from random import random
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -21,8 +21,6 @@ from reconciler.api.objects.validating import validated
 from reconciler.api.plugins import plugin_of
 from reconciler.api.versions.reading import loaded
 from reconciler.cli.output import Console, print_line, remark
-from reconciler.cluster.client import Client
-from reconciler.cluster.discovery import discover, discover_at_least_pods
 from reconciler.cluster.kinds import (
     BUDGET,
     COSCHEDULING_POD_GROUP,
@@ -35,12 +33,15 @@ from reconciler.cluster.kinds import (
     config_map,
 )
 from reconciler.cluster.target import Target, choose_target
-from reconciler.control.held_room import read_held_room as held_room_in
-from reconciler.control.held_room import still_held
 from reconciler.errors import Gone, Malformed, Rejected, Retry
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.nominations import Nomination
 from reconciler.state.store import Store
+
+# Imported late: what talks to a cluster, and what reads held room. It takes as long to import as everything
+# else that a command on a small file does.
+if TYPE_CHECKING:
+    from reconciler.cluster.client import Client
 
 HELD_ROOM = "dra-reconciler/dra-reconciler-held-room"
 """The ConfigMap of deploy/ that says which room is held"""
@@ -68,12 +69,13 @@ class Connection(NamedTuple):
 
 
 @asynccontextmanager
-async def connected(connection: Connection, *, announced: bool = True) -> AsyncIterator[Client]:
+async def connected(connection: Connection, *, announced: bool = True) -> AsyncIterator["Client"]:
     """A client of the cluster. Which one it is goes to standard error: it may be another than expected.
 
     Raises ReconcilerError or OSError if there is none, or if it cannot be reached.
     """
     # Late import: the client library takes longer to import than commands take for files.
+    from reconciler.cluster.client import Client  # noqa: PLC0415
     from reconciler.cluster.http import connect  # noqa: PLC0415
 
     chosen = connect(
@@ -150,7 +152,7 @@ async def list_objects(
         return found + await list_held_room(client, connection.held_room)
 
 
-async def list_held_room(client: Client, names: Iterable[str]) -> list[dict[str, Any]]:
+async def list_held_room(client: "Client", names: Iterable[str]) -> list[dict[str, Any]]:
     """The ConfigMaps of held room that exist, as `list_objects`. A note says which cannot be read.
 
     Raises OSError or Retry if the server cannot be reached.
@@ -164,7 +166,7 @@ async def list_held_room(client: Client, names: Iterable[str]) -> list[dict[str,
     return found
 
 
-async def read_held_room(client: Client, name: str) -> dict[str, Any]:
+async def read_held_room(client: "Client", name: str) -> dict[str, Any]:
     """One of them. Raises ReconcilerError or OSError."""
     namespace, slash, last = name.partition("/")
     if not slash or not namespace or not last:
@@ -179,8 +181,10 @@ def note_unread(name: str, why: Gone | Rejected, say: Callable[[str], None]) -> 
         say(f"note: held room is not considered: {why}")
 
 
-async def _served(client: Client, kinds: Collection[str], *, leniently: bool) -> Served:
+async def _served(client: "Client", kinds: Collection[str], *, leniently: bool) -> Served:
     """What the server has of these kinds. Raises Rejected if it lacks one that it must have."""
+    from reconciler.cluster.discovery import discover, discover_at_least_pods  # noqa: PLC0415
+
     lacking: Rejected | None = None
     try:
         without_claims = all(kind in WITHOUT_CLAIMS or plugin_of(kind) is not None for kind in kinds)
@@ -238,7 +242,7 @@ def _selects_namespaces(pod: Mapping[str, Any]) -> bool:
 
 @asynccontextmanager
 async def following(
-    client: Client,
+    client: "Client",
     served: Served,
     kinds: Iterable[str],
     on_change: Callable[[Change], object],
@@ -292,9 +296,11 @@ def split_held_room(
         if raw["kind"] != "ConfigMap":
             rest.append(raw)
             continue
+        from reconciler.control.held_room import read_held_room, still_held  # noqa: PLC0415
+
         try:
             one = validated(ConfigMap, raw)
-            record = held_room_in(one.data, f"ConfigMap {one.key}")
+            record = read_held_room(one.data, f"ConfigMap {one.key}")
         except Malformed as exc:
             say(f"note: held room is not considered: {exc}")
             continue
@@ -318,13 +324,15 @@ class FollowedRoom:
     While that fails, room is held until its deadline.
     """
 
-    def __init__(self, client: Client, names: Iterable[str], now: Callable[[], datetime] = _today) -> None:
+    def __init__(self, client: "Client", names: Iterable[str], now: Callable[[], datetime] = _today) -> None:
         self._client, self._now = client, now
         self._held: dict[str, tuple[Nomination, ...]] = dict.fromkeys(names, ())
         self._said: set[str] = set()
 
     async def hold(self, store: Store) -> None:
         """Hold in a store what is held now. Notes say, each once, what cannot be read or must not be."""
+        from reconciler.control.held_room import still_held  # noqa: PLC0415
+
         for name, before in list(self._held.items()):
             now: tuple[Nomination, ...] | None
             try:
