@@ -125,8 +125,8 @@ class BackgroundSearch:
         self._selectors: Lane[float] = Lane("selectors", intake)
         self._outdated: dict[Unit, int] = {}
         """Units whose questions take long, and how many answers to them came too late"""
-        self._patience_ends = 0.0
-        """Loop time until which all units wait for the selectors of one"""
+        self._patience: asyncio.TimerHandle | None = None
+        """While all units wait for the selectors of one"""
         self._warm = asyncio.Lock()
         self._is_warm = False
 
@@ -149,7 +149,7 @@ class BackgroundSearch:
 
     def _is_patient(self) -> bool:
         """Whether all units wait for the selectors of one."""
-        return self._selectors.busy and asyncio.get_running_loop().time() < self._patience_ends
+        return self._selectors.busy and self._patience is not None
 
     def answer(self, unit: Unit, question: Decide) -> Granted | Refusal | None:
         """Devices for a question, or a refusal. Devices are valid in the present state.
@@ -211,9 +211,15 @@ class BackgroundSearch:
             return 0.0 if _run_selectors(question, snapshot, wanted) else loop.time() - began
 
         if not self._selectors.busy:
-            self._patience_ends = loop.time() + PATIENCE
-            loop.call_later(PATIENCE, self._selectors.release)
+            if self._patience is not None:
+                self._patience.cancel()
+            self._patience = loop.call_later(PATIENCE, self._end_patience)
         self._selectors.start(unit, run)
+
+    def _end_patience(self) -> None:
+        """Let other units go on although the selectors still run."""
+        self._patience = None
+        self._selectors.release()
 
     def _exists(self, unit: Unit) -> bool:
         return unit.key in (self._store.pods if unit.kind is Kind.POD else self._store.claims)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any
 
@@ -191,13 +191,26 @@ class Reconciler:
         batch, self._batch = self._batch, {}
         for unit in [unit for unit, place in batch.items() if place.cancelled()]:
             del batch[unit]
+        place_of = self._intake.units.place
+        batch = dict(sorted(batch.items(), key=lambda turn: place_of(turn[0])))
         while batch:
             unit, *others = batch
+            if not self._comes_first(unit):
+                self._intake.put(unit)
+                batch.pop(unit).set_result(None)
+                continue
             try:
                 for one, finish in self._next(unit, others):
                     batch.pop(one).set_result(finish)
             except Exception as exc:  # raised in the turn of the unit that it concerns
                 batch.pop(next(iter(batch))).set_exception(exc)
+
+    def _comes_first(self, unit: Unit) -> bool:
+        """Whether no unit comes before it that was put into the queue while this one waited for its turn."""
+        with closing(self._queue.ahead()) as due:
+            first = next(due, None)
+        place = self._intake.units.place
+        return self._stopping or first is None or place(unit) <= place(first)
 
     def _next(self, unit: Unit, others: Sequence[Unit]) -> Iterator[tuple[Unit, Finish | None]]:
         """Do all that a unit needs but to write, and for those of the others that are decided with it.
@@ -278,7 +291,7 @@ class Reconciler:
         """
         before = self._handlers[: self._handlers.index(handler)]
         for unit in others:
-            if any(other.next(unit) is not None for other in before):
+            if not self._comes_first(unit) or any(other.next(unit) is not None for other in before):
                 return
             if unit.kind is asked[0].kind:
                 asked.append(unit)

@@ -6,6 +6,7 @@ from collections import deque
 import pytest
 
 from reconciler.control.handler import Act, Ask, Idle, Later
+from reconciler.control.loop import Reconciler
 from reconciler.errors import Retry
 from tests.tools.scripted_loop import BASE, CAP, Scripted, Stage, given, refused, stuck
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
@@ -276,3 +277,23 @@ async def test_claims_of_a_pod_that_went_during_its_turn_get_turns_of_their_own(
     assert handler.times("next", pod_unit("p"))
     assert handler.times("next", claim_unit("a"))
     assert handler.calls[1].unit == pod_unit("p")
+
+
+async def test_a_unit_that_is_queued_before_another_is_decided_has_its_turn_first(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """The other was taken from the queue, and waits until the state is built."""
+    handler = Scripted()
+    stage = Stage(handler)
+    decide = Reconciler._decide_all
+
+    def overtaken(self: Reconciler) -> None:
+        if handler.done.count("resolve") == 1:
+            stage.news(claim("a"))
+        decide(self)
+
+    monkeypatch.setattr(Reconciler, "_decide_all", overtaken)
+    async with stage.at_work():
+        stage.news(claim("b"))
+        await asyncio.sleep(1)
+    assert [call.unit for call in handler.calls if call.what == "write"] == [claim_unit("a"), claim_unit("b")]
