@@ -126,10 +126,9 @@ def _at_once(
     name = snapshot.topology.order[place]
     budget.spend()
     try:
-        view = snapshot.topology.view(name)
-    except Rejected:  # a search says why
+        found = plain.first_fit(claim, snapshot.topology.view(name), least)
+    except (Rejected, Fatal):  # the attempt on the node reports it
         return None
-    found = plain.first_fit(claim, view, least)
     if found is None or found[1] != least:  # another node may have a better rank
         return None
     budget.spend()

@@ -69,7 +69,8 @@ class PlainRequest(Struct, frozen=True):
     def first_fit(self, claim: ResourceClaim, view: View, least: int = 0) -> tuple[Plan, int] | None:
         """The plan of a claim on a node, and the position of the option; None if that needs a search.
 
-        `least` is the first option for which the node may have enough devices.
+        `least` is the first option for which the node may have enough devices. Raises Fatal for a device that
+        a result cannot express (RES-13).
         """
         for rank in range(least, len(self.options)):
             option = self.options[rank]
@@ -77,7 +78,7 @@ class PlainRequest(Struct, frozen=True):
             if rows is None or (option.special and rows and has_special_fields(view.fleet, rows)):
                 return None
             if rows:
-                return option.plans.plan(claim, view, [rows]), rank
+                return option.plans.plan(claim, view, [rows], local=option.available.local), rank
         return None
 
 
@@ -86,8 +87,8 @@ def plain_request(
 ) -> PlainRequest | None:
     """The only request of the only claim, if all its options are plain; None for all others.
 
-    Plain: a number of devices that belong to one node each, no error, no result with special fields by the
-    node, and no constraint but that all share an attribute with one value a device.
+    Plain: a number of devices, no error, no result with special fields by the node, and no constraint but
+    that all share an attribute with one value a device.
 
     available  of each option
     """
@@ -107,14 +108,7 @@ def _plain_option(
     claim: ResourceClaim, option: RequestOption, available: Available, snapshot: Snapshot
 ) -> PlainOption | None:
     static, count = available.static, option.source.wanted
-    if (
-        option.all
-        or option.admin
-        or not 0 < count <= MAX_RESULTS
-        or static.fails
-        or static.skips
-        or not available.local
-    ):
+    if option.all or option.admin or not 0 < count <= MAX_RESULTS or static.fails or static.skips:
         return None
     codes = None
     if option.constraints:

@@ -56,32 +56,39 @@ def plans(
 
 
 class PlainPlans:
-    """Plans for claims of equal specs, of devices that belong to one node and have no special fields.
-
-    Their allocations are made when they are read, as late as when they are written.
-    """
+    """Plans for claims of equal specs, of devices that have no special fields."""
 
     def __init__(self, claim: ResourceClaim, options: Sequence[RequestOption], snapshot: Snapshot) -> None:
         """`options` are what the results are for, in order."""
         self._fields = [_fields_of(option) for option in options]
         self._configs = _configs(claim, options, old=snapshot.rules.old)
 
-    def plan(self, claim: ResourceClaim, view: View, rows: Sequence[Sequence[int]]) -> Plan:
-        """The plan of one claim.
+    def plan(
+        self, claim: ResourceClaim, view: View, rows: Sequence[Sequence[int]], *, local: bool = True
+    ) -> Plan:
+        """The plan of one claim. If all devices belong to the node (`local`), the allocation is made when it
+        is read, as late as when it is written. Raises Fatal for what a result cannot express (RES-13).
 
         rows  of each option: the rows of the fleet that it gets
         """
-        metadata, node = claim.metadata, view.node.name
+        key, metadata, node = claim.key, claim.metadata, view.node.name
+        if not local:
+            selector = _node_selector(view, chain.from_iterable(rows))
+            allocation = self._allocation(view, rows, selector)
+            return Plan(key, metadata.uid, metadata.resource_version, node, allocation)
         devices = tuple([view.fleet.id_of(row) for row in chain.from_iterable(rows)])
+        make, selector = self._allocation, _PINNED.of(view)
         return LaterPlan.of(
-            claim.key, metadata.uid, metadata.resource_version, node, devices, self._allocation, view, rows
+            key, metadata.uid, metadata.resource_version, node, devices, make, view, rows, selector
         )
 
-    def _allocation(self, view: View, rows: Sequence[Sequence[int]]) -> Allocation:
+    def _allocation(
+        self, view: View, rows: Sequence[Sequence[int]], selector: NodeSelector | None
+    ) -> Allocation:
         results: list[AllocatedDevice] = []
         for fields, of_option in zip(self._fields, rows, strict=True):
             results += [AllocatedDevice(**fields, **_names(row, view.fleet)) for row in of_option]
-        return _allocation(results, self._configs, _PINNED.of(view))
+        return _allocation(results, self._configs, selector)
 
 
 def has_special_fields(fleet: Fleet, rows: Rows | Sequence[int] | slice) -> bool:
