@@ -12,6 +12,8 @@ from annotated_types import Ge, Gt, Le
 from pydantic import StringConstraints
 from pydantic.fields import FieldInfo
 
+import reconciler.plugins  # noqa: F401 - their reasons are on a page
+from reconciler.analysis.explain.report import reasons_page
 from reconciler.cli.run import run
 from reconciler.control.decisions.declaration import Level, MetricSpec
 from reconciler.control.decisions.every import DECISIONS
@@ -186,6 +188,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "settings": settings_page,
     "logs": logs_page,
     "metrics": metrics_page,
+    "reasons": reasons_page,
 }
 
 if __name__ == "__main__":

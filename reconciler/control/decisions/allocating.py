@@ -130,7 +130,7 @@ class Ungated(Decision):
 
 @dataclass(frozen=True, slots=True)
 class DevicesGiven(Decision):
-    """A pod has devices of a plugin, and the API server has stored its annotation."""
+    """A pod has Koordinator's devices, and the API server has stored its annotation."""
 
     LINES: ClassVar = (Line("devices allocated to pod", Level.INFO),)
     METRICS: ClassVar = (Counted(ALLOCATION, observed="seconds"),)

@@ -88,4 +88,4 @@ def test_what_is_not_in_the_table_is_one_word_and_refers_to_the_message():
 
 def test_the_page_is_current():
     page = (ROOT / "docs" / "reasons.md").read_text()
-    assert page == reasons_page(), "run python -m reconciler.analysis.explain.report > docs/reasons.md"
+    assert page == reasons_page(), "run make docs"
