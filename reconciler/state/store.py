@@ -380,7 +380,7 @@ class Store:
         known = self._inventory.known(name)
         if known is None:
             return NOTHING
-        self._retain_draws(known.pool_id)
+        self._retain_draws(known.pool)
         self._inventory.drop(name)
         return self._supply_changed()
 
@@ -388,13 +388,13 @@ class Store:
         return self._supply_changed() if self._inventory.note_stating(name, driver) else NOTHING
 
     def _put_slice(self, source: ResourceSlice) -> Delta:
-        known = self._inventory.known(source.key.name)
-        if known is not None and known.spec == source.spec:
+        known, block = self._inventory.known(source.key.name), self._inventory.encoded(source)
+        if known is not None and block.means_the_same_as(known):
             return NOTHING
-        self._retain_draws(source.pool_id)
+        self._retain_draws(block.pool)
         if known is not None:
-            self._retain_draws(known.pool_id)
-        self._inventory.put(source)
+            self._retain_draws(known.pool)
+        self._inventory.put(block)
         return self._supply_changed()
 
     def _retain_draws(self, pool: PoolID) -> None:

@@ -59,11 +59,11 @@ def validated(
 
     `path_in_text` says where a part of `value` was in the text, if `value` was rearranged.
     """
-    with suppress(ValidationError):
-        return shape.validate_python(without_nulls(value))  # as in all objects of the API
     try:
         return shape.validate_python(value)
     except ValidationError as exc:
+        with suppress(ValidationError, RecursionError):  # null is absent, as in all objects of the API
+            return shape.validate_python(without_nulls(value))
         first = exc.errors()[0]
         at = path_in_text([part for part in first["loc"] if part != _KEY])
         path = ".".join(map(str, at))

@@ -159,10 +159,9 @@ class Inventory:
         """(name, driver) of slices of other shards whose devices say `compatibleOnlyWith`."""
         return tuple((name, driver) for name, driver in self._stating if name not in self._blocks)
 
-    def known(self, name: str) -> ResourceSlice | None:
-        """The slice of a name."""
-        block = self._blocks.get(name)
-        return block.source() if block is not None else None
+    def known(self, name: str) -> Block | None:
+        """The slice of a name, encoded."""
+        return self._blocks.get(name)
 
     def blocks(self, pool: PoolID) -> Collection[Block]:
         """The encoded slices of a pool."""
@@ -170,16 +169,20 @@ class Inventory:
 
     # -- changing
 
-    def put(self, source: ResourceSlice) -> None:
+    def encoded(self, source: ResourceSlice) -> Block:
+        """The block of a slice, for `put`. Adds new values to the vocabulary."""
+        return build(source, self._encoder)
+
+    def put(self, block: Block) -> None:
         """Add a slice, or put it in the place of the one with its name."""
-        name, known = source.key.name, self._blocks.get(source.key.name)
+        known = self._blocks.get(block.name)
         if known is not None:
             self._has_changed(known.pool)
-            self._members[known.pool].pop(name)
-        self._blocks[name] = block = build(source, self._encoder)
-        self._members.setdefault(source.pool_id, {})[name] = block
-        self._has_changed(source.pool_id)
-        self.note_stating(name, source.spec.driver if block.states else "")
+            self._members[known.pool].pop(block.name)
+        self._blocks[block.name] = block
+        self._members.setdefault(block.pool, {})[block.name] = block
+        self._has_changed(block.pool)
+        self.note_stating(block.name, block.pool.driver if block.states else "")
 
     def drop(self, name: str) -> None:
         """Remove a slice that is known."""
