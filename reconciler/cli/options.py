@@ -24,7 +24,6 @@ from reconciler.api.objects.semantics import (
     with_group_modes,
 )
 from reconciler.cli.cluster import HELD_ROOM, Connection
-from reconciler.control.demand import read_demand_file
 from reconciler.errors import Rejected
 
 F = Callable[..., Any]
@@ -402,6 +401,9 @@ def policy_options(func: F) -> F:
 
 def demand_in(path: Path) -> Demand:
     """The demand in a file. Shapes that cannot be read are left out, with a warning on standard error."""
+    # Late import: few commands are given a demand, and it needs what decides.
+    from reconciler.control.demand import read_demand_file  # noqa: PLC0415
+
     try:
         found = read_demand_file(path)
     except Rejected as exc:

@@ -37,7 +37,7 @@ from reconciler.cli.options import (
     rules_options,
 )
 from reconciler.cli.output import Console, Table, echo_value, print_table, remark, remarks_on
-from reconciler.cli.top_tables import show_gangs, usage_as_json, usage_tables
+from reconciler.cli.top_tables import usage_as_json, usage_tables
 from reconciler.cli.top_view import (
     NO_DEVICES,
     TopOptions,
@@ -149,6 +149,8 @@ def top(
             show_demand(demand, files, connection, console, output)
             return
         if gangs:
+            from reconciler.cli.top_gangs import show_gangs  # noqa: PLC0415 - it needs what decides
+
             show_gangs(connection, files, rules, output, console)
             return
         if contexts:
