@@ -30,8 +30,10 @@ class SelectorIndex:
     def __init__(self, selectors: Interner[NodeSelector]) -> None:
         self._selectors = selectors
         self._indexed = 0
+        self._exact: dict[Pair, list[int]] = {}
+        """Label -> selectors that every node with it matches"""
         self._by_value: dict[Pair, list[int]] = {}
-        """Label -> selectors that a node with it may match"""
+        """Label -> other selectors that a node with it may match"""
         self._others: list[int] = []
         self._unreadable: dict[int, Rejected] = {}
         self._lock = Lock()
@@ -45,10 +47,13 @@ class SelectorIndex:
     def codes(self, name: str, labels: Mapping[str, str]) -> list[int]:
         """The codes of the selectors that match a node, in any order. A code may appear more than once."""
         self._follow()
-        candidates = [*self._others, *self._by_value.get((None, name), ())]
-        for pair in labels.items():
-            candidates += self._by_value.get(pair, ())
-        return [code for code in candidates if self._selectors.values[code].matches(name, labels)]
+        found: list[int] = []
+        doubtful = [*self._others]
+        for pair in (*labels.items(), (None, name)):
+            found += self._exact.get(pair, ())
+            doubtful += self._by_value.get(pair, ())
+        found += [code for code in doubtful if self._selectors.values[code].matches(name, labels)]
+        return found
 
     def _follow(self) -> None:
         """Index the selectors that came since."""
@@ -62,8 +67,9 @@ class SelectorIndex:
                     self._unreadable[code] = exc
                     continue
                 places = _needs(selector)
+                index = self._exact if _needs_no_more(selector) else self._by_value
                 for place in places:
-                    self._by_value.setdefault(place, []).append(code)
+                    index.setdefault(place, []).append(code)
                 if not places:
                     self._others.append(code)
             self._indexed = known
@@ -81,6 +87,13 @@ def _needs(selector: NodeSelector) -> list[Pair]:
         key, requirement = min(wanted, key=lambda pair: len(pair[1].values))
         places += [(key, value) for value in requirement.values]
     return places
+
+
+def _needs_no_more(selector: NodeSelector) -> bool:
+    """Whether each term has one requirement only, so that one of its labels is enough."""
+    return all(
+        len(term.match_fields) + len(term.match_expressions) == 1 for term in selector.node_selector_terms
+    )
 
 
 VERSIONS = 1 << 12
