@@ -32,6 +32,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.semantics import ADMIN_ACCESS, BINDING_CONDITIONS, CONSUMABLE_CAPACITY, TAINTS
 from reconciler.api.versions.reading import decode, read
+from reconciler.api.versions.shapes import mapping
 from reconciler.cluster.client import JSON, Client, Raw
 from reconciler.cluster.discovery import CLAIM
 from reconciler.cluster.kinds import Served
@@ -295,14 +296,14 @@ def _known(key: ObjectKey, version: str) -> str:
 
 def _version(raw: Raw) -> str:
     """The version in the response to a write, which was applied even if the response is unreadable."""
-    try:
-        return str(raw["metadata"]["resourceVersion"])
-    except (KeyError, TypeError) as exc:
-        raise Undecided("the answer to a write has no resourceVersion") from exc
+    found = mapping(raw.get("metadata")).get("resourceVersion")
+    return found if isinstance(found, str) and found else _answer(raw).metadata.resource_version
 
 
 def _answer(raw: Raw) -> ResourceClaim:
     """The claim in the response to a write, which was applied even if the response is unreadable."""
+    if raw.get("kind", CLAIM.kind) != CLAIM.kind:
+        raise Inconsistent(f"a claim was read as {raw['kind']}")
     try:
         return _claim(read(raw))
     except Malformed as exc:

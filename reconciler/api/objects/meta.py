@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 from pydantic.dataclasses import dataclass
 
 from reconciler.api.objects.model import LEAN, Bool, Int, Map, Model, Str, Tuple
@@ -81,6 +81,10 @@ class ObjectMeta:
     owner_references: Tuple[OwnerReference] = ()
     creation_timestamp: Str | None = None
     deletion_timestamp: Str | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_empty(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in handler(self).items() if value or value is False}
 
     def model_copy(self, *, update: Mapping[str, Any]) -> Self:
         """The same fields but for some, as with a `Model`."""

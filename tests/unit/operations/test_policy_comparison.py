@@ -55,5 +55,6 @@ async def test_refusals_and_answers_from_earlier_states_are_no_samples():
     comparison.offer(Decide((one,), None), Refusal("DevicesInUse", "", room=True))
     granted = allocate([one], known.snapshot())
     assert isinstance(granted, Granted)
-    comparison.offer(Decide((one,), None), granted)
+    earlier = Granted(granted.node, granted.plans, granted.steps, known.snapshot().version - 1)
+    comparison.offer(Decide((one,), None), earlier)
     assert comparison._sample is None

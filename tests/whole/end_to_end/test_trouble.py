@@ -1,5 +1,6 @@
 """Conflicts, refusals and silence: nothing is lost, nothing is given twice."""
 
+import asyncio
 import json
 from collections import Counter
 from random import Random
@@ -12,6 +13,7 @@ from reconciler.cluster.transport import Response
 from reconciler.control.decisions.allocating import Allocated, Waits
 from reconciler.errors import Inconsistent
 from tests.tools.faulty_transport import Fault, Faulty, Late, Send, after, answer, lost_answer, lost_request
+from tests.tools.patience import PATIENCE
 from tests.tools.running_reconciler import Cluster, reconciling
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
 
@@ -173,14 +175,16 @@ async def test_a_broken_promise_of_our_own_ends_the_run():
     """A server that answers with a pod where a claim was written: nothing that follows could be trusted."""
 
     async def nonsense(_: Send) -> Response:
-        metadata = {"name": "a", "namespace": "default", "resourceVersion": "999"}
-        body = {"kind": "Pod", "apiVersion": "v1", "metadata": metadata}
+        body = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a", "namespace": "default"}}
         return Response(200, {}, json.dumps(body).encode())
 
     cluster = fleet("d0")
     cluster.load(claim("a"))
     with pytest.raises(ExceptionGroup) as raised:
-        async with reconciling(cluster, prepare=lambda f: f.on("PATCH", "/a", nonsense)) as running:
+        async with (
+            asyncio.timeout(PATIENCE),
+            reconciling(cluster, prepare=lambda f: f.on("PATCH", "/a", nonsense)) as running,
+        ):
             await running.done.wait()
     assert raised.group_contains(Inconsistent)
 

@@ -5,6 +5,7 @@ import pytest
 from tests.tools.structure import entries, entry, levels, way_of_a_claim
 
 UP = {
+    ("reconciler.api.objects.plan", "reconciler.allocation.dra.result"),
     ("reconciler.cluster.watch", "reconciler.control.intake"),
     ("reconciler.cluster.events", "reconciler.control.intake"),
     ("reconciler.cluster.client", "reconciler.operations.metrics.requests"),
