@@ -230,8 +230,9 @@ async def test_a_claim_is_allocated_before_its_pod_names_it_and_the_gate_waits_f
         cluster.load(made)
         await running.heard(Allocated)
         assert cluster.devices("p-t0-x") == ["a/d0"]
-        cluster.load(claim("next"))
-        await running.heard(Waits, 2)  # whatever the pod needed had its turn by now
+        for number, name in enumerate(("next", "last"), start=2):  # one decision after the other
+            cluster.load(claim(name))
+            await running.heard(Waits, number)  # whatever the pod needed had its turn by now
         assert cluster.gated("p")
         names = [{"name": "t0", "resourceClaimName": "p-t0-x"}]
         cluster.api.update(
