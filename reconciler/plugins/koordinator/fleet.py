@@ -188,9 +188,14 @@ class Fleet:
         return found
 
     def _at_best(self, demand: Demand, number: int) -> Failure | None:
-        """Why a machine cannot serve a pod even if all its devices are healthy and free."""
+        """Why a machine cannot serve a pod even if all its devices are free, as they are or all healthy.
+
+        The release chooses the first type alone: more healthy devices may lead it to one that fails later.
+        """
         machine = self._machines[self._names[number]]
         found = allocate(demand, machine.recovered, Holdings(), self.rules)
+        if isinstance(found, Failure) and self.rules.upstream:
+            found = allocate(demand, machine, Holdings(), self.rules)
         return found if isinstance(found, Failure) else None
 
     def may_serve(self, demand: Demand) -> bool:
