@@ -3,6 +3,7 @@
 Codes are never reused: equal codes mean equal values in the whole fleet.
 """
 
+from array import array
 from collections.abc import Hashable, Mapping
 from copy import copy
 from functools import lru_cache
@@ -30,7 +31,7 @@ class SelectorIndex:
     def __init__(self, selectors: Interner[NodeSelector]) -> None:
         self._selectors = selectors
         self._indexed = 0
-        self._exact: dict[Pair, list[int]] = {}
+        self._exact: dict[Pair, array[int]] = {}
         """Label -> selectors that every node with it matches"""
         self._by_value: dict[Pair, list[int]] = {}
         """Label -> other selectors that a node with it may match"""
@@ -47,16 +48,19 @@ class SelectorIndex:
     def codes(self, name: str, labels: Mapping[str, str]) -> list[int]:
         """The codes of the selectors that match a node, in any order. A code may appear more than once."""
         self._follow()
-        found: list[int] = []
+        found = array("q")
         doubtful = [*self._others]
         for pair in (*labels.items(), (None, name)):
-            found += self._exact.get(pair, ())
+            if pair in self._exact:
+                found += self._exact[pair]
             doubtful += self._by_value.get(pair, ())
-        found += [code for code in doubtful if self._selectors.values[code].matches(name, labels)]
-        return found
+        found.extend([code for code in doubtful if self._selectors.values[code].matches(name, labels)])
+        return found.tolist()
 
     def _follow(self) -> None:
         """Index the selectors that came since."""
+        if self._indexed == len(self._selectors.values):
+            return
         with self._lock:
             known = len(self._selectors.values)  # another thread may add some meanwhile
             for code in range(self._indexed, known):
@@ -67,9 +71,12 @@ class SelectorIndex:
                     self._unreadable[code] = exc
                     continue
                 places = _needs(selector)
-                index = self._exact if _needs_no_more(selector) else self._by_value
+                exact = _needs_no_more(selector)
                 for place in places:
-                    index.setdefault(place, []).append(code)
+                    if exact:
+                        self._exact.setdefault(place, array("q")).append(code)
+                    else:
+                        self._by_value.setdefault(place, []).append(code)
                 if not places:
                     self._others.append(code)
             self._indexed = known
