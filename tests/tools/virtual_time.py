@@ -40,6 +40,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             future.set_exception(exc)
         return future
 
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109, ARG002
+        """Wait for threads without a time limit, to which the clock would jump (Python 3.12 and newer)."""
+        await super().shutdown_default_executor()
+
     def _run_once(self) -> None:
         while self._scheduled and self._scheduled[0].cancelled():
             # The base class drops these too, but only after the clock would have jumped to them.
