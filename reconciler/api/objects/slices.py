@@ -171,16 +171,22 @@ class ResourceSlice(ApiObject):
     def pool_id(self) -> PoolID:
         return PoolID(self.spec.driver, self.spec.pool.name)
 
-    @cached_property
-    def text(self) -> bytes:
-        """The slice as JSON of the current version, which `read` reads."""
-        return self.model_dump_json(by_alias=True, exclude_unset=True, exclude_none=True).encode()
+    @property
+    def text(self) -> bytes | None:
+        """The JSON that `read` read or `with_text` wrote; None for a slice that was made in another way."""
+        return self.__dict__.get("_text")
+
+    def with_text(self) -> Self:
+        """The slice with its JSON, written anew in the current version."""
+        text = self.model_dump_json(by_alias=True, exclude_unset=True, exclude_none=True)
+        self.__dict__["_text"] = text.encode()
+        return self
 
     @classmethod
     def read(cls, text: bytes) -> Self:
         """The slice in JSON of the current version, which stays its text."""
         found = cls.model_validate_json(text, by_alias=True, by_name=False)
-        found.__dict__["text"] = text
+        found.__dict__["_text"] = text
         return found
 
 

@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
-from pydantic_core import PydanticSerializationError, from_json
+from pydantic_core import from_json
 
 from reconciler.api.objects import storage
 from reconciler.api.objects.changes import Refused
@@ -163,9 +163,10 @@ def decode(kind: str, api_version: str, text: bytes) -> ApiObject | Refused:
     if not is_whole:
         return Refused(kind, key, f"nests more than {DEEPEST} levels")
     try:
-        return _with_shared_parts(read({"kind": kind, "apiVersion": api_version, **raw}))
+        found = _with_shared_parts(read({"kind": kind, "apiVersion": api_version, **raw}))
     except Malformed as exc:
         return Refused(kind, key, str(exc))
+    return found.with_text() if isinstance(found, ResourceSlice) else found
 
 
 def _is_current(kind: str, api_version: str, text: bytes) -> bool:
@@ -326,13 +327,7 @@ def _with_versions(
 
 def typed(raw: Mapping[str, Any]) -> ApiObject:
     """The typed object for a result of `to_v1`. Raises Malformed naming kind, name, field and reason."""
-    found = validated(KINDS[_name_of(raw)].model, raw)
-    if isinstance(found, ResourceSlice):
-        try:
-            found.text  # noqa: B018 - it is kept
-        except PydanticSerializationError as exc:
-            raise Malformed(subject_of(raw), "", f"has text that is not Unicode: {exc}") from exc
-    return found
+    return validated(KINDS[_name_of(raw)].model, raw)
 
 
 def _name_of(raw: Mapping[str, Any]) -> str:
