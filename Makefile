@@ -56,6 +56,7 @@ docs: $(STAMP)  ## the pages and pictures that are made from the code
 	for page in settings logs metrics reasons; do $(BIN)/python -m reconciler.cli.pages $$page > docs/$$page.md; done
 	$(BIN)/python -m docs.pictures
 	$(BIN)/python -m docs.chart_values
+	$(BIN)/python -m docs.version_tables
 	$(BIN)/python -m perf page perf/kept/*.json > perf/RESULTS.md
 	$(BIN)/python -m docs.main_results
 

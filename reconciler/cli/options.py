@@ -316,7 +316,7 @@ _gates_option = click.option(
     default="",
     callback=_gates,
     metavar="A=true,B=false",
-    help="Feature gates to enable or disable; all are enabled by default.",
+    help="Feature gates to enable or disable; all but previews are enabled by default.",
 )
 
 

@@ -12,9 +12,30 @@ from tests.tools.release_schemas import GROUP
 OFF = {
     32: {"DRAAdminAccess", "DRAResourceClaimDeviceStatus"},
     33: {"DRAAdminAccess", "DRADeviceTaints", "DRAPartitionableDevices", "DRAPrioritizedList"},
-    34: {"DRAConsumableCapacity", "DRADeviceBindingConditions", "DRADeviceTaints", "DRAPartitionableDevices"},
-    36: {"DRADeviceTaintRules", "DRAListTypeAttributes"},
-    37: {"DRADeviceCompatibilityGroups", "DRADerivedAttributes", "DRAListTypeAttributes"},
+    34: {
+        "DRAConsumableCapacity",
+        "DRADeviceBindingConditions",
+        "DRADeviceTaints",
+        "DRAExtendedResource",
+        "DRAPartitionableDevices",
+    },
+    36: {
+        "DRADeviceTaintRules",
+        "DRAListTypeAttributes",
+        "DRANodeAllocatableResources",
+        "DRAWorkloadResourceClaims",
+        "TopologyAwareWorkloadScheduling",
+    },
+    37: {
+        "DRADerivedAttributes",
+        "DRADeviceCompatibilityGroups",
+        "DRAListTypeAttributes",
+        "DRANodeAllocatableResources",
+        "DRAOptionalNodeOperations",
+        "DRAWorkloadResourceClaims",
+        "PodGroupPreemptionPolicy",
+        "TopologyAwareWorkloadScheduling",
+    },
 }
 """Gates that a release knows and has off by default. Source: the release's own list of gates."""
 OFF[35] = OFF[34] | {"DRADeviceTaintRules"}

@@ -2,37 +2,74 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from reconciler.errors import Rejected
 
 Release = Literal["1.36", "1.37"]
+NEWEST_MINOR = 37
+"""The newest release of Kubernetes 1 whose defaults are known"""
 
 ADMIN_ACCESS = "DRAAdminAccess"
 BINDING_CONDITIONS = "DRADeviceBindingConditions"
 COMPATIBILITY_GROUPS = "DRADeviceCompatibilityGroups"
+COMPOSITE_GROUPS = "CompositePodGroup"
 CONSUMABLE_CAPACITY = "DRAConsumableCapacity"
+DERIVED_ATTRIBUTES = "DRADerivedAttributes"
 DEVICE_STATUS = "DRAResourceClaimDeviceStatus"
+EXTENDED_RESOURCES = "DRAExtendedResource"
 FRACTIONAL_RANGE = "DRAFractionalCapacityRange"
+GROUP_CLAIMS = "DRAWorkloadResourceClaims"
+GROUP_PREEMPTION_POLICY = "PodGroupPreemptionPolicy"
 LIST_ATTRIBUTES = "DRAListTypeAttributes"
+NODE_ALLOCATABLE = "DRANodeAllocatableResources"
+OPTIONAL_NODE_OPERATIONS = "DRAOptionalNodeOperations"
 PARTITIONABLE_DEVICES = "DRAPartitionableDevices"
+POD_GROUPS = "GenericWorkload"
 PRIORITIZED_LIST = "DRAPrioritizedList"
+SHARED_CAPACITY = "DRASharedConsumableCapacity"
+SHARING_AFFINITY = "DRASharingAffinity"
 TAINT_RULES = "DRADeviceTaintRules"
 TAINTS = "DRADeviceTaints"
+TOPOLOGY_OF_GROUPS = "TopologyAwareWorkloadScheduling"
 
-GATES = (
-    ADMIN_ACCESS,
-    BINDING_CONDITIONS,
-    COMPATIBILITY_GROUPS,
-    CONSUMABLE_CAPACITY,
-    DEVICE_STATUS,
-    FRACTIONAL_RANGE,
-    LIST_ATTRIBUTES,
-    PARTITIONABLE_DEVICES,
-    PRIORITIZED_LIST,
-    TAINT_RULES,
-    TAINTS,
-)
+
+class FeatureGate(NamedTuple):
+    """A feature of Kubernetes that a server may have or lack."""
+
+    on_since: int | None = None
+    """The minor release of Kubernetes 1 in which it is on by default; None: in none yet"""
+    shown_by: str = ""
+    """A kind that only servers with the feature serve: discovery then decides, not the release"""
+    needs_no_server: bool = False
+    """Whether its fields are also read from annotations, and nothing of it is written: never off by itself"""
+    is_preview: bool = False
+    """Whether no release has it yet: off without a server, too"""
+
+
+GATES: dict[str, FeatureGate] = {
+    ADMIN_ACCESS: FeatureGate(34),
+    BINDING_CONDITIONS: FeatureGate(36),
+    COMPATIBILITY_GROUPS: FeatureGate(needs_no_server=True),
+    CONSUMABLE_CAPACITY: FeatureGate(36),
+    DERIVED_ATTRIBUTES: FeatureGate(),
+    DEVICE_STATUS: FeatureGate(33),
+    EXTENDED_RESOURCES: FeatureGate(36),
+    FRACTIONAL_RANGE: FeatureGate(37),
+    GROUP_CLAIMS: FeatureGate(),
+    GROUP_PREEMPTION_POLICY: FeatureGate(),
+    LIST_ATTRIBUTES: FeatureGate(),
+    NODE_ALLOCATABLE: FeatureGate(),
+    OPTIONAL_NODE_OPERATIONS: FeatureGate(),
+    PARTITIONABLE_DEVICES: FeatureGate(36),
+    PRIORITIZED_LIST: FeatureGate(34),
+    SHARED_CAPACITY: FeatureGate(is_preview=True),
+    SHARING_AFFINITY: FeatureGate(is_preview=True),
+    TAINT_RULES: FeatureGate(37, shown_by="DeviceTaintRule"),
+    TAINTS: FeatureGate(36),
+    TOPOLOGY_OF_GROUPS: FeatureGate(),
+}
+"""docs/versions.md shows them by release; tests compare them with the gates of each release."""
 
 
 GroupMode = Literal["kep-5963", "pairwise"]
@@ -46,6 +83,9 @@ share a counter set, and those of which one draws from none. `pool`: all."""
 
 ANY_DRIVER = "*"
 
+ALL_GATES = frozenset(name for name, gate in GATES.items() if not gate.is_preview)
+"""Those that are on where no server lacks them"""
+
 
 @dataclass(frozen=True, slots=True)
 class Semantics:
@@ -55,7 +95,7 @@ class Semantics:
     """
 
     release: Release = "1.37"
-    gates: frozenset[str] = frozenset(GATES)
+    gates: frozenset[str] = ALL_GATES
     group_modes: frozenset[tuple[str, GroupMode]] = frozenset()
     """(driver, mode); the driver `*` is the default for all others"""
     exclusion_scopes: frozenset[tuple[str, ExclusionScope]] = frozenset()
@@ -96,11 +136,11 @@ class Semantics:
 
 
 def with_gates(text: str, *, lacking: frozenset[str] = frozenset()) -> frozenset[str]:
-    """The gates that are on after `A=true,B=false`. Other gates are on, unless they are in `lacking`.
+    """The gates that are on after `A=true,B=false`; others are unless `lacking` has them, or previews.
 
     Raises Rejected for an unknown name or value.
     """
-    gates = set(GATES) - lacking
+    gates = set(ALL_GATES - lacking)
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, _, value = part.partition("=")
         if name not in GATES:

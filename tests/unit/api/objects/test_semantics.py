@@ -6,6 +6,7 @@ from reconciler.api.objects.semantics import (
     BINDING_CONDITIONS,
     DEVICE_STATUS,
     GATES,
+    SHARING_AFFINITY,
     TAINTS,
     Semantics,
     with_exclusion_scopes,
@@ -15,9 +16,12 @@ from reconciler.api.objects.semantics import (
 from reconciler.errors import Rejected
 
 
-def test_all_gates_are_on_unless_turned_off():
-    assert with_gates("") == frozenset(GATES)
-    assert with_gates(f"{TAINTS}=false") == frozenset(GATES) - {TAINTS}
+def test_all_gates_but_previews_are_on_unless_turned_off():
+    previews = {name for name, gate in GATES.items() if gate.is_preview}
+    assert with_gates("") == GATES.keys() - previews
+    assert with_gates(f"{TAINTS}=false") == GATES.keys() - {*previews, TAINTS}
+    assert with_gates(f"{SHARING_AFFINITY}=true") == with_gates("") | {SHARING_AFFINITY}
+    assert TAINTS in with_gates(f"{TAINTS}=true", lacking=frozenset({TAINTS}))
 
 
 @pytest.mark.parametrize("text", [f"{TAINTS}=false,{TAINTS}=true", f" {TAINTS}=False , {TAINTS}=TRUE ,"])

@@ -1,0 +1,50 @@
+"""The tables of docs/versions.md: `python -m docs.version_tables`.
+
+They are what the program itself uses: its table of feature gates.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from reconciler.api.objects.semantics import GATES
+
+PAGE = Path(__file__).parent / "versions.md"
+
+
+def page() -> str:
+    """The page with its tables as the program has them now."""
+    text = PAGE.read_text("utf-8")
+    for name, rows in (("gates", _gates()),):
+        begin, end = f"<!-- {name}: made by `python -m docs.version_tables` -->\n\n", "\n<!-- end -->\n"
+        before, found, rest = text.partition(begin)
+        if not found:
+            raise ValueError(f"{PAGE} has no line {begin.strip()!r}")
+        text = before + begin + "\n".join(rows) + "\n" + end + rest.partition(end)[2]
+    return text
+
+
+def _gates() -> Iterator[str]:
+    yield from ("| Gate | On a cluster it is on |", "|---|---|")
+    for name, gate in sorted(GATES.items()):
+        if gate.needs_no_server:
+            when = "always: its fields are also read from annotations"
+        elif gate.is_preview:
+            when = "if you enable it: a preview of 1.38"
+        elif gate.shown_by:
+            when = f"if the server serves {gate.shown_by}"
+        elif gate.on_since is None:
+            when = "if you enable it"
+        else:
+            when = f"since 1.{gate.on_since}"
+        yield f"| {name} | {when} |"
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(page(), "utf-8")
+    sys.stdout.write(f"wrote {PAGE.relative_to(Path.cwd())}\n")
+
+
+if __name__ == "__main__":
+    main()
