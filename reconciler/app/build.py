@@ -36,8 +36,9 @@ from reconciler.app.leadership import Alone, Candidate, Leadership, recalls_for
 from reconciler.app.observing import inboxes_of, listeners, observe
 from reconciler.app.running import Start
 from reconciler.cluster.client import Client
+from reconciler.cluster.discovery import negotiate
 from reconciler.cluster.events import IsKnown
-from reconciler.cluster.kinds import ON_DEMAND, Resource, Served
+from reconciler.cluster.kinds import ON_DEMAND, Resource, Served, resource_of
 from reconciler.cluster.transport import Transport
 from reconciler.cluster.watch import Recall, Sink, follow
 from reconciler.control.audit import Auditor
@@ -109,9 +110,9 @@ def watches(
 
 def watches_on_demand(client: Client, intake: Intake, sink: Sink) -> Iterator[Job]:
     """A watch on each kind that is listed when a pod needs it."""
-    for resource in ON_DEMAND.values():
-        name = f"watch {resource.full_name} on demand"
-        yield Job(name, partial(_watch_on_demand, client, resource, intake, sink))
+    for kind in ON_DEMAND:
+        name = f"watch {resource_of(kind).full_name} on demand"
+        yield Job(name, partial(_watch_on_demand, client, kind, intake, sink))
 
 
 def audit(intake: Intake, report: Report, seconds: float) -> Job:
@@ -131,17 +132,18 @@ async def _watch(
     await forever(resource.plural, watch)
 
 
-async def _watch_on_demand(client: Client, resource: Resource, intake: Intake, sink: Sink) -> None:
-    await intake.wanted[resource.kind].wait()
+async def _watch_on_demand(client: Client, kind: str, intake: Intake, sink: Sink) -> None:
+    await intake.wanted[kind].wait()
 
     def failed(exc: ReconcilerError) -> None:
         if isinstance(exc, Gone):
-            intake.not_served(resource.kind)
+            intake.not_served(kind)
         else:
-            intake.cannot_list(resource.kind, str(exc))
+            intake.cannot_list(kind, str(exc))
 
-    watch = follow(client, resource, sink=sink, random=random, on_error=failed)
-    await forever(resource.plural, watch)
+    choose = partial(negotiate, client, kind)
+    watch = follow(client, resource_of(kind), sink=sink, random=random, on_error=failed, choose=choose)
+    await forever(resource_of(kind).plural, watch)
 
 
 async def _spare_the_collector(intake: Intake) -> None:

@@ -15,7 +15,7 @@ import click
 
 from reconciler.api.objects.changes import Change, Listed, Notice, Replaced
 from reconciler.api.objects.core import ConfigMap
-from reconciler.api.objects.gangs import COSCHEDULING_LABEL
+from reconciler.api.objects.gangs import COSCHEDULING_LABEL, CoschedulingPodGroup, PodGroup
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.validating import validated
 from reconciler.api.plugins import plugin_of
@@ -23,14 +23,13 @@ from reconciler.api.versions.reading import loaded
 from reconciler.cli.output import Console, print_line, remark
 from reconciler.cluster.kinds import (
     BUDGET,
-    COSCHEDULING_POD_GROUP,
     NAMESPACE,
     POD,
-    POD_GROUP,
     STORAGE,
     Resource,
     Served,
     config_map,
+    resource_of,
 )
 from reconciler.cluster.target import Target, choose_target
 from reconciler.errors import Gone, Malformed, Rejected, Retry
@@ -113,6 +112,8 @@ async def list_objects(
 
     Raises ReconcilerError or OSError if the server cannot be read.
     """
+    from reconciler.cluster.discovery import negotiate  # noqa: PLC0415 - as in `connected`
+
     async with connected(connection) as client:
         served = await _served(client, kinds, leniently=leniently)
 
@@ -139,8 +140,11 @@ async def list_objects(
         pods = [raw for raw in found if raw["kind"] == POD.kind] + list(asked)
         if any(map(_selects_namespaces, pods)):
             found += await noted(NAMESPACE, "cannot be listed")
-        for resource in _groups_of(found):
-            found += await noted(resource, "cannot be listed")
+        for name in _groups_of(found):
+            try:
+                found += await listed(await negotiate(client, name))
+            except (Gone, Rejected) as exc:
+                remark(f"note: {resource_of(name).full_name} cannot be listed: {exc}")
         if budgets:
             found += await noted(BUDGET, "are not considered")
         if volumes and any(map(waits_for_volumes, pods)):
@@ -203,13 +207,13 @@ async def _served(client: "Client", kinds: Collection[str], *, leniently: bool) 
     return served
 
 
-def _groups_of(found: Iterable[Mapping[str, Any]]) -> Iterator[Resource]:
+def _groups_of(found: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """The kinds of PodGroups that pods name."""
     pods = [raw for raw in found if raw["kind"] == "Pod"]
     if any(raw.get("spec", {}).get("schedulingGroup") for raw in pods):
-        yield POD_GROUP
+        yield PodGroup.__name__
     if any(COSCHEDULING_LABEL in (raw["metadata"].get("labels") or {}) for raw in pods):
-        yield COSCHEDULING_POD_GROUP
+        yield CoschedulingPodGroup.__name__
 
 
 def _remove_volumes(found: Iterable[dict[str, Any]]) -> None:

@@ -10,42 +10,37 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from reconciler.api.objects.semantics import GATES, NEWEST_MINOR, FeatureGate
+from reconciler.api.versions.kinds import KINDS, RESOURCE
 from reconciler.cluster.client import Client
-from reconciler.cluster.kinds import NODE, PAGE, POD, Resource, Served
+from reconciler.cluster.kinds import NODE, POD, TEMPLATE, Resource, Served, resource_of
 from reconciler.errors import Gone, Rejected
 
-GROUP = "resource.k8s.io"
+_NEEDED = ("ResourceSlice", "ResourceClaim", "DeviceClass")
+_READ = (*_NEEDED, "DeviceTaintRule")
 
-_CLAIMS = ("v1", "v1beta2", "v1beta1")
-_VERSIONS = {
-    "ResourceSlice": _CLAIMS,
-    "ResourceClaim": _CLAIMS,
-    "DeviceClass": _CLAIMS,
-    "DeviceTaintRule": ("v1", "v1beta2", "v1alpha3"),
-}
-"""Best first. Claims of v1alpha3 are read only from files: Kubernetes 1.31 does not accept our writes."""
-
-_FOR_READERS = {"ResourceClaimTemplate": _CLAIMS}
-"""Kinds that decisions do not need: for commands that read a whole cluster"""
-
-_OPTIONAL = {"DeviceTaintRule", *_FOR_READERS}
-_SMALL_PAGES = {"ResourceSlice": 50}
-"""A slice holds up to 128 devices: fifty of them take as long to decode as five hundred claims."""
-_SINGLY = frozenset({"ResourceSlice"})
-"""See `Resource.singly`"""
-
-
-CLAIM = Resource("ResourceClaim", GROUP, "v1", "resourceclaims", namespaced=True)
+CLAIM = resource_of("ResourceClaim")
 """The kind for servers that do not serve it"""
 
 
 async def serves(client: Client, resource: Resource) -> bool:
     """Whether a server has a kind in this version."""
     try:
-        listing = await client.fetch(resource.root)
+        return resource.plural in await _offered(client, resource.root)
     except Gone:
         return False
-    return resource.plural in [entry["name"] for entry in listing.get("resources", ())]
+
+
+async def negotiate(client: Client, name: str) -> Resource:
+    """A kind in the best version that the server serves. Raises Gone if it serves none that is read."""
+    kind = KINDS[name]
+    if len(kind.versions) > 1:  # else there is nothing to choose: listing shows whether it is served
+        offered = await _served_versions(client, kind.group)
+        for version in kind.versions:
+            found = resource_of(name, version)
+            if version in offered and await serves(client, found):
+                return found
+        raise Gone(f"the server does not serve {kind.name} of {kind.group} in {' or '.join(kind.versions)}")
+    return resource_of(name)
 
 
 async def discover(client: Client, *, also: Collection[str] = ()) -> Served:
@@ -67,18 +62,19 @@ async def discover_at_least_pods(client: Client) -> Served:
 
 async def _look(client: Client, also: Collection[str]) -> tuple[Served, str]:
     """The served kinds, and a message if required kinds are missing."""
-    offered = {version: await _offered(client, version) for version in await _served_versions(client)}
+    versions = await _served_versions(client, RESOURCE)
+    offered = {version: await _offered(client, f"/apis/{RESOURCE}/{version}") for version in versions}
     resources = {resource.kind: resource for resource in (NODE, POD)}
     lacking = ""
-    wanted = {**_VERSIONS, **{kind: _FOR_READERS[kind] for kind in _FOR_READERS if kind in also}}
-    for kind, versions in wanted.items():
-        found = [offered[version][kind] for version in versions if kind in offered.get(version, {})]
+    for name in (*_READ, *(kind for kind in also if kind == TEMPLATE.kind)):
+        kind = KINDS[name]
+        found = [one for one in kind.versions if kind.plural in offered.get(one, ())]
         if found:
-            resources[kind] = found[0]
-        elif kind not in _OPTIONAL and not lacking:
+            resources[name] = resource_of(name, found[0])
+        elif name in _NEEDED and not lacking:
             lacking = (
-                f"the server does not serve {kind} of {GROUP} in any of {', '.join(versions)}; it offers "
-                f"{', '.join(offered) or 'no version'}. Is DynamicResourceAllocation enabled?"
+                f"the server does not serve {name} of {RESOURCE} in any of {', '.join(kind.versions)}; it "
+                f"offers {', '.join(offered) or 'no version'}. Is DynamicResourceAllocation enabled?"
             )
     return Served(resources), lacking
 
@@ -86,37 +82,26 @@ async def _look(client: Client, also: Collection[str]) -> tuple[Served, str]:
 def unserved(served: Served) -> list[str]:
     """Known kinds, and newer versions of kinds, that the server does not serve."""
     missing = []
-    for kind, versions in _VERSIONS.items():
-        used = served[kind].version if kind in served else None
+    for name in _READ:
+        versions = KINDS[name].versions
+        used = served[name].version if name in served else None
         better = versions[: versions.index(used)] if used in versions else versions
-        missing += [f"{GROUP}/{version} {kind}" for version in better]
+        missing += [f"{RESOURCE}/{version} {name}" for version in better]
     return missing
 
 
-async def _served_versions(client: Client) -> list[str]:
+async def _served_versions(client: Client, group: str) -> list[str]:
     try:
-        group = await client.fetch(f"/apis/{GROUP}")
+        found = await client.fetch(f"/apis/{group}")
     except Gone:
         return []
-    return [entry["version"] for entry in group["versions"]]
+    return [entry["version"] for entry in found["versions"]]
 
 
-async def _offered(client: Client, version: str) -> dict[str, Resource]:
-    """The kinds of one version. Subresources such as `resourceclaims/status` are not kinds."""
-    listing = await client.fetch(f"/apis/{GROUP}/{version}")
-    return {
-        entry["kind"]: Resource(
-            entry["kind"],
-            GROUP,
-            version,
-            entry["name"],
-            namespaced=entry["namespaced"],
-            page=_SMALL_PAGES.get(entry["kind"], PAGE),
-            singly=entry["kind"] in _SINGLY,
-        )
-        for entry in listing["resources"]
-        if "/" not in entry["name"] and "watch" in entry["verbs"]
-    }
+async def _offered(client: Client, path: str) -> frozenset[str]:
+    """The plurals of the kinds of one version that can be watched."""
+    listing = await client.fetch(path)
+    return frozenset(entry["name"] for entry in listing["resources"] if "watch" in entry["verbs"])
 
 
 EMBEDDED = "dra-reconciler"

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
+from reconciler.api.objects import storage
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.versions.kinds import KINDS
 
 PAGE = 500
 """Objects per page of a listing, as in kubectl."""
@@ -68,44 +70,44 @@ class Resource:
         return f"{path}/{subresource}" if subresource else path
 
 
-NODE = Resource("Node", "", "v1", "nodes", namespaced=False, page=100, singly=True)
-POD = Resource("Pod", "", "v1", "pods", namespaced=True)
+_PAGES = {"Node": 100, "ResourceSlice": 50}
+"""A slice holds up to 128 devices: fifty of them take as long to decode as five hundred claims."""
+_SINGLY = frozenset(_PAGES)
+"""See `Resource.singly`"""
 
-NAMESPACE = Resource("Namespace", "", "v1", "namespaces", namespaced=False)
 
-POD_GROUP = Resource("PodGroup", "scheduling.k8s.io", "v1alpha2", "podgroups", namespaced=True)
-COSCHEDULING_POD_GROUP = Resource(
-    "CoschedulingPodGroup", "scheduling.x-k8s.io", "v1alpha1", "podgroups", namespaced=True
-)
-"""Its kind is PodGroup, too; it has the name of our model here, so that the two differ"""
+def resource_of(name: str, version: str = "", *, only: ObjectKey | None = None) -> Resource:
+    """A kind that is read, by the name of its model; in its best version if none is given."""
+    kind = KINDS[name]
+    return Resource(
+        name,
+        kind.group,
+        version or kind.versions[0],
+        kind.plural,
+        namespaced=kind.namespaced,
+        page=_PAGES.get(name, PAGE),
+        singly=name in _SINGLY,
+        only=only,
+    )
 
-TEMPLATE = Resource(
-    "ResourceClaimTemplate", "resource.k8s.io", "v1", "resourceclaimtemplates", namespaced=True
-)
+
+NODE = resource_of("Node")
+POD = resource_of("Pod")
+NAMESPACE = resource_of("Namespace")
+TEMPLATE = resource_of("ResourceClaimTemplate")
 """Never read or changed: only made, where that is wanted"""
-
-BUDGET = Resource("PodDisruptionBudget", "policy", "v1", "poddisruptionbudgets", namespaced=True)
+BUDGET = resource_of("PodDisruptionBudget")
 """Read only where pods may have to leave"""
-
-_STORAGE = "storage.k8s.io"
-STORAGE = (
-    Resource("PersistentVolume", "", "v1", "persistentvolumes", namespaced=False),
-    Resource("PersistentVolumeClaim", "", "v1", "persistentvolumeclaims", namespaced=True),
-    Resource("StorageClass", _STORAGE, "v1", "storageclasses", namespaced=False),
-    Resource("CSINode", _STORAGE, "v1", "csinodes", namespaced=False),
-    Resource("CSIDriver", _STORAGE, "v1", "csidrivers", namespaced=False),
-    Resource("CSIStorageCapacity", _STORAGE, "v1", "csistoragecapacities", namespaced=True),
-    Resource("VolumeAttachment", _STORAGE, "v1", "volumeattachments", namespaced=False),
-)
+STORAGE = tuple(map(resource_of, storage.STORAGE))
 """Kinds that decide where pods with volumes can run"""
 
-ON_DEMAND = {resource.kind: resource for resource in (NAMESPACE, POD_GROUP, COSCHEDULING_POD_GROUP, *STORAGE)}
+ON_DEMAND = ("Namespace", "PodGroup", "CoschedulingPodGroup", *storage.STORAGE)
 """Kinds that are listed and watched only from the moment when a pod needs them"""
 
 
 def config_map(key: ObjectKey) -> Resource:
     """One ConfigMap and no other."""
-    return Resource("ConfigMap", "", "v1", "configmaps", namespaced=True, only=key)
+    return resource_of("ConfigMap", only=key)
 
 
 class Served(Struct, frozen=True):

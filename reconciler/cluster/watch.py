@@ -1,7 +1,7 @@
 """Lists and watches one kind, and lists it again when the watch lost its place."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 
 import structlog
@@ -90,6 +90,7 @@ async def follow(
     recall: Recall | None = None,
     is_known: IsKnown | None = None,
     on_error: Callable[[ReconcilerError], None] = lambda _: None,
+    choose: Callable[[], Awaitable[Resource]] | None = None,
 ) -> None:
     """Pass all changes of one kind to the sink until cancelled: Replaced first, then each change.
 
@@ -98,10 +99,11 @@ async def follow(
     Either comes again whenever the place in the stream of events was lost. Every error of the server, a
     missing permission included, is logged and retried; `random` returns numbers in [0, 1). A `recall`
     interrupts for a new listing; `is_known` says which events of claims can be skipped; `on_error` gets every
-    error. Cancelled: every change that was read was passed on. An error of the sink ends the run.
+    error; `choose` asks for the version to use before each listing, since a server may stop to serve one.
+    Cancelled: every change that was read was passed on. An error of the sink ends the run.
     """
     recall = recall or Recall()
-    follower = _Follower(client, resource, sink, random, pace, recall, is_known)
+    follower = _Follower(client, resource, sink, random, pace, recall, is_known, choose)
     while True:
         try:
             try:
@@ -132,6 +134,7 @@ class _Follower(Struct):
     pace: Pace
     recall: Recall
     is_known: IsKnown | None
+    choose: Callable[[], Awaitable[Resource]] | None
     cursor: Cursor | None = None
     seen: str = ""
     """The highest version that the server has shown since it was last restored"""
@@ -146,6 +149,8 @@ class _Follower(Struct):
     async def advance(self) -> None:
         """List if the place was lost, then watch once until the watch ends."""
         if self.cursor is None:
+            if self.choose is not None:
+                self.resource = await self.choose()
             self.cursor = await self._list()
             self.doubts = 0
         try:
@@ -157,7 +162,7 @@ class _Follower(Struct):
     def pause(self, exc: ReconcilerError) -> float:
         """Record a failure. Returns the seconds to wait before the next attempt."""
         self.doubts += 1
-        if isinstance(exc, Relist) or self.doubts > FAILURES_SURVIVED:
+        if isinstance(exc, Relist | Gone) or self.doubts > FAILURES_SURVIVED:
             self.cursor = None
         full = min(self.pace.cap, self.pace.base * 2.0 ** min(self.failures, 32))
         self.failures += 1

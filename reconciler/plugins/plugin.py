@@ -16,7 +16,7 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.plugins import PLUGINS
 from reconciler.api.validation.kinds import ServedKind
-from reconciler.api.versions import reading
+from reconciler.api.versions import kinds
 
 if TYPE_CHECKING:
     from reconciler.allocation.pod_devices import PodDevices
@@ -149,5 +149,5 @@ def register(plugin: Plugin) -> None:
     PLUGINS.append(plugin)
     for version, model in plugin.models.items():
         group, _, name = version.rpartition("/")
-        reading.register(model, group, (name,))
+        kinds.register(model, group, (name,))
     REASONS.update(plugin.advice)

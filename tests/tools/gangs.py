@@ -34,7 +34,7 @@ def pod_group(name: str = "g", least: int | None = 2, *, topology: str = "", cla
     if claim:
         spec["resourceClaims"] = [{"name": "t0", "resourceClaimTemplateName": claim}]
     return {
-        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "apiVersion": "scheduling.k8s.io/v1beta1",
         "kind": "PodGroup",
         "metadata": {"name": name, "namespace": "default"},
         "spec": spec,

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from reconciler.api.validation.bodies import Refusal
 from reconciler.api.validation.kinds import GroupVersion, Object, ServedKind
-from reconciler.api.validation.served_kinds import CORE, NAMESPACE
+from reconciler.api.validation.served_kinds import NAMESPACE
 from reconciler.embedded import ApiServer, Request, Response
 from reconciler.embedded.accounts import Account, Roles
 from reconciler.embedded.guard import Guard
@@ -32,7 +32,7 @@ def _kind(kind: str, served: GroupVersion, *, namespaced: bool = False) -> Serve
     return ServedKind(kind, plural, name, (served,), namespaced=namespaced)
 
 
-ACCOUNTS = _kind("ServiceAccount", CORE, namespaced=True)
+ACCOUNTS = _kind("ServiceAccount", NAMESPACE.stored, namespaced=True)
 RIGHTS = (
     _kind("ClusterRole", _RBAC),
     _kind("ClusterRoleBinding", _RBAC),

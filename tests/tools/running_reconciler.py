@@ -24,8 +24,8 @@ D = TypeVar("D", bound=Decision)
 class Cluster:
     """The embedded server as tests look at it."""
 
-    def __init__(self, objects: Iterable[Object]) -> None:
-        self.api = ApiServer()
+    def __init__(self, objects: Iterable[Object], **server: Any) -> None:
+        self.api = ApiServer(**server)
         self.api.load(objects)
 
     def load(self, *objects: Object) -> None:

@@ -14,8 +14,9 @@ from reconciler.api.validation.bodies import MAX_BODY, Refusal, decode_json, enc
 from reconciler.api.validation.fields import WrongType, timestamp
 from reconciler.api.validation.kinds import GroupVersion, Object, Review, ServedKind
 from reconciler.api.validation.served_kinds import BUILTIN, NAMESPACE, START_NAMESPACES, every_kind
+from reconciler.api.versions.kinds import RESOURCE
 from reconciler.api.versions.proposals import is_first_revision
-from reconciler.api.versions.reading import GROUP, is_ours
+from reconciler.api.versions.reading import is_ours
 from reconciler.api.versions.shapes import Raw, mapping, mappings
 
 _ADMIN = {"resource.kubernetes.io/admin-access": "true"}
@@ -48,7 +49,7 @@ def _served() -> Mapping[tuple[str, str], tuple[ServedKind, GroupVersion]]:
         (str(version), kind.kind): (kind, version)
         for kind in every_kind()
         for version in kind.served
-        if version.group == GROUP or kind not in BUILTIN
+        if version.group == RESOURCE or kind not in BUILTIN
     }
 
 

@@ -20,7 +20,7 @@ from reconciler.api.objects.meta import ObjectKey, ObjectMeta
 from reconciler.api.objects.model import fields_of
 from reconciler.api.objects.slices import Device, DeviceTaintRule, ResourceSlice, ResourceSliceSpec
 from reconciler.api.objects.validating import subject_of
-from reconciler.api.versions.reading import GROUP
+from reconciler.api.versions.kinds import RESOURCE
 from reconciler.api.versions.shapes import mappings
 
 
@@ -48,8 +48,10 @@ def old_version(data: DoctorInput) -> Iterator[Finding]:
     """Objects of API versions before v1."""
     for one in data.documents:
         given = str(one.document.raw.get("apiVersion"))
-        if one.entry is not None and given.startswith(f"{GROUP}/") and given != f"{GROUP}/v1":
-            yield findings.OLD_VERSION.finding(one.entry, "apiVersion", f"{given} is older than {GROUP}/v1")
+        if one.entry is not None and given.startswith(f"{RESOURCE}/") and given != f"{RESOURCE}/v1":
+            yield findings.OLD_VERSION.finding(
+                one.entry, "apiVersion", f"{given} is older than {RESOURCE}/v1"
+            )
 
 
 def duplicate_object(data: DoctorInput) -> Iterator[Finding]:

@@ -19,8 +19,8 @@ from reconciler.api.objects.storage import STORAGE
 from reconciler.api.objects.validating import subject_of
 from reconciler.api.validation.pods import with_label_keys
 from reconciler.api.versions import reading
+from reconciler.api.versions.kinds import KINDS, RESOURCE
 from reconciler.api.versions.mistakes import fix_mistakes
-from reconciler.api.versions.reading import GROUP
 from reconciler.errors import Malformed
 
 NAMESPACED = (
@@ -104,7 +104,7 @@ def bundle(found: Iterable[Document | InvalidDocument]) -> Bundle:
 
 def _kind(raw: Mapping[str, Any]) -> str:
     """The kind; with its version if another API group uses the name of a kind that we read."""
-    return f"{raw['kind']} of {raw.get('apiVersion')}" if raw["kind"] in reading.KINDS else str(raw["kind"])
+    return f"{raw['kind']} of {raw.get('apiVersion')}" if raw["kind"] in KINDS else str(raw["kind"])
 
 
 def _entry(document: Document, number: int, warnings: list[str]) -> Entry:
@@ -153,9 +153,8 @@ def claim_from_template(maker: Pod | PodGroup, entry: str, template: Mapping[str
     if given.get("labels"):
         metadata["labels"] = given["labels"]
     if maker.metadata.uid:  # an owner reference needs a uid
-        api_version = "v1" if isinstance(maker, Pod) else "scheduling.k8s.io/v1alpha2"
         owner = {
-            "apiVersion": api_version,
+            "apiVersion": KINDS[type(maker).__name__].api_versions[0],
             "kind": maker.kind,
             "name": maker.key.name,
             "uid": maker.metadata.uid,
@@ -195,7 +194,7 @@ class Claims:
             metadata = metadata.model_copy(update={"owner_references": (owner,)})
         elif (group := self._owning_groups.get(key)) is not None:
             owner = OwnerReference(
-                api_version="scheduling.k8s.io/v1alpha2",
+                api_version=KINDS["PodGroup"].api_versions[0],
                 kind="PodGroup",
                 name=group.key.name,
                 uid=f"group {group.key}",
@@ -315,7 +314,7 @@ def _is_slice(raw: Raw) -> bool:
     spec = raw.get("spec")
     return (
         raw.get("kind") == "ResourceSlice"
-        and raw.get("apiVersion") in (f"{GROUP}/v1", f"{GROUP}/v1beta2")
+        and raw.get("apiVersion") in (f"{RESOURCE}/v1", f"{RESOURCE}/v1beta2")
         and isinstance(raw.get("metadata"), Mapping)
         and isinstance(spec, Mapping)
         and isinstance(spec.get("pool"), Mapping)

@@ -239,16 +239,15 @@ class VolumeAttachment(ApiObject):
     spec: VolumeAttachmentSpec = Field(default_factory=VolumeAttachmentSpec)
 
 
-CORE: tuple[type[ApiObject], ...] = (PersistentVolume, PersistentVolumeClaim)
-"""Those of the core group"""
-OF_GROUP: tuple[type[ApiObject], ...] = (
+_ALL: tuple[type[ApiObject], ...] = (
+    PersistentVolume,
+    PersistentVolumeClaim,
     StorageClass,
     CSINode,
     CSIDriver,
     CSIStorageCapacity,
     VolumeAttachment,
 )
-"""Those of storage.k8s.io"""
-MODELS: Mapping[str, type[ApiObject]] = {model.__name__: model for model in (*CORE, *OF_GROUP)}
+MODELS: Mapping[str, type[ApiObject]] = {model.__name__: model for model in _ALL}
 STORAGE = tuple(MODELS)
 """The kinds, in the order in which they are listed"""

@@ -1,9 +1,10 @@
 """The kinds that every server has, and those of plugins."""
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
 from reconciler.api.plugins import PLUGINS
-from reconciler.api.validation import claims, columns, core, devices, pods, slices
+from reconciler.api.validation import claims, columns, core, devices, pod_groups, pods, slices
 from reconciler.api.validation.kinds import (
     CLAIM_V1BETA1,
     CONDITIONS,
@@ -11,20 +12,27 @@ from reconciler.api.validation.kinds import (
     METADATA,
     SLICE_V1BETA1,
     TEMPLATE_V1BETA1,
+    Conversion,
     GroupVersion,
     Merge,
     ServedKind,
 )
 from reconciler.api.validation.pods import merge_label_keys
+from reconciler.api.versions import pod_groups as shapes
+from reconciler.api.versions.kinds import KINDS, RESOURCE, SCHEDULING
 
-CORE: Final = GroupVersion("", "v1")
 EVENTS: Final = GroupVersion("events.k8s.io", "v1")
-RESOURCE: Final = "resource.k8s.io"
-V1: Final = GroupVersion(RESOURCE, "v1")
-V1BETA2: Final = GroupVersion(RESOURCE, "v1beta2")
 V1BETA1: Final = GroupVersion(RESOURCE, "v1beta1")
-V1ALPHA3: Final = GroupVersion(RESOURCE, "v1alpha3")
-_RESOURCE_VERSIONS: Final = (V1, V1BETA2, V1BETA1)
+V1ALPHA2: Final = GroupVersion(SCHEDULING, "v1alpha2")
+
+
+def _kind(name: str, *, also: Iterable[GroupVersion] = (), **rules: Any) -> ServedKind:
+    """A kind of the table in its versions there. `also`: versions of another group with the same objects."""
+    kind = KINDS[name]
+    served = (*(GroupVersion(kind.group, version) for version in kind.versions), *also)
+    return ServedKind(kind.name, kind.plural, kind.name.lower(), served, namespaced=kind.namespaced, **rules)
+
+
 _CONDITIONED: Final = {"metadata": METADATA, "status": {"conditions": CONDITIONS}}
 
 _CONTAINER: Final = {
@@ -54,17 +62,17 @@ _POD: Final = {
     },
 }
 
-NAMESPACE: Final = ServedKind(
-    "Namespace", "namespaces", "namespace", (CORE,),
+NAMESPACE: Final = _kind(
+    "Namespace",
     description="A scope for names: namespaced objects of different namespaces may have one name.",
-    namespaced=False, short_names=("ns",), has_status=True, label_names=True, returns_deleted=True,
+    short_names=("ns",), has_status=True, label_names=True, returns_deleted=True,
     strategic=_CONDITIONED, selectable={"status.phase": ("status", "phase")}, columns=columns.NAMESPACE,
     defaults=core.default_namespace,
 )  # fmt: skip
-NODE: Final = ServedKind(
-    "Node", "nodes", "node", (CORE,),
+NODE: Final = _kind(
+    "Node",
     description="A machine that runs pods.",
-    namespaced=False, short_names=("no",), has_status=True,
+    short_names=("no",), has_status=True,
     strategic={
         "metadata": METADATA,
         "spec": {"podCIDRs": Merge()},
@@ -73,8 +81,8 @@ NODE: Final = ServedKind(
     selectable={"spec.unschedulable": ("spec", "unschedulable")},
     columns=columns.NODE, validate=core.check_node,
 )  # fmt: skip
-POD: Final = ServedKind(
-    "Pod", "pods", "pod", (CORE,),
+POD: Final = _kind(
+    "Pod",
     description="Containers that run together on one node, with the claims that they use.",
     categories=("all",), short_names=("po",), has_status=True, counts_generations=True, returns_deleted=True,
     strategic=_POD,
@@ -89,8 +97,8 @@ POD: Final = ServedKind(
     },
     columns=columns.POD, on_create=merge_label_keys, defaults=pods.default_pod, validate=pods.check_pod,
 )  # fmt: skip
-SERVICE: Final = ServedKind(
-    "Service", "services", "service", (CORE,),
+SERVICE: Final = _kind(
+    "Service",
     description="A name and an address for pods. Addresses are not assigned here.",
     categories=("all",), short_names=("svc",), has_status=True, label_names=True, returns_deleted=True,
     strategic={
@@ -100,13 +108,13 @@ SERVICE: Final = ServedKind(
     },
     columns=columns.SERVICE, defaults=core.default_service, validate=core.check_service,
 )  # fmt: skip
-CONFIG_MAP: Final = ServedKind(
-    "ConfigMap", "configmaps", "configmap", (CORE,),
+CONFIG_MAP: Final = _kind(
+    "ConfigMap",
     description="Configuration data for pods.",
     short_names=("cm",), columns=columns.CONFIG_MAP, validate=core.check_config_map,
 )  # fmt: skip
-EVENT_KIND: Final = ServedKind(
-    "Event", "events", "event", (CORE, EVENTS),
+EVENT_KIND: Final = _kind(
+    "Event",
     description="A report about something that happened to another object.",
     short_names=("ev",),
     selectable={
@@ -121,38 +129,38 @@ EVENT_KIND: Final = ServedKind(
         "reportingComponent": ("reportingComponent",),
         "reportingController": ("reportingComponent",),
     },
-    columns=columns.EVENT, defaults=core.default_event, validate=core.check_event,
+    also=(EVENTS,), columns=columns.EVENT, defaults=core.default_event, validate=core.check_event,
     conversions={EVENTS: EVENT},
 )  # fmt: skip
-LEASE: Final = ServedKind(
-    "Lease", "leases", "lease", (GroupVersion("coordination.k8s.io", "v1"),),
+LEASE: Final = _kind(
+    "Lease.coordination.k8s.io",
     description="Who holds a role, such as leader, and until when.",
     unconditional=False, columns=columns.LEASE, validate=core.check_lease,
 )  # fmt: skip
-CLAIM: Final = ServedKind(
-    "ResourceClaim", "resourceclaims", "resourceclaim", _RESOURCE_VERSIONS,
+CLAIM: Final = _kind(
+    "ResourceClaim",
     description="A request for devices, and in its status the devices that are allocated.",
     has_status=True, returns_deleted=True,
     strategic={"metadata": METADATA, "status": {"reservedFor": Merge("uid")}},
     columns=columns.CLAIM, defaults=claims.default_claim, validate=claims.check_claim,
     conversions={V1BETA1: CLAIM_V1BETA1},
 )  # fmt: skip
-TEMPLATE: Final = ServedKind(
-    "ResourceClaimTemplate", "resourceclaimtemplates", "resourceclaimtemplate", _RESOURCE_VERSIONS,
+TEMPLATE: Final = _kind(
+    "ResourceClaimTemplate",
     description="The ResourceClaim that each pod that names it gets.",
     returns_deleted=True, columns=columns.NAMED, defaults=claims.default_template,
     validate=claims.check_template, conversions={V1BETA1: TEMPLATE_V1BETA1},
 )  # fmt: skip
-DEVICE_CLASS: Final = ServedKind(
-    "DeviceClass", "deviceclasses", "deviceclass", _RESOURCE_VERSIONS,
+DEVICE_CLASS: Final = _kind(
+    "DeviceClass",
     description="Criteria and configuration for devices, which claims refer to by name.",
-    namespaced=False, counts_generations=True, returns_deleted=True, columns=columns.NAMED,
+    counts_generations=True, returns_deleted=True, columns=columns.NAMED,
     validate=claims.check_class,
 )  # fmt: skip
-SLICE: Final = ServedKind(
-    "ResourceSlice", "resourceslices", "resourceslice", _RESOURCE_VERSIONS,
+SLICE: Final = _kind(
+    "ResourceSlice",
     description="Devices of one pool, as their driver publishes them.",
-    namespaced=False, counts_generations=True, returns_deleted=True,
+    counts_generations=True, returns_deleted=True,
     selectable={
         "spec.nodeName": ("spec", "nodeName"),
         "spec.driver": ("spec", "driver"),
@@ -161,90 +169,97 @@ SLICE: Final = ServedKind(
     columns=columns.SLICE, defaults=slices.default_slice, validate=slices.check_slice,
     conversions={V1BETA1: SLICE_V1BETA1},
 )  # fmt: skip
-TAINT_RULE: Final = ServedKind(
-    "DeviceTaintRule", "devicetaintrules", "devicetaintrule", (V1, V1BETA2, V1ALPHA3),
+TAINT_RULE: Final = _kind(
+    "DeviceTaintRule",
     description="A taint for all devices that match.",
-    namespaced=False, has_status=True, counts_generations=True, returns_deleted=True, strategic=_CONDITIONED,
+    has_status=True, counts_generations=True, returns_deleted=True, strategic=_CONDITIONED,
     columns=columns.NAMED, defaults=devices.default_rule, validate=devices.check_rule,
 )  # fmt: skip
 
 
-COSCHEDULING_GROUP: Final = ServedKind(
-    "PodGroup", "podgroups", "podgroup", (GroupVersion("scheduling.x-k8s.io", "v1alpha1"),),
+COSCHEDULING_GROUP: Final = _kind(
+    "CoschedulingPodGroup",
     short_names=("pg", "pgs"), has_status=True, counts_generations=True, unconditional=False,
-    columns=columns.NAMED, validate=pods.check_coscheduling_group,
+    columns=columns.NAMED, validate=pod_groups.check_coscheduling_group,
 )  # fmt: skip
 """Served on real servers once the coscheduling plugin's resource definition is installed."""
-POD_GROUP: Final = ServedKind(
-    "PodGroup", "podgroups", "podgroup", (GroupVersion("scheduling.k8s.io", "v1alpha2"),),
+POD_GROUP: Final = _kind(
+    "PodGroup",
+    description="Pods that are scheduled together.",
     has_status=True, counts_generations=True, strategic=_CONDITIONED, columns=columns.NAMED,
-    validate=pods.check_pod_group,
+    validate=pod_groups.check_pod_group,
+    conversions={V1ALPHA2: Conversion(shapes.to_current, shapes.to_v1alpha2)},
 )  # fmt: skip
-"""Served on real servers with the feature gate GenericWorkload."""
+"""Served on real servers with the feature gate GenericWorkload, as is the next."""
+WORKLOAD: Final = _kind(
+    "Workload.scheduling.k8s.io",
+    description="Templates of the PodGroups of a workload, as its controller makes them.",
+    counts_generations=True, columns=columns.NAMED, validate=pod_groups.check_workload,
+    conversions={V1ALPHA2: Conversion(shapes.workload_to_current, shapes.workload_to_v1alpha2)},
+)  # fmt: skip
 
 
-POD_TEMPLATE: Final = ServedKind(
-    "PodTemplate", "podtemplates", "podtemplate", (CORE,),
+POD_TEMPLATE: Final = _kind(
+    "PodTemplate",
     description="A pod as others may be created from it.",
     counts_generations=True, returns_deleted=True, columns=columns.NAMED,
 )  # fmt: skip
 
-POLICY: Final = GroupVersion("policy", "v1")
-BUDGET: Final = ServedKind(
-    "PodDisruptionBudget", "poddisruptionbudgets", "poddisruptionbudget", (POLICY,),
+BUDGET: Final = _kind(
+    "PodDisruptionBudget",
     description="How many of some pods must stay available. Its status is not computed here.",
     short_names=("pdb",), has_status=True, counts_generations=True, strategic=_CONDITIONED,
     columns=columns.BUDGET, validate=core.check_budget,
 )  # fmt: skip
 
-STORAGE: Final = GroupVersion("storage.k8s.io", "v1")
-PERSISTENT_VOLUME: Final = ServedKind(
-    "PersistentVolume", "persistentvolumes", "persistentvolume", (CORE,),
+PERSISTENT_VOLUME: Final = _kind(
+    "PersistentVolume",
     description="A volume.",
-    namespaced=False, short_names=("pv",), has_status=True, returns_deleted=True,
+    short_names=("pv",), has_status=True, returns_deleted=True,
     strategic={"metadata": METADATA}, columns=columns.NAMED, defaults=core.default_volume,
     validate=core.check_volume,
 )  # fmt: skip
-VOLUME_CLAIM: Final = ServedKind(
-    "PersistentVolumeClaim", "persistentvolumeclaims", "persistentvolumeclaim", (CORE,),
+VOLUME_CLAIM: Final = _kind(
+    "PersistentVolumeClaim",
     description="A claim of a volume.",
     short_names=("pvc",), has_status=True, returns_deleted=True,
     strategic=_CONDITIONED, columns=columns.NAMED, defaults=core.default_claim,
     validate=core.check_claim,
 )  # fmt: skip
-STORAGE_CLASS: Final = ServedKind(
-    "StorageClass", "storageclasses", "storageclass", (STORAGE,),
+STORAGE_CLASS: Final = _kind(
+    "StorageClass",
     description="How volumes are made, and when claims are bound.",
-    namespaced=False, short_names=("sc",), returns_deleted=True, columns=columns.NAMED,
+    short_names=("sc",), returns_deleted=True, columns=columns.NAMED,
     defaults=core.default_class, validate=core.check_class,
 )  # fmt: skip
-CSI_NODE: Final = ServedKind(
-    "CSINode", "csinodes", "csinode", (STORAGE,),
+CSI_NODE: Final = _kind(
+    "CSINode",
     description="The CSI drivers on a node, and how many volumes it can attach.",
-    namespaced=False, returns_deleted=True,
+    returns_deleted=True,
     strategic={"metadata": METADATA, "spec": {"drivers": Merge("name")}},
     columns=columns.NAMED, validate=core.check_csi_node,
 )  # fmt: skip
-CSI_DRIVER: Final = ServedKind(
-    "CSIDriver", "csidrivers", "csidriver", (STORAGE,),
+CSI_DRIVER: Final = _kind(
+    "CSIDriver",
     description="A CSI driver, and what it asks of kube-scheduler.",
-    namespaced=False, returns_deleted=True, columns=columns.NAMED, defaults=core.default_driver,
+    returns_deleted=True, columns=columns.NAMED, defaults=core.default_driver,
 )  # fmt: skip
-STORAGE_CAPACITY: Final = ServedKind(
-    "CSIStorageCapacity", "csistoragecapacities", "csistoragecapacity", (STORAGE,),
+STORAGE_CAPACITY: Final = _kind(
+    "CSIStorageCapacity",
     description="The room for volumes of a class in a part of the cluster.",
     returns_deleted=True, columns=columns.NAMED, validate=core.check_capacity,
 )  # fmt: skip
-VOLUME_ATTACHMENT: Final = ServedKind(
-    "VolumeAttachment", "volumeattachments", "volumeattachment", (STORAGE,),
+VOLUME_ATTACHMENT: Final = _kind(
+    "VolumeAttachment",
     description="A volume that is attached to a node, or is to be.",
-    namespaced=False, has_status=True, returns_deleted=True, columns=columns.NAMED,
+    has_status=True, returns_deleted=True, columns=columns.NAMED,
     validate=core.check_attachment,
 )  # fmt: skip
 
 BUILTIN: Final = (
     NAMESPACE, NODE, POD, SERVICE, CONFIG_MAP, EVENT_KIND, LEASE,
-    CLAIM, TEMPLATE, DEVICE_CLASS, SLICE, TAINT_RULE, COSCHEDULING_GROUP, POD_GROUP, BUDGET, POD_TEMPLATE,
+    CLAIM, TEMPLATE, DEVICE_CLASS, SLICE, TAINT_RULE, COSCHEDULING_GROUP, POD_GROUP, WORKLOAD,
+    BUDGET, POD_TEMPLATE,
     PERSISTENT_VOLUME, VOLUME_CLAIM, STORAGE_CLASS, CSI_NODE, CSI_DRIVER, STORAGE_CAPACITY, VOLUME_ATTACHMENT,
 )  # fmt: skip
 

@@ -5,24 +5,20 @@ their model at once. All others, and those of manifests, are converted as plain 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from reconciler.api.objects import storage
 from reconciler.api.objects.changes import Refused
-from reconciler.api.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
-from reconciler.api.objects.core import ConfigMap, Namespace, Node, Pod, PodDisruptionBudget
-from reconciler.api.objects.gangs import CoschedulingPodGroup, PodGroup
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.model import Model
-from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
+from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.objects.validating import subject_of, validated
-from reconciler.api.versions import proposals, v1beta1
+from reconciler.api.versions import pod_groups, proposals, v1beta1
 from reconciler.api.versions.extensions import (
     ANNOTATION,
     has_trees,
@@ -30,54 +26,17 @@ from reconciler.api.versions.extensions import (
     with_annotated_fields,
     with_trees,
 )
+from reconciler.api.versions.kinds import KINDS, NAMES, RESOURCE
 from reconciler.api.versions.mistakes import fix_mistakes, invalid_names
 from reconciler.api.versions.proposals import with_value_keys
 from reconciler.api.versions.shapes import mapping
 from reconciler.errors import Malformed
-
-GROUP = "resource.k8s.io"
-
-
-class Kind(NamedTuple):
-    """A kind that is read."""
-
-    model: type[ApiObject]
-    group: str
-    versions: tuple[str, ...]
-    """Those that are read, the best first"""
-    in_files: bool = True
-    """Whether manifests have it; others are watched only"""
-
-    @property
-    def api_versions(self) -> list[str]:
-        """As objects write them."""
-        return [f"{self.group}/{version}" if self.group else version for version in self.versions]
-
-
-KINDS: dict[str, Kind] = {}
-"""By the name of the model. Two API groups have a kind PodGroup; each has its own model."""
-_NAMES: dict[tuple[str, str], str] = {}
-"""(group, kind as objects write it) -> name of the model"""
-
-
-def register(model: type[ApiObject], group: str, versions: Sequence[str], *, in_files: bool = True) -> None:
-    """Have a kind read, all versions in the shape of its model. Its model says how objects write its kind."""
-    KINDS[model.__name__] = Kind(model, group, tuple(versions), in_files)
-    _NAMES[group, model.model_fields["kind"].default] = model.__name__
-
-
-CURRENT = ("v1", "v1beta2")
-"""Versions of the group with the shape of the models"""
-_INLINE = ("v1beta1", "v1alpha3")
-"""Versions with devices under `basic`, and requests without `exactly`"""
 
 LONGEST_OBJECT = 4 * 2**20
 """Maximum bytes of one object. etcd stores up to 1.5 MiB; the decoded object takes up to 30 times that."""
 DEEPEST = 200
 """Nesting levels that are decoded. A server accepts thousands in the opaque parameters of a claim."""
 
-_CURRENT = tuple(f"{GROUP}/{version}" for version in CURRENT)
-_OLDER = tuple(f"{GROUP}/{version}".encode() for version in _INLINE)
 _OTHER_SHAPES = (
     *(
         b'"%b"' % field
@@ -99,20 +58,6 @@ _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _NO_BRACKETS = bytes(set(range(256)) - _STEPS.keys())
 _BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 
-_READ: tuple[tuple[tuple[type[ApiObject], ...], str, tuple[str, ...]], ...] = (
-    ((ResourceSlice, ResourceClaim, ResourceClaimTemplate, DeviceClass), GROUP, (*CURRENT, *_INLINE)),
-    ((DeviceTaintRule,), GROUP, (*CURRENT, "v1alpha3")),
-    ((Node, Pod, Namespace, *storage.CORE), "", ("v1",)),
-    (storage.OF_GROUP, "storage.k8s.io", ("v1",)),
-    ((PodDisruptionBudget,), "policy", ("v1",)),
-    ((PodGroup,), "scheduling.k8s.io", ("v1alpha2",)),
-    ((CoschedulingPodGroup,), "scheduling.x-k8s.io", ("v1alpha1",)),
-)
-for _models, _group, _versions in _READ:
-    for _model in _models:
-        register(_model, _group, _versions)
-register(ConfigMap, "", ("v1",), in_files=False)
-
 _SHARED = {"Pod": ("spec",), "Node": ("spec", "status"), "ResourceClaim": ("spec",)}
 """Parts that are equal in many objects of a kind: pods and claims of one template, machines of one type"""
 MOST_SHARED = 1 << 13
@@ -125,7 +70,9 @@ def is_ours(raw: Mapping[str, Any]) -> bool:
     """Whether this is a kind of manifests that we read, in any version or without one."""
     kind, group = KINDS.get(_name_of(raw)), _group_of(raw)
     # `v1` without a group is wrong, but no other group has these kinds: reading it reports the mistake.
-    return kind is not None and kind.in_files and (kind.group == group or (kind.group == GROUP and not group))
+    return (
+        kind is not None and kind.in_files and (kind.group == group or (kind.group == RESOURCE and not group))
+    )
 
 
 def needs_conversion(raw: Mapping[str, Any]) -> bool:
@@ -138,7 +85,7 @@ def needs_conversion(raw: Mapping[str, Any]) -> bool:
         proposals.is_first_revision(spec) or proposals.uses(spec) or names_sources(spec)
     ):
         return True
-    return raw.get("apiVersion") == f"{GROUP}/v1alpha3" and kind != "DeviceTaintRule"
+    return raw.get("apiVersion") == f"{RESOURCE}/v1alpha3" and kind != "DeviceTaintRule"
 
 
 def decode(kind: str, api_version: str, text: bytes) -> ApiObject | Refused:
@@ -172,9 +119,8 @@ def decode(kind: str, api_version: str, text: bytes) -> ApiObject | Refused:
 def _is_current(kind: str, api_version: str, text: bytes) -> bool:
     """Whether an object of a server has the shape of its model."""
     known = KINDS[kind]
-    if known.group != GROUP:
-        return api_version in known.api_versions
-    if api_version not in _CURRENT or any(older in text for older in _OLDER):
+    older = [known.api_version(version) for version in known.other_shapes]
+    if api_version in older or any(one.encode() in text for one in older):
         return False
     return kind != "ResourceSlice" or not any(sign in text for sign in _OTHER_SHAPES)
 
@@ -249,7 +195,7 @@ def to_v1(raw: Mapping[str, Any], warnings: list[str] | None = None) -> Mapping[
         raise Malformed(subject, "apiVersion", f"is missing; write {served[0]}")
     if given not in served:
         raise Malformed(subject, "apiVersion", f"{given} is not supported; use {' or '.join(served)}")
-    raw = {**raw, "kind": KINDS[name].model.model_fields["kind"].default}  # lists name the model instead
+    raw = {**raw, "kind": KINDS[name].name}  # lists name the model instead
     if warnings is not None:
         notes = warnings
         raw = fix_mistakes(raw, lambda line: notes.append(f"{subject}: {line}"))
@@ -262,6 +208,8 @@ def to_v1(raw: Mapping[str, Any], warnings: list[str] | None = None) -> Mapping[
         case "ResourceClaim" | "ResourceClaimTemplate" if _is_inline(given):
             convert = v1beta1.claim_to_v1 if name == "ResourceClaim" else v1beta1.template_to_v1
             raw = convert(raw, subject)
+        case "PodGroup" if given == pod_groups.V1ALPHA2:
+            raw = pod_groups.to_current(raw)
     return {**raw, "apiVersion": served[0]}
 
 
@@ -280,7 +228,7 @@ def _slice_to_v1(raw: Mapping[str, Any], subject: str, warnings: list[str] | Non
     if proposals.uses(raw["spec"]):
         spec = with_value_keys(proposals.expanded(raw["spec"], subject))
         return _with_versions(raw, spec, subject, warnings)
-    if raw["apiVersion"] == f"{GROUP}/v1alpha3":
+    if raw["apiVersion"] == f"{RESOURCE}/v1alpha3":
         return {**raw, "spec": with_value_keys(raw["spec"])}
     if warnings is None:
         return raw
@@ -291,7 +239,7 @@ def _slice_to_v1(raw: Mapping[str, Any], subject: str, warnings: list[str] | Non
 
 
 def _is_inline(api_version: str) -> bool:
-    return api_version.rpartition("/")[2] in _INLINE
+    return api_version.rpartition("/")[2] in KINDS["ResourceClaim"].other_shapes
 
 
 def _left_out(raw: Mapping[str, Any], subject: str) -> list[str]:
@@ -333,7 +281,7 @@ def typed(raw: Mapping[str, Any]) -> ApiObject:
 def _name_of(raw: Mapping[str, Any]) -> str:
     """The name of the model of an object."""
     kind = str(raw.get("kind"))
-    return _NAMES.get((_group_of(raw), kind), kind)
+    return NAMES.get((_group_of(raw), kind), kind)
 
 
 def _group_of(raw: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from reconciler.api.objects.claims import Allocation
 from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.semantics import Semantics
-from reconciler.api.versions.reading import KINDS
+from reconciler.api.versions.kinds import KINDS
 from reconciler.control.decider import Refusal
 from reconciler.control.decisions.every import MovesPlanned, RoomPlanned
 from reconciler.control.ownership import Ownership

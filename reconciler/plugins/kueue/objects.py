@@ -30,7 +30,7 @@ from reconciler.api.validation.structural import (
     Time,
     checked,
 )
-from reconciler.api.versions.reading import register
+from reconciler.api.versions.kinds import register
 
 GROUP = "kueue.x-k8s.io"
 VERSIONS = ("v1beta2", "v1beta1")

@@ -21,7 +21,7 @@ from reconciler.api.validation.structural import (
     Text,
     checked,
 )
-from reconciler.api.versions.reading import register
+from reconciler.api.versions.kinds import register
 
 GROUP = "autoscaling.x-k8s.io"
 VERSION = "v1"

@@ -224,7 +224,7 @@ def _group(gang: Gang) -> Object:
     if gang.source == "shared":
         spec["resourceClaims"] = [{"name": "t0", "resourceClaimTemplateName": gang.templates[0]}]
     return {
-        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "apiVersion": "scheduling.k8s.io/v1beta1",
         "kind": "PodGroup",
         "metadata": {"name": gang.name, "namespace": "default"},
         "spec": spec,

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +12,8 @@ from reconciler.aio.tasks import MOST
 from reconciler.api.objects.changes import Changed, Listed, Notice, Refused, Removed, Replaced
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.client import Client
-from reconciler.cluster.kinds import NODE, Resource
+from reconciler.cluster.discovery import negotiate
+from reconciler.cluster.kinds import NODE, Resource, resource_of
 from reconciler.cluster.watch import Pace, follow
 from reconciler.errors import Inconsistent, Rejected, Retry
 from tests.tools.cluster_objects import CLAIMS, NODES, bookmark, claim, error_event, event, listing, node
@@ -408,3 +410,42 @@ async def test_every_page_and_every_line_counts_as_contact():
             await follow(client, NODES, sink=sink, random=lambda: 1.0)
     assert times == [0, 5]
     assert loop.time() - began == 10
+
+
+async def test_a_kind_is_followed_in_the_version_that_is_served_now():
+    """An upgrade from 1.36 to 1.37 takes v1alpha2 of PodGroups away."""
+
+    def group(name: str) -> Any:
+        return {"metadata": {"name": name, "namespace": "ns"}, "spec": {"schedulingPolicy": {"basic": {}}}}
+
+    def versions(*served: str) -> Any:
+        return ok({"versions": [{"version": one} for one in served]})
+
+    groups = ok({"resources": [{"name": "podgroups", "verbs": ["list", "watch"]}]})
+    transport = Scripted(
+        *(versions("v1alpha2"), groups, ok(listing(group("a")))),
+        status(404),  # of the group, which no version is switched on of
+        *(versions("v1alpha3", "v1beta1"), groups, ok(listing(group("b")))),
+        streams=[[], status(404)],
+    )
+    client, told = Client(transport), list[Any]()
+    failures = list[str]()
+    work = follow(
+        client,
+        resource_of("PodGroup"),
+        sink=told.append,
+        random=lambda: 1.0,
+        on_error=lambda exc: failures.append(str(exc)),
+        choose=lambda: negotiate(client, "PodGroup"),
+    )
+    with suppress(TimeoutError):
+        async with asyncio.timeout(10_000):
+            await work
+    assert [brief(change) for change in told] == [["listed", "a"], ["listed", "b"]]
+    assert [
+        asked.path.split("/")[3] for asked in transport.requests if asked.path.endswith("/podgroups")
+    ] == [
+        *("v1alpha2", "v1alpha2", "v1alpha2"),
+        *("v1beta1", "v1beta1"),
+    ]
+    assert "does not serve PodGroup of scheduling.k8s.io in v1beta1 or v1alpha3 or v1alpha2" in failures[-1]

@@ -273,7 +273,7 @@ def test_kubectl_drain_sends_protobuf():
     assert call(api, "POST", f"{PODS}/p/eviction", body, media=media)[0] == 201
 
 
-GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
+GROUPS = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
 COSCHEDULING = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups"
 
 
@@ -302,18 +302,80 @@ def test_both_groups_have_a_kind_of_that_name():
             {"schedulingConstraints": {"topology": [{"key": "no label"}]}},
             "spec.schedulingConstraints.topology[0].key",
         ),
+        ({"disruptionMode": {"all": {}, "single": {}}}, "spec.disruptionMode"),
+        ({"preemptionPolicy": "Sometimes"}, "spec.preemptionPolicy"),
+        ({"priority": 2_000_000_000}, "spec.priority"),
+        ({"priorityClassName": "No name"}, "spec.priorityClassName"),
+        ({"workloadRef": {"workloadName": "w", "templateName": "a.b"}}, "spec.workloadRef.templateName"),
     ],
 )
 def test_a_spec_that_means_nothing_is_refused(parts: dict[str, Any], field: str):
     assert field in [path for path, _ in causes(ApiServer(), "POST", GROUPS, spec(**parts))]
 
 
-def test_the_spec_is_immutable():
+def test_of_a_spec_only_the_minimum_may_change():
     api = ApiServer()
-    ok(api, "POST", GROUPS, spec())
-    patch = {"spec": {"schedulingPolicy": {"gang": {"minCount": 3}}}}
-    status, _ = call(api, "PATCH", f"{GROUPS}/g", patch, media=MERGE)
-    assert status == 422
+    ok(api, "POST", GROUPS, spec(priority=3))
+    patch: dict[str, Any] = {"spec": {"schedulingPolicy": {"gang": {"minCount": 3}}}}
+    assert ok(api, "PATCH", f"{GROUPS}/g", patch, media=MERGE)["spec"]["schedulingPolicy"] == {
+        "gang": {"minCount": 3}
+    }
+    for part, field in (
+        ({"priority": 4}, "spec.priority"),
+        ({"resourceClaims": None}, "spec.resourceClaims"),
+        ({"schedulingPolicy": {"gang": {"minCount": 0}}}, "spec.schedulingPolicy.gang.minCount"),
+        ({"schedulingPolicy": {"basic": {}, "gang": None}}, "spec.schedulingPolicy"),
+    ):
+        found = causes(api, "PATCH", f"{GROUPS}/g", {"spec": part}, media=MERGE)
+        assert [path for path, _ in found] == [field]
+
+
+OLDEST = GROUPS.replace("v1beta1", "v1alpha2")
+
+
+def test_a_group_is_shown_in_the_shape_of_each_version():
+    api = ApiServer()
+    made = spec(disruptionMode={"all": {}}, workloadRef={"workloadName": "w", "templateName": "t"})
+    ok(api, "POST", GROUPS, made)
+    assert ok(api, "GET", f"{GROUPS.replace('v1beta1', 'v1alpha3')}/g")["spec"] == made["spec"]
+    old = ok(api, "GET", f"{OLDEST}/g")
+    assert old["spec"]["disruptionMode"] == "PodGroup"
+    assert old["spec"]["podGroupTemplateRef"] == {
+        "workload": {"workloadName": "w", "podGroupTemplateName": "t"}
+    }
+    ok(api, "DELETE", f"{OLDEST}/g")
+    ok(api, "POST", OLDEST, {**old, "metadata": made["metadata"]})
+    assert ok(api, "GET", f"{GROUPS}/g")["spec"] == made["spec"]
+
+
+WORKLOADS = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/workloads"
+
+
+def workload(*names: str, least: int = 2, kind: str = "podGroupTemplates") -> dict[str, Any]:
+    templates = [{"name": name, "schedulingPolicy": {"gang": {"minCount": least}}} for name in names]
+    return {"kind": "Workload", "metadata": {"name": "w"}, "spec": {kind: templates}}
+
+
+def test_of_a_workload_only_the_minimum_of_its_templates_may_change():
+    api = ApiServer()
+    ok(api, "POST", WORKLOADS, workload("a", "b"))
+    ok(api, "PUT", f"{WORKLOADS}/w", workload("a", "b", least=3))
+    assert causes(api, "PUT", f"{WORKLOADS}/w", workload("a")) == [
+        ("spec.podGroupTemplates", "FieldValueInvalid")
+    ]
+    assert causes(ApiServer(), "POST", WORKLOADS, workload("a", "a")) == [
+        ("spec.podGroupTemplates[1].name", "FieldValueDuplicate")
+    ]
+
+
+def test_templates_of_groups_of_groups_nest_four_levels():
+    made = workload("leaf")
+    for number in range(4):
+        template = {"name": f"t{number}", "schedulingPolicy": {"basic": {}}, **made["spec"]}
+        made = {**made, "spec": {"compositePodGroupTemplates": [template]}}
+        if number == 2:
+            ok(ApiServer(), "POST", WORKLOADS, made)
+    assert [reason for _, reason in causes(ApiServer(), "POST", WORKLOADS, made)] == ["FieldValueInvalid"]
 
 
 def test_a_coscheduling_group_needs_a_positive_minimum():

@@ -5,14 +5,16 @@ from typing import Any
 import pytest
 
 from reconciler.api.objects.gangs import SEAT
+from reconciler.api.validation.kinds import GroupVersion, ServedKind
 from reconciler.api.validation.served_kinds import POD, POD_GROUP
+from reconciler.api.versions.kinds import KINDS
 from reconciler.control.decisions.allocating import Ungated, Waits
 from reconciler.control.decisions.every import GangGivenBack, GangPlaced
 from reconciler.control.gangs import search
 from tests.tools.faulty_transport import Held, answer
 from tests.tools.gangs import annotated, coscheduling_group, grouped, labelled, pod_group
 from tests.tools.running_reconciler import Cluster, Running, reconciling
-from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod, template
+from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, held, node, pod, template
 
 pytestmark = pytest.mark.loopback
 SWITCH = "switch.example.com"
@@ -21,9 +23,19 @@ SLOW: dict[str, Any] = {"backoff_base_seconds": 600.0, "backoff_cap_seconds": 60
 
 def fleet(*racks: str, each: int = 1) -> Cluster:
     """Nodes n0, n1 and so on in these racks."""
+    return Cluster(machines(*racks, each=each))
+
+
+def machines(*racks: str, each: int = 1) -> list[Object]:
     names = [f"gpu-{number}" for number in range(each)]
     nodes = [node(f"n{number}", rack=rack) for number, rack in enumerate(racks)]
-    return Cluster([device_class(), *nodes, *(devices(f"n{number}", *names) for number in range(len(racks)))])
+    return [device_class(), *nodes, *(devices(f"n{number}", *names) for number in range(len(racks)))]
+
+
+def set_minimum(cluster: Cluster, least: int) -> None:
+    """Change minCount of the PodGroup g."""
+    policy = {"schedulingPolicy": {"gang": {"minCount": least}}}
+    cluster.api.update(POD_GROUP, "default", "g", lambda group: {**group, "spec": policy})
 
 
 def last_reason(running: Running) -> tuple[str, str]:
@@ -115,6 +127,37 @@ async def test_pods_of_a_pod_group_run_together_and_share_its_claim():
         await cluster.until(lambda: running.waits("next"))
         cluster.api.delete(POD_GROUP, "default", "g")
         await cluster.until(lambda: cluster.devices("next"))
+
+
+@pytest.mark.parametrize("version", KINDS["PodGroup"].versions)
+async def test_groups_are_watched_in_the_version_that_the_server_has(version: str):
+    """1.36 has v1alpha2 only, 1.37 the others; v1alpha3 alone, if v1beta1 is switched off."""
+
+    def serves(kind: ServedKind, served: GroupVersion) -> bool:
+        return kind is not POD_GROUP or served.version == version
+
+    cluster = Cluster(machines("a", "a"), serves=serves)
+    cluster.load(claim("c0"), claim("c1"), grouped("p0", "c0"), grouped("p1", "c1"))
+    cluster.load(pod_group() | {"apiVersion": f"scheduling.k8s.io/{version}"})
+    async with reconciling(cluster, **SLOW) as running:
+        (placed,) = await running.heard(GangPlaced)
+    assert placed.size == 2
+
+
+async def test_a_minimum_that_falls_lets_a_gang_run_and_one_that_grows_takes_nothing_back():
+    cluster = fleet("a", "a")
+    cluster.load(claim("c0"), claim("c1"), grouped("p0", "c0"), grouped("p1", "c1"), pod_group(least=3))
+    async with reconciling(cluster, **SLOW) as running:
+        await cluster.until(lambda: "GangIncomplete" in running.waits("c0"))
+        set_minimum(cluster, 2)
+        await running.heard(Ungated, 2)
+        set_minimum(cluster, 4)
+        cluster.load(node("n9", rack="a"), devices("n9", "gpu-0", "gpu-1"))
+        cluster.load(claim("c2"), grouped("p2", "c2"))
+        await cluster.until(lambda: "GangIncomplete" in running.waits("c2"))
+        cluster.load(claim("c3"), grouped("p3", "c3"))
+        await running.heard(Ungated, 4)
+        assert not running.of(GangGivenBack)
 
 
 async def test_a_group_that_does_not_exist_is_waited_for():

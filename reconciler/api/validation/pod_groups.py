@@ -1,0 +1,156 @@
+"""PodGroups and Workloads: validation at creation, and of the few updates that are allowed."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from reconciler.api.validation.bodies import same
+from reconciler.api.validation.fields import Cause, Field, dns_label, dns_subdomain, label_name
+from reconciler.api.validation.kinds import Review
+
+MAX_CLAIMS = 4
+MAX_TOPOLOGY = 1
+MAX_TEMPLATES = 8
+MAX_DEPTH = 4
+"""Levels of templates in a Workload"""
+MAX_PRIORITY = 1_000_000_000
+PREEMPTION_POLICIES = ("Never", "PreemptLowerPriority")
+_IMMUTABLE = "field is immutable"
+_TEMPLATES = ("podGroupTemplates", "compositePodGroupTemplates")
+
+
+def check_pod_group(review: Review) -> list[Cause]:
+    """Check a PodGroup of scheduling.k8s.io, or the names in its status. Of its spec, minCount may change."""
+    root = Field(review.new)
+    if review.subresource == "status":
+        names: set[str] = set()
+        root["status"]["resourceClaimStatuses"].at_most(MAX_CLAIMS)
+        for entry in root["status"]["resourceClaimStatuses"].items():
+            dns_label(entry["name"])
+            entry["name"].unique(names)
+        return root.causes
+    _check_group(root["spec"])
+    if review.old is not None:
+        _check_changes(root["spec"], review.old.get("spec") or {})
+    return root.causes
+
+
+def check_workload(review: Review) -> list[Cause]:
+    """Check a Workload. Of its templates, only minCount may change."""
+    root = Field(review.new)
+    spec = root["spec"]
+    if spec["podGroupTemplates"].present == spec["compositePodGroupTemplates"].present:
+        spec.invalid("must specify exactly one of: `compositePodGroupTemplates`, `podGroupTemplates`")
+    _check_templates(spec, depth=1)
+    if spec["controllerRef"].present:
+        for name in ("kind", "name"):
+            if not spec["controllerRef"][name].text():
+                spec["controllerRef"][name].required()
+    if review.old is not None:
+        _check_templates_kept(spec, review.old.get("spec") or {}, ("controllerRef",))
+    return root.causes
+
+
+def _check_templates(holder: Field, depth: int) -> None:
+    for kind in _TEMPLATES:
+        names: set[str] = set()
+        holder[kind].at_most(MAX_TEMPLATES)
+        for template in holder[kind].items():
+            dns_label(template["name"])
+            template["name"].unique(names)
+            if kind == "podGroupTemplates":
+                _check_group(template)
+                continue
+            _check_policy(template, "minGroupCount")
+            _check_shared(template)
+            if depth >= MAX_DEPTH:
+                template.invalid(f"templates may nest at most {MAX_DEPTH} levels")
+            else:
+                _check_templates(template, depth + 1)
+
+
+def _check_group(spec: Field) -> None:
+    """Check the spec of a PodGroup, or a template of one."""
+    _check_policy(spec, "minCount")
+    _check_shared(spec)
+    spec["resourceClaims"].at_most(MAX_CLAIMS)
+    names: set[str] = set()
+    for claim in spec["resourceClaims"].items():
+        dns_label(claim["name"])
+        claim["name"].unique(names)
+        given = [
+            claim[key] for key in ("resourceClaimName", "resourceClaimTemplateName") if claim[key].present
+        ]
+        if len(given) != 1:
+            claim.invalid("must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
+        for source in given:
+            dns_subdomain(source)
+
+
+def _check_policy(spec: Field, count: str) -> None:
+    policy = spec["schedulingPolicy"]
+    _check_one_of(policy, "basic", "gang")
+    if policy["gang"].present and policy["gang"][count].integer() < 1:
+        policy["gang"][count].invalid("must be greater than zero")
+
+
+def _check_shared(spec: Field) -> None:
+    """Check what groups of pods and groups of groups have in common."""
+    topology = spec["schedulingConstraints"]["topology"]
+    topology.at_most(MAX_TOPOLOGY)
+    for constraint in topology.items():
+        label_name(constraint["key"])
+    if spec["disruptionMode"].present:
+        _check_one_of(spec["disruptionMode"], "all", "single")
+    if spec["priorityClassName"].text():
+        dns_subdomain(spec["priorityClassName"])
+    if spec["priority"].integer() > MAX_PRIORITY:
+        spec["priority"].invalid(f"must be less than or equal to {MAX_PRIORITY}")
+    if spec["preemptionPolicy"].present:
+        spec["preemptionPolicy"].one_of(PREEMPTION_POLICIES)
+    if spec["workloadRef"].present:
+        dns_subdomain(spec["workloadRef"]["workloadName"])
+        dns_label(spec["workloadRef"]["templateName"])
+    if spec["parentCompositePodGroupName"].present:
+        dns_subdomain(spec["parentCompositePodGroupName"])
+
+
+def _check_one_of(union: Field, *members: str) -> None:
+    if sum(union[member].present for member in members) != 1:
+        words = ", ".join(f"`{member}`" for member in members)
+        union.invalid(f"must specify exactly one of: {words}")
+
+
+def _check_changes(spec: Field, old: Mapping[str, Any], besides: tuple[str, ...] = ()) -> None:
+    """Check that nothing but the least number of a gang has changed. `besides` are checked elsewhere."""
+    for key in sorted({*spec.object(), *old} - {"schedulingPolicy", *besides}):
+        if not same(spec[key].value, old.get(key)):
+            spec[key].invalid(_IMMUTABLE)
+    before = old.get("schedulingPolicy") or {}
+    for member in ("basic", "gang"):
+        if spec["schedulingPolicy"][member].present != (before.get(member) is not None):
+            spec["schedulingPolicy"].invalid(_IMMUTABLE)
+            return
+
+
+def _check_templates_kept(spec: Field, old: Mapping[str, Any], fixed: tuple[str, ...]) -> None:
+    for key in fixed:
+        if not same(spec[key].value, old.get(key)):
+            spec[key].invalid(_IMMUTABLE)
+    for kind in _TEMPLATES:
+        before = {one.get("name"): one for one in old.get(kind) or ()}
+        now = spec[kind].items()
+        if {one["name"].value for one in now} != before.keys():
+            spec[kind].invalid("templates cannot be added or removed")
+            continue
+        for template in now:
+            _check_changes(template, before[template["name"].value], _TEMPLATES)
+            _check_templates_kept(template, before[template["name"].value], ())
+
+
+def check_coscheduling_group(review: Review) -> list[Cause]:
+    """Check the minimum of a PodGroup of scheduling.x-k8s.io, as its resource definition does."""
+    root = Field(review.new)
+    minimum = root["spec"]["minMember"]
+    if minimum.present and minimum.integer() < 1:
+        minimum.invalid("should be greater than or equal to 1")
+    return root.causes

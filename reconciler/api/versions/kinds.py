@@ -1,0 +1,111 @@
+"""The kinds that are read or served, and their versions: one table for reading, discovery and the embedded
+server.
+
+A new version of a kind is one word here. If its shape differs from that of the model, `reading.to_v1`
+converts it, and `conversions` of the embedded server's kind (`validation/served_kinds.py`) does.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from reconciler.api.objects import storage
+from reconciler.api.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
+from reconciler.api.objects.core import ConfigMap, Namespace, Node, Pod, PodDisruptionBudget
+from reconciler.api.objects.gangs import CoschedulingPodGroup, PodGroup
+from reconciler.api.objects.meta import ApiObject
+from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
+
+RESOURCE = "resource.k8s.io"
+SCHEDULING = "scheduling.k8s.io"
+STORAGE = "storage.k8s.io"
+
+
+class Kind(NamedTuple):
+    """A kind of objects."""
+
+    group: str
+    """Empty for core"""
+    versions: tuple[str, ...]
+    """Those that are used of a server, the best first: `v1beta1, v1alpha3`. The model has its shape, and the
+    embedded server stores it"""
+    model: type[ApiObject] = ApiObject
+    """That of a kind that is only served has no fields beyond metadata"""
+    name: str = ""
+    """As objects write their kind"""
+    plural: str = ""
+    namespaced: bool = True
+    other_shapes: tuple[str, ...] = ()
+    """Versions that are converted when they are read"""
+    only_in_files: tuple[str, ...] = ()
+    """Versions that are read from manifests, and used of no server"""
+    in_files: bool = True
+    """Whether manifests have it for decisions"""
+
+    def api_version(self, version: str) -> str:
+        """As objects write it."""
+        return f"{self.group}/{version}" if self.group else version
+
+    @property
+    def api_versions(self) -> list[str]:
+        """All that are read, as objects write them, the best first."""
+        return [self.api_version(version) for version in (*self.versions, *self.only_in_files)]
+
+
+KINDS: dict[str, Kind] = {}
+"""By the name of the model: two API groups have a kind PodGroup, and each has its own. What has no model is
+`Lease.coordination.k8s.io`"""
+NAMES: dict[tuple[str, str], str] = {}
+"""(group, kind as objects write it) -> its name in KINDS"""
+
+
+def register(model: type[ApiObject], group: str, versions: Sequence[str], *, in_files: bool = True) -> None:
+    """Have a kind of a plugin read, all versions in the shape of its model."""
+    _add(Kind(group, tuple(versions), model, in_files=in_files))
+
+
+def _add(kind: Kind) -> None:
+    written = kind.name or kind.model.model_fields["kind"].default
+    key = kind.model.__name__
+    if kind.model is ApiObject:
+        key = f"{written}.{kind.group}" if kind.group else written
+    KINDS[key] = kind._replace(name=written, plural=kind.plural or f"{written.lower()}s")
+    NAMES[kind.group, written] = key
+
+
+_OF_CLAIMS = ("v1", "v1beta2", "v1beta1")
+_INLINE = ("v1beta1", "v1alpha3")
+"""Versions with devices under `basic`, and requests without `exactly`"""
+_FILES = ("v1alpha3",)
+"""Kubernetes 1.31 does not accept our writes, so claims of it are read from files only"""
+_OF_GROUPS = ("v1beta1", "v1alpha3", "v1alpha2")
+_V1 = ("v1",)
+
+_CLAIM = Kind(RESOURCE, _OF_CLAIMS, ResourceClaim, other_shapes=_INLINE, only_in_files=_FILES)
+for _kind in (
+    _CLAIM,
+    _CLAIM._replace(model=ResourceClaimTemplate),
+    _CLAIM._replace(model=ResourceSlice, namespaced=False),
+    _CLAIM._replace(model=DeviceClass, plural="deviceclasses", namespaced=False, other_shapes=()),
+    Kind(RESOURCE, ("v1", "v1beta2", "v1alpha3"), DeviceTaintRule, namespaced=False),
+    Kind("", _V1, Node, namespaced=False),
+    Kind("", _V1, Pod),
+    Kind("", _V1, Namespace, namespaced=False),
+    Kind("", _V1, ConfigMap, in_files=False),
+    Kind("policy", _V1, PodDisruptionBudget),
+    Kind(SCHEDULING, _OF_GROUPS, PodGroup, other_shapes=("v1alpha2",)),
+    Kind("scheduling.x-k8s.io", ("v1alpha1",), CoschedulingPodGroup),
+    Kind("", _V1, storage.PersistentVolume, namespaced=False),
+    Kind("", _V1, storage.PersistentVolumeClaim),
+    Kind(STORAGE, _V1, storage.StorageClass, plural="storageclasses", namespaced=False),
+    Kind(STORAGE, _V1, storage.CSINode, namespaced=False),
+    Kind(STORAGE, _V1, storage.CSIDriver, namespaced=False),
+    Kind(STORAGE, _V1, storage.CSIStorageCapacity, plural="csistoragecapacities"),
+    Kind(STORAGE, _V1, storage.VolumeAttachment, namespaced=False),
+    # Those that only the embedded server has
+    Kind("", _V1, name="Service", in_files=False),
+    Kind("", _V1, name="Event", in_files=False),
+    Kind("", _V1, name="PodTemplate", in_files=False),
+    Kind("coordination.k8s.io", _V1, name="Lease", in_files=False),
+    Kind(SCHEDULING, _OF_GROUPS, name="Workload", in_files=False),
+):
+    _add(_kind)
