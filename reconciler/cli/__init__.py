@@ -6,7 +6,7 @@ from importlib import import_module
 import click
 from click.shell_completion import CompletionItem
 
-from reconciler.cli.exits import exits_text
+from reconciler.cli.exits import exit_if_refused, exits_text
 
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 # There are none, and pydantic would read the entry points of every installed distribution to see that.
@@ -84,6 +84,11 @@ class LazyGroup(click.Group):
 @click.version_option(package_name="dra-reconciler", prog_name="dra-reconciler")
 def main() -> None:
     """Allocate devices on Kubernetes, for a cluster or for manifest files."""
+
+
+@main.result_callback()
+def _end(_result: object) -> None:
+    exit_if_refused()
 
 
 def kubectl_plugin() -> None:

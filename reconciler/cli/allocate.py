@@ -15,7 +15,7 @@ from reconciler.api.objects.claims import AllocatedDevice
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.selectors import NodeSelector, NodeSelectorRequirement
 from reconciler.api.objects.semantics import Semantics
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import exit_unless
 from reconciler.cli.input import read_manifests, report_ignored, report_refused, report_warnings
 from reconciler.cli.options import (
     FOR_PEOPLE,
@@ -113,10 +113,7 @@ def allocate(
             entries = bundle.entries["Pod"] if devices.given else {}
             claims += [_written(entries[given.pod.key].raw, given) for given in devices.given]
         click.echo(as_documents(claims) if output == "yaml" else as_list(claims), nl=False)
-    if bundle.refused:
-        sys.exit(Exit.FAILED)
-    if report.waiting or (devices is not None and devices.refused):
-        sys.exit(Exit.PARTIAL)
+    exit_unless(not (report.waiting or (devices is not None and devices.refused)))
 
 
 def print_report(report: Report, out: TextIO, *, wide: bool) -> None:

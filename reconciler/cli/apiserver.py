@@ -13,7 +13,7 @@ import click
 
 from reconciler.api.manifests.documents import InvalidDocument, documents
 from reconciler.cli.convert import read_for_server
-from reconciler.cli.exits import exit_on_errors
+from reconciler.cli.exits import Exit, exit_on_errors
 from reconciler.cli.options import files_option
 from reconciler.embedded import ApiServer, run_controllers, serve
 from reconciler.embedded.accounts import Roles, read_tokens
@@ -71,7 +71,7 @@ def apiserver(
         )
     configure("info")
     raws = read_for_server(files)
-    with exit_on_errors():
+    with exit_on_errors(Exit.USAGE):
         guard = None if token_file is None else _guard(token_file, rbac)
         asyncio.run(_serve(raws, host, port, with_controllers, guard))
 

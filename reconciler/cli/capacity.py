@@ -1,10 +1,9 @@
 """`dra-reconciler capacity`: how many nodes of which shapes a demand needs."""
 
-import asyncio
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple, NoReturn, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import click
 from msgspec.structs import replace
@@ -23,7 +22,15 @@ from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.similar_names import instead
 from reconciler.api.objects.slices import ResourceSlice
-from reconciler.cli.cluster import KINDS, Connection, hold_room, list_objects, note_held_room, split_held_room
+from reconciler.cli.cluster import (
+    KINDS,
+    Connection,
+    from_cluster,
+    hold_room,
+    list_objects,
+    note_held_room,
+    split_held_room,
+)
 from reconciler.cli.contexts import (
     Reached,
     ask_each,
@@ -32,7 +39,7 @@ from reconciler.cli.contexts import (
     report_unreached,
     side_by_side,
 )
-from reconciler.cli.exits import Exit, NoAnswer, errors_as
+from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
 from reconciler.cli.input import read_files, read_valid, supply_of
 from reconciler.cli.options import contexts_option, fleet_options
 from reconciler.cli.output import Console, Table, counted, echo_value, print_line, print_table, remarks_on
@@ -224,16 +231,15 @@ def capacity(
             answer = question.of(_fleet(fleet, connection, progress), progress)
     if contexts:
         _show_contexts(question, connection, contexts, output)
+        return
     if output == "table":
         print_sizing(answer.result, sys.stdout)
     else:
         echo_value(as_json(answer.result, answer.shapes), output)
-    sys.exit(Exit.OK if answer.result.answered else Exit.FAILED)
+    exit_unless(answer.result.answered)
 
 
-def _show_contexts(
-    question: Question, connection: Connection, contexts: Sequence[str], output: str
-) -> NoReturn:
+def _show_contexts(question: Question, connection: Connection, contexts: Sequence[str], output: str) -> None:
     """Print the answers of several clusters, those in tables side by side."""
     with errors_as(NoAnswer), track_progress(quiet=output != "table") as progress:
         progress.stage("reading the clusters")
@@ -246,11 +252,8 @@ def _show_contexts(
     else:
         results = [as_json(one.found.result, one.found.shapes) if one.found else None for one in reached]
         echo_value(contexts_as_json(reached, results), output)
-    silent = report_unreached(reached)
-    if not any(one.found for one in reached):
-        sys.exit(Exit.USAGE)
-    answered = all(one.found.result.answered for one in reached if one.found)
-    sys.exit(Exit.FAILED if silent or not answered else Exit.OK)
+    report_unreached(reached)
+    exit_unless(all(one.found.result.answered for one in reached if one.found))
 
 
 def _answered(
@@ -277,7 +280,7 @@ def _fleet(fleet: Bundle | None, connection: Connection, progress: ProgressTrack
     """The manifests, or else the cluster."""
     if fleet is None:
         progress.stage("reading the cluster")
-        return _fleet_of_cluster(asyncio.run(list_objects(KINDS, connection, volumes=True)))
+        return _fleet_of_cluster(from_cluster(list_objects(KINDS, connection, volumes=True)))
     claims = Claims(fleet)  # also those made from the templates of pods
     listed = [*supply_of(fleet), *fleet.of(Node), *map(claims.typed, claims.entries), *claims.pods]
     return Fleet(infer_nodes(fleet.of(Node), fleet.of(ResourceSlice)), listed, may_suppose=True)

@@ -5,11 +5,11 @@ The leader writes held room to a ConfigMap; commands hold it in the state that t
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from random import random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -20,6 +20,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.validating import validated
 from reconciler.api.plugins import plugin_of
 from reconciler.api.versions.reading import loaded
+from reconciler.cli.exits import Unreachable, errors_as
 from reconciler.cli.output import Console, print_line, remark
 from reconciler.cluster.kinds import (
     BUDGET,
@@ -42,6 +43,7 @@ from reconciler.state.store import Store
 if TYPE_CHECKING:
     from reconciler.cluster.client import Client
 
+T = TypeVar("T")
 HELD_ROOM = "dra-reconciler/dra-reconciler-held-room"
 """The ConfigMap of deploy/ that says which room is held"""
 KINDS = ("Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaim", "Pod")
@@ -63,8 +65,15 @@ class Connection(NamedTuple):
     """NAMESPACE/NAME of the ConfigMaps that say which room is held, for commands that respect it"""
 
     def target(self) -> Target:
-        """The cluster that the options choose. Raises Rejected if there is none."""
-        return choose_target(server=self.server, kubeconfig=self.kubeconfig, context=self.context)
+        """The cluster that the options choose. Raises Unreachable if there is none."""
+        with errors_as(Unreachable):
+            return choose_target(server=self.server, kubeconfig=self.kubeconfig, context=self.context)
+
+
+def from_cluster(asked: Coroutine[Any, Any, T]) -> T:
+    """The answer of a cluster. Raises Unreachable if it gives none."""
+    with errors_as(Unreachable):
+        return asyncio.run(asked)
 
 
 @asynccontextmanager

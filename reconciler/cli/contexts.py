@@ -9,7 +9,7 @@ import click
 from msgspec import Struct
 
 from reconciler.cli.cluster import Connection
-from reconciler.cli.exits import Failure, errors_as
+from reconciler.cli.exits import NoAnswer, Unreachable, errors_as, note_refusal
 from reconciler.cli.options import FOR_PEOPLE
 from reconciler.cli.output import Console, Table, print_line, remark, remarks_on
 from reconciler.cluster.target import kubeconfig_places, merge_kubeconfigs
@@ -48,17 +48,19 @@ def ask_each(
     """Ask all clusters at the same time, and return their answers in the order of the contexts.
 
     Remarks of `ask` name the context. Around later work on an answer, `remarks_on` does that.
-    Raises Failure if no context exists.
+    Raises Unreachable if no context exists.
     """
     return asyncio.run(_ask_each(connection, _known(connection, contexts), ask))
 
 
-def report_unreached(reached: Iterable[Reached[Any]]) -> bool:
-    """Print a line on standard error for each cluster without an answer. Whether there is any."""
+def report_unreached(reached: Sequence[Reached[Any]]) -> None:
+    """Print a line on standard error for each cluster without an answer. Without any answer, exit with 3."""
     silent = [one for one in reached if one.problem]
     for one in silent:
         remark(f"Error: context {one.context}: {one.problem}")
-    return bool(silent)
+        note_refusal()
+    if reached and len(silent) == len(reached):
+        sys.exit(Unreachable.exit_code)
 
 
 def print_heading(context: str, *, first: bool) -> None:
@@ -100,7 +102,7 @@ async def _ask_each(
                     return Reached(context, await ask(connection._replace(context=context)))
         except TimeoutError:
             return Reached(context, problem=f"no answer within {PATIENCE_SECONDS:g} s")
-        except (ReconcilerError, OSError) as exc:
+        except (ReconcilerError, OSError, NoAnswer) as exc:
             return Reached(context, problem=str(exc))
 
     return list(await asyncio.gather(*map(one, contexts)))
@@ -110,11 +112,11 @@ def _known(connection: Connection, contexts: Sequence[str]) -> Sequence[str]:
     """The contexts, or all of the kubeconfig. Contexts that it lacks are left to the connection."""
     if tuple(contexts) != (ALL,):
         return contexts
-    with errors_as(Failure):
+    with errors_as(Unreachable):
         found = merge_kubeconfigs(kubeconfig_places(connection.kubeconfig))
     names = [one["name"] for one in found.value["contexts"]]
     if not names:
-        raise Failure(
+        raise Unreachable(
             f"no kubeconfig with a context at {', '.join(kubeconfig_places(connection.kubeconfig))}"
         )
     return names

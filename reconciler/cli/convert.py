@@ -17,8 +17,8 @@ from reconciler.api.validation.fields import WrongType
 from reconciler.api.validation.kinds import Object, Review
 from reconciler.api.validation.served_kinds import every_kind
 from reconciler.api.versions.reading import needs_conversion
-from reconciler.cli.exits import Exit
-from reconciler.cli.input import read_manifests, report_ignored, report_refused, report_warnings
+from reconciler.cli.exits import NoAnswer, exit_unless
+from reconciler.cli.input import nothing_in, read_manifests, report_ignored, report_refused, report_warnings
 from reconciler.cli.options import files_option, output_option
 from reconciler.cli.output import as_documents, as_list, plain
 from reconciler.cli.progress import track_progress
@@ -74,8 +74,7 @@ def convert(
         objects = _merged(conversion.numbered, bundle.others)
     written = as_list(objects) if output == "json" else as_documents(objects, explicit_start=True)
     click.echo(written, nl=False)
-    if bundle.refused or result.problems:
-        sys.exit(Exit.FAILED)
+    exit_unless(not result.problems)
 
 
 def _merged(made: Iterable[tuple[int, Object]], others: Mapping[int, Document]) -> list[Object]:
@@ -135,12 +134,14 @@ def objections(obj: Object) -> list[str]:
 
 
 def read_for_server(paths: Sequence[str]) -> list[dict[str, Any]]:
-    """Read all objects of the manifests in the form that a server stores. Exits if one is invalid."""
+    """All objects of the manifests in the form that a server stores. Raises NoAnswer if one is invalid."""
     found = list(documents(paths, sys.stdin.buffer))
     refused = [document for document in found if isinstance(document, InvalidDocument)]
     report_refused(refused)
     if refused:
-        sys.exit(Exit.FAILED)
+        raise NoAnswer("a server takes all of the input or none: nothing was started")
+    if paths and not found:
+        raise NoAnswer(nothing_in(paths))
     warnings: list[str] = []
     raws = as_served(_servable([one for one in found if isinstance(one, Document)]), warnings.append)
     report_warnings(warnings)
@@ -159,6 +160,6 @@ def _servable(found: Sequence[Document]) -> list[dict[str, Any]]:
     conversion = convert_bundle(read)
     report_conversion(conversion.result)
     if read.refused or conversion.result.problems:
-        sys.exit(Exit.FAILED)
+        raise NoAnswer("a server takes all of the input or none: nothing was started")
     kept += [(older[number], raw) for number, raw in conversion.numbered]
     return [raw for _, raw in sorted(kept, key=lambda pair: pair[0])]

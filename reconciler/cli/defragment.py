@@ -17,7 +17,7 @@ from reconciler.analysis.world import World
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.cluster import Connection
-from reconciler.cli.exits import Exit, NoAnswer, errors_as
+from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
 from reconciler.cli.options import fleet_options
 from reconciler.cli.output import Console, Table, counted, echo_value, print_line, print_table, remark
 from reconciler.cli.progress import ProgressTracker, track_progress
@@ -72,7 +72,7 @@ def defragment(
             click.echo(line)
     else:
         echo_value(answer.as_json(), output)
-    sys.exit(Exit.OK if answer.reached else Exit.FAILED)
+    exit_unless(answer.reached)
 
 
 def _first_plan(wanted: Target, world: World, steps: int, progress: ProgressTracker) -> Answer:

@@ -20,8 +20,8 @@ from reconciler.cli.contexts import (
     print_heading,
     report_unreached,
 )
-from reconciler.cli.exits import Exit, Failure, errors_as
-from reconciler.cli.input import report_nothing
+from reconciler.cli.exits import NoAnswer, Unreachable, errors_as, exit_unless
+from reconciler.cli.input import nothing_in
 from reconciler.cli.options import (
     FOR_PEOPLE,
     cluster_options,
@@ -58,7 +58,7 @@ KINDS = (
     "sarif",
     explained="table: a block for each finding; wide: a line for each; name: the objects with findings.",
 )
-@click.option("--strict", is_flag=True, help="Exit with code 3 if there are warnings, for CI.")
+@click.option("--strict", is_flag=True, help="Exit with code 1 for warnings, too, for CI.")
 @rules_options
 def doctor(
     files: tuple[str, ...],
@@ -81,11 +81,11 @@ def doctor(
             found: Iterable[Document | InvalidDocument] = progress.each("reading manifests", of_texts(read))
         else:
             progress.stage("reading the cluster")
-            with errors_as(Failure):
+            with errors_as(Unreachable):
                 found = [_document(raw) for raw in asyncio.run(_listed(connection))]
         data = read_input(found, rules)
         if files and not (data.documents or data.refused):
-            report_nothing(files)
+            raise NoAnswer(nothing_in(files))
         progress.stage("checking")
         findings = worst_first(_with_lines(examine(data), sources))
     match output:
@@ -100,13 +100,13 @@ def doctor(
                 click.echo(name)
         case _:
             print_findings(findings, sys.stdout, wide=output == "wide")
-    sys.exit(_exit_code(findings, strict=strict))
+    exit_unless(_is_well(findings, strict=strict))
 
 
 def _examine_contexts(
     connection: Connection, contexts: tuple[str, ...], output: str, *, strict: bool, rules: Semantics
 ) -> None:
-    """Examine several clusters, one after another as they are named. Exits with the worst code."""
+    """Examine several clusters, one after another as they are named. The worst code counts."""
     with track_progress(quiet=output not in FOR_PEOPLE) as progress:
         progress.stage("reading the clusters")
         reached = ask_each(connection, contexts, _listed)
@@ -125,10 +125,8 @@ def _examine_contexts(
     else:
         results = [as_json(findings) if findings is not None else None for findings in found]
         echo_value(contexts_as_json(reached, results), output)
-    silent = report_unreached(reached)
-    codes = [_exit_code(findings, strict=strict) for findings in found if findings is not None]
-    failed = silent or Exit.FAILED in codes
-    sys.exit(Exit.FAILED if failed else max(codes))
+    report_unreached(reached)
+    exit_unless(all(_is_well(findings, strict=strict) for findings in found if findings is not None))
 
 
 async def _listed(connection: Connection) -> list[dict[str, Any]]:
@@ -151,11 +149,9 @@ def _with_lines(findings: Iterable[Finding], sources: Mapping[str, str]) -> Iter
         yield replace(finding, origin=finding.origin._replace(line=line))
 
 
-def _exit_code(findings: Sequence[Finding], *, strict: bool) -> Exit:
+def _is_well(findings: Sequence[Finding], *, strict: bool) -> bool:
     severities = {finding.severity for finding in findings}
-    if Severity.ERROR in severities:
-        return Exit.FAILED
-    return Exit.PARTIAL if strict and Severity.WARNING in severities else Exit.OK
+    return Severity.ERROR not in severities and not (strict and Severity.WARNING in severities)
 
 
 def _document(raw: dict[str, Any]) -> Document:

@@ -18,7 +18,7 @@ from reconciler.analysis.relocation.drain import (
 from reconciler.analysis.world import World
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.cluster import Connection
-from reconciler.cli.exits import Exit, NoAnswer, errors_as
+from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
 from reconciler.cli.make_room import print_drain
 from reconciler.cli.options import fleet_options
 from reconciler.cli.output import echo_value
@@ -60,7 +60,7 @@ def drain(
         print_drain(answer, sys.stdout)
     else:
         echo_value(answer.as_json(), output)
-    sys.exit(Exit.OK if answer.empties else Exit.FAILED)
+    exit_unless(answer.empties)
 
 
 def _remove(

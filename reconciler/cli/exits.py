@@ -1,4 +1,4 @@
-"""Exit codes: the numbers, their meaning for each command, and how errors map to them.
+"""Exit codes: one contract for all commands, what yes and no mean for each, and how errors map to codes.
 
 Help and the tests read the table.
 """
@@ -11,132 +11,95 @@ from enum import IntEnum
 
 import click
 
-from reconciler.errors import ReconcilerError
+from reconciler.errors import Inconsistent, ReconcilerError
 
 
 class Exit(IntEnum):
-    """The codes of all commands. `EXITS` has the meaning of each code for each command."""
+    """The codes of all commands."""
 
-    OK = 0
-    """The command succeeded, and the answer, if any, is yes."""
-    FAILED = 1
-    """The command failed in part or as a whole, or the answer is no."""
+    YES = 0
+    """The answer is yes: all that was asked for is so."""
+    NO = 1
+    """The answer is no, work is pending, there are findings, or part of the input was refused."""
     USAGE = 2
-    """The command line is invalid, or names an object that does not exist: there is no answer."""
-    PARTIAL = 3
-    """The command succeeded, but some claims are pending or there are warnings."""
+    """The command line is invalid, or nothing that was named can be read: there is no answer."""
+    UNREACHABLE = 3
+    """The cluster cannot be reached, or does not allow it."""
 
 
-_USAGE = "the command line is invalid"
+_USAGE = "the command line is invalid, or nothing that it names can be read"
+_UNREACHABLE = "the cluster cannot be reached, or does not allow it"
+OFFLINE = frozenset(
+    {"allocate", "apiserver", "completion", "convert", "demo", "logs", "migrate", "replay"},
+)
+"""Commands that talk to no cluster: they have no code 3"""
 
-EXITS: Mapping[str, Mapping[Exit, str]] = {
-    "allocate": {
-        Exit.OK: "all claims are allocated and all pods have their devices",
-        Exit.FAILED: "some of the input is invalid; the rest was processed",
-        Exit.USAGE: _USAGE,
-        Exit.PARTIAL: "some claims or pods are pending",
-    },
-    "apiserver": {
-        Exit.OK: "the server was stopped by a signal",
-        Exit.FAILED: "the input is invalid, or the server cannot listen on the address",
-        Exit.USAGE: _USAGE,
-    },
-    "capacity": {
-        Exit.OK: "the demand fits, now or on the nodes that the answer names",
-        Exit.FAILED: "part of the demand fits on no shape, or one of several clusters has no answer",
-        Exit.USAGE: f"{_USAGE}, a named node does not exist, or the input or the server cannot be read",
-    },
-    "completion": {Exit.OK: "the script was printed", Exit.USAGE: _USAGE},
-    "convert": {
-        Exit.OK: "all objects were written",
-        Exit.FAILED: "some of the input is invalid or cannot be converted; the rest was written",
-        Exit.USAGE: _USAGE,
-    },
-    "defragment": {
-        Exit.OK: "the plan gains what was wanted, or nothing has to be moved",
-        Exit.FAILED: "no plan with so much gain was found",
-        Exit.USAGE: f"{_USAGE}, the fleet has nothing of the name, or input or server cannot be read",
-    },
-    "demo": {
-        Exit.OK: "all sample claims are allocated or pending with a reason",
-        Exit.FAILED: "some claims were not decided in time",
-        Exit.USAGE: _USAGE,
-    },
-    "doctor": {
-        Exit.OK: "there are no errors; with --strict, no warnings either",
-        Exit.FAILED: "there are errors, or the server cannot be read",
-        Exit.USAGE: _USAGE,
-        Exit.PARTIAL: "there are warnings but no errors, with --strict",
-    },
-    "drain": {
-        Exit.OK: "everything can go elsewhere",
-        Exit.FAILED: "something cannot go elsewhere",
-        Exit.USAGE: f"{_USAGE}, a named object does not exist, or the input or the server cannot be read",
-    },
-    "explain": {
-        Exit.OK: "the claim is allocated, or can be allocated",
-        Exit.FAILED: "the claim cannot be allocated now",
-        Exit.USAGE: f"{_USAGE}, the claim does not exist, or the input or the server cannot be read",
-    },
-    "fit": {
-        Exit.OK: "all pods of all sets fit together",
-        Exit.FAILED: "some pods do not fit",
-        Exit.USAGE: f"{_USAGE}, a named object does not exist, or the input or the server cannot be read",
-    },
-    "logs": {
-        Exit.OK: "some lines match",
-        Exit.FAILED: "no line of dra-reconciler matches",
-        Exit.USAGE: _USAGE,
-    },
-    "make-room": {
-        Exit.OK: "it has its devices, or fits, now or when the named pods are gone",
-        Exit.FAILED: "no room can be made, or the search gave up",
-        Exit.USAGE: f"{_USAGE}, the name does not exist, or the input or the server cannot be read",
-    },
-    "migrate": {
-        Exit.OK: "everything was rewritten, or nothing had to be",
-        Exit.FAILED: "some of the input is invalid or cannot be rewritten; the rest was rewritten",
-        Exit.USAGE: f"{_USAGE}, or the mapping file is invalid",
-        Exit.PARTIAL: "some resources stand for no class and were left",
-    },
-    "modes": {
-        Exit.OK: "the table was printed",
-        Exit.FAILED: "the server cannot be read, or some of the input is invalid",
-        Exit.USAGE: _USAGE,
-    },
-    "release-gates": {
-        Exit.OK: "all gates were removed, or there was none",
-        Exit.FAILED: "some gates could not be removed, or the server cannot be read",
-        Exit.USAGE: _USAGE,
-    },
-    "replay": {
-        Exit.OK: "all decisions are the same",
-        Exit.FAILED: "some decisions differ",
-        Exit.USAGE: f"{_USAGE}, or the path is not a journal",
-    },
-    "run": {
-        Exit.OK: "it was stopped by a signal and finished the writes in progress",
-        Exit.FAILED: "it cannot start: a setting is invalid, nothing is owned, or the server cannot be used",
-        Exit.USAGE: _USAGE,
-    },
-    "top": {
-        Exit.OK: "the table was printed",
-        Exit.FAILED: "the server cannot be read, or some of the input is invalid; the rest was counted",
-        Exit.USAGE: f"{_USAGE}, or a named driver or node does not exist",
-    },
-    "whatif": {
-        Exit.OK: "the claims fit, and all lost claims can be allocated elsewhere",
-        Exit.FAILED: "the claims do not fit, or a lost claim cannot be allocated elsewhere",
-        Exit.USAGE: f"{_USAGE}, a named object does not exist, or the input or the server cannot be read",
-    },
+ANSWERS: Mapping[str, tuple[str, str]] = {
+    "allocate": (
+        "all claims are allocated and all pods have their devices",
+        "some claims or pods are pending",
+    ),
+    "apiserver": ("the server was stopped by a signal", ""),
+    "capacity": (
+        "the demand fits, now or on the nodes that the answer names",
+        "part of the demand fits on no shape, or some of several clusters have no answer",
+    ),
+    "completion": ("the script was printed", ""),
+    "convert": ("all objects were written", "some of the input cannot be converted; the rest was written"),
+    "defragment": (
+        "the plan gains what was wanted, or nothing has to be moved",
+        "no plan with so much gain was found",
+    ),
+    "demo": (
+        "all sample claims are allocated or pending with a reason",
+        "some claims were not decided in time",
+    ),
+    "doctor": (
+        "there are no errors; with --strict, no warnings either",
+        "there are errors, with --strict or warnings",
+    ),
+    "drain": ("everything can go elsewhere", "something cannot go elsewhere"),
+    "explain": ("the claim is allocated, or can be allocated", "the claim cannot be allocated now"),
+    "fit": ("all pods of all sets fit together", "some pods do not fit"),
+    "logs": ("some lines match", "no line matches"),
+    "make-room": (
+        "it has its devices, or fits, now or when the named pods are gone",
+        "no room can be made, or the search gave up",
+    ),
+    "migrate": (
+        "everything was rewritten, or nothing had to be",
+        "something cannot be rewritten, or stands for no class; the rest was rewritten",
+    ),
+    "modes": ("the table was printed", "some of the input was refused; the rest was shown"),
+    "release-gates": ("all gates were removed, or there was none", "some gates could not be removed"),
+    "replay": ("all decisions are the same", "some decisions differ"),
+    "run": (
+        "it was stopped by a signal and finished the writes in progress",
+        "an invariant of the program is broken: it stopped",
+    ),
+    "top": ("the table was printed", "some of the input was refused; the rest was counted"),
+    "whatif": (
+        "the claims fit, and all lost claims can be allocated elsewhere",
+        "the claims do not fit, or a lost claim cannot be allocated elsewhere",
+    ),
 }
-"""Command -> exit code -> meaning"""
+"""Command -> what 0 and 1 mean. Every command also ends with 1 if part of its files was refused."""
+
+
+def exit_codes(command: str) -> dict[Exit, str]:
+    """The exit codes of a command with their meanings; none for an unknown command."""
+    if command not in ANSWERS:
+        return {}
+    yes, no = ANSWERS[command]
+    codes = {Exit.YES: yes, Exit.NO: no, Exit.USAGE: _USAGE, Exit.UNREACHABLE: _UNREACHABLE}
+    absent = ({Exit.UNREACHABLE} if command in OFFLINE else set()) | (set() if no else {Exit.NO})
+    return {code: meaning for code, meaning in codes.items() if code not in absent}
 
 
 def exits_text(command: str) -> str:
     """The exit codes of a command, for the end of its help; empty if the table has none."""
-    codes = EXITS.get(command)
-    if codes is None:
+    codes = exit_codes(command)
+    if not codes:
         return ""
     lines = ["\b", "Exit codes:"]
     for code, meaning in codes.items():
@@ -145,23 +108,25 @@ def exits_text(command: str) -> str:
     return "\n".join(lines)
 
 
-class Failure(click.ClickException):
-    """The input or the server cannot be read. The message is wrapped between words on a terminal."""
-
-    def show(self, _file: object = None) -> None:
-        """Print the message on standard error."""
-        _remark(f"Error: {self.format_message()}")
-
-
-class NoAnswer(Failure):
-    """A question has no answer: a named object does not exist, or the server cannot be read."""
+class NoAnswer(click.ClickException):
+    """Nothing that was named can be read, or a named object does not exist."""
 
     exit_code = Exit.USAGE
 
+    def show(self, _file: object = None) -> None:
+        """Print the message on standard error, on a terminal wrapped between words."""
+        _remark(f"Error: {self.format_message()}")
+
+
+class Unreachable(NoAnswer):
+    """The cluster cannot be reached, or does not allow it."""
+
+    exit_code = Exit.UNREACHABLE
+
 
 @contextmanager
-def errors_as(error: type[click.ClickException]) -> Iterator[None]:
-    """Exit with this error if the block cannot read its input or connection its server."""
+def errors_as(error: type[NoAnswer]) -> Iterator[None]:
+    """Exit with this error if the block cannot read its input or its server."""
     try:
         yield
     except (ReconcilerError, OSError) as exc:
@@ -169,8 +134,11 @@ def errors_as(error: type[click.ClickException]) -> Iterator[None]:
 
 
 @contextmanager
-def exit_on_errors() -> Iterator[None]:
-    """Exit with `Exit.FAILED` if tasks of the block fail, and print each of their errors."""
+def exit_on_errors(code: Exit) -> Iterator[None]:
+    """Exit with this code if tasks of the block fail, and print each of their errors.
+
+    A broken invariant of the program is no fault of what was asked: it ends with `Exit.NO`.
+    """
     failures: list[BaseException] = []
     try:
         yield
@@ -179,7 +147,28 @@ def exit_on_errors() -> Iterator[None]:
     if failures:
         for failure in failures:
             _remark(f"Error: {failure}")
-        sys.exit(Exit.FAILED)
+        sys.exit(Exit.NO if any(isinstance(one, Inconsistent) for one in failures) else code)
+
+
+def exit_unless(yes: bool) -> None:
+    """Exit with `Exit.NO` unless the answer is yes."""
+    if not yes:
+        sys.exit(Exit.NO)
+
+
+_PART_REFUSED = "reconciler.part_refused"
+
+
+def note_refusal() -> None:
+    """Part of the input was refused: the command will not end with `Exit.YES`."""
+    context = click.get_current_context(silent=True)
+    if context is not None:
+        context.meta[_PART_REFUSED] = True
+
+
+def exit_if_refused() -> None:
+    """Exit with `Exit.NO` if part of the input was refused: the last thing of every command."""
+    exit_unless(_PART_REFUSED not in click.get_current_context().meta)
 
 
 def _remark(line: str) -> None:

@@ -1,6 +1,5 @@
 """`dra-reconciler explain`: why a claim is pending, from manifests or from a cluster."""
 
-import asyncio
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,7 +17,7 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli import explain_devices
-from reconciler.cli.cluster import Connection
+from reconciler.cli.cluster import Connection, from_cluster
 from reconciler.cli.contexts import (
     Reached,
     ask_each,
@@ -27,7 +26,7 @@ from reconciler.cli.contexts import (
     print_heading,
     report_unreached,
 )
-from reconciler.cli.exits import Exit, NoAnswer, errors_as
+from reconciler.cli.exits import Exit, NoAnswer, errors_as, exit_unless
 from reconciler.cli.explain_cluster import ask_cluster
 from reconciler.cli.explanation import AllocationQuestion, Situation, print_explanation, without_questions
 from reconciler.cli.input import read_manifests, report_refused, report_warnings
@@ -101,20 +100,20 @@ def explain(
             )
         else:
             progress.stage("reading the cluster")
-            with errors_as(NoAnswer):
-                situation = asyncio.run(
-                    ask_cluster(key, rules, options, connection, of_pod=of_pod, policies=policies)
-                )
+            situation = from_cluster(
+                ask_cluster(key, rules, options, connection, of_pod=of_pod, policies=policies)
+            )
     if not situation.known:
         raise NoAnswer(plain(situation.message))
     for note in situation.notes:
         remark(f"note: {note}")
     if not situation.questions and not situation.explanations:
         _print_message(key, situation.message, output, allocated=situation.allocated)
-        sys.exit(Exit.OK if situation.allocated else Exit.FAILED)
+        exit_unless(situation.allocated)
+        return
     explanations = _explained(situation, steps=steps, quiet=quiet)
     _print(explanations, output)
-    sys.exit(Exit.OK if any(one.allocatable for one in explanations) else Exit.FAILED)
+    exit_unless(any(one.allocatable for one in explanations))
 
 
 def _of_manifests(
@@ -151,7 +150,7 @@ def _explain_contexts(
     reached: list[Reached[tuple[ObjectKey, Situation]]], output: str, *, steps: int
 ) -> None:
     """Explain the claim on each cluster that has it. Exits with 0 if one can allocate it or has done so."""
-    codes: list[Exit] = []
+    well: list[bool] = []
     results: list[Any] = []
     first = True
     for one in reached:
@@ -159,9 +158,8 @@ def _explain_contexts(
         if one.found is not None:
             key, situation = one.found
             explanations = _explained(situation, steps=steps, quiet=output != "table")
-            well = situation.allocated or any(each.allocatable for each in explanations)
             if situation.known:
-                codes.append(Exit.OK if well else Exit.FAILED)
+                well.append(situation.allocated or any(each.allocatable for each in explanations))
             result = (
                 [as_json(each) for each in explanations]
                 if explanations
@@ -178,7 +176,9 @@ def _explain_contexts(
     if output != "table":
         echo_value(contexts_as_json(reached, results), output)
     report_unreached(reached)
-    sys.exit(min(codes, default=Exit.USAGE))
+    if not well:
+        sys.exit(Exit.USAGE)
+    exit_unless(any(well))
 
 
 def _print(explanations: list[Explanation], output: str) -> None:

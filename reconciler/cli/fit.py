@@ -12,7 +12,7 @@ from reconciler.analysis.fitting.question import Fit, SetFit, as_json, question_
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.cli.cluster import Connection
-from reconciler.cli.exits import Exit, NoAnswer, errors_as
+from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
 from reconciler.cli.input import read_first_file_and_all
 from reconciler.cli.options import (
     cluster_options_to,
@@ -59,7 +59,7 @@ def fit(files: tuple[str, ...], connection: Connection, output: str, rules: Sema
         print_fit(result, sys.stdout)
     else:
         echo_value(as_json(result), output)
-    sys.exit(Exit.OK if result.all_fit else Exit.FAILED)
+    exit_unless(result.all_fit)
 
 
 SHOWN = 5

@@ -25,6 +25,7 @@ from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
 from reconciler.api.versions.reading import read
 from reconciler.cli.cluster import Connection, list_objects
+from reconciler.cli.exits import NoAnswer, note_refusal
 from reconciler.cli.output import counted, remark
 from reconciler.cli.progress import SILENT, ProgressTracker
 from reconciler.errors import Malformed
@@ -49,15 +50,27 @@ def _bundle(
     read: Iterable[Document | InvalidDocument], paths: Sequence[str], progress: ProgressTracker
 ) -> Bundle:
     found = bundle(progress.each("reading manifests", read))
-    if not (found.size or found.refused or found.others):
-        report_nothing(paths)
+    if paths and not (found.size or any(map(_is_question, found.others.values()))):
+        report_refused(found.refused)
+        raise NoAnswer(_nothing_usable(found) if found.refused or found.others else nothing_in(paths))
     return found
 
 
-def report_nothing(paths: Iterable[str]) -> None:
-    """Print a line to standard error for each path, because none of them has an object."""
-    for path in paths:
-        remark(f"note: {_nothing_in(path)}")
+def _is_question(document: Document) -> bool:
+    """Whether it is a Demand or a FitRequest, which some commands read."""
+    return str(document.raw.get("apiVersion")).startswith("dra-reconciler.io/")
+
+
+def _nothing_usable(found: Bundle) -> str:
+    """What was found instead of an object that can be read."""
+    invalid = [f"{counted(len(found.refused), 'invalid object')}"] if found.refused else []
+    others = [f"{count} {kind}" for kind, count in sorted(found.ignored.items())]
+    return f"no object that is used here was read, only {', '.join(invalid + others)}"
+
+
+def nothing_in(paths: Iterable[str]) -> str:
+    """Why none of the paths has an object."""
+    return "; ".join(map(_nothing_in, paths))
 
 
 def _nothing_in(path: str) -> str:
@@ -75,6 +88,7 @@ def report_refused(refused: Iterable[InvalidDocument]) -> None:
     """Print a line to standard error for each invalid document or object."""
     for refusal in refused:
         remark(f"refused: {refusal.problem}")
+        note_refusal()
 
 
 def report_warnings(warnings: Iterable[str]) -> None:

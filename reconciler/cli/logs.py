@@ -14,7 +14,7 @@ import click
 
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.similar_names import instead, key_instead
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import NoAnswer, exit_unless
 from reconciler.cli.options import Clock, output_option, pass_clock
 from reconciler.cli.output import (
     Console,
@@ -109,9 +109,13 @@ def logs(
             echo_value(summary.as_json(), output)
     if reader.foreign:
         remark(f"skipped {counted(reader.foreign, 'line')} that dra-reconciler did not write")
-    if not count and not follow:
+    if follow:
+        return
+    if not seen.any:
+        raise NoAnswer("no line of dra-reconciler: is this the log of `run --log-format json`?")
+    if not count:
         remark(seen.hint(claim, reason))
-        sys.exit(Exit.FAILED)
+    exit_unless(bool(count))
 
 
 class _Seen:
@@ -120,10 +124,13 @@ class _Seen:
     def __init__(self) -> None:
         self._claims: set[ObjectKey] = set()
         self._reasons: set[str] = set()
+        self.any = False
+        """Whether there is any line"""
 
     def noting(self, lines: Iterable[Line]) -> Iterator[Line]:
         """The same lines."""
         for line in lines:
+            self.any = True
             self._claims.update(_key(name) for name in line.claims)
             if isinstance(reason := line.fields.get("reason"), str):
                 self._reasons.add(reason)
@@ -135,9 +142,7 @@ class _Seen:
             return f"no line is about claim {key}{key_instead(key, self._claims, 'claims')}"
         if reason is not None and self._reasons and reason not in self._reasons:
             return f"no line has the reason {reason}{instead(reason, self._reasons, 'reasons')}"
-        if self._claims or self._reasons:
-            return "no line matches all options"
-        return "no line matches; is this the log of `run --log-format json`?"
+        return "no line matches all options"
 
 
 def _key(name: str) -> ObjectKey:

@@ -15,7 +15,7 @@ from reconciler.analysis.world import Place
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.cluster import Connection
-from reconciler.cli.exits import Exit, NoAnswer, errors_as
+from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
 from reconciler.cli.options import fleet_options, namespace_of, namespace_option
 from reconciler.cli.output import Console, Table, counted, echo_value, print_line, print_table
 from reconciler.cli.progress import track_progress
@@ -75,7 +75,8 @@ def make_room(
             waiting = asking.pod(key, priority) if of_pod else asking.claim(key, priority)
         if waiting.wanted is None:
             _print_message(key, waiting, output)
-            sys.exit(Exit.OK if waiting.placed else Exit.FAILED)
+            exit_unless(waiting.placed)
+            return
         progress.stage("making room")
         world = replace(world, own=waiting.wanted.own)
         advice = find_room(waiting.wanted, world, moves_only=moves_only, tries=tries)
@@ -83,7 +84,7 @@ def make_room(
         print_advice(advice, sys.stdout)
     else:
         echo_value(advice.as_json(), output)
-    sys.exit(Exit.OK if advice.fits else Exit.FAILED)
+    exit_unless(advice.fits)
 
 
 def _print_message(key: ObjectKey, waiting: Waiting, output: str) -> None:

@@ -15,8 +15,8 @@ from reconciler.api.migrate.pods import Template
 from reconciler.api.migrate.workloads import Migration
 from reconciler.api.migrate.workloads import migrate as migrate_objects
 from reconciler.api.objects.claims import DeviceClass
-from reconciler.cli.exits import Exit, NoAnswer, errors_as
-from reconciler.cli.input import report_nothing, report_refused
+from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
+from reconciler.cli.input import nothing_in, report_refused
 from reconciler.cli.options import manifest_options, namespace_option, output_option
 from reconciler.cli.output import (
     Console,
@@ -78,7 +78,7 @@ def migrate(
     read = [one for one in found if isinstance(one, Document)]
     refused = [one for one in found if isinstance(one, InvalidDocument)]
     if files and not found:
-        report_nothing(files)
+        raise NoAnswer(nothing_in(files))
     classes = bundle(one for one in read if one.raw.get("kind") == "DeviceClass").of(DeviceClass)
     with errors_as(NoAnswer):
         resources = mapping(classes, read_map(map_file), str(map_file or ""))
@@ -99,7 +99,7 @@ def migrate(
         case _:
             _print(migration)
     report_refused(refused)
-    sys.exit(_report(migration, bool(refused)))
+    exit_unless(_report(migration))
 
 
 def _ahead(resources: Resources, counts: int) -> Iterator[Template]:
@@ -109,10 +109,10 @@ def _ahead(resources: Resources, counts: int) -> Iterator[Template]:
             yield Template(wanted, count)
 
 
-def _report(migration: Migration, refused: bool) -> Exit:
-    """Print what was not rewritten, on standard error."""
+def _report(migration: Migration) -> bool:
+    """Print what was not rewritten, on standard error. Whether there is nothing."""
     unmapped: dict[str, list[str]] = {}
-    failed = refused
+    failed = False
     for one in migration.changes:
         if one.problem is not None:
             failed = True
@@ -122,9 +122,7 @@ def _report(migration: Migration, refused: bool) -> Exit:
     for resource, users in unmapped.items():
         more = f" and {len(users) - 1} more" if len(users) > 1 else ""
         remark(f"not rewritten: {resource} of {users[0]}{more} stands for no class; name one with --map")
-    if failed:
-        return Exit.FAILED
-    return Exit.PARTIAL if unmapped else Exit.OK
+    return not (failed or unmapped)
 
 
 def _print(migration: Migration) -> None:

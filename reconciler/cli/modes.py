@@ -15,7 +15,7 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.plugins import PLUGINS
 from reconciler.cli.cluster import Connection, list_objects
-from reconciler.cli.exits import Exit, Failure, errors_as
+from reconciler.cli.exits import Unreachable, errors_as
 from reconciler.cli.input import list_cluster, read_files, read_valid
 from reconciler.cli.options import cluster_options, manifest_options, output_option, rules_options
 from reconciler.cli.output import Console, Table, echo_value, print_line, print_table, remark
@@ -47,17 +47,15 @@ def modes(files: tuple[str, ...], connection: Connection, output: str, rules: Se
     lines of their own. Allocations are read from the ResourceClaims. Also shows how the compatibility groups
     of each driver are compared, and why, and which of Koordinator's devices pods hold for exclusive use.
     """
-    has_invalid = False
     if files:
         bundle = read_files(files)
-        has_invalid = bool(bundle.refused)
         objects: Iterable[ApiObject] = (
             *bundle.of(ResourceSlice),
             *map(with_own_uid, bundle.of(ResourceClaim)),
         )
         machines: Collection[ApiObject] = [*bundle.objects()]
     else:
-        with errors_as(Failure):
+        with errors_as(Unreachable):
             objects, machines = _listed(connection)
     snapshot = store_of(objects, rules).snapshot()
     alone = [one for plugin in PLUGINS if (one := plugin.modes(machines)) is not None]
@@ -67,8 +65,6 @@ def modes(files: tuple[str, ...], connection: Connection, output: str, rules: Se
         )
     else:
         _print(snapshot, alone, sys.stdout, wide=output == "wide")
-    if has_invalid:
-        sys.exit(Exit.FAILED)
 
 
 def _listed(connection: Connection) -> tuple[Iterable[ApiObject], Collection[ApiObject]]:

@@ -11,7 +11,7 @@ import click
 from reconciler.api.objects.core import GATE, Pod
 from reconciler.api.versions.reading import loaded, read
 from reconciler.cli.cluster import Connection, connected
-from reconciler.cli.exits import Exit, Failure, errors_as
+from reconciler.cli.exits import Unreachable, errors_as, exit_unless
 from reconciler.cli.options import cluster_options_to, namespace_option, output_option
 from reconciler.cli.output import (
     Console,
@@ -57,7 +57,7 @@ def release_gates(
     """
     if namespace is not None and everywhere:
         raise click.UsageError("Name a namespace with -n, or all with -A, not both.")
-    with errors_as(Failure):
+    with errors_as(Unreachable):
         within = None if everywhere else namespace or connection.target().namespace
         found = asyncio.run(_release(connection, within, dry_run=dry_run))
     failed = [one for one in found if one.problem]
@@ -73,7 +73,7 @@ def release_gates(
         remark(f"Error: pod {one.namespace}/{one.pod}: {one.problem}")
     if found and not failed and not dry_run:
         remark("note: kube-scheduler now schedules these pods and allocates their remaining claims")
-    sys.exit(Exit.FAILED if failed else Exit.OK)
+    exit_unless(not failed)
 
 
 async def _release(connection: Connection, namespace: str | None, *, dry_run: bool) -> list[Released]:

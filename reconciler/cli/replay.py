@@ -12,7 +12,7 @@ from reconciler.allocation.policies.selection import parse_policies
 from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.analysis.explain.explain import explain
 from reconciler.analysis.explain.report import as_json
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import exit_unless
 from reconciler.cli.explanation import print_explanation
 from reconciler.cli.options import checked_policies, demand_in, demand_option, output_option
 from reconciler.cli.output import Console, counted, echo_value, print_line
@@ -85,7 +85,7 @@ def replay(
         _print(tally)
     else:
         echo_value(_as_json(tally, explanations), output)
-    sys.exit(Exit.FAILED if tally.different else Exit.OK)
+    exit_unless(not tally.different)
 
 
 def _explain(again: Again) -> Explanation | None:

@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from reconciler import app
 from reconciler.aio.tasks import Stopped, unless
 from reconciler.cli.convert import read_for_server
-from reconciler.cli.exits import exit_on_errors
+from reconciler.cli.exits import Exit, exit_on_errors
 from reconciler.cli.options import (
     F,
     connection_options,
@@ -93,7 +93,7 @@ def run(config: Path | None, files: tuple[str, ...], **flags: Any) -> None:
     --config. Flags override the environment; the environment overrides the file. -f loads
     manifests into the embedded server.
     """
-    with exit_on_errors():
+    with exit_on_errors(Exit.USAGE):
         settings = load({name: value for name, value in flags.items() if value not in (None, ())}, config)
     if files and not settings.embedded:
         raise click.UsageError("-f loads manifests into the embedded server: add --embedded, or remove -f")
@@ -101,12 +101,13 @@ def run(config: Path | None, files: tuple[str, ...], **flags: Any) -> None:
     raws: Sequence[dict[str, Any]] = ()
     if settings.embedded:
         raws = read_for_server(files)
-    with exit_on_errors():
+    with exit_on_errors(Exit.USAGE):
+        app.check(settings)  # before anything starts
+    with exit_on_errors(Exit.UNREACHABLE):
         asyncio.run(_run(settings, raws))
 
 
 async def _run(settings: Settings, raws: Sequence[dict[str, Any]]) -> None:
-    app.check(settings)  # before anything starts
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -17,13 +17,14 @@ from reconciler.cli.cluster import (
     FollowedRoom,
     connected,
     following,
+    from_cluster,
     hold_room,
     list_objects,
     note_held_room,
     split_held_room,
 )
 from reconciler.cli.contexts import ask_each, check_contexts, contexts_as_json, report_unreached, side_by_side
-from reconciler.cli.exits import Exit, Failure, errors_as
+from reconciler.cli.exits import NoAnswer, errors_as
 from reconciler.cli.input import bundle_objects, read_files, read_valid
 from reconciler.cli.options import (
     FOR_PEOPLE,
@@ -43,7 +44,6 @@ from reconciler.cli.top_view import (
     TopOptions,
     TopView,
     check_names,
-    exit_if_invalid,
     watch_cluster,
 )
 from reconciler.cluster.discovery import discover
@@ -142,7 +142,7 @@ def top(
         and output in FOR_PEOPLE
     )
     options = TopOptions(chosen, drivers, nodes, sort, output, live=live, interval=interval)
-    with errors_as(Failure):
+    with errors_as(NoAnswer):
         if demand is not None:
             from reconciler.cli.top_demand import show_demand  # noqa: PLC0415
 
@@ -167,11 +167,11 @@ def top(
             return
         view = UsageView(options)
         if live:
-            asyncio.run(_watch(connection, rules, view, console, clock))
+            from_cluster(_watch(connection, rules, view, console, clock))
         else:
             bundle = read_files(files) if files else None
             if bundle is None:
-                snapshot = _of_cluster(asyncio.run(list_objects(KINDS, connection)), rules)
+                snapshot = _of_cluster(from_cluster(list_objects(KINDS, connection)), rules)
             else:
                 snapshot = store_of(bundle_objects(bundle), rules).snapshot()
             every = Gauge().lines(snapshot, chosen)
@@ -179,7 +179,6 @@ def top(
             check_names("node", nodes, {line.node for line in every} | {*snapshot.topology.nodes})
             view.take(every)
             view.print_on(console)
-            exit_if_invalid(bundle)
 
 
 class UsageView(TopView[Line]):
@@ -247,8 +246,7 @@ def _show_contexts(
             for one, view in zip(reached, views, strict=True)
         ]
         echo_value(contexts_as_json(reached, results), options.output)
-    if report_unreached(reached):
-        sys.exit(Exit.FAILED)
+    report_unreached(reached)
 
 
 async def _watch(

@@ -1,6 +1,5 @@
 """`dra-reconciler top --demand`: the learnt demand, and what each placement policy would have done."""
 
-import asyncio
 from typing import Any
 
 import click
@@ -9,7 +8,7 @@ from reconciler.analysis.policy_comparison import shares
 from reconciler.api.objects.core import ConfigMap
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.validating import validated
-from reconciler.cli.cluster import Connection, connected
+from reconciler.cli.cluster import Connection, connected, from_cluster
 from reconciler.cli.exits import NoAnswer
 from reconciler.cli.options import FOR_PEOPLE
 from reconciler.cli.output import Console, Table, echo_value, print_table, remark
@@ -33,7 +32,7 @@ def show_demand(
             "--demand needs NAMESPACE/NAME of a ConfigMap, and a cluster instead of files."
         )
     key = ObjectKey(namespace, last)
-    found = asyncio.run(_read(key, connection))
+    found = from_cluster(_read(key, connection))
     if DEMAND not in found.data:
         raise NoAnswer(f"ConfigMap {key} holds no demand yet: the leader writes it once a minute")
     kept, refused = read_kept(found.data, f"ConfigMap {key}")

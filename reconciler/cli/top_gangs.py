@@ -1,6 +1,5 @@
 """The table of `top --gangs`: what each gang is, where it is, and why it is pending."""
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -9,12 +8,18 @@ from reconciler.api.manifests.bundle import Bundle, Claims
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.core import Node
 from reconciler.api.objects.semantics import Semantics
-from reconciler.cli.cluster import KINDS, Connection, list_objects, note_held_room, split_held_room
+from reconciler.cli.cluster import (
+    KINDS,
+    Connection,
+    from_cluster,
+    list_objects,
+    note_held_room,
+    split_held_room,
+)
 from reconciler.cli.explain_cluster import gang_now
 from reconciler.cli.input import read_files, supply_of
 from reconciler.cli.options import FOR_PEOPLE
 from reconciler.cli.output import Console, Table, echo_value, print_table
-from reconciler.cli.top_view import exit_if_invalid
 from reconciler.cli.world import intake_of, planners
 from reconciler.control.gangs.planner import GangLine, GangOverview, UngateAll
 from reconciler.control.intake import Intake
@@ -32,14 +37,13 @@ def show_gangs(
 ) -> None:
     """Print the gangs once. Raises ReconcilerError or OSError."""
     bundle = read_files(files) if files else None
-    rows = asyncio.run(_gang_rows(bundle, connection, rules))
+    rows = from_cluster(_gang_rows(bundle, connection, rules))
     if output not in FOR_PEOPLE:
         echo_value({"gangs": [_gang_as_json(*row) for row in rows]}, output)
     elif rows:
         print_table(console, _gangs_table(rows), wide=output == "wide")
     else:
         console.print(NO_GANGS)
-    exit_if_invalid(bundle)
 
 
 async def _gang_rows(bundle: Bundle | None, connection: Connection, rules: Semantics) -> list[GangRow]:

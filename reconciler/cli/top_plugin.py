@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 
 import click
 
-from reconciler.cli.cluster import Connection, connected, following
+from reconciler.cli.cluster import Connection, connected, following, from_cluster
 from reconciler.cli.input import read_files
 from reconciler.cli.options import Clock
 from reconciler.cli.output import Console, Table, echo_value
-from reconciler.cli.top_view import TopOptions, TopView, check_names, exit_if_invalid, watch_cluster
+from reconciler.cli.top_view import TopOptions, TopView, check_names, watch_cluster
 from reconciler.cluster.discovery import discover_at_least_pods
 from reconciler.plugins.plugin import Plugin, Usage, UsageLine
 from reconciler.state.trial import load
@@ -87,9 +87,8 @@ def show_plugin(
         _check(view)
         view.take(view.measured())
         view.print_on(console)
-        exit_if_invalid(bundle)
     elif options.live:
-        asyncio.run(
+        from_cluster(
             watch_cluster(
                 view,
                 lambda show: follow(plugin, view.usage, connection, show, options.interval),
@@ -100,7 +99,7 @@ def show_plugin(
             )
         )
     else:
-        asyncio.run(follow(plugin, view.usage, connection, once, None))
+        from_cluster(follow(plugin, view.usage, connection, once, None))
 
 
 def _check(view: PluginView) -> None:

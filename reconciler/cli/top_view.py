@@ -1,6 +1,5 @@
 """What `top` shows, of claims' devices or of a plugin's: printed once, or on the whole screen."""
 
-import sys
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Set
 from typing import Any, ClassVar, Generic, TypeVar
@@ -8,10 +7,9 @@ from typing import Any, ClassVar, Generic, TypeVar
 from msgspec import Struct
 
 from reconciler.analysis.capacity.lines import By
-from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.objects.similar_names import instead
 from reconciler.cli.cluster import Connection
-from reconciler.cli.exits import Exit, NoAnswer
+from reconciler.cli.exits import NoAnswer
 from reconciler.cli.options import FOR_PEOPLE, Clock
 from reconciler.cli.output import Console, Table, TableLine, print_table
 
@@ -141,9 +139,3 @@ def check_names(kind: str, names: Iterable[str], known: Set[str]) -> None:
     for name in names:
         if name not in known:
             raise NoAnswer(f"there is no {kind} {name}{instead(name, known - {''}, f'{kind}s')}")
-
-
-def exit_if_invalid(bundle: Bundle | None) -> None:
-    """Exit with `Exit.FAILED` if some of the input is invalid."""
-    if bundle is not None and bundle.refused:
-        sys.exit(Exit.FAILED)

@@ -1,6 +1,5 @@
 """`dra-reconciler whatif`: whether and where claims would fit, how often, and which claims are lost."""
 
-import asyncio
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
@@ -35,8 +34,8 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.objects.storage import STORAGE
 from reconciler.api.plugins import kinds_of_plugins
-from reconciler.cli.cluster import KINDS, Connection, list_objects, split_held_room
-from reconciler.cli.exits import Exit, NoAnswer, errors_as
+from reconciler.cli.cluster import KINDS, Connection, from_cluster, list_objects, split_held_room
+from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
 from reconciler.cli.input import bundle_objects, read_files, read_valid
 from reconciler.cli.options import (
     fleet_options,
@@ -151,7 +150,7 @@ def whatif(
         progress.stage("placing")
         result = answer(scenario, baseline, steps=steps, policies=policies)
     _print_result(result, units, output)
-    sys.exit(Exit.OK if result.fits else Exit.FAILED)
+    exit_unless(result.fits)
 
 
 def _key(name: str, namespace: str) -> ObjectKey:
@@ -213,14 +212,14 @@ def _listed(
     again = connection._replace(quiet=True)  # the first listing says which cluster it is
     try:
         pods = [entry.raw for entry in first.entries.get(Pod.__name__, {}).values()]
-        raws = asyncio.run(list_objects(KINDS, connection, volumes=True, asked=pods))
+        raws = from_cluster(list_objects(KINDS, connection, volumes=True, asked=pods))
     except Rejected:
         if claims or not units:
             raise
-        raws = asyncio.run(list_objects(("Node", "Pod"), again))
+        raws = from_cluster(list_objects(("Node", "Pod"), again))
     listed, held = split_held_room(raws)
     try:
-        machines = asyncio.run(list_objects(kinds_of_plugins(), again._replace(held_room=())))
+        machines = from_cluster(list_objects(kinds_of_plugins(), again._replace(held_room=())))
     except Rejected:  # it does not serve them
         if units and not claims:
             raise

@@ -1,6 +1,5 @@
 """The state for questions, from manifests or a cluster, as a world to try things on or as an intake."""
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from random import random
 from typing import Any, NamedTuple
@@ -25,6 +24,7 @@ from reconciler.api.versions.reading import read
 from reconciler.cli.cluster import (
     KINDS,
     Connection,
+    from_cluster,
     hold_room,
     list_objects,
     split_held_room,
@@ -86,7 +86,7 @@ def read_world(
     if files:
         return world_of_manifests(read_files(files, progress), rules)
     progress.stage("reading the cluster")
-    raws = asyncio.run(list_objects(KINDS, connection, volumes=True, budgets=budgets))
+    raws = from_cluster(list_objects(KINDS, connection, volumes=True, budgets=budgets))
     return world_of_cluster(raws, rules)
 
 

@@ -6,7 +6,7 @@ from click.testing import CliRunner, Result
 
 from reconciler.cli import main
 
-ALL, BAD_INPUT, USAGE, SOME = 0, 1, 2, 3
+ALL, NO, USAGE = 0, 1, 2
 
 
 def allocate(tmp_path: Path, *options: str, stdin: str | None = None, **files: str) -> Result:

@@ -18,7 +18,7 @@ from reconciler.api.objects.changes import Changed, Listed, Notice, Refused, Rem
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject, ObjectKey
-from reconciler.cli.exits import exit_on_errors
+from reconciler.cli.exits import Exit, exit_on_errors
 from reconciler.cli.output import Console, counted, print_line
 from reconciler.cluster.client import Client
 from reconciler.cluster.discovery import discover
@@ -128,7 +128,7 @@ def demo() -> None:
     """
     configure("warning", "short")
     console = Console(sys.stdout)
-    with exit_on_errors():
+    with exit_on_errors(Exit.NO):
         asyncio.run(play(read_demo_manifests(sys.stdin.buffer), console))
 
 

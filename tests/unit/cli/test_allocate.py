@@ -11,7 +11,7 @@ import yaml
 from click.testing import CliRunner
 
 from reconciler.cli import main
-from tests.tools.allocate_command import ALL, BAD_INPUT, SOME, USAGE, allocate
+from tests.tools.allocate_command import ALL, NO, USAGE, allocate
 from tests.tools.patience import PATIENCE
 from tests.tools.short_manifests import CLASS, claim, gpus, pod, template, together
 
@@ -40,7 +40,7 @@ def test_wide_has_the_pod_and_name_the_claims_as_kubectl_names_them(tmp_path: Pa
 
 def test_a_claim_that_is_not_allocated_has_a_line_with_counts(tmp_path: Path):
     result = allocate(tmp_path, f=together(CLASS, gpus("n1", 2), claim("a"), claim("b", 2)))
-    assert result.exit_code == SOME
+    assert result.exit_code == NO
     (line,) = (line for line in result.stdout.splitlines() if line.startswith("not allocated"))
     assert line.startswith(
         "not allocated: claim default/b: request gpu: 2 of 2 devices match class and selectors; 1 is free; "
@@ -53,7 +53,7 @@ def test_the_claims_of_a_pod_are_named_with_it(tmp_path: Path):
     result = allocate(tmp_path, f=together(CLASS, template("t"), pod("p", "x:t", "y:t"), pod("q", "z=gone")))
     assert "not allocated: claims default/p-x, default/p-y of pod default/p: " in result.stdout
     assert "not allocated: pod default/q: claim default/gone is not among the objects read" in result.stdout
-    assert result.exit_code == SOME
+    assert result.exit_code == NO
 
 
 def test_names_are_never_cut_without_a_terminal(tmp_path: Path):
@@ -82,7 +82,7 @@ def test_the_yaml_contains_only_the_claims(tmp_path: Path):
     result = allocate(
         tmp_path, "-o", "yaml", f=together(CLASS, gpus("n1"), claim("a"), claim("b", 2), claim("c"))
     )
-    assert result.exit_code == SOME
+    assert result.exit_code == NO
     written = list(yaml.safe_load_all(result.stdout))
     assert [one["metadata"]["name"] for one in written] == ["a", "c"]
     assert written[0]["metadata"]["finalizers"] == ["resource.kubernetes.io/delete-protection"]
@@ -149,39 +149,34 @@ BAD = {
 @pytest.mark.parametrize("output", ["table", "yaml"])
 def test_only_invalid_input_is_refused(tmp_path: Path, text: str, line: str, output: str):
     result = allocate(tmp_path, "-o", output, good=together(CLASS, gpus("n1"), claim("a")), bad=text)
-    assert result.exit_code == BAD_INPUT
+    assert result.exit_code == NO
     (refusal,) = (one for one in result.stderr.splitlines() if one.startswith("refused: "))
     assert line in refusal
     assert "gpu-0" in result.stdout
 
 
 def test_the_exit_code_of_invalid_input_wins_over_pending_claims(tmp_path: Path):
-    assert allocate(tmp_path, f=together(claim("a"), "- 1\n")).exit_code == BAD_INPUT
+    assert allocate(tmp_path, f=together(claim("a"), "- 1\n")).exit_code == NO
 
 
 def test_a_missing_class_is_named(tmp_path: Path):
     result = allocate(tmp_path, f=together(gpus("n1"), claim("a", device_class="nope")))
-    assert result.exit_code == SOME
+    assert result.exit_code == NO
     assert "not allocated: claim default/a: request gpu: there is no DeviceClass nope" in result.stdout
 
 
 def test_a_pool_that_is_incomplete_in_its_newest_generation_is_reported(tmp_path: Path):
     slices = gpus("n1", generation=1, slices=2, name="one"), gpus("n1", generation=2, slices=2, name="two")
     result = allocate(tmp_path, f=together(CLASS, *slices, claim("a")))
-    assert result.exit_code == SOME
+    assert result.exit_code == NO
     assert (
         "pool gpu.example.com/n1 cannot be used: 1 of 2 slices of generation 2 are published" in result.stdout
     )
 
 
-def test_empty_files_are_not_an_error(tmp_path: Path):
-    result = allocate(tmp_path, a="", b="---\n# nothing\n")
-    assert (result.exit_code, result.stdout.splitlines()[-1]) == (ALL, "0 claims allocated")
-
-
 def test_other_kinds_are_counted(tmp_path: Path):
-    result = allocate(tmp_path, f="{apiVersion: apps/v1, kind: Deployment}\n")
-    assert result.stderr == "ignored: 1 Deployment\n"
+    result = allocate(tmp_path, f="{apiVersion: apps/v1, kind: Deployment}\n---\n" + claim("c"))
+    assert "ignored: 1 Deployment\n" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -206,7 +201,7 @@ def test_wrong_usage_has_another_exit_code_than_invalid_input(arguments: list[st
 def test_gates_and_releases_reach_the_decision(tmp_path: Path):
     tainted = gpus("n1", 1).replace("{name: gpu-0}", "{name: gpu-0, taints: [{key: k, effect: NoSchedule}]}")
     text = together(CLASS, tainted, claim("a"))
-    assert allocate(tmp_path, f=text).exit_code == SOME
+    assert allocate(tmp_path, f=text).exit_code == NO
     assert allocate(tmp_path, "--feature-gates", "DRADeviceTaints=false", f=text).exit_code == ALL
     counters = """\
 apiVersion: resource.k8s.io/v1
@@ -221,12 +216,12 @@ spec:
     every = claim("a").replace("count: 1", "allocationMode: All")
     spread = together(CLASS, gpus("n1"), counters, every)
     assert allocate(tmp_path, "--semantics", "1.37", f=spread).exit_code == ALL
-    assert allocate(tmp_path, "--semantics", "1.36", f=spread).exit_code == SOME  # POOL-7
+    assert allocate(tmp_path, "--semantics", "1.36", f=spread).exit_code == NO  # POOL-7
 
 
 def test_steps_bound_the_search(tmp_path: Path):
     result = allocate(tmp_path, "--steps", "1", f=together(CLASS, gpus("n1", 4), claim("a", 3)))
-    assert result.exit_code == SOME
+    assert result.exit_code == NO
 
 
 def run(*arguments: str, **options: Any) -> "subprocess.CompletedProcess[str]":

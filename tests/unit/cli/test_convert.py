@@ -15,6 +15,7 @@ from reconciler.api.manifests.documents import Document, Origin, of_text
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli import main
 from reconciler.cli.convert import read_for_server
+from reconciler.cli.exits import NoAnswer
 from reconciler.control.offline import decide
 from reconciler.embedded import ApiServer
 from tests.tools.builders import device, device_class, devices, resource_slice
@@ -263,7 +264,6 @@ def test_the_order_stays_and_what_is_served_is_not_changed(tmp_path: Path):
 def test_what_cannot_be_converted_ends_the_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, line: str
 ):
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(NoAnswer):
         read_for_server(written_for_server(tmp_path, text))
-    assert ended.value.code == 1
     assert line in capsys.readouterr().err

@@ -38,7 +38,7 @@ def doctor(tmp_path: Path, text: str, *options: str) -> Result:
         pytest.param(SOUND, [], 0, id="nothing"),
         pytest.param(NOTED, ["--strict"], 0, id="notes"),
         pytest.param(WARNED, [], 0, id="warnings"),
-        pytest.param(WARNED, ["--strict"], 3, id="warnings, and strict"),
+        pytest.param(WARNED, ["--strict"], 1, id="warnings, and strict"),
         pytest.param(WRONG, [], 1, id="errors"),
         pytest.param(WRONG + WARNED, ["--strict"], 1, id="errors and warnings"),
         pytest.param(SOUND, ["--server", "http://127.0.0.1:1"], 2, id="files and a server"),
@@ -145,7 +145,7 @@ async def test_a_server_may_lack_devices_of_koordinator_or_forbid_them_but_not_c
 
     assert await _asked(served(DOMAIN)) == []
     told = await _told(served(DOMAIN, "resource.k8s.io"))
-    assert (told.exit_code, "does not serve ResourceSlice" in told.stderr) == (1, True)
+    assert (told.exit_code, "does not serve ResourceSlice" in told.stderr) == (3, True)
     told = await _told(Forbidding())
     assert told.exit_code == 0
     assert f"note: devices.{DOMAIN} are not considered: " in told.stderr

@@ -125,7 +125,7 @@ def test_an_invalid_duration_is_refused(text: str):
 
 def test_a_log_without_lines_of_dra_reconciler_is_reported():
     result = run(lines=["hello"])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "run --log-format json" in result.stderr
 
 

@@ -179,7 +179,7 @@ def test_templates_can_be_made_ahead_for_the_policy(tmp_path: Path):
 
 def test_what_is_left_is_named_and_decides_the_exit_code(tmp_path: Path):
     unknown = run(tmp_path, POD)
-    assert unknown.exit_code == 3
+    assert unknown.exit_code == 1
     assert (
         "not rewritten: example.com/gpu of Pod default/p stands for no class; name one with --map"
     ) in " ".join(unknown.stderr.split())

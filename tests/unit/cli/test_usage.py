@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from reconciler.cli import COMMANDS, main
-from reconciler.cli.exits import Exit, NoAnswer, errors_as, exit_on_errors
+from reconciler.cli.exits import Exit, NoAnswer, Unreachable, errors_as, exit_on_errors
 from reconciler.errors import Rejected, Retry
 from tests.tools.checkout import DOCS
 from tests.tools.short_manifests import CLASS, claim, gpus, together
@@ -147,18 +147,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "no line has the reason Other; known reasons (1): DevicesInUse",
         ),
         ("logs run.log --claim x/d --slow 1h", 1, "no line matches all options"),
-        ("logs empty.yaml --claim x", 1, "is this the log of `run --log-format json`?"),
+        ("logs empty.yaml --claim x", 2, "is this the log of `run --log-format json`?"),
         ("alocate -f all.yaml", 2, "No such command 'alocate'. Did you mean allocate?"),
         ("whatIf -f all.yaml", 2, "No such command 'whatIf'. Did you mean whatif?"),
         ("replay empty.jsonl.gz", 2, "empty.jsonl.gz: not a journal of format 1"),
         ("replay all.yaml", 2, "journal all.yaml: Not a gzipped file"),
-        ("allocate -f empty.yaml", 0, "note: empty.yaml is empty\n"),
-        ("doctor -f empty.yaml", 0, "note: empty.yaml is empty\n"),
-        ("allocate -f comments.yaml", 0, "note: comments.yaml has no object\n"),
-        ("convert -f none", 0, "note: none has no file that ends in .yaml, .yml, .json\n"),
-        ("allocate -f some", 0, "note: some has no object: 1 file of it is empty\n"),
-        ("allocate -f -", 0, "note: standard input is empty\n"),
-        ("convert -f random.yaml", 1, "refused: random.yaml:1: is not UTF-8 text"),
+        ("allocate -f empty.yaml", 2, "Error: empty.yaml is empty\n"),
+        ("doctor -f empty.yaml", 2, "Error: empty.yaml is empty\n"),
+        ("allocate -f comments.yaml", 2, "Error: comments.yaml has no object\n"),
+        ("convert -f none", 2, "Error: none has no file that ends in .yaml, .yml, .json\n"),
+        ("allocate -f some", 2, "Error: some has no object: 1 file of it is empty\n"),
+        ("allocate -f -", 2, "Error: standard input is empty\n"),
+        ("convert -f random.yaml", 2, "refused: random.yaml:1: is not UTF-8 text"),
     ],
 )
 def test_the_error_names_the_problem_and_the_remedy(arguments: str, code: int, said: str):
@@ -170,7 +170,7 @@ def test_the_error_names_the_problem_and_the_remedy(arguments: str, code: int, s
 def test_without_files_a_cluster_is_read(command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("KUBECONFIG", "/nosuch/config")
     result = CliRunner().invoke(main, command)
-    assert result.exit_code in (1, 2)
+    assert result.exit_code == 3
     assert "Error: cannot reach a cluster: no kubeconfig at /nosuch/config" in result.stderr
 
 
@@ -184,14 +184,14 @@ def test_each_error_of_a_group_is_printed_and_the_command_fails(capsys: pytest.C
     nested = ExceptionGroup(
         "tasks", [OSError("no route"), ExceptionGroup("more", [Rejected("no such gate")])]
     )
-    with pytest.raises(SystemExit) as ended, exit_on_errors():
+    with pytest.raises(SystemExit) as ended, exit_on_errors(Exit.UNREACHABLE):
         raise nested
-    assert ended.value.code == Exit.FAILED
+    assert ended.value.code == Exit.UNREACHABLE
     assert capsys.readouterr().err == "Error: no route\nError: no such gate\n"
 
 
 def test_internal_errors_are_not_reported_as_errors_of_the_cluster(capsys: pytest.CaptureFixture[str]):
-    with pytest.raises(KeyError), exit_on_errors():
+    with pytest.raises(KeyError), exit_on_errors(Exit.UNREACHABLE):
         raise KeyError("a defect")
     with pytest.raises(ZeroDivisionError), errors_as(NoAnswer):
         raise ZeroDivisionError
@@ -199,9 +199,9 @@ def test_internal_errors_are_not_reported_as_errors_of_the_cluster(capsys: pytes
 
 
 @pytest.mark.parametrize(
-    ("error", "code"), [(click.ClickException, Exit.FAILED), (NoAnswer, Exit.USAGE)], ids=["look", "question"]
+    ("error", "code"), [(Unreachable, Exit.UNREACHABLE), (NoAnswer, Exit.USAGE)], ids=["cluster", "file"]
 )
-def test_an_unreachable_server_ends_a_command(error: type[click.ClickException], code: Exit):
+def test_an_unreachable_server_ends_a_command(error: type[NoAnswer], code: Exit):
     with pytest.raises(error, match="away") as ended, errors_as(error):
         raise Retry("away")
     assert ended.value.exit_code == code

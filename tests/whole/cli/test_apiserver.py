@@ -36,7 +36,7 @@ def test_it_serves_its_input_until_it_is_stopped(tmp_path: Path, number: signal.
 def test_invalid_input_stops_it_before_it_serves(tmp_path: Path):
     (tmp_path / "f.yaml").write_text("a: b: c")
     result = CliRunner().invoke(main, ["apiserver", "--port", "0", "-f", str(tmp_path)])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "f.yaml:1:5" in result.stderr
     assert "serving" not in result.stdout
 
@@ -44,7 +44,7 @@ def test_invalid_input_stops_it_before_it_serves(tmp_path: Path):
 def test_an_object_that_the_server_rejects_stops_it(tmp_path: Path):
     (tmp_path / "f.yaml").write_text(claim("a").replace("count: 1", "count: -1"))
     result = CliRunner().invoke(main, ["apiserver", "--port", "0", "-f", str(tmp_path)])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.stderr.startswith("Error: ResourceClaim a: ")
 
 
@@ -54,6 +54,6 @@ def test_a_used_port_is_an_error_of_one_line(options: list[str]):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         result = CliRunner().invoke(main, ["apiserver", "--port", str(taken.getsockname()[1]), *options])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "address already in use" in result.stderr
     assert len(result.stderr.splitlines()) == 1

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from reconciler.cli import main
 from tests.tools.patience import PATIENCE
+from tests.tools.short_manifests import CLASS
 
 BIN = Path(sys.executable).parent
 BASH, KUBECTL = shutil.which("bash") or "", shutil.which("kubectl") or ""
@@ -138,7 +139,7 @@ def test_kubectl_runs_the_plugin_and_help_has_its_name(tmp_path: Path):
         assert kubectl(name, "explain", "--help").startswith(
             "Usage: kubectl dra_reconciler explain [OPTIONS]"
         )
-    (tmp_path / "none.yaml").touch()
+    (tmp_path / "class.yaml").write_text(CLASS)
     assert "0 claims allocated" in kubectl("dra_reconciler", "allocate", "-f", str(tmp_path))
 
 

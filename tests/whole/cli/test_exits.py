@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from reconciler.cli import COMMANDS, main
-from reconciler.cli.exits import EXITS
+from reconciler.cli.exits import ANSWERS, exit_codes
 from tests.tools.patience import PATIENCE
 from tests.tools.short_manifests import CLASS, claim, gpus, together
 
@@ -69,25 +69,24 @@ FILES = {
     "requests.yaml": REQUESTS,
     "run.log": LINE,
     "empty.log": "nothing\n",
+    "empty.yaml": "",
+    "others.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n",
 }
 
 CASES: dict[tuple[str, int], tuple[str, ...]] = {
     ("allocate", 0): ("-f", "good.yaml"),
-    ("allocate", 1): ("-f", "good.yaml", "-f", "bad.yaml"),
-    ("allocate", 3): ("-f", "short.yaml"),
-    ("apiserver", 1): ("--port", "0", "-f", "wrong.yaml"),
+    ("allocate", 1): ("-f", "short.yaml"),
     ("capacity", 0): ("-f", "good.yaml", "--demand", "short.yaml"),
     ("capacity", 1): ("-f", "good.yaml", "--demand", "huge.yaml"),
     ("completion", 0): ("zsh",),
     ("convert", 0): ("-f", "good.yaml"),
-    ("convert", 1): ("-f", "bad.yaml"),
+    ("convert", 1): ("-f", "good.yaml", "-f", "bad.yaml"),
     ("defragment", 0): ("-f", "good.yaml", "--target", "node=90%"),
     ("defragment", 1): ("-f", "good.yaml", "--gain", "node=1"),
     ("demo", 0): (),
     ("demo", 1): (),
     ("doctor", 0): ("-f", "good.yaml"),
     ("doctor", 1): ("-f", "broken.yaml"),
-    ("doctor", 3): ("--strict", "-f", "warned.yaml"),
     ("drain", 0): ("n1", "-f", "good.yaml"),
     ("drain", 1): ("n1", "-f", "held.yaml"),
     ("explain", 0): ("a", "-f", "good.yaml"),
@@ -95,35 +94,72 @@ CASES: dict[tuple[str, int], tuple[str, ...]] = {
     ("fit", 0): ("-f", "asked.yaml", "-f", "good.yaml"),
     ("fit", 1): ("-f", "asked.yaml", "-f", "held.yaml"),
     ("logs", 0): ("run.log",),
-    ("logs", 1): ("empty.log",),
+    ("logs", 1): ("run.log", "--claim", "no-such"),
     ("make-room", 0): ("a", "-f", "good.yaml"),
     ("make-room", 1): ("b", "-f", "held.yaml"),
     ("migrate", 0): ("-f", "good.yaml"),
-    ("migrate", 1): ("-f", "bad.yaml"),
-    ("migrate", 3): ("-f", "requests.yaml"),
+    ("migrate", 1): ("-f", "requests.yaml"),
     ("modes", 0): ("-f", "good.yaml"),
-    ("modes", 1): NO_SERVER,
-    ("release-gates", 1): NO_SERVER,
-    ("run", 1): ("--own-driver", "gpu.example.com", *NO_SERVER),
+    ("modes", 1): ("-f", "good.yaml", "-f", "bad.yaml"),
     ("top", 0): ("-f", "good.yaml"),
-    ("top", 1): ("--once", *NO_SERVER),
+    ("top", 1): ("-f", "good.yaml", "-f", "bad.yaml"),
     ("whatif", 0): ("-f", "short.yaml", "--count", "1", "--add", "more.yaml"),
     ("whatif", 1): ("-f", "short.yaml", "--count", "1"),
 }
-"""Codes that need only a command line; `demo` gets a short limit for its 1"""
+"""Yes and no; `demo` gets a short limit for its 1"""
+UNREADABLE: dict[str, tuple[str, ...]] = {
+    "allocate": ("-f", "empty.yaml"),
+    "apiserver": ("--port", "0", "-f", "wrong.yaml"),
+    "capacity": ("--pending", "-f", "empty.yaml"),
+    "completion": ("no-such-shell",),
+    "convert": ("-f", "bad.yaml"),
+    "defragment": ("-f", "others.yaml"),
+    "demo": ("--no-such",),
+    "doctor": ("-f", "empty.yaml"),
+    "drain": ("n9", "-f", "good.yaml"),
+    "explain": ("a", "-f", "others.yaml"),
+    "fit": ("-f", "empty.yaml"),
+    "logs": ("empty.log",),
+    "make-room": ("z", "-f", "good.yaml"),
+    "migrate": ("-f", "empty.yaml"),
+    "modes": ("-f", "others.yaml"),
+    "release-gates": ("-n", "a", "-A"),
+    "replay": ("empty.log",),
+    "run": ("--own-driver", "gpu.example.com", "--lease-duration", "-1s", *NO_SERVER),
+    "top": ("-f", "bad.yaml"),
+    "whatif": ("-f", "empty.yaml"),
+}
+"""Nothing that is named can be read"""
+REACHING: dict[str, tuple[str, ...]] = {
+    "capacity": ("--pending", *NO_SERVER),
+    "defragment": NO_SERVER,
+    "doctor": NO_SERVER,
+    "drain": ("n1", *NO_SERVER),
+    "explain": ("a", *NO_SERVER),
+    "fit": ("-f", "asked.yaml", *NO_SERVER),
+    "make-room": ("a", *NO_SERVER),
+    "modes": NO_SERVER,
+    "release-gates": NO_SERVER,
+    "run": ("--own-driver", "gpu.example.com", *NO_SERVER),
+    "top": ("--once", *NO_SERVER),
+    "whatif": ("-f", "short.yaml", *NO_SERVER),
+}
+"""The cluster cannot be reached"""
 SIGNALLED = ("apiserver", "run")
 OF_JOURNALS = ("replay",)
 """Needs a recorded journal: tests/unit/operations/journal has its 0 and 1"""
 OF_SERVERS = ("release-gates",)
 """Needs a server: tests/unit/cli/test_release_gates.py has its 0"""
+OF_UNITS = (("release-gates", 1), ("run", 1))
+"""Need a server that refuses a write, and a defect of ours"""
 
 
 def test_every_command_has_exit_codes_and_every_code_a_case():
-    assert EXITS.keys() == COMMANDS.keys()
-    tried = {*CASES, *((name, 0) for name in SIGNALLED), *((name, 2) for name in EXITS)}
-    tried |= {(name, 0) for name in OF_SERVERS}
-    tried |= {(name, code) for name in OF_JOURNALS for code in (0, 1)}
-    assert tried == {(name, code) for name, codes in EXITS.items() for code in codes}
+    assert ANSWERS.keys() == COMMANDS.keys()
+    tried = {*CASES, *((name, 0) for name in SIGNALLED), *((name, 2) for name in UNREADABLE)}
+    tried |= {(name, 3) for name in REACHING} | {(name, 0) for name in OF_SERVERS}
+    tried |= {(name, code) for name in OF_JOURNALS for code in (0, 1)} | set(OF_UNITS)
+    assert tried == {(name, code) for name in ANSWERS for code in exit_codes(name)}
 
 
 @pytest.fixture
@@ -144,6 +180,34 @@ def test_a_command_exits_with(here: Path, monkeypatch: pytest.MonkeyPatch, comma
     assert result.exit_code == code, result.output
 
 
+@pytest.mark.parametrize("command", UNREADABLE)
+def test_nothing_readable_is_no_answer(here: Path, command: str):
+    result = CliRunner().invoke(main, [command, *UNREADABLE[command]])
+    assert result.exit_code == 2, result.output
+    assert "Error: " in result.stderr
+
+
+@pytest.mark.parametrize("command", REACHING)
+def test_a_cluster_that_cannot_be_reached(here: Path, command: str):
+    result = CliRunner().invoke(main, [command, *REACHING[command]])
+    assert result.exit_code == 3, result.output
+    assert "127.0.0.1:1" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["allocate", "capacity", "explain", "modes", "top"])
+def test_an_answer_of_which_part_was_refused_is_not_yes(here: Path, command: str):
+    name = {"explain": ["a"], "capacity": ["--pending"]}.get(command, [])
+    result = CliRunner().invoke(main, [command, *name, "-f", "good.yaml", "-f", "bad.yaml"])
+    assert result.exit_code == 1, result.output
+    assert result.stderr.startswith("refused: bad.yaml")
+
+
+def test_input_without_a_usable_object_says_what_was_found(here: Path):
+    result = CliRunner().invoke(main, ["allocate", "-f", "others.yaml", "-f", "bad.yaml"])
+    assert result.exit_code == 2
+    assert "no object that is used here was read, only 1 invalid object, 1 ConfigMap" in result.stderr
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_an_unknown_flag_is_wrong_usage(command: str):
     result = CliRunner().invoke(main, [command, "--no-such-flag"])
@@ -151,11 +215,11 @@ def test_an_unknown_flag_is_wrong_usage(command: str):
     assert "No such option" in result.stderr
 
 
-@pytest.mark.parametrize("command", EXITS)
+@pytest.mark.parametrize("command", ANSWERS)
 def test_help_ends_with_the_exit_codes(command: str):
     said = CliRunner().invoke(main, [command, "--help"], terminal_width=200).stdout
     table = " ".join(said.partition("Exit codes:\n")[2].split())  # long meanings are wrapped
-    assert table == " ".join(f"{code} {meaning}" for code, meaning in EXITS[command].items())
+    assert table == " ".join(f"{code} {meaning}" for code, meaning in exit_codes(command).items())
     assert "Exit codes:" not in said.partition("Exit codes:")[2], "the docstring has them, too"
 
 
@@ -184,4 +248,4 @@ def test_an_address_that_is_in_use(here: Path):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         result = CliRunner().invoke(main, ["apiserver", "--port", str(taken.getsockname()[1])])
-    assert result.exit_code == 1
+    assert result.exit_code == 2

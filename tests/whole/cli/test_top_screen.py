@@ -147,7 +147,7 @@ async def test_a_signal_ends_it_and_the_terminal_is_as_before(api: ApiServer, nu
 async def test_an_error_is_shown_on_a_restored_terminal():
     async with on_terminal("--server", "http://127.0.0.1:1") as terminal:
         before = terminal.modes()
-        assert await terminal.ended() == 1
+        assert await terminal.ended() == 3
         after = terminal.seen.rpartition(LEFT)[2]
         assert b"no connection to 127.0.0.1:1" in after.replace(b"\r\n  ", b" ")
         assert terminal.modes() == before
