@@ -136,7 +136,7 @@ def audit(store: Store, granted: Iterable[Granted]) -> None:
     for spec in (source.spec for source in store.slices):
         for counters in spec.shared_counters:
             for name, counter in counters.counters.items():
-                left[spec.driver, spec.pool.name, counters.name, name] += counter.value.nanos
+                left[spec.driver, spec.pool.name, counters.name, name] += counter["value"].nanos
         for device in spec.devices:
             devices[f"{spec.driver}/{spec.pool.name}/{device.name}"] = spec, device
     held: set[str] = set()
@@ -150,6 +150,6 @@ def audit(store: Store, granted: Iterable[Granted]) -> None:
         for draw in device.consumes_counters:
             for name, counter in draw.counters.items():
                 key = spec.driver, spec.pool.name, draw.counter_set, name
-                left[key] -= counter.value.nanos
+                left[key] -= counter["value"].nanos
                 if left[key] < 0:
                     raise Wrong(f"{taken} overdraws counter {name} of {draw.counter_set}")

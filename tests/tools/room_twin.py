@@ -175,11 +175,11 @@ def _could_be_held(device: DeviceID, in_use: set[DeviceID], slices: list[Resourc
         pool = one.spec.pool.name
         for counters in one.spec.shared_counters:
             for name, counter in counters.counters.items():
-                left[pool, counters.name, name] = counter.value.nanos
+                left[pool, counters.name, name] = counter["value"].nanos
         for published in one.spec.devices:
             draws[DeviceID(one.spec.driver, pool, published.name)] = Counter(
                 {
-                    (pool, drawn.counter_set, name): counter.value.nanos
+                    (pool, drawn.counter_set, name): counter["value"].nanos
                     for drawn in published.consumes_counters
                     for name, counter in drawn.counters.items()
                 }

@@ -54,7 +54,7 @@ class World:
                     self.retained.setdefault(
                         taken,
                         {
-                            draw.counter_set: {name: c.value.nanos for name, c in draw.counters.items()}
+                            draw.counter_set: {name: c["value"].nanos for name, c in draw.counters.items()}
                             for draw in found.consumes_counters
                         },
                     )

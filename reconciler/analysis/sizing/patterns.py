@@ -125,7 +125,7 @@ def _likeness(node: Node, slices: Iterable[ResourceSlice]) -> Hashable:
         for set_ in one.spec.shared_counters:
             for name, counter in set_.counters.items():
                 key = (one.spec.driver, name)
-                counters[key] = counters.get(key, 0) + counter.value.nanos
+                counters[key] = counters.get(key, 0) + counter["value"].nanos
     offers = {name: amount.nanos for name, amount in node.status.allocatable.items()}
     kinds = (
         node.metadata.labels.get(INSTANCE_TYPE, ""),

@@ -92,8 +92,12 @@ class Quantity:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(
-            _validate, serialization=core_schema.plain_serializer_function_ser_schema(str)
+        # Servers write strings. JSON with a number is refused here, and then read again as plain objects.
+        text = core_schema.str_schema(strict=True)
+        return core_schema.json_or_python_schema(
+            json_schema=core_schema.no_info_after_validator_function(_parse, text),
+            python_schema=core_schema.no_info_plain_validator_function(_validate),
+            serialization=core_schema.plain_serializer_function_ser_schema(str),
         )
 
 

@@ -48,27 +48,30 @@ class CapacityPolicy(Model):
     valid_range: CapacityRange | None = None
 
 
-class DeviceCapacity(Model):
+@dataclass(frozen=True, slots=True, kw_only=True, config=LEAN)
+class DeviceCapacity:
     """A capacity of a device."""
 
     value: Quantity
     request_policy: CapacityPolicy | None = None
 
 
-class Counter(Model):
-    """An amount in a counter set, or consumed from one."""
+class Counter(TypedDict):
+    """An amount in a counter set, or consumed from one. A plain dict, as attributes are."""
 
     value: Quantity
 
 
-class CounterSet(Model):
+@dataclass(frozen=True, slots=True, kw_only=True, config=LEAN)
+class CounterSet:
     """Counters that the devices of a pool share."""
 
     name: Str
     counters: Map[Counter] = Field(default_factory=dict)
 
 
-class CounterConsumption(Model):
+@dataclass(frozen=True, slots=True, kw_only=True, config=LEAN)
+class CounterConsumption:
     """The counters that one device consumes from one counter set."""
 
     counter_set: Str

@@ -35,7 +35,8 @@ from reconciler.errors import Malformed
 LONGEST_OBJECT = 4 * 2**20
 """Maximum bytes of one object. etcd stores up to 1.5 MiB; the decoded object takes up to 30 times that."""
 DEEPEST = 200
-"""Nesting levels that are decoded. A server accepts thousands in the opaque parameters of a claim."""
+"""Nesting levels that are decoded. A server accepts thousands in opaque parameters of a claim. The parser of
+pydantic has this limit itself, except that it allows one level more in fields that no model has."""
 
 _OTHER_SHAPES = (
     *(
@@ -50,9 +51,8 @@ _OTHER_SHAPES = (
         )
     ),
     ANNOTATION.encode(),
-    b"\\u",
 )
-"""What slices have somewhere in their text that need a conversion; \\u may spell any of it"""
+"""What slices have somewhere in their text that need a conversion, unless they write it with escapes"""
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _NO_BRACKETS = bytes(set(range(256)) - _STEPS.keys())
@@ -94,8 +94,7 @@ def decode(kind: str, api_version: str, text: bytes) -> ApiObject | Refused:
     `kind` is the name of its model, `api_version` the version in which the server was asked for it. Raises
     ValueError for what is no JSON object.
     """
-    usual = len(text) <= LONGEST_OBJECT and not _nests_too_deeply(text)
-    if usual and _is_current(kind, api_version, text):
+    if len(text) <= LONGEST_OBJECT and _is_current(kind, api_version, text):
         with suppress(ValidationError):  # read again below, without nulls, or to say what is wrong
             if kind == "ResourceSlice":
                 return ResourceSlice.read(text)
@@ -122,7 +121,10 @@ def _is_current(kind: str, api_version: str, text: bytes) -> bool:
     older = [known.api_version(version) for version in known.other_shapes]
     if api_version in older or any(one.encode() in text for one in older):
         return False
-    return kind != "ResourceSlice" or not any(sign in text for sign in _OTHER_SHAPES)
+    if kind != "ResourceSlice":
+        return True
+    escapes = text.split(b"\\")[1:]  # quotes, mostly; \u may spell any sign
+    return not any(one[:1] == b"u" for one in escapes) and not any(sign in text for sign in _OTHER_SHAPES)
 
 
 def loaded(text: bytes) -> tuple[dict[str, Any], bool]:

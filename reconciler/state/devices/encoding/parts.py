@@ -207,7 +207,7 @@ class Encoder:
                 (
                     one.counter_set,
                     bool(one.compatibility_groups),
-                    tuple([(name, counter.value.nanos) for name, counter in one.counters.items()]),
+                    tuple([(name, counter["value"].nanos) for name, counter in one.counters.items()]),
                 )
                 for one in consumed
             ]
@@ -236,7 +236,7 @@ class Encoder:
             tuple(
                 (
                     one.name,
-                    tuple(sorted((name, counter.value.nanos) for name, counter in one.counters.items())),
+                    tuple(sorted((name, counter["value"].nanos) for name, counter in one.counters.items())),
                 )
                 for one in sets
             )

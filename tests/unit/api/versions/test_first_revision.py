@@ -114,7 +114,7 @@ def test_every_gpu_becomes_one_counter_set():
     assert isinstance(found, ResourceSlice)
     sets = {counters.name: counters.counters for counters in found.spec.shared_counters}
     assert list(sets) == ["gpu-0", "gpu-1"]
-    assert str(sets["gpu-0"]["memory"].value) == "40Gi"
+    assert str(sets["gpu-0"]["memory"]["value"]) == "40Gi"
     assert {draw.counter_set for device in found.spec.devices for draw in device.consumes_counters} == set(
         sets
     )
@@ -146,14 +146,14 @@ def sets_by_counters(names: list[str]) -> list[tuple[str, ...]]:
     source = read(two_gpus())
     assert isinstance(source, ResourceSlice)
     totals = {
-        (counters.name, key): counter.value.nanos
+        (counters.name, key): counter["value"].nanos
         for counters in source.spec.shared_counters
         for key, counter in counters.counters.items()
     }
     draws = {
         device.name: Counter(
             {
-                (draw.counter_set, key): counter.value.nanos
+                (draw.counter_set, key): counter["value"].nanos
                 for draw in device.consumes_counters
                 for key, counter in draw.counters.items()
             }

@@ -143,5 +143,6 @@ def totals(source: Any) -> dict[str, dict[str, int]]:
 
 def amounts(counters: Any) -> dict[str, int]:
     return {
-        key.replace("memorySlice", "memory-slice-"): counter.value.nanos for key, counter in counters.items()
+        key.replace("memorySlice", "memory-slice-"): counter["value"].nanos
+        for key, counter in counters.items()
     }

@@ -80,9 +80,9 @@ def flat_tallies(raw: Object) -> list[CounterLimit]:
     return [
         CounterLimit(
             f"{counters.name} {key}",
-            counter.value,
+            counter["value"],
             {
-                device.name: draw.counters[key].value
+                device.name: draw.counters[key]["value"]
                 for device in source.spec.devices
                 for draw in device.consumes_counters
                 if draw.counter_set == counters.name and key in draw.counters
