@@ -8,14 +8,12 @@ from typing import Any
 
 from reconciler import app
 from reconciler.api.validation.served_kinds import LEASE
-from reconciler.cluster.http import connect
 from reconciler.control.decisions.allocating import Allocated
 from reconciler.control.decisions.declaration import Decision
-from reconciler.embedded import serve
 from reconciler.settings import Settings
 from tests.tools.faulty_transport import Faulty
 from tests.tools.patience import PATIENCE
-from tests.tools.running_reconciler import Cluster
+from tests.tools.running_reconciler import Cluster, reached
 from tests.tools.small_fleet import device_class, devices, node
 
 FAST: dict[str, Any] = {
@@ -52,8 +50,8 @@ class Replica:
                 self._heard.clear()
                 await self._heard.wait()
 
-    async def run(self, url: str) -> None:
-        async with connect(server=url) as transport:
+    async def run(self) -> None:
+        async with reached(self.cluster.api) as transport:
             self.faulty = Faulty(transport)
             await app.run(
                 Settings(**{**FAST, **self.flags}),
@@ -69,13 +67,13 @@ class Replica:
 class Replicas:
     """All that were started."""
 
-    def __init__(self, cluster: Cluster, url: str, group: asyncio.TaskGroup) -> None:
-        self.cluster, self.url, self._group = cluster, url, group
+    def __init__(self, cluster: Cluster, group: asyncio.TaskGroup) -> None:
+        self.cluster, self._group = cluster, group
         self.tasks: dict[int, asyncio.Task[None]] = {}
 
     def start(self, **flags: Any) -> Replica:
         replica = Replica(self.cluster, flags)
-        self.tasks[id(replica)] = self._group.create_task(replica.run(self.url))
+        self.tasks[id(replica)] = self._group.create_task(replica.run())
         return replica
 
     async def kill(self, replica: Replica) -> None:
@@ -102,8 +100,8 @@ class Replicas:
 @asynccontextmanager
 async def replicas(*objects: Any) -> AsyncIterator[Replicas]:
     cluster = Cluster([device_class(), node("a"), devices("a", *(f"d{n}" for n in range(8))), *objects])
-    async with serve(cluster.api) as url, asyncio.TaskGroup() as group:
-        found = Replicas(cluster, url, group)
+    async with asyncio.TaskGroup() as group:
+        found = Replicas(cluster, group)
         try:
             yield found
         finally:

@@ -1,4 +1,7 @@
-"""A reconciler against the embedded server, over real HTTP, and ways to wait for what it does."""
+"""A reconciler against the embedded server, and ways to wait for what it does.
+
+Its clock is virtual, and requests are function calls. In a test that is marked `loopback` they are HTTP.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -9,6 +12,7 @@ from typing import Any, TypeVar
 from reconciler import app
 from reconciler.api.validation.served_kinds import CLAIM, EVENT_KIND, POD
 from reconciler.cluster.http import connect
+from reconciler.cluster.transport import Request, Response, Transport
 from reconciler.control.decisions.allocating import Waits
 from reconciler.control.decisions.declaration import Decision
 from reconciler.embedded import ApiServer, serve
@@ -16,7 +20,9 @@ from reconciler.embedded.controllers import run_controllers
 from reconciler.settings import Settings
 from tests.tools.faulty_transport import Faulty
 from tests.tools.patience import PATIENCE
+from tests.tools.simulation.memory import InMemory
 from tests.tools.small_fleet import Object
+from tests.tools.virtual_time import VirtualLoop
 
 D = TypeVar("D", bound=Decision)
 
@@ -125,6 +131,24 @@ class Running:
         return [w.reason for w in self.of(Waits) if any(key.name == claim for key in w.claims)]
 
 
+class Near(InMemory):
+    """Each request takes a millisecond, in which others see what the one before did."""
+
+    async def send(self, request: Request) -> Response:
+        await asyncio.sleep(0.001)
+        return await super().send(request)
+
+
+@asynccontextmanager
+async def reached(api: ApiServer) -> AsyncIterator[Transport]:
+    """The way to the server by the clock of the test: function calls, or HTTP."""
+    if isinstance(asyncio.get_running_loop(), VirtualLoop):
+        yield Near(api)
+        return
+    async with serve(api) as url, connect(server=url) as transport:
+        yield transport
+
+
 @asynccontextmanager
 async def reconciling(
     cluster: Cluster,
@@ -135,7 +159,7 @@ async def reconciling(
 ) -> AsyncIterator[Running]:
     """Run a reconciler beside the block. Everything on the server is its own, unless flags say otherwise."""
     settings = Settings(**{"embedded": True, **flags})
-    async with serve(cluster.api) as url, connect(server=url) as transport:
+    async with reached(cluster.api) as transport:
         running = Running(Faulty(transport), asyncio.Event())
         prepare(running.faulty)
 

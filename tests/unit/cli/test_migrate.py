@@ -138,7 +138,6 @@ def test_every_kind_has_a_test():
     assert {kind for _, kind in POD_SPECS} == WORKLOADS.keys()
 
 
-@pytest.mark.loopback
 async def test_the_pods_get_their_devices(tmp_path: Path):
     result = run(tmp_path, together(CLASS, POD), "-o", "json")
     found = Cluster([])

@@ -12,13 +12,11 @@ from reconciler.allocation.policies.demand import Demand, Shape
 from reconciler.api.objects.claims import ResourceClaimSpec
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.client import Client
-from reconciler.cluster.http import connect
 from reconciler.cluster.kinds import config_map
 from reconciler.control.demand import DemandConfigMap, Kept
-from reconciler.embedded import ApiServer, serve
+from reconciler.embedded import ApiServer
+from tests.tools.running_reconciler import reached
 from tests.tools.small_fleet import claim_spec
-
-pytestmark = pytest.mark.loopback
 
 KEY = ObjectKey("default", "demand")
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -31,7 +29,7 @@ async def client(**data: str) -> AsyncIterator[Client]:
     api = ApiServer()
     metadata = {"name": KEY.name, "namespace": KEY.namespace}
     api.load([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}])
-    async with serve(api) as url, connect(server=url) as transport:
+    async with reached(api) as transport:
         yield Client(transport)
 
 

@@ -12,7 +12,6 @@ from structlog.testing import capture_logs
 
 from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference
 from reconciler.cluster.client import Client
-from reconciler.cluster.http import connect
 from reconciler.cluster.kinds import config_map
 from reconciler.cluster.transport import Transport
 from reconciler.control import held_room as keeper_module
@@ -22,13 +21,12 @@ from reconciler.control.decisions.every import Nominated, NominationDropped
 from reconciler.control.held_room import HELD_ROOM, HeldRoomKeeper, HeldRoomTakeover
 from reconciler.control.intake import Intake
 from reconciler.control.kept_config_map import KeptConfigMap
-from reconciler.embedded import ApiServer, serve
+from reconciler.embedded import ApiServer
 from reconciler.state.nominations import HeldPlace, Nomination, of_claim, of_replacement, read_record
 from tests.tools.faulty_transport import Fault, Faulty, answer, lost_answer
+from tests.tools.running_reconciler import reached
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node
 from tests.tools.unit_pictures import intake, key
-
-pytestmark = pytest.mark.loopback
 
 KEY = ObjectKey("default", "held-room")
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -47,7 +45,7 @@ async def server(**data: str) -> AsyncIterator[Known]:
     api = ApiServer()
     metadata = {"name": KEY.name, "namespace": KEY.namespace}
     api.load([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}])
-    async with serve(api) as url, connect(server=url) as transport:
+    async with reached(api) as transport:
         yield Known(transport)
 
 

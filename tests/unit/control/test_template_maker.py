@@ -38,7 +38,6 @@ def templates(found: Cluster) -> dict[str, Any]:
     return {record.object["metadata"]["name"]: record.object for record in records}
 
 
-@pytest.mark.loopback
 async def test_a_pod_gets_the_template_that_it_names_and_with_it_its_devices():
     found = cluster()
     async with reconciling(found, controllers=True, make_templates=True) as running:
@@ -53,7 +52,6 @@ async def test_a_pod_gets_the_template_that_it_names_and_with_it_its_devices():
     assert len(held["status"]["allocation"]["devices"]["results"]) == 2
 
 
-@pytest.mark.loopback
 @pytest.mark.parametrize(
     ("labels", "name"),
     [({}, "gpu-2"), ({**REWRITTEN, **dict.fromkeys(REWRITTEN, "no")}, "gpu-2"), (REWRITTEN, "gpu"),
@@ -68,7 +66,6 @@ async def test_other_templates_are_not_made(labels: dict[str, str], name: str):
         assert templates(found).keys() <= {"gpu-1"}
 
 
-@pytest.mark.loopback
 async def test_without_the_setting_none_is_made():
     found = cluster(pod("a", templates=("gpu-2",)))
     async with reconciling(found, controllers=True) as running:
@@ -77,7 +74,6 @@ async def test_without_the_setting_none_is_made():
     assert templates(found).keys() == {"mine"}
 
 
-@pytest.mark.loopback
 async def test_a_template_that_exists_is_left_as_it_is():
     """It asks for one device instead of two. Nothing is written, not even when its claims are late."""
     theirs = template("gpu-2", count=1)
@@ -88,7 +84,6 @@ async def test_a_template_that_exists_is_left_as_it_is():
     assert templates(found)["gpu-2"] == before["gpu-2"]
 
 
-@pytest.mark.loopback
 async def test_a_label_that_comes_later_and_a_refusal_that_passes_are_both_met():
     def prepare(faulty: Faulty) -> None:
         faulty.on("POST", "/resourceclaimtemplates", answer(403), answer(503))
@@ -132,7 +127,6 @@ def test_other_names_say_nothing(name: str):
     assert template_named(name, MAPPED) is None
 
 
-@pytest.mark.loopback
 async def test_a_mistake_in_the_map_stops_the_start(tmp_path: Path):
     path = tmp_path / "map.yaml"
     path.write_text("resources: {x.com/a: {clas: c}}")

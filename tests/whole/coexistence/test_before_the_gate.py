@@ -5,8 +5,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import pytest
-
 from reconciler.cluster.transport import Request, Response, Transport, WatchRequest
 from reconciler.control.decisions.allocating import Allocated, Freed, Reclaimed, Ungated, Waits
 from tests.tools.faulty_transport import Faulty, Held
@@ -15,7 +13,6 @@ from tests.tools.running_reconciler import reconciling
 from tests.tools.shared_clusters import SLOW, asking, bind, fleet, gone, machine, take_back
 from tests.tools.small_fleet import Object, claim, pod
 
-pytestmark = pytest.mark.loopback
 HOST = "kubernetes.io/hostname"
 
 

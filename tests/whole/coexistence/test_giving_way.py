@@ -29,7 +29,6 @@ from tests.tools.running_reconciler import Cluster, reconciling
 from tests.tools.shared_clusters import SLOW, allocate, asking, bind, fleet, gone, machine, take_back
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, node, pod, template
 
-pytestmark = pytest.mark.loopback
 T = TypeVar("T")
 EARLY, LATE = "2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z"
 

@@ -14,7 +14,6 @@ from tests.tools.running_reconciler import Cluster, reconciling
 from tests.tools.shared_clusters import SLOW, Listening, fleet, machine
 from tests.tools.small_fleet import Object, claim, pod
 
-pytestmark = pytest.mark.loopback
 WHERE: dict[str, Any] = {"pause_config_map": "ops/switch"}
 
 

@@ -9,7 +9,6 @@ from tests.tools.running_reconciler import reconciling
 from tests.tools.shared_clusters import SLOW, asking, bind, change_node, fleet, gone, machine
 from tests.tools.small_fleet import Object, claim, pod
 
-pytestmark = pytest.mark.loopback
 TAINT = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
 STORAGE: Any = {"ephemeral-storage": "1Gi"}
 TOLERATION = {"key": "gpu", "operator": "Exists"}

@@ -24,7 +24,6 @@ from tests.tools.running_reconciler import Cluster, reconciling
 from tests.tools.shared_clusters import SLOW, Listening, allocate, asking, bind, fleet, machine
 from tests.tools.small_fleet import claim, pod
 
-pytestmark = pytest.mark.loopback
 SHADOW: dict[str, Any] = {"mode": "shadow", "embedded": False, "shadow_pending_seconds": 600.0, **SLOW}
 
 

@@ -3,8 +3,6 @@
 from functools import partial
 from typing import Any
 
-import pytest
-
 from reconciler.api.objects.claims import FINALIZER
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.validation.served_kinds import CLAIM, DEVICE_CLASS
@@ -13,7 +11,6 @@ from tests.tools.faulty_transport import Held, answer
 from tests.tools.running_reconciler import Cluster, reconciling
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
 
-pytestmark = pytest.mark.loopback
 SLOW: dict[str, Any] = {"backoff_base_seconds": 600.0, "backoff_cap_seconds": 600.0}
 """With this back-off, nothing is tried twice unless something wakes it."""
 

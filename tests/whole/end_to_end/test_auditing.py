@@ -9,7 +9,6 @@ from reconciler.control.decisions.allocating import Allocated, HeldTwice
 from tests.tools.running_reconciler import Cluster, reconciling
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node
 
-pytestmark = pytest.mark.loopback
 ONE, OTHER = "5f1c7e0a-2b64-4d0e-9a51-3c8e6b0d9f10", "5f1c7e0a-2b64-4d0e-9a51-3c8e6b0d9f11"
 
 

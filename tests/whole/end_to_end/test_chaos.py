@@ -14,7 +14,6 @@ from tests.tools.faulty_transport import Faulty, answer, lost_answer, lost_reque
 from tests.tools.running_reconciler import Cluster, Running, reconciling
 from tests.tools.small_fleet import claim, device_class, devices, node, pod, template
 
-pytestmark = pytest.mark.loopback
 PER_NODE = 4
 NODES = ("a", "b", "c")
 FAULTS = (answer(500), answer(503), answer(429), answer(409), lost_request, lost_answer)
@@ -170,6 +169,7 @@ async def test_chaos_ends_in_order(seed: int):
     await play(Chaos(seed))
 
 
+@pytest.mark.loopback
 @pytest.mark.parametrize("seed", range(6))
 async def test_chaos_ends_in_order_where_every_search_is_long(seed: int, monkeypatch: pytest.MonkeyPatch):
     """Each goes to a thread, and the world goes on meanwhile."""

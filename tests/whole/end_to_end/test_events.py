@@ -3,7 +3,6 @@
 import asyncio
 from functools import partial
 
-import pytest
 from structlog.testing import capture_logs
 
 from reconciler.api.validation.served_kinds import DEVICE_CLASS
@@ -12,9 +11,6 @@ from reconciler.control.decisions.allocating import Allocated, Waits
 from tests.tools.faulty_transport import Held, Send, answer
 from tests.tools.running_reconciler import Cluster, Running, reconciling
 from tests.tools.small_fleet import claim, device_class, devices, node, pod, template
-
-pytestmark = pytest.mark.loopback
-
 
 at_once = partial(reconciling, event_delay_seconds=0)
 """A reconciler that reports refusals without delay"""

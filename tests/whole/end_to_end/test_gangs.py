@@ -16,7 +16,6 @@ from tests.tools.gangs import annotated, coscheduling_group, grouped, labelled, 
 from tests.tools.running_reconciler import Cluster, Running, reconciling
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, held, node, pod, template
 
-pytestmark = pytest.mark.loopback
 SWITCH = "switch.example.com"
 SLOW: dict[str, Any] = {"backoff_base_seconds": 600.0, "backoff_cap_seconds": 600.0, "drain_seconds": 0.05}
 

@@ -1,12 +1,9 @@
 """Wishes on a live server: devices near each other, and the annotation that says how near."""
 
-import pytest
 import yaml
 
 from tests.tools.checkout import DOCS
 from tests.tools.running_reconciler import Cluster, reconciling
-
-pytestmark = pytest.mark.loopback
 
 EXAMPLE = DOCS / "examples" / "joint-allocation.yaml"
 

@@ -1,13 +1,11 @@
 """A device that several hosts share: pods of one workload run where its parts are."""
 
-import pytest
 import yaml
 
 from reconciler.control.decisions.allocating import Ungated
 from tests.tools.checkout import DOCS
 from tests.tools.running_reconciler import Cluster, reconciling
 
-pytestmark = pytest.mark.loopback
 EXAMPLE = DOCS / "examples" / "multi-host-tpu.yaml"
 
 

@@ -2,15 +2,11 @@
 
 from typing import Any
 
-import pytest
-
 from reconciler.api.versions.extensions import ANNOTATION
 from reconciler.control.decisions.allocating import Allocated, ExclusionViolated, HeldTwice, Waits
 from tests.tools.replicas import replicas
 from tests.tools.running_reconciler import Cluster, reconciling
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
-
-pytestmark = pytest.mark.loopback
 
 
 def fleet(expression: str) -> Cluster:

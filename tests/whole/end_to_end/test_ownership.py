@@ -6,15 +6,12 @@ from typing import Any
 import pytest
 
 from reconciler import app
-from reconciler.cluster.http import connect
 from reconciler.control.decisions.allocating import Allocated, Waits
-from reconciler.embedded import serve
 from reconciler.errors import Rejected
 from reconciler.settings import Settings
-from tests.tools.running_reconciler import Cluster, reconciling
+from tests.tools.running_reconciler import Cluster, reached, reconciling
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node
 
-pytestmark = pytest.mark.loopback
 OTHER = "nic.example.com"
 
 
@@ -33,7 +30,7 @@ def fleet() -> Cluster:
 async def test_without_a_driver_or_class_of_its_own_it_refuses_to_begin():
     """The API does not protect a device from two allocators."""
     cluster = fleet()
-    async with serve(cluster.api) as url, connect(server=url) as transport:
+    async with reached(cluster.api) as transport:
         with pytest.raises(Rejected, match="--own-driver"):
             await app.run(Settings(), transport, stop=asyncio.Event())
 

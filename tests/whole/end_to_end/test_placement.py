@@ -15,8 +15,6 @@ from tests.tools.running_reconciler import Cluster
 from tests.tools.small_fleet import claim
 from tests.tools.watched_reconciler import watched
 
-pytestmark = pytest.mark.loopback
-
 FLAGS: dict[str, Any] = {
     "policy": ["best-fit", "class:nic=least-loss"],
     "policy_compare_seconds": 0.01,
@@ -36,6 +34,7 @@ async def kept(cluster: Cluster, key: str) -> str:
             await shelf.wait(shelf.end)
 
 
+@pytest.mark.loopback
 async def test_the_demand_is_kept_and_policies_are_compared(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(demand, "EVERY", 0.05)
     cluster = Cluster([*GPUS])

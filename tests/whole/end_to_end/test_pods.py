@@ -22,7 +22,6 @@ from tests.tools.small_fleet import (
     template,
 )
 
-pytestmark = pytest.mark.loopback
 SLOW: dict[str, Any] = {"backoff_base_seconds": 600.0, "backoff_cap_seconds": 600.0}
 
 

@@ -3,15 +3,12 @@
 import asyncio
 from typing import Any
 
-import pytest
-
 from reconciler.control.decisions.allocating import Allocated
 from tests.tools.faulty_transport import Faulty, Held
 from tests.tools.patience import PATIENCE
 from tests.tools.running_reconciler import Cluster, reconciling
 from tests.tools.small_fleet import claim, device_class, devices, node
 
-pytestmark = pytest.mark.loopback
 LONG: dict[str, Any] = {"drain_seconds": 10 * PATIENCE}
 """Who waits for the end of these fails the test"""
 

@@ -17,8 +17,6 @@ from tests.tools.patience import PATIENCE
 from tests.tools.running_reconciler import Cluster, reconciling
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
 
-pytestmark = pytest.mark.loopback
-
 
 def fleet(*names: str) -> Cluster:
     return Cluster([node("n"), device_class(), devices("n", *names)])

@@ -12,8 +12,6 @@ from reconciler.ha.shard import POOLS, parse_shard
 from tests.tools.replicas import Replica, Replicas, replicas
 from tests.tools.small_fleet import claim, device_class, devices, node, pod
 
-pytestmark = pytest.mark.loopback
-
 NIC = "nic.example.com"
 GPUS, NICS = "driver=gpu.example.com", f"driver={NIC}"
 

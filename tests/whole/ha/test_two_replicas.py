@@ -2,15 +2,11 @@
 
 import asyncio
 
-import pytest
-
 from reconciler.api.validation.served_kinds import LEASE
 from tests.tools.faulty_transport import Held
 from tests.tools.patience import PATIENCE
 from tests.tools.replicas import replicas
 from tests.tools.small_fleet import claim
-
-pytestmark = pytest.mark.loopback
 
 
 async def test_one_decides_and_the_other_takes_over_when_it_is_killed():

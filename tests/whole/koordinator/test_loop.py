@@ -16,8 +16,6 @@ from tests.tools.koordinator_builders import gpu, nic
 from tests.tools.koordinator_cluster import DEVICE, NODE, POD, KoordinatorCluster, machine, running, wants
 from tests.tools.small_fleet import claim, device_class, devices, node
 
-pytestmark = pytest.mark.loopback
-
 GPU = {"nvidia.com/gpu": 1}
 FIELD = {"key": "metadata.name", "operator": "In", "values": ["a"]}
 

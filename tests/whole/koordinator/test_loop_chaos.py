@@ -21,8 +21,6 @@ from tests.tools.koordinator_builders import device, gpu, nic
 from tests.tools.koordinator_cluster import DEVICE, POD, KoordinatorCluster, machine, running, wants
 from tests.tools.small_fleet import node
 
-pytestmark = pytest.mark.loopback
-
 NODES = ("a", "b")
 FAULTS = (answer(500), answer(503), answer(429), answer(409), lost_request, lost_answer)
 REQUESTS: tuple[dict[str, int | str], ...] = (

@@ -9,8 +9,6 @@ from tests.tools.koordinator_builders import gpu
 from tests.tools.koordinator_cluster import DEVICE, POD, KoordinatorCluster, machine, running, wants
 from tests.tools.small_fleet import node
 
-pytestmark = pytest.mark.loopback
-
 GPU = {"nvidia.com/gpu": 1}
 
 

@@ -7,16 +7,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from reconciler import app
-from reconciler.cluster.http import connect
 from reconciler.control.decisions.allocating import DevicesGiven, Waits
-from reconciler.embedded import serve
 from reconciler.errors import Rejected
 from reconciler.settings import Settings
 from tests.tools.koordinator_builders import gpu
 from tests.tools.koordinator_cluster import GROUP, Plain, machine, node, running, wants
+from tests.tools.running_reconciler import reached
 from tests.tools.watched_reconciler import watched
-
-pytestmark = pytest.mark.loopback
 
 GPU = {"nvidia.com/gpu": 1}
 
@@ -70,6 +67,7 @@ async def test_a_gated_pod_that_asks_for_no_device_just_goes_on():
         await cluster.until(lambda: cluster.served("p"))
 
 
+@pytest.mark.loopback
 async def test_the_replica_is_ready_and_says_what_is_not_served():
     async with watched(small(), koordinator=True) as seen:
         await seen.until(lambda: ready(seen))
@@ -95,5 +93,5 @@ async def ready(seen: Any) -> bool:
 async def test_who_wants_to_allocate_claims_is_told_that_there_are_none(settings: dict[str, Any]):
     said = "does not serve ResourceSlice of resource.k8s.io.*" + ("drop --own-driver" if settings else "")
     with pytest.raises(Rejected, match=said):
-        async with serve(small().api) as url, connect(server=url) as transport:
+        async with reached(small().api) as transport:
             await app.run(Settings(embedded=True, **settings), transport, stop=asyncio.Event())

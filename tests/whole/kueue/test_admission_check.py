@@ -12,8 +12,6 @@ from tests.tools.kueue_queue import answers, check, checked, checking, flavor, f
 from tests.tools.running_reconciler import Cluster
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod, template
 
-pytestmark = pytest.mark.loopback
-
 
 async def test_a_workload_without_room_keeps_its_quota_until_devices_are_freed():
     cluster = fleet(a=2)

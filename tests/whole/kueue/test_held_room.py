@@ -19,8 +19,6 @@ from tests.tools.kueue_queue import (
 )
 from tests.tools.small_fleet import Object, claim, pod, template
 
-pytestmark = pytest.mark.loopback
-
 
 async def test_a_workload_with_room_is_ready_and_its_room_is_held_until_its_pods_are_bound():
     cluster = fleet(a=2)

@@ -30,8 +30,6 @@ from tests.tools.kueue_queue import (
 from tests.tools.running_reconciler import Cluster
 from tests.tools.small_fleet import claim, device_class, devices, node, pod, template
 
-pytestmark = pytest.mark.loopback
-
 
 class Nothing:
     """A transport to a server that serves nothing."""

@@ -15,8 +15,6 @@ from tests.tools.running_reconciler import Running, reconciling
 from tests.tools.scenario import asking, fleet, running
 from tests.tools.small_fleet import Object, claim
 
-pytestmark = pytest.mark.loopback
-
 SLOW: dict[str, Any] = {"backoff_base_seconds": 600.0, "backoff_cap_seconds": 600.0}
 TEAM = {"namespaceSelector": {"matchLabels": {"team": "x"}}}
 

@@ -28,8 +28,6 @@ from tests.tools.volume_scenarios import (
     volume_claim,
 )
 
-pytestmark = pytest.mark.loopback
-
 SLOW: dict[str, Any] = {"backoff_base_seconds": 600.0, "backoff_cap_seconds": 600.0}
 LOCAL = storage_class("local", NO_PROVISIONER)
 MOUNTING = asking("p", "x", **mounting("data"))

@@ -22,8 +22,6 @@ from tests.tools.preempting import (
 from tests.tools.small_fleet import claim
 from tests.tools.watched_reconciler import watched
 
-pytestmark = pytest.mark.loopback
-
 
 async def test_room_that_is_made_for_one_is_not_taken_by_another():
     """Between the two evictions one device is free; a claim that would fit waits, and says for whom."""
@@ -42,6 +40,7 @@ async def test_room_that_is_made_for_one_is_not_taken_by_another():
     assert cluster.gated("high")
 
 
+@pytest.mark.loopback
 async def test_room_that_is_held_is_shown_on_the_page_in_a_metric_and_in_the_pod(monkeypatch):
     """Between the two evictions, as above."""
     monkeypatch.setattr(preemptor, "PAUSE", 0.01)

@@ -42,8 +42,6 @@ from tests.tools.preempting import (
 from tests.tools.running_reconciler import Cluster
 from tests.tools.small_fleet import claim, devices, node, pod
 
-pytestmark = pytest.mark.loopback
-
 
 async def test_nobody_leaves_any_more_when_the_pod_gets_devices_elsewhere():
     """The first pod that leaves takes its time; meanwhile a node with free devices arrives."""
@@ -97,6 +95,7 @@ def share(cluster: Cluster) -> None:
     cluster.load(important("also", "wanted"))
 
 
+@pytest.mark.loopback
 @pytest.mark.parametrize(
     ("change", "why"),
     [

@@ -18,8 +18,6 @@ from tests.tools.preempting import evicting, fleet, important, placed_before, sm
 from tests.tools.running_reconciler import Cluster
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
 
-pytestmark = pytest.mark.loopback
-
 
 async def test_a_pod_of_lower_priority_makes_room_for_a_pending_one():
     cluster = small()

@@ -18,7 +18,6 @@ from tests.tools.definitions import assert_valid
 from tests.tools.running_reconciler import Cluster, Running, reconciling
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, held, node, pod, template
 
-pytestmark = pytest.mark.loopback
 CLASS = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
 
 

@@ -31,8 +31,6 @@ from tests.tools.running_reconciler import Cluster, Running, reconciling
 from tests.tools.small_fleet import pod
 from tests.tools.watched_reconciler import watched
 
-pytestmark = pytest.mark.loopback
-
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,6 +321,7 @@ def scattered_before() -> Cluster:
     return cluster
 
 
+@pytest.mark.loopback
 async def test_advice_is_on_by_default_and_on_the_page():
     async with watched(
         scattered_before(), rebalance_goals="whole=2", rebalance_calm_seconds=0.05, embedded=True

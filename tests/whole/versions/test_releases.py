@@ -17,8 +17,6 @@ from tests.tools.release_servers import Release, forgetful
 from tests.tools.running_reconciler import Cluster, reconciling
 from tests.tools.small_fleet import claim, device_class, devices, node, pod, template
 
-pytestmark = pytest.mark.loopback
-
 USED = {32: "v1beta1", 33: "v1beta2", 34: "v1", 35: "v1", 36: "v1", 37: "v1"}
 
 

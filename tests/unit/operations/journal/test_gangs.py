@@ -28,8 +28,6 @@ from tests.tools.pod_scenarios import apart, term
 from tests.tools.running_reconciler import Cluster, reconciling
 from tests.tools.small_fleet import Object, claim, device_class, devices, node
 
-pytestmark = pytest.mark.loopback
-
 
 async def recorded(folder: Path, **spec: Any) -> list[dict[str, Any]]:
     """A gang that is placed, and one that does not fit; the entries about them. `spec` is for all pods."""

@@ -40,7 +40,6 @@ ASKS = ({"nvidia.com/gpu": 2}, GPU, {"gpu-core": 30, "gpu-memory-ratio": 30}, {"
 ALONE = {names.ALLOCATE_HINT: {"rdma": {"exclusivePolicy": "DeviceLevel"}}}
 
 
-@pytest.mark.loopback
 async def test_a_run_is_decided_again_in_the_same_way(tmp_path: Path):
     both = [machine(name, gpu(0, (0, "x")), nic(0, (0, "x"), vfs=2)) for name in ("a", "b")]
     cluster = KoordinatorCluster([node("a"), node("b"), *both])

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from click.testing import CliRunner
 
 from reconciler.allocation.policies.demand import Demand, Shape
@@ -23,7 +22,6 @@ from tests.tools.small_fleet import claim, claim_spec
 SHAPE = Shape(ResourceClaimSpec.model_validate(claim_spec(2)), 500, 7, 3)
 
 
-@pytest.mark.loopback
 async def test_decisions_name_their_policy_in_journal_and_log(tmp_path: Path):
     demand = tmp_path / "demand.json"
     demand.write_text(Demand((SHAPE,)).to_json())
@@ -45,7 +43,6 @@ async def test_decisions_name_their_policy_in_journal_and_log(tmp_path: Path):
     assert replay(tmp_path / "journal").different == []
 
 
-@pytest.mark.loopback
 async def test_replay_compares_with_another_policy(tmp_path: Path):
     cluster = Cluster([*GPUS, claim("c")])
     async with reconciling(cluster, journal=str(tmp_path), policy=["best-fit"]) as running:

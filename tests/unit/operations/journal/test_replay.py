@@ -44,7 +44,6 @@ OURS = Ownership(alone=True)
 HEADER = Header("test", Semantics(), OURS, 1000)
 
 
-@pytest.mark.loopback
 async def test_a_run_is_decided_again_in_the_same_way(tmp_path: Path):
     cluster = Cluster([device_class(), node("a"), node("b"), devices("a", "d0"), devices("b", "d0", "d1")])
     cluster.load(claim("one", 1), claim("shared", 1, managed=False), pod("p", "shared"), claim("big", 5))
