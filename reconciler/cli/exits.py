@@ -135,19 +135,21 @@ def errors_as(error: type[NoAnswer]) -> Iterator[None]:
 
 @contextmanager
 def exit_on_errors(code: Exit) -> Iterator[None]:
-    """Exit with this code if tasks of the block fail, and print each of their errors.
+    """Exit if tasks of the block fail, and print each of their errors: with this code, or that of NoAnswer.
 
     A broken invariant of the program is no fault of what was asked: it ends with `Exit.NO`.
     """
     failures: list[BaseException] = []
     try:
         yield
-    except* (ReconcilerError, OSError) as group:
+    except* (ReconcilerError, OSError, NoAnswer) as group:
         failures = list(_leaves(group.exceptions))
     if failures:
         for failure in failures:
             _remark(f"Error: {failure}")
-        sys.exit(Exit.NO if any(isinstance(one, Inconsistent) for one in failures) else code)
+        if any(isinstance(one, Inconsistent) for one in failures):
+            code = Exit.NO
+        sys.exit(next((one.exit_code for one in failures if isinstance(one, NoAnswer)), code))
 
 
 def exit_unless(yes: bool) -> None:

@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from reconciler import app
 from reconciler.aio.tasks import Stopped, unless
 from reconciler.cli.convert import read_for_server
-from reconciler.cli.exits import Exit, exit_on_errors
+from reconciler.cli.exits import Exit, NoAnswer, errors_as, exit_on_errors
 from reconciler.cli.options import (
     F,
     connection_options,
@@ -114,7 +114,8 @@ async def _run(settings: Settings, raws: Sequence[dict[str, Any]]) -> None:
         loop.add_signal_handler(number, stop.set)
     async with AsyncExitStack() as stack:
         if settings.embedded:
-            settings = await _with_server(settings, raws, stack)
+            with errors_as(NoAnswer):
+                settings = await _with_server(settings, raws, stack)
         options = {"server": settings.server, "kubeconfig": settings.kubeconfig, "context": settings.context}
         target = choose_target(**options)
         log.info("cluster", server=without_password(target.server), context=target.context)
@@ -123,8 +124,9 @@ async def _run(settings: Settings, raws: Sequence[dict[str, Any]]) -> None:
             transport = await unless(stop, stack.enter_async_context(connection))
         except Stopped:  # stopped while a plugin of the kubeconfig fetched credentials
             return
-        port = StatusPort(access_for(settings, Client(transport), loop.time))
-        status = await stack.enter_async_context(serving(port, settings, now=lambda: datetime.now(UTC)))
+        with errors_as(NoAnswer):
+            port = StatusPort(access_for(settings, Client(transport), loop.time))
+            status = await stack.enter_async_context(serving(port, settings, now=lambda: datetime.now(UTC)))
         log.info("status served", url=status, paths="/ /livez /readyz /metrics /statusz")
         await app.run(settings, transport, stop=stop, port=port)
 

@@ -11,6 +11,7 @@ import dra_reconciler
 from tests.tools.patience import PATIENCE
 
 CORES = os.cpu_count() or 1
+DEMO = Path(__file__).parents[2] / "reconciler" / "cli" / "demo" / "manifests"
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ def test_numpy_starts_no_threads_unless_asked(asked: dict[str, str], threads: in
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="writes to /dev/full")
-@pytest.mark.parametrize("command", [["--help"], ["top", "-f", os.devnull]])
+@pytest.mark.parametrize("command", [["--help"], ["top", "-f", str(DEMO)]])
 def test_output_that_cannot_be_written_is_no_success(command: list[str]):
     code = f"import sys, dra_reconciler; sys.argv[1:] = {command}; dra_reconciler.main()"
     with Path("/dev/full").open("w") as full:

@@ -44,16 +44,16 @@ async def test_it_allocates_says_so_in_json_and_ends_cleanly_when_told(
 @pytest.mark.parametrize(
     ("arguments", "environment", "code", "message"),
     [
-        pytest.param((), {}, 1, "--own-driver", id="nothing is owned"),
+        pytest.param((), {}, 2, "--own-driver", id="nothing is owned"),
         pytest.param(
-            ("--own-driver", "d", "--server", "http://127.0.0.1:1"), {}, 1, "127.0.0.1", id="no server"
+            ("--own-driver", "d", "--server", "http://127.0.0.1:1"), {}, 3, "127.0.0.1", id="no server"
         ),
         pytest.param(
-            ("--own-driver", "d", "--kubeconfig", "/no/file"), {}, 1, "/no/file", id="no kubeconfig"
+            ("--own-driver", "d", "--kubeconfig", "/no/file"), {}, 3, "/no/file", id="no kubeconfig"
         ),
-        pytest.param(("--config", "/no/file"), {}, 1, "/no/file", id="no settings file"),
-        pytest.param(("--embedded",), {"DRA_RECONCILER_WRITERS": "0"}, 1, "writers", id="a bad setting"),
-        pytest.param(("--embedded", "--feature-gates", "X=true"), {}, 1, "'X'", id="an unknown feature gate"),
+        pytest.param(("--config", "/no/file"), {}, 2, "/no/file", id="no settings file"),
+        pytest.param(("--embedded",), {"DRA_RECONCILER_WRITERS": "0"}, 2, "writers", id="a bad setting"),
+        pytest.param(("--embedded", "--feature-gates", "X=true"), {}, 2, "'X'", id="an unknown feature gate"),
         pytest.param(
             ("--own-driver", "d", "-f", "/dev/null"), {}, 2, "--embedded", id="manifests, no server"
         ),
@@ -69,7 +69,7 @@ def test_what_keeps_it_from_starting_is_said_in_one_line(
 
 async def test_so_it_is_by_a_process():
     found, _, err = await finished(await start("run", "--own-driver", "d", "--server", "http://127.0.0.1:1"))
-    assert found == 1
+    assert found == 3
     assert "127.0.0.1" in err
     assert "Traceback" not in err
 

@@ -51,4 +51,4 @@ async def test_the_logged_url_answers_until_the_process_ends(tmp_path: Path):
     ],
 )
 def test_an_unusable_port_is_reported_at_the_start(flags: tuple[str, ...], message: str):
-    assert_refused(("run", "--embedded", *flags), {}, 1, message)
+    assert_refused(("run", "--embedded", *flags), {}, 2, message)
