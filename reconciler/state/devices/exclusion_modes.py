@@ -95,15 +95,13 @@ def conflicts(snapshot: Snapshot) -> list[Conflict]:
     scopes = exclusion.scopes[_taken(snapshot) & ~occupancy.open & exclusion.bound]
     if not len(scopes):
         return []
-    found = (
-        _mode(snapshot, exclusion, scope, exclusion.by_scope.of(scope))
-        for scope in distinct(scopes[scopes >= 0]).tolist()
-    )
-    return [
-        Conflict(f"{mode.pool} {mode.scope}: {one.message}", one.claims)
-        for mode in found
-        for one in mode.at_odds
-    ]
+    found: dict[tuple[PoolID, str], Conflict] = {}  # two devices may have several scopes in common
+    for scope in distinct(scopes[scopes >= 0]).tolist():
+        mode = _mode(snapshot, exclusion, scope, exclusion.by_scope.of(scope))
+        for one in mode.at_odds:
+            named = Conflict(f"{mode.pool} {mode.scope}: {one.message}", one.claims)
+            found.setdefault((mode.pool, one.message), named)
+    return list(found.values())
 
 
 def explain(excluded: Rows, snapshot: Snapshot) -> str:

@@ -44,7 +44,7 @@ class JudgedPairs(Struct, frozen=True):
     sets: Codes
     """(n, k) counter sets, -1 for none"""
     everywhere: bool
-    """Whether all pairs of a place are judged"""
+    """Whether all pairs of a place are judged, beside those that share a counter set"""
 
     @property
     def alone(self) -> Mask:
@@ -55,10 +55,9 @@ class JudgedPairs(Struct, frozen=True):
     def with_any(self, by: Mask) -> Mask:
         """(n,) devices that are judged by the expression of one of the devices `by`."""
         found: Mask = np.isin(self.place, self.place[by if self.everywhere else by & self.alone])
-        if not self.everywhere:
-            shared = self.sets[by]
-            found |= np.isin(self.place, self.place[by]) & self.alone
-            found |= np.isin(self.sets, shared[shared >= 0]).any(axis=1)
+        found |= np.isin(self.place, self.place[by]) & self.alone
+        shared = self.sets[by]
+        found |= np.isin(self.sets, shared[shared >= 0]).any(axis=1)
         return found & ~by if np.count_nonzero(by) == 1 else found
 
 
@@ -66,8 +65,8 @@ def judged_pairs(blocks: Sequence[Block], counters: PoolCounters, *, everywhere:
     """The judged pairs of the devices of a pool. Two draws of a device from one set count once.
 
     Devices are judged within their place: the generation, and the node if every device of the pool has
-    one. Two of them are judged if they share a counter set, or if one of them draws from none. A driver
-    may also have all pairs of a place judged.
+    one. Two of them are judged if they share a counter set, wherever they are, or if one of them draws
+    from none. A driver may also have all pairs of a place judged, beside these.
 
     Counter sets are scopes already. The other pairs get scopes of their own, as small as possible: the
     connected devices of a graph whose edges are the pairs that exclude each other. So what is held of

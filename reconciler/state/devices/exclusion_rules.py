@@ -198,11 +198,9 @@ def compile_exclusion(
     groups = groups_of(devices, scopes, counters)
     in_sets = (scopes >= 0) & (scopes < len(counters.sets))
     marks = [_apart(one, apart, scopes) for one in conflicts]
-    if not pairs.everywhere:
-        marks += [
-            Mark(one.by[:, None] & in_sets, np.broadcast_to(one.true[:, None], scopes.shape))
-            for one in stated
-        ]
+    marks += [
+        Mark(one.by[:, None] & in_sets, np.broadcast_to(one.true[:, None], scopes.shape)) for one in stated
+    ]
     if mode == "pairwise" and on:
         marks += group_marks(groups, scopes)
     asks, meets = numbered_by_scope(scopes, size, marks)

@@ -16,7 +16,19 @@ from reconciler.state.devices.exclusion_modes import conflicts
 from reconciler.state.store import Store
 from reconciler.state.trial import store_of
 from tests.tools.allocation_world import World, share_ids
-from tests.tools.builders import Object, claim, device, device_class, node, request, resource_slice, typed
+from tests.tools.builders import (
+    Object,
+    claim,
+    device,
+    device_class,
+    held,
+    hold,
+    node,
+    request,
+    resource_slice,
+    snapshot,
+    typed,
+)
 from tests.tools.examples import examples
 from tests.tools.exclusive_twin import judged, mode_of
 from tests.tools.naive_allocation import Device, Scene
@@ -39,13 +51,18 @@ EXPRESSIONS = (
 
 @st.composite
 def fleets(draw: st.DrawFn) -> list[Object]:
-    """One or two pools of parts of up to two physical devices, and some that draw from none."""
+    """One or two pools of parts of up to two physical devices, and some that draw from none.
+
+    Some physical devices span two nodes, and some parts belong to no single node.
+    """
+    places: list[Object] = [{"nodeName": "n"}, {"nodeName": draw(st.sampled_from("nm"))}]
+    places += [{"allNodes": True}] if draw(st.integers(0, 3)) == 0 else []
     made = []
     for number in range(draw(st.integers(1, 2))):
         parts = []
         for at in range(draw(st.integers(2, 7))):
             attributes: Object = draw(st.sampled_from([{"mode": "m"}, {"mode": "n", "size": 2}, {"size": 1}]))
-            fields: Object = {}
+            fields: Object = dict(draw(st.sampled_from(places)))
             if draw(st.integers(0, 3)) == 0:
                 fields["compatibleOnlyWith"] = {"expression": draw(st.sampled_from(EXPRESSIONS))}
             if draw(st.integers(0, 4)) == 0:
@@ -56,7 +73,7 @@ def fleets(draw: st.DrawFn) -> list[Object]:
                 groups = draw(st.lists(st.sampled_from("abc"), max_size=2, unique=True))
                 entry["compatibilityGroups"] = groups
             parts.append(part)
-        pool = resource_slice(f"s{number}", parts, pool=f"p{number}", nodeName="n")
+        pool = resource_slice(f"s{number}", parts, pool=f"p{number}", perDeviceNodeSelection=True)
         pool["spec"]["sharedCounters"] = [
             {"name": name, "counters": {"m": {"value": "9"}}} for name in ("g", "h")
         ]
@@ -120,19 +137,19 @@ def _nothing_in_common(taken: list[Device]) -> list[str]:
 )
 def test_what_is_held_together_goes_together(slices, rules, turns):
     """Claims are added and deleted; sometimes the snapshot is rebuilt, as after a restart."""
-    basis = [node("n"), device_class(), *slices]
-    held: dict[str, Object] = {}
+    basis = [node("n"), node("m"), device_class(), *slices]
+    holding: dict[str, Object] = {}
 
     def fresh() -> Store:
-        return store_of(map(typed, (*basis, *held.values())), rules)
+        return store_of(map(typed, (*basis, *holding.values())), rules)
 
     store = fresh()
     for number, (count, restart, free) in enumerate(turns):
         if restart:
             store = fresh()
-        if free and held:
-            name = min(held)
-            gone = {**held.pop(name), "status": {}}
+        if free and holding:
+            name = min(holding)
+            gone = {**holding.pop(name), "status": {}}
             store.apply(Changed("ResourceClaim", typed(gone)))
         raw = claim(f"c{number}", request(count=count))
         wanted = typed(raw)
@@ -141,13 +158,36 @@ def test_what_is_held_together_goes_together(slices, rules, turns):
         event("granted" if isinstance(outcome, Granted) else "refused")
         if isinstance(outcome, Granted):
             (plan,) = outcome.plans
-            held[raw["metadata"]["name"]] = raw | {"status": {"allocation": plan.allocation.to_json()}}
-            store.apply(Changed("ResourceClaim", typed(held[raw["metadata"]["name"]])))
+            holding[raw["metadata"]["name"]] = raw | {"status": {"allocation": plan.allocation.to_json()}}
+            store.apply(Changed("ResourceClaim", typed(holding[raw["metadata"]["name"]])))
         devices = {
             DeviceID(r["driver"], r["pool"], r["device"])
-            for one in held.values()
+            for one in holding.values()
             for r in one["status"]["allocation"]["devices"]["results"]
         }
         assert at_odds(slices, devices, rules) == []
         assert conflicts(store.snapshot()) == []
         assert conflicts(fresh().snapshot()) == []
+
+
+@examples(100)
+@given(fleets(), st.sampled_from(["pairwise", "kep-5963"]), st.data())
+def test_what_the_wider_scope_allows_the_narrower_allows_too(slices, mode, data):
+    """Whatever is held, also if that excludes one another."""
+    devices = [(s["spec"]["pool"]["name"], d["name"]) for s in slices for d in s["spec"]["devices"]]
+    taken = data.draw(st.lists(st.sampled_from(devices), unique=True, min_size=1))
+    claims = [held(f"h{at}", hold(name, pool=pool)) for at, (pool, name) in enumerate(taken)]
+    narrow, wide = (
+        snapshot(node("n"), *slices, *claims, rules=Semantics(
+            group_modes=with_group_modes([f"*={mode}"]),
+            exclusion_scopes=with_exclusion_scopes([f"*={scope}"]),
+        ))
+        for scope in ("counter-set", "pool")
+    )  # fmt: skip
+    if narrow.occupancy.open is None or wide.occupancy.open is None:
+        assert narrow.occupancy.open is wide.occupancy.open
+        return
+    event("the scopes differ" if (narrow.occupancy.open != wide.occupancy.open).any() else "equal")
+    assert not (wide.occupancy.open & ~narrow.occupancy.open).any()
+    found = {one.message.split(": ", 1)[1] for one in conflicts(narrow)}
+    assert found <= {one.message.split(": ", 1)[1] for one in conflicts(wide)}
