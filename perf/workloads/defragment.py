@@ -58,7 +58,7 @@ def defragment(size: Size, progress: Progress) -> Outcome:
 def _plan(world: World, gain: int) -> tuple[Plan, int]:
     """From the state to the plan, and how many fit before."""
     snapshot = world.store.snapshot()
-    layout = fleet_layout(snapshot.fleet, snapshot.rules)
+    layout = fleet_layout(snapshot.topology)
     goal = profile_goal(layout, layout.profiles.names.index(WHOLE), Solver())
     with world.trial() as trial:
         planner = Planner(goal, movers_of(world), world, trial, steps=10_000)

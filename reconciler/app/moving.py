@@ -136,7 +136,7 @@ class MovePlanner:
 
 def _layout_of(world: World) -> FleetLayout:
     snapshot = world.store.snapshot()
-    return fleet_layout(snapshot.fleet, snapshot.rules)
+    return fleet_layout(snapshot.topology)
 
 
 def _relocation(move: PodMove, gains: str, world: World) -> Relocation:

@@ -78,7 +78,7 @@ def defragment(
 def _first_plan(wanted: Target, world: World, steps: int, progress: ProgressTracker) -> Answer:
     """The answer for a target; without a name, for the first kind of room that moves bring closer."""
     snapshot = world.store.snapshot()
-    layout = fleet_layout(snapshot.fleet, snapshot.rules)
+    layout = fleet_layout(snapshot.topology)
     targets = for_each_kind(wanted, layout)
     if not targets:
         raise NoAnswer(

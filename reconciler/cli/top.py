@@ -47,13 +47,13 @@ from reconciler.cli.top_view import (
     watch_cluster,
 )
 from reconciler.cluster.discovery import discover
-from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.readiness import readiness
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.nominations import NOBODY
 from reconciler.state.store import Store
 from reconciler.state.trial import store_of
 
-KINDS = ("DeviceTaintRule", "ResourceSlice", "ResourceClaim")
+KINDS = ("DeviceTaintRule", "Node", "ResourceSlice", "ResourceClaim")
 MAX_CHOICES = 200_000
 """Limit of the search for one table: at most a few seconds, if every counter set has its own state"""
 ORDERS: dict[str, Callable[[Line], float]] = {
@@ -179,6 +179,19 @@ def top(
             check_names("node", nodes, {line.node for line in every} | {*snapshot.topology.nodes})
             view.take(every)
             view.print_on(console)
+            _note_unusable(snapshot)
+
+
+MOST_NOTES = 10
+
+
+def _note_unusable(snapshot: Snapshot) -> None:
+    """Note the pools whose devices are not counted, and why."""
+    problems = readiness(snapshot.topology).problems
+    for at in list(problems)[:MOST_NOTES]:
+        remark(f"note: pool {snapshot.fleet.pools[at].id} cannot be used: {problems[at]}")
+    if len(problems) > MOST_NOTES:
+        remark(f"note: {len(problems) - MOST_NOTES} more pools cannot be used")
 
 
 class UsageView(TopView[Line]):
@@ -220,6 +233,7 @@ def _show_contexts(
         if one.found is not None:
             with remarks_on(one.context):
                 snapshot = _of_cluster(one.found, rules)
+                _note_unusable(snapshot)
             every = Gauge().lines(snapshot, options.by)
             drivers |= {line.driver for line in every}
             nodes |= {line.node for line in every} | {*snapshot.topology.nodes}
@@ -273,13 +287,13 @@ class Gauge:
 
     def __init__(self) -> None:
         self._solver = Solver(effort=MAX_CHOICES)
-        self._known: tuple[Fleet, FleetLayout] | None = None
+        self._layout: FleetLayout | None = None
 
     def lines(self, snapshot: Snapshot, by: By) -> list[Line]:
         """Return the usage of the devices."""
-        if self._known is None or self._known[0] is not snapshot.fleet:
-            self._known = snapshot.fleet, fleet_layout(snapshot.fleet, snapshot.rules)
-        return lines(measure(self._known[1], snapshot.occupancy, self._solver), by)
+        if self._layout is None or self._layout.topology is not snapshot.topology:
+            self._layout = fleet_layout(snapshot.topology)
+        return lines(measure(self._layout, snapshot.occupancy, self._solver), by)
 
 
 async def follow_usage(

@@ -15,7 +15,7 @@ from reconciler.cli.output import Console, Table, TableLine, print_table
 
 L = TypeVar("L")
 S = TypeVar("S")
-NO_DEVICES = "no devices are published"
+NO_DEVICES = "no device is published that a node can use"
 
 
 class TopOptions(Struct, frozen=True):

@@ -32,7 +32,19 @@ def run(found: Sequence[Document]) -> Iterator[Outcome]:
     """Every case, under the rules of the release that answered it."""
     for document in found:
         name = document.data.get("name") or document.place
-        yield judged(name, partial(mismatch, document.data, "1.36"))
+        outcome = judged(name, partial(mismatch, document.data, "1.36"))
+        disagree = outcome.mismatch is not None and _slices_disagree(document.data)
+        yield Outcome(name, skipped=FIRST_DECIDES) if disagree else outcome
+
+
+FIRST_DECIDES = "POOL-12: slices disagree about their number; in 1.36.2 the first by name decides"
+
+
+def _slices_disagree(case: Case) -> bool:
+    """Whether two slices of one pool and generation give different numbers of slices."""
+    pools = [(one["spec"]["driver"], one["spec"]["pool"]) for one in case["resourceSlices"]]
+    of = {(driver, pool["name"], pool.get("generation", 0)) for driver, pool in pools}
+    return len(of) < len({(driver, *sorted(pool.items())) for driver, pool in pools})
 
 
 def mismatch(case: Case, release: Release) -> Mismatch | None:

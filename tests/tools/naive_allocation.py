@@ -182,18 +182,17 @@ class Scene:
             return None
         generation = max(s["spec"]["pool"]["generation"] for s in relevant)
         current = [s for s in relevant if s["spec"]["pool"]["generation"] == generation]
-        want = current[0]["spec"]["pool"]["resourceSliceCount"]
-        if len(current) != want:
+        peers = [s for s in published if s["spec"]["pool"]["generation"] == generation]
+        want, *others_want = {s["spec"]["pool"]["resourceSliceCount"] for s in peers}
+        if len(current) != want or others_want:
             if any(s["spec"]["pool"]["generation"] > generation for s in published):
                 return None
-            if sum(s["spec"]["pool"]["generation"] == generation for s in published) != want:
+            if others_want:
+                return Pool(driver, name, Reason.INVALID_POOL, [], [], {})
+            if len(peers) != want:
                 return Pool(driver, name, Reason.INCOMPLETE_POOL, [], [], {})
         # Slices for other nodes count only if these alone do not make the pool complete (POOL-10).
-        others = [
-            s
-            for s in published
-            if len(current) != want and s["spec"]["pool"]["generation"] == generation and s not in current
-        ]
+        others = [s for s in peers if len(current) != want and s not in current]
         return self._assembled(driver, name, current, others)
 
     def _assembled(self, driver: str, name: str, current: list[Object], others: list[Object]) -> Pool:

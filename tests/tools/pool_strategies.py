@@ -95,6 +95,8 @@ def pool_slices(dice: Dice, number: int, nodes: tuple[str, ...]) -> list[Object]
     if sets:
         spot = _place(dice, nodes) if dice.chance(20, "places") else place
         made.append(counter_slice(f"s{number}-c", sets, slices=total + wrong, **where, **_whole(spot)))
+    if len(made) > 1 and dice.chance(10, "trouble"):
+        made[dice.among(0, len(made) - 1)]["spec"]["pool"]["resourceSliceCount"] += 1
     if dice.chance(15, "trouble"):
         spot = _whole(_place(dice, nodes))
         generation = where["generation"] + dice.one_of((-1, 1))

@@ -33,7 +33,7 @@ from reconciler.allocation.dra.companions import Companions
 from reconciler.allocation.dra.constraints import ANY_DOMAIN
 from reconciler.allocation.dra.node_attempt import random_share
 from reconciler.allocation.dra.preferred import preferred_places
-from reconciler.allocation.dra.refusal_counts import count_gates
+from reconciler.allocation.dra.refusal_counts import count_gates, reach_of
 from reconciler.allocation.dra.request_options import read_claims
 from reconciler.allocation.policies.policy import PodRoom, Policy
 from reconciler.api.objects.claims import (
@@ -204,18 +204,16 @@ def _counted(
     snapshot: Snapshot,
 ) -> Unsatisfied:
     """With the counts of the tests for single devices; the last gate, `name`, leaves none."""
-    considered = sorted(
-        snapshot.topology.nodes if nodes is None else set(nodes) & set(snapshot.topology.nodes)
-    )
+    reach = reach_of(snapshot.topology, nodes)
     counts = []
     for slot in read_claims(claims, snapshot.classes, snapshot.rules).slots:
         for option in slot.options:
-            gates = count_gates(option, snapshot, None if nodes is None else considered).gates
+            gates = count_gates(option, snapshot, reach).gates
             if (option.claim, option.request) in concerned:
                 gates = (*gates, Gate(name, 0))
             wanted = None if option.all else option.source.wanted
             counts.append(RequestCount(claims[option.claim].key, option.name, wanted, gates))
-    return replace(refused, nodes=len(considered), counts=tuple(counts))
+    return replace(refused, nodes=len(reach.names), counts=tuple(counts))
 
 
 MAX_COMBINATIONS = 27

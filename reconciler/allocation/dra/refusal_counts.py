@@ -1,11 +1,12 @@
 """Why claims cannot be allocated: how many devices pass each test, over all nodes considered."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np
 from msgspec import Struct
 
+from kernels.groups import distinct
 from kernels.types import Mask, Rows
 from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.candidates import capacity_permits, counters_permit, not_excluded
@@ -17,12 +18,15 @@ from reconciler.api.objects.plan import Gate, Reason, RequestCount, Unsatisfied
 from reconciler.api.objects.semantics import COMPATIBILITY_GROUPS
 from reconciler.state.caches import Cache, share
 from reconciler.state.devices.exclusion_modes import explain
+from reconciler.state.devices.node_reach import NodeReach
 from reconciler.state.devices.occupancy import Trail
+from reconciler.state.devices.readiness import readiness
 from reconciler.state.devices.snapshot import Snapshot, Topology
 
-MATCH, FEATURE, POOL, FREE, CAPACITY, EXCLUSION, COUNTERS, TAINTS = (
+MATCH, FEATURE, NODES, POOL, FREE, CAPACITY, EXCLUSION, COUNTERS, TAINTS = (
     "match class and selectors",
     "need no disabled feature",
+    "are on nodes that can use them",
     "belong to complete and valid pools",
     "are not in use",
     "have the capacity",
@@ -40,6 +44,8 @@ class Tally(Struct, frozen=True):
     """(n,) rows of the fleet"""
     excluded: Rows
     """(m,) rows that held devices exclude"""
+    unready: Rows
+    """(u,) rows of pools that are incomplete or invalid"""
     off: tuple[str, ...]
     """Feature gates that are off and that matching devices need"""
     trail: Trail
@@ -51,31 +57,43 @@ class Tally(Struct, frozen=True):
 _TALLIES: Cache[Topology, dict[RequestKey, Tally]] = Cache(lambda _: {})
 
 
-def count_gates(option: RequestOption, snapshot: Snapshot, nodes: Sequence[str] | None) -> Tally:
-    """The counts for a request option over the devices that any of the nodes may reach; None is all nodes.
+def reach_of(topology: Topology, nodes: Collection[str] | None) -> NodeReach:
+    """What the considered nodes reach; None is all nodes."""
+    return _REACH.of(topology) if nodes is None else NodeReach(topology, nodes)
+
+
+_REACH: Cache[Topology, NodeReach] = Cache(lambda topology: NodeReach(topology, None), on_fork=share)
+
+
+def count_gates(option: RequestOption, snapshot: Snapshot, reach: NodeReach) -> Tally:
+    """The counts for a request option over the devices that any of the nodes may reach.
 
     Counts over all nodes are cached until a device is held or freed: many claims have the same request.
     """
-    if nodes is not None:
-        return _tally(option, snapshot, nodes)
+    if reach.chosen is not None:
+        return _tally(option, snapshot, reach)
     of_fleet = _TALLIES.of(snapshot.topology)
     known = of_fleet.get(option.key)
     occupancy = snapshot.occupancy
     if known is None or known.trail is not occupancy.trail or known.serial != occupancy.serial:
-        known = of_fleet[option.key] = _tally(option, snapshot, snapshot.topology.order)
+        known = of_fleet[option.key] = _tally(option, snapshot, reach)
     return known
 
 
-def _tally(option: RequestOption, snapshot: Snapshot, nodes: Sequence[str]) -> Tally:
-    reach = _reachable(snapshot, nodes)
-    rows = np.flatnonzero(reach & evaluate_selectors(option, snapshot.fleet).true)
-    gates = [Gate("devices", int(np.count_nonzero(reach))), Gate(MATCH, len(rows))]
+def _tally(option: RequestOption, snapshot: Snapshot, reach: NodeReach) -> Tally:
+    rows = np.flatnonzero(evaluate_selectors(option, snapshot.fleet).true)
+    gates = [Gate("devices", snapshot.fleet.size), Gate(MATCH, len(rows))]
     off, rows = _without_disabled(rows, snapshot)
     if off:
         gates.append(Gate(FEATURE, len(rows)))
-    unready = _UNREADY.of(snapshot.topology)
-    if unready.any():  # listed only where it matters: most fleets are complete
-        rows = rows[~unready[rows]]
+    # The next two are listed only where they stop a device.
+    here = reach.reached()[rows]
+    if not here.all():
+        rows = rows[here]
+        gates.append(Gate(NODES, len(rows)))
+    ready = readiness(snapshot.topology, reach.chosen).ready[rows]
+    unready, rows = rows[~ready], rows[ready]
+    if len(unready):
         gates.append(Gate(POOL, len(rows)))
     excluded, kept = rows[:0], list[str]()
     for name, test in _tests(option, snapshot):
@@ -89,9 +107,8 @@ def _tally(option: RequestOption, snapshot: Snapshot, nodes: Sequence[str]) -> T
         except Fatal:  # reported with the node where it happens
             continue
         gates.append(Gate(name, len(rows)))
-    return Tally(
-        tuple(gates), rows, excluded, off, snapshot.occupancy.trail, snapshot.occupancy.serial, tuple(kept)
-    )
+    trail, serial = snapshot.occupancy.trail, snapshot.occupancy.serial
+    return Tally(tuple(gates), rows, excluded, unready, off, trail, serial, tuple(kept))
 
 
 def kept_for(rows: Rows, snapshot: Snapshot) -> str:
@@ -126,25 +143,6 @@ def _without_disabled(rows: Rows, snapshot: Snapshot) -> tuple[tuple[str, ...], 
     return tuple(off), rows
 
 
-def _reachable(snapshot: Snapshot, nodes: Sequence[str]) -> Mask:
-    """(D,) devices that at least one of the nodes may reach."""
-    node = snapshot.fleet.codes["node"]
-    known = np.zeros(len(snapshot.fleet.vocabulary.nodes.values) + 1, dtype=np.bool_)
-    known[-1] = True  # code -1: not bound to a node by name
-    codes = [code for name in nodes if (code := snapshot.fleet.vocabulary.nodes.find(name)) >= 0]
-    known[codes] = True
-    return known[node]
-
-
-def _unready(topology: Topology) -> Mask:
-    """(D,) devices of pools that are incomplete or invalid for all nodes."""
-    pieces = [~pool.offered(topology.rules) for pool in topology.fleet.pools]
-    return np.concatenate(pieces) if pieces else np.zeros(0, dtype=np.bool_)
-
-
-_UNREADY = Cache(_unready, on_fork=share)
-
-
 def _tests(option: RequestOption, snapshot: Snapshot) -> Iterator[tuple[str, Callable[[Rows], Mask]]]:
     if not option.admin:
         yield FREE, lambda rows: ~snapshot.occupancy.held[rows]
@@ -155,11 +153,13 @@ def _tests(option: RequestOption, snapshot: Snapshot) -> Iterator[tuple[str, Cal
     yield TAINTS, lambda rows: taints_permit(option, rows, snapshot)
 
 
+MOST_NODES_NAMED = 3
 LONGEST_MESSAGE = 2000
 """Characters. A claim may name ten thousand constraints."""
 _GATES = {
     MATCH: (Reason.NO_DEVICE, "matches class and selectors", "match class and selectors"),
     FEATURE: (Reason.GATE_OFF, "needs no disabled feature", "need no disabled feature"),
+    NODES: (Reason.NO_NODE, "is on nodes that can use it", "are on nodes that can use them"),
     POOL: (Reason.POOL, "belongs to a complete and valid pool", "belong to complete and valid pools"),
     FREE: (Reason.IN_USE, "is free", "are free"),
     CAPACITY: (Reason.CAPACITY, "has enough capacity", "have enough capacity"),
@@ -201,16 +201,17 @@ def _from_counts(
 ) -> tuple[Reason, str, tuple[RequestCount, ...]]:
     if not snapshot.topology.nodes or (nodes is not None and not nodes):
         return Reason.NO_NODES, "there is no node to allocate on", ()
+    reach = reach_of(snapshot.topology, nodes)
     counts: list[RequestCount] = []
     worst: tuple[Reason, str] | None = None
     for slot in parsed.slots:
         verdicts = []
         for option in slot.options:
-            tally = count_gates(option, snapshot, nodes)
+            tally = count_gates(option, snapshot, reach)
             wanted = None if option.all else option.source.wanted
             count = RequestCount(parsed.claims[option.claim].key, option.name, wanted, tally.gates)
             counts.append(count)
-            verdicts.append(_verdict(count, tally, snapshot))
+            verdicts.append(_verdict(count, tally, snapshot, reach))
         if worst is None and all(verdict is not None for verdict in verdicts):
             worst = verdicts[0]
     if worst is not None:
@@ -221,10 +222,13 @@ def _from_counts(
     return reason, message, tuple(counts)
 
 
-def _verdict(count: RequestCount, tally: Tally, snapshot: Snapshot) -> tuple[Reason, str] | None:
+def _verdict(
+    count: RequestCount, tally: Tally, snapshot: Snapshot, reach: NodeReach
+) -> tuple[Reason, str] | None:
     """Why a request option alone cannot be met; None if it can."""
     total, *gates = count.gates
-    wanted = count.wanted if count.wanted is not None else max(gates[0].left, 1)
+    matching = next((gate.left for gate in gates if gate.name == NODES), gates[0].left)
+    wanted = count.wanted if count.wanted is not None else max(matching, 1)
     needs = f"the request needs {'all devices' if count.wanted is None else _devices(count.wanted)}"
     text = f"claim {count.claim}, request {count.request}: "
     for gate in gates:
@@ -234,15 +238,16 @@ def _verdict(count: RequestCount, tally: Tally, snapshot: Snapshot) -> tuple[Rea
         if gate.name == FEATURE:
             text += f" ({', '.join(f'{name} is off' for name in tally.off)})"
         if gate.left < wanted:
+            if gate.name == NODES:
+                return reason, f"{text}{_considered(reach)}; {needs}"
             if gate.name == POOL:
-                return reason, f"{text}{_flaws(snapshot)}; {needs}"
+                return reason, f"{text}{_flaws(tally.unready, snapshot)}; {needs}"
             return reason, f"{text}{_kept(tally)}; {needs}{_excluded(tally, snapshot)}"
     if count.wanted is None:
         return None
-    most, node = _most_on_one_node(tally.left, snapshot)
+    most, node = _most_on_one_node(tally.left, snapshot, reach)
     if most < wanted:
-        where = f"one node{f' ({node})' if node else ''}"
-        text += f"; at most {most} {'is' if most == 1 else 'are'} on {where}; {needs}"
+        text += f"; at most {most} {'is' if most == 1 else 'are'} on one node ({node}); {needs}"
         return Reason.NO_NODE, text + _kept(tally) + _excluded(tally, snapshot)
     return None
 
@@ -257,30 +262,31 @@ def _excluded(tally: Tally, snapshot: Snapshot) -> str:
     return f"; excluded: {explain(tally.excluded, snapshot)}" if len(tally.excluded) else ""
 
 
-def _flaws(snapshot: Snapshot) -> str:
-    """The first pool that is not ready, and how many more there are."""
-    topology = snapshot.topology
-    flawed = [(pool.id, flaw) for pool in topology.fleet.pools if (flaw := pool.flaw(topology.rules))]
-    if not flawed:
-        return ""
-    (pool, flaw), *others = flawed
+def _considered(reach: NodeReach) -> str:
+    """The considered nodes, if they are few and not all."""
+    few = reach.chosen is not None and len(reach.names) <= MOST_NODES_NAMED
+    return f" (considered: {', '.join(reach.names)})" if few else ""
+
+
+def _flaws(unready: Rows, snapshot: Snapshot) -> str:
+    """The first pool of these devices and what is wrong with it, and how many more pools there are."""
+    first, *others = distinct(snapshot.fleet.pool_of[unready]).tolist()
+    problem = readiness(snapshot.topology).problems.get(first, "its nodes see slices of another generation")
     more = f"; {len(others)} more pool{' is' if len(others) == 1 else 's are'} not ready" if others else ""
-    return f" (pool {pool}: {flaw}{more})"
+    return f" (pool {snapshot.fleet.pools[first].id}: {problem}{more})"
 
 
 def _devices(count: int) -> str:
     return f"{count} device{'s' if count != 1 else ''}"
 
 
-def _most_on_one_node(left: Rows, snapshot: Snapshot) -> tuple[int, str]:
-    """An upper bound of how many of these devices one node can reach, and that node."""
-    node = snapshot.fleet.codes["node"][left]
-    spanning = int(np.count_nonzero(node < 0))
-    local = np.bincount(node[node >= 0])
-    if not len(local):
-        return spanning, ""
-    best = int(local.argmax())
-    return int(local[best]) + spanning, snapshot.fleet.vocabulary.nodes.values[best]
+def _most_on_one_node(left: Rows, snapshot: Snapshot, reach: NodeReach) -> tuple[int, str]:
+    """The most of these devices that one node reaches, and that node."""
+    mask = np.zeros(snapshot.fleet.size, dtype=np.bool_)
+    mask[left] = True
+    counts = reach.counts(mask)
+    best = int(counts.argmax())
+    return int(counts[best]), reach.names[best]
 
 
 def _together(parsed: ParsedClaims, counts: Sequence[RequestCount]) -> tuple[Reason, str]:
@@ -299,6 +305,8 @@ def _together(parsed: ParsedClaims, counts: Sequence[RequestCount]) -> tuple[Rea
             Reason.CONSTRAINT,
             f"no node has devices for {names} that meet the constraint on {', '.join(attributes)}",
         )
+    if len(parsed.slots) == 1 and 1 in {count.wanted for count in counts}:
+        return Reason.NO_NODE, f"{names}: a device fits, but no node can use it with everything it needs"
     if len(counts) == 1:
         left, wanted = counts[0].gates[-1].left, counts[0].wanted
         fit = f"{_devices(left)} {'fits' if left == 1 else 'fit'} individually"

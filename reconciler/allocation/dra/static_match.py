@@ -31,6 +31,7 @@ from reconciler.api.objects.slices import CapacityPolicy, CapacityRange, DeviceT
 from reconciler.state.caches import Cache, share
 from reconciler.state.devices.encoding.vocabulary import CapacitySlot
 from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.reach import SKIP_OPERATIONS
 from reconciler.state.devices.snapshot import Snapshot, Topology, View
 
 MILLI = NANO // 1000
@@ -130,9 +131,6 @@ def _allowed(amount: Quantity, policy: CapacityPolicy | None) -> bool:
         return limits.step is None or (amount.nanos - limits.min.nanos) % limits.step.nanos == 0
     return not policy.valid_values or amount in policy.valid_values
 
-
-SKIP_OPERATIONS = "DRAOptionalNodeOperations"
-"""The node feature that devices which skip node operations need."""
 
 Consumptions = Mapping[int, Consumption | Fatal | None]
 """Capacity shape -> what taking such a device consumes; None if its capacity is too small; or an error"""

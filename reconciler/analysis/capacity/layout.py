@@ -22,6 +22,8 @@ from reconciler.api.objects.quantity import NANO, Format, Quantity
 from reconciler.api.objects.semantics import TAINTS, Semantics
 from reconciler.state.devices.counters import Scale
 from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.readiness import offered as offered_devices
+from reconciler.state.devices.snapshot import Topology
 
 _NUMBERED = re.compile(r"(.*?)[-_.]?[0-9]+", re.ASCII | re.DOTALL)
 _BINARY = 1024 * NANO
@@ -207,9 +209,9 @@ class UniformSets(Struct, frozen=True, eq=False):
 class FleetLayout(Struct, frozen=True, eq=False):
     """A fleet of D devices and S counter sets. All arrays are read-only."""
 
-    fleet: Fleet
+    topology: Topology
     offered: Mask
-    """(D,) devices of complete pools, in their current generation"""
+    """(D,) devices that a node could use if they are free"""
     tainted: Mask
     """(D,) devices that need a toleration"""
     profiles: Profiles
@@ -235,6 +237,10 @@ class FleetLayout(Struct, frozen=True, eq=False):
     """All other profiles"""
 
     @property
+    def fleet(self) -> Fleet:
+        return self.topology.fleet
+
+    @property
     def is_linked(self) -> Mask:
         """(S,) sets in a group with other sets."""
         counts = np.bincount(self.linked, minlength=len(self.linked))
@@ -242,10 +248,9 @@ class FleetLayout(Struct, frozen=True, eq=False):
         return found
 
 
-def fleet_layout(fleet: Fleet, rules: Semantics) -> FleetLayout:
+def fleet_layout(topology: Topology) -> FleetLayout:
     """Prepare a fleet. Costs a few passes over the devices and a loop over pools, sets and distinct draws."""
-    nothing = np.zeros(0, dtype=np.bool_)
-    offered = np.concatenate([nothing, *(pool.offered(rules) for pool in fleet.pools)])
+    fleet, offered = topology.fleet, offered_devices(topology)
     scales = tuple(dict.fromkeys(columns.scale for columns in fleet.set_columns))
     position = {scale: at for at, scale in enumerate(scales)}
     scale_of = np.array([position[columns.scale] for columns in fleet.set_columns], dtype=np.int32)
@@ -255,9 +260,9 @@ def fleet_layout(fleet: Fleet, rules: Semantics) -> FleetLayout:
     pool_of_set = np.repeat(np.arange(len(fleet.pools)), np.diff(fleet.first_set)).astype(np.int32)
     uniform, uneven = _uniform_sets(fleet, offered, of_devices, scales, scale_of)
     return FleetLayout(
-        fleet=fleet,
+        topology=topology,
         offered=offered,
-        tainted=tainted_devices(fleet, rules),
+        tainted=tainted_devices(fleet, topology.rules),
         profiles=of_devices,
         sizes=_sizes(fleet, of_devices, scales, scale_of),
         drivers=drivers,

@@ -121,7 +121,7 @@ POOL_OBSOLETE: Final = Rule(
 )  # fmt: skip
 POOL_DISAGREES: Final = Rule(
     "pool-disagrees", _E, "Slices of one pool and generation have different resourceSliceCount.",
-    "Set the same count in every slice of a generation.",
+    "Set the same count in every slice of a generation; until then no device of the pool is allocated.",
 )  # fmt: skip
 DUPLICATE_DEVICE: Final = Rule(
     "duplicate-device", _E, "A pool has two devices with the same name.",

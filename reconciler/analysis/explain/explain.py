@@ -12,7 +12,6 @@ from reconciler.allocation.dra.request_options import ParsedClaims, read_claims
 from reconciler.allocation.reasons.explanation import Explanation, Kind, NearMiss, Request
 from reconciler.allocation.reasons.reasons import remedy
 from reconciler.analysis.explain.funnel import GateResult, apply_gates, funnel, near_misses, smallest_sets
-from reconciler.analysis.explain.gates import NodeReach
 from reconciler.analysis.explain.joint_gates import (
     JointRequirements,
     MultiDeviceGates,
@@ -25,6 +24,7 @@ from reconciler.analysis.explain.shortage import deciding_counters
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from reconciler.errors import Malformed
+from reconciler.state.devices.node_reach import NodeReach
 from reconciler.state.devices.snapshot import Snapshot
 
 MOST_SELECTORS = 256
@@ -50,7 +50,7 @@ def explain(
     """
     if answer is None:
         answer = decide(claims, snapshot, nodes=nodes, steps=steps)
-    reach = NodeReach(snapshot, nodes)
+    reach = NodeReach(snapshot.topology, nodes)
     explanation = Explanation(
         claims=tuple(claim.key for claim in claims),
         node=answer.node if isinstance(answer, Granted) else "",

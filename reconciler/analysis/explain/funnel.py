@@ -14,7 +14,7 @@ from reconciler.allocation.dra.refusal_counts import kept_for
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestOption
 from reconciler.allocation.dra.static_match import disabled_features, resolve, tolerated
 from reconciler.allocation.reasons.explanation import Failing, Kind, Lack, NearMiss, Shortage, Step
-from reconciler.analysis.explain.gates import SELECTION, Gate, NodeReach, gates_of, problem
+from reconciler.analysis.explain.gates import SELECTION, Gate, gates_of, problem
 from reconciler.analysis.explain.shortage import (
     MOST_HOLDERS,
     amount,
@@ -23,6 +23,9 @@ from reconciler.analysis.explain.shortage import (
     shortages_of_device,
 )
 from reconciler.state.devices import exclusion_modes
+from reconciler.state.devices.node_reach import NodeReach
+from reconciler.state.devices.reach import SKIP_OPERATIONS
+from reconciler.state.devices.readiness import readiness
 from reconciler.state.devices.snapshot import Snapshot
 
 
@@ -217,9 +220,9 @@ def _failure(row: int, option: RequestOption, gate: Gate, snapshot: Snapshot) ->
             off = [gate for gate, needing in disabled_features(snapshot.topology).items() if needing[row]]
             return f"{name} needs {' and '.join(off)}, which {'is' if len(off) == 1 else 'are'} off"
         case Kind.POOL:
-            pool = snapshot.fleet.pools[int(snapshot.fleet.pool_of[row])]
-            flaw = pool.flaw(snapshot.rules) or "an older generation"
-            return f"{name} is in pool {pool.id}, which is not ready: {flaw}"
+            at = int(snapshot.fleet.pool_of[row])
+            flaw = readiness(snapshot.topology).problems.get(at, "the node sees slices of another generation")
+            return f"{name} is in pool {snapshot.fleet.pools[at].id}, which is not ready: {flaw}"
         case Kind.TAINTS:
             return f"{name} has {_taints(row, option, snapshot)}"
         case Kind.HELD:
@@ -233,6 +236,8 @@ def _failure(row: int, option: RequestOption, gate: Gate, snapshot: Snapshot) ->
         case Kind.GROUPS:
             why = exclusion_modes.explain(np.array([row], dtype=np.intp), snapshot)
             return f"{name} is excluded{f' ({why})' if why else ''}"
+    if snapshot.fleet.codes["operations"][row] >= 0:
+        return f"{name} skips node operations: no considered node that it is for declares {SKIP_OPERATIONS}"
     return f"no considered node can reach {name}"
 
 

@@ -14,11 +14,11 @@ from reconciler.allocation.dra.constraints import Constraint, compile_constraint
 from reconciler.allocation.dra.request_options import ParsedClaims
 from reconciler.allocation.reasons.explanation import Kind, NearMiss, Step
 from reconciler.analysis.explain.funnel import MOST_NODES, GateResult, describe_failure
-from reconciler.analysis.explain.gates import NodeReach
 from reconciler.analysis.explain.relaxation import Relaxation
 from reconciler.analysis.explain.tiers import Masks, RequiredAlignment, groups_of, required_alignments
 from reconciler.api.objects.plan import Reason
 from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.node_reach import NodeReach
 from reconciler.state.devices.snapshot import Snapshot
 
 

@@ -9,8 +9,8 @@ from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.alignment.preferences import NODE, Alignment, alignments, limit
 from reconciler.allocation.dra.constraints import Constraint, compile_constraint
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestOption, Slot
-from reconciler.analysis.explain.gates import NodeReach
 from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.node_reach import NodeReach
 from reconciler.state.devices.snapshot import Snapshot
 
 Masks = Mapping[int, Mask]

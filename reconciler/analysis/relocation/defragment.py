@@ -185,7 +185,7 @@ def defragment(
     does; `limit` says when to give up. The world changes for the time of the call only.
     """
     before = world.store.snapshot()
-    layout = layout or fleet_layout(before.fleet, before.rules)
+    layout = layout or fleet_layout(before.topology)
     goal = goal_of(target, layout)
     progress("looking for pods that can move")
     movers = movers_of(world, may_move)
@@ -301,7 +301,7 @@ def problem(
     """
     snapshot = world.store.snapshot()
     try:
-        goal = goal_of(target, layout or fleet_layout(snapshot.fleet, snapshot.rules))
+        goal = goal_of(target, layout or fleet_layout(snapshot.topology))
     except Rejected as exc:
         return str(exc)
     movers = {mover.key: mover for mover in movers_of(world, may_move)}

@@ -19,6 +19,7 @@ from reconciler.analysis.capacity.layout import families, first_sets
 from reconciler.analysis.capacity.measure import PackingProblem, Solver
 from reconciler.analysis.sizing.demand import Item
 from reconciler.analysis.sizing.patterns import EmptyNode, Pattern
+from reconciler.state.devices.readiness import offered
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.nodes.room import MOST, amounts, demand
 from reconciler.state.nodes.table import Nodes
@@ -69,7 +70,7 @@ class Supply:
 
     def __init__(self, needs: Sequence[Need], snapshot: Snapshot, solver: Solver) -> None:
         self._needs, self._fleet, self._solver = needs, snapshot.fleet, solver
-        fleet, free = snapshot.fleet, snapshot.occupancy.free
+        fleet, free = snapshot.fleet, snapshot.occupancy.free & offered(snapshot.topology)
         self._suits: Mask = np.zeros((fleet.size, len(needs)), dtype=np.bool_)
         for at, need in enumerate(needs):
             self._suits[:, at] = match_in_fleet(need.option, snapshot).suitable & free

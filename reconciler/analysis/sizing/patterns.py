@@ -70,7 +70,7 @@ class Shape(Struct, frozen=True, eq=False):
 def shape_of(node: Node, slices: Iterable[ResourceSlice], cost: Fraction = Fraction(1)) -> Shape:
     """A node of the fleet as a template: ready and not cordoned, whatever it is now.
 
-    Devices that other nodes reach, too, do not come with a new node.
+    `slices` are those of all nodes. Devices that other nodes reach, too, do not come with a new node.
     """
     name = node.key.name
     spec = node.spec.model_copy(
@@ -80,28 +80,39 @@ def shape_of(node: Node, slices: Iterable[ResourceSlice], cost: Fraction = Fract
         }
     )
     status = node.status.model_copy(update={"conditions": ()})
-    own = tuple(_complete(one for one in slices if one.spec.node_name == name))
+    own = tuple(_alone(name, slices))
     return Shape(name, node.model_copy(update={"spec": spec, "status": status}), own, cost)
 
 
-def _complete(slices: Iterable[ResourceSlice]) -> Iterator[ResourceSlice]:
-    """The newest slices of each pool, as a whole pool: that of the fleet may have slices of other nodes."""
+def _alone(node: str, slices: Iterable[ResourceSlice]) -> Iterator[ResourceSlice]:
+    """The newest slices of the node's pools, each pool as if the node had it alone.
+
+    A pool that the fleet cannot use on this node is incomplete there, too.
+    """
     pools: dict[PoolID, list[ResourceSlice]] = {}
     for one in slices:
         pools.setdefault(one.pool_id, []).append(one)
     for found in pools.values():
-        newest = max(one.spec.pool.generation for one in found)
-        kept = [one for one in found if one.spec.pool.generation == newest]
-        for one in kept:
-            pool = replace(one.spec.pool, resource_slice_count=len(kept))
+        own = [one for one in found if one.spec.node_name == node]
+        generation = max((one.spec.pool.generation for one in own), default=0)
+        own = [one for one in own if one.spec.pool.generation == generation]
+        peers = [one for one in found if one.spec.pool.generation == generation]
+        counts = {one.spec.pool.resource_slice_count for one in peers}
+        newest = generation == max(one.spec.pool.generation for one in found)
+        usable = counts == {len(own)} or (newest and counts == {len(peers)})
+        for one in own:
+            count = len(own) if usable else max(*counts, len(own) + 1)
+            pool = replace(one.spec.pool, resource_slice_count=count)
             same = pool == one.spec.pool
             yield one if same else one.model_copy(update={"spec": replace(one.spec, pool=pool)})
 
 
-def distinct_shapes(nodes: Sequence[Node], slices: Iterable[ResourceSlice]) -> Iterator[Shape]:
+def distinct_shapes(nodes: Sequence[Node], slices: Sequence[ResourceSlice]) -> Iterator[Shape]:
     """One shape for each kind of node with devices: nodes are alike if they offer and publish as much."""
     by_node: dict[str, list[ResourceSlice]] = {}
+    of_pool: dict[PoolID, list[ResourceSlice]] = {}
     for one in slices:
+        of_pool.setdefault(one.pool_id, []).append(one)
         if one.spec.node_name:
             by_node.setdefault(one.spec.node_name, []).append(one)
     seen: set[Hashable] = set()
@@ -109,13 +120,14 @@ def distinct_shapes(nodes: Sequence[Node], slices: Iterable[ResourceSlice]) -> I
         own = by_node.get(node.key.name)
         if not own:
             continue
-        likeness = _likeness(node, own)
+        shape = shape_of(node, [one for pool in {one.pool_id: None for one in own} for one in of_pool[pool]])
+        likeness = _likeness(node, shape.slices)
         if likeness not in seen:
             seen.add(likeness)
-            yield shape_of(node, own)
+            yield shape
 
 
-def _likeness(node: Node, slices: Iterable[ResourceSlice]) -> Hashable:
+def _likeness(node: Node, slices: Sequence[ResourceSlice]) -> Hashable:
     published: dict[tuple[str, int], int] = {}
     counters: dict[tuple[str, str], int] = {}
     for one in slices:
@@ -127,8 +139,10 @@ def _likeness(node: Node, slices: Iterable[ResourceSlice]) -> Hashable:
                 key = (one.spec.driver, name)
                 counters[key] = counters.get(key, 0) + counter["value"].nanos
     offers = {name: amount.nanos for name, amount in node.status.allocatable.items()}
+    unusable = sum(one.spec.pool.resource_slice_count > len(slices) for one in slices)
     kinds = (
         node.metadata.labels.get(INSTANCE_TYPE, ""),
+        unusable,
         *map(frozenset, (published.items(), counters.items())),
     )
     return (*kinds, frozenset(offers.items()))

@@ -16,7 +16,6 @@ from reconciler.analysis.capacity.layout import FleetLayout, fleet_layout, taint
 from reconciler.analysis.capacity.lines import Line, lines
 from reconciler.analysis.capacity.measure import Solver, measure
 from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.semantics import Semantics
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.ha.shard import Side
@@ -27,7 +26,8 @@ from reconciler.state.devices.counters import Scale
 from reconciler.state.devices.encoding.block import Block
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.occupancy import Occupancy
-from reconciler.state.devices.snapshot import Snapshot
+from reconciler.state.devices.readiness import offered
+from reconciler.state.devices.snapshot import Snapshot, Topology
 
 STATES = ("held", "shared", "allocatable", "tainted", "blocked")
 """As `top` counts them. tainted: free, but only for claims with a toleration"""
@@ -69,16 +69,15 @@ class Capacity:
         """`ready` tells whether all objects were listed. Before that, nothing is counted."""
         self._snapshot = snapshot
         self._ready = ready
-        self._fleet: ref[Fleet] | None = None
+        self._topology: ref[Topology] | None = None
         self._index: _FleetIndex | None = None
         self._version = -1
         self.holdings = Holdings({}, {})
 
     def rows(self, fleet: Fleet) -> Rows | None:
         """(n,) counted rows of a fleet; None if `refresh` has not seen it."""
-        if self._index is None or self._fleet is None or self._fleet() is not fleet:
-            return None
-        return self._index.rows
+        known = self._topology() if self._topology is not None else None
+        return self._index.rows if self._index is not None and known and known.fleet is fleet else None
 
     async def refresh(self) -> None:
         """Update `holdings`. If cancelled, they stay unchanged."""
@@ -87,39 +86,38 @@ class Capacity:
         snapshot = self._snapshot()
         if snapshot.version == self._version:
             return
-        fleet, rules = snapshot.fleet, snapshot.rules
+        topology = snapshot.topology
         del snapshot  # while a snapshot is referenced, every change of an allocation copies its columns
-        if self._index is None or self._fleet is None or self._fleet() is not fleet:
-            self._index = await _index_fleet(fleet, rules)
-            self._fleet = ref(fleet)
+        if self._index is None or self._topology is None or self._topology() is not topology:
+            self._index = await _index_fleet(topology)
+            self._topology = ref(topology)
         snapshot = self._snapshot()
-        if snapshot.fleet is fleet:  # otherwise slices have changed meanwhile; the next call counts them
-            self.holdings = _count(self._index, fleet, snapshot.occupancy)
+        if snapshot.topology is topology:  # otherwise it has changed meanwhile; the next call counts
+            self.holdings = _count(self._index, topology.fleet, snapshot.occupancy)
             self._version = snapshot.version
 
 
-async def _index_fleet(fleet: Fleet, rules: Semantics) -> _FleetIndex:
+async def _index_fleet(topology: Topology) -> _FleetIndex:
     """Only counter sets of the newest generation count, and only of drivers with series of their own.
 
     Counters of different drivers have different units.
     """
+    fleet = topology.fleet
     drivers, place = _drivers(fleet)
-    offered = [np.zeros(0, np.bool_)]
     found: dict[tuple[int, Scale], list[int]] = {}
     for at, pool in enumerate(fleet.pools):
         if at % POOLS_AT_ONCE == 0:
             await asyncio.sleep(0)
-        offered.append(pool.offered(rules))
         newest = max(block.generation for block in pool.blocks)
         driver = place[pool.id.driver]
         for number, columns in enumerate(pool.counters.sets):
             if columns.id.generation == newest and columns.counters and drivers[driver] != OTHER:
                 found.setdefault((driver, columns.scale), []).append(int(fleet.first_set[at]) + number)
-    rows = np.flatnonzero(np.concatenate(offered))
+    rows = np.flatnonzero(offered(topology))
     code = np.array([place[pool.id.driver] for pool in fleet.pools], dtype=np.int32)
     driver_of = code[fleet.pool_of[rows]] if len(rows) else np.zeros(0, np.int32)
     sets = tuple((driver, scale, np.array(at, dtype=np.intp)) for (driver, scale), at in found.items())
-    return _FleetIndex(drivers, rows, driver_of, tainted_devices(fleet, rules, rows), sets)
+    return _FleetIndex(drivers, rows, driver_of, tainted_devices(fleet, topology.rules, rows), sets)
 
 
 def _drivers(fleet: Fleet) -> tuple[tuple[str, ...], dict[str, int]]:
@@ -247,9 +245,8 @@ class ProfileFits:
                 yield (line.driver,), max(parts)
 
     def _measured(self, snapshot: Snapshot, _: ShouldContinue) -> list[Line]:
-        fleet: Fleet = snapshot.fleet
-        if self._layout is None or self._layout.fleet is not fleet:
-            self._layout = fleet_layout(fleet, snapshot.rules)
+        if self._layout is None or self._layout.topology is not snapshot.topology:
+            self._layout = fleet_layout(snapshot.topology)
         return lines(measure(self._layout, snapshot.occupancy, self._solver), "driver")
 
 

@@ -17,10 +17,10 @@ from kernels.types import Amounts, Codes, Rows
 from reconciler.analysis.capacity.layout import tainted_devices
 from reconciler.analysis.explain.shortage import amount
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
-from reconciler.api.objects.semantics import Semantics
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.occupancy import Occupancy
 from reconciler.state.devices.pool import Pool
+from reconciler.state.devices.readiness import readiness
 from reconciler.state.devices.snapshot import Snapshot
 
 AT_ONCE = 64
@@ -41,8 +41,6 @@ class Chart(Struct, frozen=True, eq=False):
     """Name of the counter set; empty for none"""
     rows: Rows
     """(n,) devices of the newest generation, as positions in the pool"""
-    flaw: str
-    """Why the pool is incomplete or invalid; then its devices are neither allocated nor counted"""
 
     @property
     def pool(self) -> PoolID:
@@ -120,7 +118,7 @@ class Index:
         async with self._lock:
             for _ in range(TRIES):
                 snapshot = self._snapshot()
-                fleet, rules = snapshot.fleet, snapshot.rules
+                fleet = snapshot.fleet
                 del snapshot
                 if self._charts is not None and self._charts.fleet() is fleet:
                     break
@@ -128,7 +126,7 @@ class Index:
                 fresh = 0
                 for pool in fleet.pools:
                     known = self._pools.get(pool)
-                    indexed[pool] = tuple(_charts_of(pool, rules)) if known is None else known
+                    indexed[pool] = tuple(_charts_of(pool)) if known is None else known
                     fresh += known is None
                     if known is None and fresh % AT_ONCE == 0:
                         await asyncio.sleep(0)
@@ -148,8 +146,7 @@ class Index:
         return self._used[1:]
 
 
-def _charts_of(pool: Pool, rules: Semantics) -> Iterator[Chart]:
-    flaw = pool.flaw(rules)
+def _charts_of(pool: Pool) -> Iterator[Chart]:
     newest = max(block.generation for block in pool.blocks)
     current = np.zeros(pool.size, dtype=np.bool_)
     for at, block in enumerate(pool.blocks):
@@ -159,10 +156,10 @@ def _charts_of(pool: Pool, rules: Semantics) -> Iterator[Chart]:
     for position, columns in enumerate(pool.counters.sets):
         if columns.id.generation == newest:
             rows = np.flatnonzero(current & (of_device == position).any(axis=1))
-            yield Chart(pool, position, columns.id.name, rows, flaw)
+            yield Chart(pool, position, columns.id.name, rows)
     plain = np.flatnonzero(current & (of_device < 0).all(axis=1))
     for start in range(0, len(plain), CELLS):
-        yield Chart(pool, -1, "", plain[start : start + CELLS], flaw)
+        yield Chart(pool, -1, "", plain[start : start + CELLS])
 
 
 _NUMBERED = re.compile(r"(.*?)[-_.]?(\d{1,6})", re.DOTALL)
@@ -286,11 +283,13 @@ class Scene(Struct, frozen=True):
     left: tuple[int, ...]
     units: tuple[int, ...]
     slots: tuple[Slots, ...]
+    flaw: str
+    """Why the pool cannot be used; then none of the devices is allocated or counted"""
 
     @property
     def fingerprint(self) -> Hashable:
         """Equal for scenes of one chart that have the same drawing."""
-        return self.chart, self.devices, self.left
+        return self.chart, self.devices, self.left, self.flaw
 
     def amount(self, counter: int, number: int) -> str:
         """An amount of a counter as a Kubernetes quantity."""
@@ -306,7 +305,7 @@ def scene(chart: Chart, snapshot: Snapshot) -> Scene | None:
     pool = fleet.pools[at]
     if pool is not chart.of:
         return None
-    rows = chart.rows + int(fleet.start[at])
+    rows, state = chart.rows + int(fleet.start[at]), readiness(snapshot.topology)
     counters: tuple[str, ...] = ()
     totals: tuple[int, ...] = ()
     left: tuple[int, ...] = ()
@@ -328,6 +327,7 @@ def scene(chart: Chart, snapshot: Snapshot) -> Scene | None:
         left=left,
         units=units,
         slots=tuple(slots_of(counters, totals, draws)),
+        flaw="" if state.ready[rows].any() else state.problems.get(at, ""),
     )
 
 

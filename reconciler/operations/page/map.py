@@ -174,7 +174,7 @@ def chart_values(found: Scene, drawing: Drawing, name: str, query: Query) -> dic
             "pool": shown(chart.pool.pool),
             "driver": shown(chart.pool.driver),
             "summary": _chart_summary(found, title, len(drawing.holders)),
-            "flaw": shown(chart.flaw, 200),
+            "flaw": shown(found.flaw, 200),
             "more": max(len(drawing.holders) - MOST_HOLDERS, 0),
         },
         "drawing": drawing,

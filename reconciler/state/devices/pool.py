@@ -1,6 +1,5 @@
 """A pool: its ordered slices, and which devices a node can use. Source: docs/reference/rules/pools.md."""
 
-from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
@@ -123,10 +122,32 @@ class PoolOnNode(Struct, frozen=True):
     """Whether a device has binding conditions. Such pools are tried last (POOL-14)."""
 
 
+class Generation(NamedTuple):
+    """The slices of one generation of a pool."""
+
+    published: int
+    counts: tuple[int, ...]
+    """What they say of their number, each value once, rising"""
+
+
 @lru_cache
-def _counted(generations: tuple[int, ...]) -> Mapping[int, int]:
-    """How often each is there. Most pools have one slice, of the same generation."""
-    return Counter(generations)
+def _generations(slices: tuple[tuple[int, int], ...]) -> Mapping[int, Generation]:
+    """The generations among slices, given by (generation, count). Most pools have one slice, of the same."""
+    found: dict[int, list[int]] = {}
+    for generation, count in slices:
+        found.setdefault(generation, []).append(count)
+    return {at: Generation(len(counts), tuple(sorted({*counts}))) for at, counts in found.items()}
+
+
+class Verdict(NamedTuple):
+    """Whether the slices that concern a node can be used."""
+
+    usable: Usable | None
+    """None if the pool does not exist for the node"""
+    problem: str
+    """Why not; empty if usable"""
+    current: Sequence[int]
+    """Positions of the slices of the generation that counts"""
 
 
 class Pool:
@@ -171,8 +192,7 @@ class Pool:
         self._named = named
         self.positions = named.positions
         """Device name -> its positions: usually one, several if generations overlap or by mistake"""
-        self._generations = _counted(tuple([block.generation for block in blocks]))
-        """Generation -> its slices"""
+        self._generations = _generations(tuple([(block.generation, block.slice_count) for block in blocks]))
         self._per_device = any(block.per_device_node_selection for block in blocks)
         self._binding = any(block.has_binding_conditions for block in blocks)
         self._asked: tuple[Semantics, AskedBlocks] | None = None
@@ -217,54 +237,54 @@ class Pool:
             relevant: Sequence[int] = range(len(self.blocks))
             reached = None
         else:
-            relevant, reached = self._reached(node, rules)
-        if not relevant:
+            relevant, reached = self.reached_by(node, rules)
+        usable, problem, current = self.verdict(relevant, rules)
+        if usable is None:
             return None
-        generation = max(self.blocks[at].generation for at in relevant)
-        current = [at for at in relevant if self.blocks[at].generation == generation]
-        first = next((at for at in current if self.blocks[at].node_name), current[0])
-        wanted = self.blocks[first].slice_count
-        if len(current) != wanted:
-            if max(self._generations) > generation:
-                return None
-            found = self._generations[generation]
-            if found != wanted:
-                problem = f"{found} of {wanted} slices of generation {generation} are published"
-                return self._unusable(Usable.INCOMPLETE, problem)
-        problem = self._invalid(current, generation, rules)
-        if problem:
-            return self._unusable(Usable.INVALID, problem)
+        if usable is not Usable.YES:
+            return self._unusable(usable, problem)
         return self._usable(current, node, reached, whole=only and not self._per_device)
 
-    def _reached(self, node: Reach, rules: Semantics) -> tuple[Sequence[int], Mask | None]:
+    def verdict(self, relevant: Sequence[int], rules: Semantics) -> Verdict:
+        """Whether a node can use the pool with its relevant slices at these positions (POOL-4 to POOL-12)."""
+        if not relevant:
+            return Verdict(None, "no slice is for the node", ())
+        generation = max(self.blocks[at].generation for at in relevant)
+        current = [at for at in relevant if self.blocks[at].generation == generation]
+        published, counts = self._generations[generation]
+        if len(current) != counts[0] or len(counts) > 1:
+            newest = max(self._generations)
+            if newest > generation:
+                problem = f"generation {generation} is obsolete: generation {newest} is published"
+                return Verdict(None, problem, current)
+            if len(counts) > 1:
+                numbers = " and ".join(map(str, counts))
+                problem = f"slices of generation {generation} disagree about their number: {numbers}"
+                return Verdict(Usable.INVALID, problem, current)
+            if published != counts[0]:
+                problem = f"{published} of {counts[0]} slices of generation {generation} are published"
+                return Verdict(Usable.INCOMPLETE, problem, current)
+        problem = self._invalid(current, generation, rules)
+        return Verdict(Usable.INVALID if problem else Usable.YES, problem, current)
+
+    def is_ready_everywhere(self, rules: Semantics) -> bool:
+        """Whether every node that sees any slice of the pool can use it, which is the usual case."""
+        (generation, (published, counts)), *others = self._generations.items()
+        return (
+            not others
+            and counts == (published,)
+            and not self.repeats_names
+            and not (rules.has(PARTITIONABLE_DEVICES) and generation in self.counters.problems)
+            and not any(map(unclear_places, self.blocks))
+        )
+
+    def reached_by(self, node: Reach, rules: Semantics) -> tuple[Sequence[int], Mask | None]:
         """Positions of the slices that concern a node, rising; and (n,) its devices, if they are known."""
         if len(self.blocks) <= FEW_BLOCKS or node.may_fail:
             return [at for at, block in enumerate(self.blocks) if node.concerns(block, rules)], None
         if self._asked is None or self._asked[0] is not rules:
             self._asked = rules, AskedBlocks(self.blocks, self.offsets, rules)
         return self._asked[1].by(node)
-
-    def offered(self, rules: Semantics) -> Mask:
-        """(n,) devices of slices that some node could use, judging by the slices alone."""
-        mask = np.zeros(self.size, dtype=np.bool_)
-        newest = max(block.generation for block in self.blocks)
-        for at, block in enumerate(self.blocks):
-            peers = [b for b in self.blocks if b.generation == block.generation]
-            beside = [b for b in peers if block.node_name and b.node_name == block.node_name]
-            wanted = block.slice_count
-            whole = len(beside) == wanted or (block.generation == newest and len(peers) == wanted)
-            broken = rules.has(PARTITIONABLE_DEVICES) and block.generation in self.counters.problems
-            mask[self.offsets[at] : self.offsets[at + 1]] = whole and not broken
-        return mask
-
-    def flaw(self, rules: Semantics) -> str:
-        """What is wrong with the newest generation; empty if it is complete and valid."""
-        newest = max(block.generation for block in self.blocks)
-        peers = [block for block in self.blocks if block.generation == newest]
-        wanted = peers[0].slice_count
-        if len(peers) != wanted:
-            return f"{len(peers)} of {wanted} slices of generation {newest} are published"
-        return self._invalid(range(len(self.blocks)), newest, rules)
 
     def _unusable(self, usable: Usable, problem: str) -> PoolOnNode:
         return PoolOnNode(
@@ -318,6 +338,24 @@ class Pool:
             has_binding_conditions=self._binding
             and any(self.blocks[at].has_binding_conditions for at in current),
         )
+
+
+def unclear_places(block: Block) -> str:
+    """What is wrong with a slice that selects nodes in two ways, which the API server refuses."""
+    set_, each = block.node_name != "", bool(block.per_device_node_selection)
+    if set_ + block.all_nodes + (block.selector >= 0) + each < 2:
+        return ""
+    given = [
+        name
+        for name, is_set in (
+            ("nodeName", set_),
+            ("allNodes", block.all_nodes),
+            ("nodeSelector", block.selector >= 0),
+            ("perDeviceNodeSelection", each),
+        )
+        if is_set
+    ]
+    return f"the node selection of slice {block.name} is invalid: set only one of {', '.join(given)}"
 
 
 class PoolBuilder:

@@ -12,6 +12,9 @@ from reconciler.errors import Rejected
 from reconciler.state.devices.encoding.block import Block
 from reconciler.state.devices.encoding.vocabulary import Vocabulary
 
+SKIP_OPERATIONS = "DRAOptionalNodeOperations"
+"""The feature that a node must declare for devices that skip operations"""
+
 
 class NodeInfo(NamedTuple):
     """The properties of a node that decide which devices it can use."""

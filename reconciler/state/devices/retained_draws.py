@@ -88,8 +88,7 @@ def newest_complete(members: Collection[Block]) -> list[Block]:
             (block for block in members if block.generation == generation),
             key=lambda block: block.name.encode(),
         )
-        # Slices may disagree on their number: the first slice by name counts, as for decisions.
-        if len(peers) == peers[0].slice_count:
+        if {block.slice_count for block in peers} == {len(peers)}:
             return peers
     return []
 

@@ -77,7 +77,7 @@ def test_options_that_do_not_apply_are_wrong_usage(tmp_path: Path, flags: tuple[
 def test_a_fleet_without_devices(tmp_path: Path):
     (tmp_path / "m.yaml").write_text(yaml.safe_dump(node("a")))
     result = CliRunner().invoke(main, ["top", "--koordinator", "-f", str(tmp_path / "m.yaml")])
-    assert result.output == "no devices are published\n"
+    assert result.output == "no device is published that a node can use\n"
 
 
 @pytest.mark.loopback

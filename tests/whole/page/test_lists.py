@@ -226,9 +226,7 @@ async def test_devices_are_counted_by_node_as_top_counts_them():
         still.allocate(*(mig_claim(at) for at in range(9)))
         found = await seen(still)
         snapshot = still.store.snapshot()
-        counted = lines(
-            measure(fleet_layout(snapshot.fleet, snapshot.rules), snapshot.occupancy, Solver()), "node"
-        )
+        counted = lines(measure(fleet_layout(snapshot.topology), snapshot.occupancy, Solver()), "node")
     assert dict(re.findall(r"(node-\d+) \d+ % (\d+ \d+)", found.text)) == {
         line.node: f"{line.held + line.shared} {line.devices}" for line in counted
     }

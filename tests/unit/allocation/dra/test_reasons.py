@@ -1,9 +1,10 @@
 """Refusals: every reason has a case, and the counts equal those of plain loops."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
@@ -21,6 +22,7 @@ from tests.tools.builders import (
     only,
     request,
     resource_slice,
+    selectors,
     taint,
 )
 from tests.tools.examples import examples
@@ -209,3 +211,81 @@ def test_the_counts_of_a_refusal_are_true(world: World):
         told = {gate.name: gate.left for gate in count.gates}
         # Whether pools are ready is a test too, which all of them pass here.
         assert told == {name: expected.get(name, told[name]) for name in told}
+
+
+@examples(150)
+@given(worlds(always=("trouble", "places")), st.booleans(), st.data())
+def test_a_refusal_of_one_device_names_the_test_that_leaves_none(world: World, bound, data):
+    """Requests cannot compete where there is one, and each test is exact on one device."""
+    asked = replace(world, claims=[claim("c", request())])
+    names = [n["metadata"]["name"] for n in world.nodes]
+    nodes = [data.draw(st.sampled_from(names))] if bound else None
+    outcome = decide(asked, nodes=nodes)
+    if isinstance(outcome, Granted):
+        return
+    event(outcome.reason)
+    assert outcome.reason is not Reason.TOGETHER
+    if not outcome.nodes_refused:
+        (count,) = outcome.counts
+        assert count.gates[-1].left == 0
+
+
+FEATURED: Object = {"skipNodeOperations": ["*"]}
+
+
+@pytest.mark.parametrize(
+    ("slices", "nodes", "reason", "told"),
+    [
+        pytest.param(
+            [resource_slice("s", devices("A"), nodeName="n")],
+            ["m"],
+            Reason.NO_NODE,
+            "1 of 1 device matches class and selectors; 0 are on nodes that can use them (considered: m)",
+            id="the pod may use other nodes only",
+        ),
+        pytest.param(
+            [resource_slice("s", devices("A"), nodeName="n", **FEATURED)],
+            None,
+            Reason.NO_NODE,
+            "0 are on nodes that can use them",
+            id="the node does not declare a feature",
+        ),
+        pytest.param(
+            [
+                resource_slice("s", devices("A"), slices=2, nodeName="n"),
+                resource_slice("t", devices("B"), slices=2, nodeName="n"),
+                resource_slice("u", devices("A"), slices=2, generation=2, nodeName="n"),
+            ],
+            None,
+            Reason.POOL,
+            "(pool d/p: 1 of 2 slices of generation 2 are published)",
+            id="an old generation is complete",
+        ),
+        pytest.param(
+            [
+                resource_slice("s", devices("A"), pool="q", slices=2, nodeName="n"),
+                resource_slice("t", devices("B"), driver="e", pool="a", slices=3, nodeName="n"),
+            ],
+            None,
+            Reason.POOL,
+            "(pool d/q: 1 of 2 slices of generation 1 are published)",
+            id="a broken pool of another driver is not named",
+        ),
+        pytest.param(
+            [resource_slice("s", [device("A", nodeName="n")], nodeName="m", perDeviceNodeSelection=True)],
+            None,
+            Reason.POOL,
+            "the node selection of slice s is invalid: set only one of nodeName, perDeviceNodeSelection",
+            id="two node selections",
+        ),
+    ],
+)
+def test_a_refusal_says_what_is_wrong_with_pools_and_nodes(
+    slices: list[Object], nodes: list[str] | None, reason: Reason, told: str
+):
+    wanted = request(selectors=selectors('device.driver == "d"'))
+    world = World(slices, [claim("c", wanted)], nodes=[node("n"), node("m")])
+    outcome = decide(world, nodes=nodes)
+    assert isinstance(outcome, Unsatisfied)
+    assert outcome.reason is reason
+    assert told in outcome.message

@@ -79,7 +79,7 @@ def choices_of(picture: Store, rows: list[int]) -> Iterator[tuple[int, ...]]:
 
 def measured(picture: Store) -> Measurement:
     world = picture.snapshot()
-    return measure(fleet_layout(world.fleet, world.rules), world.occupancy, Solver())
+    return measure(fleet_layout(world.topology), world.occupancy, Solver())
 
 
 def prepared(fleet: tuple[list[Object], list[int]]) -> tuple[Store, Measurement]:

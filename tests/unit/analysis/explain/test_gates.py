@@ -12,9 +12,10 @@ from reconciler.allocation.dra.request_options import RequestOption
 from reconciler.allocation.reasons.explanation import Kind, Request
 from reconciler.analysis.explain.explain import explain
 from reconciler.analysis.explain.funnel import apply_gates, smallest_sets
-from reconciler.analysis.explain.gates import SELECTION, Gate, NodeReach, gates_of
+from reconciler.analysis.explain.gates import SELECTION, Gate, gates_of
 from reconciler.api.objects.plan import Reason
 from reconciler.cel.program import CelError, CelRefused, compile_selector
+from reconciler.state.devices.node_reach import NodeReach
 from reconciler.state.devices.snapshot import Snapshot
 from tests.tools.allocation_strategies import CONTESTED, EVERYTHING, contests, worlds
 from tests.tools.allocation_world import World, without
@@ -130,7 +131,7 @@ def test_every_gate_is_what_a_loop_over_devices_says(world: World):
     seen = world.snapshot()
     scene = Scene(world, world.nodes[0]["metadata"]["name"])
     everything = in_order(scene)
-    places = NodeReach(seen, None)
+    places = NodeReach(seen.topology, None)
     for option, wanted in zip(options(world, seen), ways(world), strict=True):
         expected = predicates(scene, everything, wanted)
         for gate in gates_of(option, seen, places):
@@ -152,7 +153,7 @@ def test_every_gate_is_what_a_loop_over_devices_says(world: World):
 @given(worlds())
 def test_the_funnel_counts_what_passes_gate_after_gate(world: World):
     seen = world.snapshot()
-    places = NodeReach(seen, None)
+    places = NodeReach(seen.topology, None)
     explanation = {(r.claim.name, r.request): r for r in explain(world.wanted(), seen).requests}
     for option in options(world, seen):
         request = explanation[world.wanted()[option.claim].key.name, option.name]
@@ -195,7 +196,7 @@ def _excludes(gates: list[Gate], chosen: tuple[int, ...], option: RequestOption,
 @given(worlds(features=EVERYTHING))
 def test_the_smallest_sets_are_those_that_trying_every_subset_finds(world: World):
     seen = world.snapshot()
-    places = NodeReach(seen, None)
+    places = NodeReach(seen.topology, None)
     for option in options(world, seen):
         gates = gates_of(option, seen, places)
         wanted = None if option.all else option.source.wanted
@@ -245,7 +246,7 @@ def test_an_ask_sifts_a_fleet_without_devices():
     world = World([], [claim("c", request())])
     seen = world.snapshot()
     (option,) = options(world, seen)
-    result = apply_gates(option, seen, NodeReach(seen, None))
+    result = apply_gates(option, seen, NodeReach(seen.topology, None))
     assert result.left.shape == (0,)
     (explanation,) = explain(world.wanted(), seen).requests
     assert (explanation.devices, explanation.smallest) == (0, ((),))
@@ -265,7 +266,7 @@ def test_a_node_reaches_what_a_loop_says(world: World):
     seen = world.snapshot()
     names = [n["metadata"]["name"] for n in world.nodes]
     for chosen in (None, names[:1]):
-        places = NodeReach(seen, chosen)
+        places = NodeReach(seen.topology, chosen)
         expected = {name: reached(world, name) for name in places.names}
         for number, name in enumerate(places.names):
             assert places.at(number).tolist() == expected[name]
@@ -285,7 +286,7 @@ def test_devices_that_skip_operations_count_on_nodes_that_know_of_it():
         resource_slice("t", devices("B"), pool="q", allNodes=True),
     ]
     nodes = [{**node("new"), **FEATURED}, node("old")]
-    places = NodeReach(World(slices, [claim("c", request())], nodes=nodes).snapshot(), None)
+    places = NodeReach(World(slices, [claim("c", request())], nodes=nodes).snapshot().topology, None)
     everything = np.ones(2, dtype=np.bool_)
     assert dict(zip(places.names, places.counts(everything).tolist(), strict=True)) == {"new": 2, "old": 1}
     assert places.at(1).tolist() == [False, True]
@@ -293,5 +294,5 @@ def test_devices_that_skip_operations_count_on_nodes_that_know_of_it():
 
 def test_without_nodes_nothing_is_reached():
     world = World([resource_slice("s", devices("A"), allNodes=True)], [claim("c", request())])
-    places = NodeReach(world.snapshot(), [])
+    places = NodeReach(world.snapshot().topology, [])
     assert (places.names, places.reached().tolist()) == ((), [False])

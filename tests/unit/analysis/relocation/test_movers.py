@@ -30,7 +30,7 @@ def grouped(name: str, attribute: str, *values: int | str, driver: str = "w") ->
 def named(*objects: Object) -> list[str]:
     """The names of the targets for a fleet."""
     snapshot = world_of(map(read, objects), Semantics()).store.snapshot()
-    found = for_each_kind(Target(percent=90), fleet_layout(snapshot.fleet, snapshot.rules))
+    found = for_each_kind(Target(percent=90), fleet_layout(snapshot.topology))
     assert all(one.percent == 90 for one in found)
     return [one.name for one in found]
 
@@ -73,7 +73,7 @@ def test_another_attribute_is_left_out():
 def test_a_name_stays_what_it_is():
     snapshot = world_of(map(read, objects_of("n", wholes(2))), Semantics()).store.snapshot()
     target = Target("7g.40gb", percent=90)
-    assert for_each_kind(target, fleet_layout(snapshot.fleet, snapshot.rules)) == (target,)
+    assert for_each_kind(target, fleet_layout(snapshot.topology)) == (target,)
 
 
 def world(*objects: Object, machines: int = 2, machine: Any = None) -> World:

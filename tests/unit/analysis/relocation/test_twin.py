@@ -37,7 +37,7 @@ def world_from(scene: Scene) -> World:
 def plan(scene: Scene, profile: str, gain: int) -> Plan:
     world = world_from(scene)
     snapshot = world.store.snapshot()
-    layout = fleet_layout(snapshot.fleet, snapshot.rules)
+    layout = fleet_layout(snapshot.topology)
     goal = goal_of(Target(profile, gain=gain), layout)
     with world.trial() as trial:
         return Planner(goal, movers_of(world), world, trial, 10_000).run(gain)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -144,3 +145,25 @@ def test_nodes_that_publish_as_much_are_one_shape():
     nodes = [node_of(node(name)) for name in "abcd"]
     slices = slices_of(gpu_slice("a", 2), gpu_slice("b", 4), gpu_slice("c", 2))
     assert [(one.name, one.devices) for one in distinct_shapes(nodes, slices)] == [("a", 2), ("b", 4)]
+
+
+@pytest.mark.parametrize(
+    ("slices", "count"),
+    [
+        pytest.param([("s1", 1, 2, "a")], 2, id="too few"),
+        pytest.param([("s1", 1, 1, "a"), ("s2", 1, 1, "a")], 3, id="too many"),
+        pytest.param([("s1", 1, 2, "a"), ("s2", 1, 3, "a"), ("s3", 1, 3, "a")], 4, id="they disagree"),
+        pytest.param([("s1", 1, 1, "a"), ("s2", 1, 2, "b")], 2, id="one elsewhere disagrees"),
+        pytest.param([("s1", 1, 2, "a"), ("s2", 2, 1, "b")], 2, id="obsolete"),
+        pytest.param([("s1", 1, 1, "a"), ("s2", 2, 1, "b")], 1, id="older, but complete on the node"),
+    ],
+)
+def test_a_pool_that_its_node_cannot_use_is_none_of_a_new_node_either(slices, count):
+    raws = [
+        resource_slice(name, devices("d"), pool="p", generation=generation, slices=wanted, nodeName=on)
+        for name, generation, wanted, on in slices
+    ]
+    own = shape_of(node_of(node("a")), slices_of(*raws)).slices
+    assert {one.spec.pool.resource_slice_count for one in own} == {count}
+    (same,) = distinct_shapes([node_of(node("a"))], slices_of(*raws))
+    assert same.slices == own

@@ -231,7 +231,7 @@ async def test_tainted_devices_are_counted_as_top_counts_them():
     counted = capacity.holdings.devices[DRIVERS[0]]
     assert counted == {"held": 1, "shared": 0, "allocatable": 2, "tainted": 1, "blocked": 0}
     snapshot = store.snapshot()
-    found = measure(fleet_layout(snapshot.fleet, snapshot.rules), snapshot.occupancy, Solver())
+    found = measure(fleet_layout(snapshot.topology), snapshot.occupancy, Solver())
     (line,) = lines(found, "driver")
     assert counted == {state: getattr(line, state) for state in STATES}
 

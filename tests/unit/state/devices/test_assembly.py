@@ -194,10 +194,10 @@ def test_a_selector_keeps_its_answers_if_no_column_that_it_reads_changes(express
 
 
 def test_a_pool_that_moves_to_another_node_is_found_there():
-    raw = resource_slice("p", [device("A")], pool="p", nodeName="n")
+    raw = resource_slice("p", [device("A")], pool="alone", nodeName="n")
     store = store_of([raw], Semantics())
     assert len(store.snapshot().topology.view("n").rows) == 1
-    put(store, resource_slice("p", [device("A")], pool="p", nodeName="m"))
+    put(store, resource_slice("p", [device("A")], pool="alone", nodeName="m"))
     now = store.snapshot().topology
     assert [len(now.view(name).rows) for name in ("n", "m")] == [0, 1]
 

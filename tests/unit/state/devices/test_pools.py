@@ -99,11 +99,6 @@ CASES = [
     ),
     Case("POOL-3: no devices, each for themselves", [resource_slice("s", [], **EACH)], ""),
     Case("an empty slice counts towards the pool", [resource_slice("s", [], **ON_N)], "p usable"),
-    Case(
-        "POOL-1: the first slice with the node's name says how many there are",
-        [resource_slice("a", A, **EVERYWHERE), resource_slice("b", B, slices=2, **ON_N)],
-        "p usable A B",
-    ),
     # POOL-2: without partitionable devices
     Case(
         "POOL-2: slices of the feature are left out, and still counted",
@@ -116,9 +111,9 @@ CASES = [
         rules=WITHOUT_COUNTERS,
     ),
     Case(
-        "POOL-2: what slices of the feature say of their number does not count",
+        "POOL-2, POOL-12: what slices of the feature say of their number counts, too",
         [counter_slice("s", COUNTERS, slices=3, **ON_N), resource_slice("t", A, slices=1, **ON_N)],
-        "p usable A",
+        "p invalid",
         rules=WITHOUT_COUNTERS,
     ),
     Case(
@@ -297,11 +292,49 @@ CASES = [
         [resource_slice("s", A, **ON_N), resource_slice("t", A, **ON_N, **SECOND)],
         "p usable A",
     ),
-    Case(
-        "POOL-12: slices that disagree about their number; the first one counts",
-        [resource_slice("s", A, **ON_N, **TWO), resource_slice("t", B, **ON_N, slices=3)],
-        "p usable A B",
-    ),
+    *[
+        Case(f"POOL-12: slices that disagree about their number, {name}", slices, sees)
+        for name, slices, sees in (
+            (
+                "as many as the first says",
+                [resource_slice("s", A, **ON_N, **TWO), resource_slice("t", B, **ON_N, slices=3)],
+                "p invalid",
+            ),
+            (
+                "as many as the last says",
+                [resource_slice("s", A, **ON_N, slices=3), resource_slice("t", B, **ON_N, **TWO)],
+                "p invalid",
+            ),
+            (
+                "one of them on another node",
+                [resource_slice("s", A, **ON_N), resource_slice("t", B, **ON_M, **TWO)],
+                "p invalid",
+            ),
+            (
+                "for all nodes and for this one",
+                [resource_slice("a", A, **EVERYWHERE), resource_slice("b", B, slices=2, **ON_N)],
+                "p invalid",
+            ),
+            (
+                "in an older generation",
+                [
+                    resource_slice("s", A, **ON_N),
+                    resource_slice("t", B, **ON_N, **TWO),
+                    resource_slice("u", devices("C"), **ON_N, **SECOND),
+                ],
+                "p usable C",
+            ),
+            (
+                "in an older generation, the newer one elsewhere",
+                [
+                    resource_slice("s", A, **ON_N),
+                    resource_slice("t", B, **ON_M, **TWO),
+                    resource_slice("u", devices("C"), **ON_M, **SECOND),
+                ],
+                "",
+            ),
+        )
+    ],
 ]
 
 
