@@ -1,4 +1,8 @@
-"""The static check: refuse wrong names, functions and types before evaluation."""
+"""The static check: refuse wrong names, functions and types before evaluation.
+
+The types are those that cel-go infers, since they decide which overload runs. So macros are checked as the
+calls that they stand for there: `list.map(x, x + 1)` appends `[x + 1]` to a list of open type, in a loop.
+"""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -7,10 +11,19 @@ from typing import Any, cast
 from msgspec import Struct
 
 from reconciler.cel import types
-from reconciler.cel.errors import CelError, RefusedAt
-from reconciler.cel.library import kubernetes, lists, standard, strings, times
-from reconciler.cel.library.standard import compiled
-from reconciler.cel.library.times import parse_duration, parse_timestamp
+from reconciler.cel.errors import RefusedAt
+from reconciler.cel.library import (
+    amounts,
+    formats,
+    formatting,
+    lists,
+    network,
+    standard,
+    strings,
+    times,
+    urls,
+)
+from reconciler.cel.library.lists import ORDERED
 from reconciler.cel.tree import (
     Bind,
     Call,
@@ -43,35 +56,40 @@ from reconciler.cel.types import (
 )
 from reconciler.cel.values import NAMES
 
-_LIBRARIES = (
-    standard,
-    standard,
-    times,
-    strings,
-    strings,
-    lists,
-    standard,
-    lists,
-    kubernetes,
-    kubernetes,
-    kubernetes,
-    kubernetes,
+_LIBRARIES = (standard, times, urls, lists, amounts, strings, formatting, network, formats)
+_CHECKED_ONLY = types.Library()
+"""Calls that the evaluator carries out by itself."""
+_CHECKED_ONLY.declare("_==_", "T, T -> bool")
+_CHECKED_ONLY.declare("_!=_", "T, T -> bool")
+_CHECKED_ONLY.declare("_?_:_", "bool, T, T -> T")
+_CHECKED_ONLY.declare(
+    "_[_]",
+    *("list(T), int -> T", "map(K, V), K -> V"),
+    *("optional(list(V)), int -> optional(V)", "optional(map(K, V)), K -> optional(V)"),
 )
+_CHECKED_ONLY.declare(
+    "_[?_]",
+    *("list(V), int -> optional(V)", "optional(list(V)), int -> optional(V)"),
+    *("map(K, V), K -> optional(V)", "optional(map(K, V)), K -> optional(V)"),
+)
+_CHECKED_ONLY.declare("@insert", "map(K, V), K, V -> map(K, V)", "map(K, V), map(K, V) -> map(K, V)")
+_CHECKED_ONLY.declare("@sortBy", *(f"list(T), list({each}) -> list(T)" for each in ORDERED), member=True)
 
 
 def _functions() -> Mapping[Key, tuple[Overload, ...]]:
     table: dict[Key, tuple[Overload, ...]] = {}
-    for library in _LIBRARIES:
-        for key, overloads in library.LIBRARY.table.items():
+    for library in (*(each.LIBRARY for each in _LIBRARIES), _CHECKED_ONLY):
+        for key, overloads in library.table.items():
             table[key] = table.get(key, ()) + tuple(overloads)
     return MappingProxyType(table)
 
 
 FUNCTIONS = _functions()
-PATTERNED = frozenset({"matches", "find", "findAll"})
-"""Functions whose second argument is a regular expression."""
+_BY_VALUE = frozenset({"type", "dyn", "size", "matches", "sort"})
+"""Functions, with all operators, that Kubernetes runs by the values alone, whatever the types let expect."""
 TYPE_NAMES = frozenset(
     {"bool", "int", "uint", "double", "string", "bytes", "list", "map", "null_type", "type", "optional_type"}
+    | {each.name for each in (types.DURATION, types.TIMESTAMP, types.IP, types.CIDR)}
 )
 
 
@@ -88,43 +106,40 @@ DEVICE_SELECTOR = Environment(variables=(("device", DEVICE),), results=(BOOL, DY
 
 Scope = Mapping[str, Type]
 
-_CONSTANTS: Mapping[str, tuple[int, Callable[[str], object]]] = {
-    "matches": (1, compiled),
-    "find": (1, compiled),
-    "findAll": (1, compiled),
-    "duration": (0, parse_duration),
-    "timestamp": (0, parse_timestamp),
-}
-"""Functions whose constant argument is parsed at compile time: its index, and the parser."""
-
 
 class Checked(Struct, frozen=True):
     """A tree that passed the check."""
 
     root: Node
     overloads: Mapping[int, tuple[Overload, ...]]
-    """By id of the Call: the overloads that may apply."""
+    """By id of the Call: the overloads among which the values choose."""
+    types: Mapping[int, Type]
+    """By id of the node: its type."""
 
 
 def check(root: Node, environment: Environment) -> Checked:
-    """Check a tree. Raises Refusal."""
+    """Check a tree. Raises RefusedAt."""
     checker = _Checker()
-    result = checker.infer(root, dict(environment.variables))
+    checker.infer(root, dict(environment.variables))
+    resolved = {node: checker.inference.resolve(found) for node, found in checker.types.items()}
+    result = resolved[id(root)]
     if result not in environment.results:
         wanted = " or ".join(map(str, environment.results))
         raise RefusedAt(root.at, f"the result is {result}, but must be {wanted}", "compare it with a value")
-    return Checked(root, checker.overloads)
+    return Checked(root, checker.overloads, resolved)
 
 
 class _Checker:
     def __init__(self) -> None:
         self.inference = Inference()
         self.overloads: dict[int, tuple[Overload, ...]] = {}
+        self.types: dict[int, Type] = {}
 
     def infer(self, node: Node, scope: Scope) -> Type:
-        """The static type of a node, resolved as far as known."""
+        """The static type of a node, as far as known."""
         handler = cast("Callable[[_Checker, Any, Scope], Type]", _HANDLERS[type(node)])
-        return handler(self, node, scope)
+        found = self.types[id(node)] = handler(self, node, scope)
+        return found
 
     def literal(self, node: Literal, _: Scope) -> Type:
         return Type(NAMES[type(node.value)])
@@ -133,211 +148,182 @@ class _Checker:
         if found := scope.get(node.name):
             return found
         if node.name in TYPE_NAMES:
-            return Type("type", (DYN,))
+            return Type("type", (Type(node.name),))
         raise RefusedAt(node.at, f"undeclared name {node.name}", f"use one of: {', '.join(sorted(scope))}")
 
     def select(self, node: Select, scope: Scope) -> Type:
-        found = self._field(node, self.infer(node.operand, scope))
-        return optional_of(found) if node.optional and found.name != "optional_type" else found
+        return self.inference.substitute(self._field(node, scope, node.optional))
 
     def has(self, node: Has, scope: Scope) -> Type:
-        self._field(node, self.infer(node.operand, scope))
+        self._field(node, scope, False)
         return BOOL
 
-    def _field(self, node: Select | Has, operand: Type) -> Type:
-        operand = self.inference.resolve(operand)
-        if operand == DYN:
-            return DYN
-        if fields := FIELDS.get(operand):
-            if node.field not in fields:
-                raise RefusedAt(
-                    node.at, f"undefined field {node.field}", f"{operand} has {', '.join(fields)}"
-                )
-            return fields[node.field]
-        if operand.name == "optional_type":
-            return optional_of(self._field(node, operand.params[0]))
-        if operand.name == "map":
-            if self.inference.accepts(operand.params[0], types.STRING):
-                return operand.params[1]
-            raise RefusedAt(node.at, f"the keys of {operand} are not strings", "use an index")
-        raise RefusedAt(node.at, f"{operand} has no fields", "select from a map or an object")
-
-    def index(self, node: Index, scope: Scope) -> Type:
-        operand = self.inference.resolve(self.infer(node.operand, scope))
-        key = self.infer(node.key, scope)
-        optional = node.optional
+    def _field(self, node: Select | Has, scope: Scope, optional: bool) -> Type:
+        operand = self.inference.substitute(self.infer(node.operand, scope))
         if operand.name == "optional_type":
             operand, optional = operand.params[0], True
-        found = self._element(node, operand, key)
+        if operand.is_open:
+            self.inference.assignable(DYN, operand)
+            found = DYN
+        elif fields := FIELDS.get(operand):
+            if node.field not in fields:
+                known = ", ".join(fields)
+                raise RefusedAt(node.at, f"undefined field {node.field}", f"{operand} has {known}")
+            found = fields[node.field]
+        elif operand == DYN or operand.name == "map":
+            found = operand if operand == DYN else operand.params[1]
+        else:
+            raise RefusedAt(node.at, f"{operand} has no fields", "select from a map or an object")
         return optional_of(found) if optional else found
 
-    def _element(self, node: Index, operand: Type, key: Type) -> Type:
-        if operand == DYN:
-            return DYN
-        if operand.name not in ("list", "map"):
-            raise RefusedAt(node.at, f"{operand} cannot be indexed", "index a list or a map")
-        wanted = INT if operand.name == "list" else operand.params[0]
-        if not self.inference.accepts(wanted, key):
-            given = self.inference.resolve(key)
-            raise RefusedAt(node.at, f"{operand} cannot be indexed by {given}", f"use {wanted}")
-        return operand.params[-1]
+    def index(self, node: Index, scope: Scope) -> Type:
+        given = (self.infer(node.operand, scope), self.infer(node.key, scope))
+        return self._result(node, "_[?_]" if node.optional else "_[_]", given)
 
     def call(self, node: Call, scope: Scope) -> Type:
         given = tuple(self.infer(argument, scope) for argument in node.arguments)
-        if node.function in _EQUALITY:
-            return self._equality(node, given)
-        declared = FUNCTIONS.get((node.function, node.member))
+        result, fitting = self._resolve(node, node.function, given, node.member)
+        by_value = len(fitting) > 1 or node.function in _BY_VALUE or node.function[0] in "_!-"
+        self.overloads[id(node)] = FUNCTIONS[node.function, node.member] if by_value else fitting
+        return result
+
+    def _result(self, node: Node, function: str, given: tuple[Type, ...], member: bool = False) -> Type:
+        """The type of a call."""
+        return self._resolve(node, function, given, member)[0]
+
+    def _resolve(
+        self, node: Node, function: str, given: tuple[Type, ...], member: bool = False
+    ) -> tuple[Type, tuple[Overload, ...]]:
+        """The type of a call, and the overloads that fit it."""
+        declared = FUNCTIONS.get((function, member))
         if declared is None:
-            raise RefusedAt(
-                node.at, f"undeclared function {node.function}", "see the CEL libraries of Kubernetes"
-            )
+            raise RefusedAt(node.at, f"undeclared function {function}", "see the CEL libraries of Kubernetes")
         fitting: list[Overload] = []
-        results: list[Type] = []
+        result: Type | None = None
         for overload in declared:
             names: dict[str, Type] = {}
             parameters = tuple(self.inference.instance(each, names) for each in overload.parameters)
-            if len(parameters) == len(given) and self.inference.accepts_all(parameters, given):
+            if self.inference.all_assignable(given, parameters):
                 fitting.append(overload)
-                results.append(self.inference.resolve(self.inference.instance(overload.result, names)))
-        if not fitting:
-            raise self._mismatch(node, given)
-        self._read_constant(node)
-        self.overloads[id(node)] = tuple(fitting)
-        return results[0] if all(result == results[0] for result in results) else DYN
-
-    def _equality(self, node: Call, given: tuple[Type, ...]) -> Type:
-        if not self.inference.accepts_all(given[:1], given[1:]):
-            raise self._mismatch(node, given)
-        return BOOL
-
-    def _mismatch(self, node: Call, given: tuple[Type, ...]) -> RefusedAt:
-        shown = ", ".join(str(self.inference.resolve(each)) for each in given)
-        return RefusedAt(node.at, f"no overload of {node.function} takes ({shown})", "convert the arguments")
-
-    def _read_constant(self, node: Call) -> None:
-        place, reader = _CONSTANTS.get(node.function, (0, None))
-        if reader is None or len(node.arguments) <= place:
-            return
-        constant = node.arguments[place]
-        if isinstance(constant, Literal) and isinstance(constant.value, str):
-            try:
-                reader(constant.value)
-            except CelError as exc:
-                raise RefusedAt(constant.at, str(exc), f"fix the argument of {node.function}") from None
+                found = self.inference.substitute(self.inference.instance(overload.result, names))
+                result = found if result in (None, found) else DYN
+        if result is None:
+            shown = ", ".join(str(self.inference.resolve(each)) for each in given)
+            raise RefusedAt(node.at, f"no overload of {function} takes ({shown})", "convert the arguments")
+        return result, tuple(fitting)
 
     def logic(self, node: Logic, scope: Scope) -> Type:
         for term in node.terms:
-            self._expect(BOOL, term, scope)
+            self._expect_bool(term, scope)
         return BOOL
 
+    def _expect_bool(self, node: Node, scope: Scope) -> None:
+        given = self.infer(node, scope)
+        if not self.inference.assignable(given, BOOL):
+            shown = self.inference.resolve(given)
+            raise RefusedAt(node.at, f"expected bool, got {shown}", "compare it with a value")
+
     def conditional(self, node: Conditional, scope: Scope) -> Type:
-        self._expect(BOOL, node.test, scope)
-        yes, no = self.infer(node.yes, scope), self.infer(node.no, scope)
-        if not self.inference.accepts(yes, no):
-            shown = f"{self.inference.resolve(yes)} and {self.inference.resolve(no)}"
-            raise RefusedAt(node.at, f"the branches have types {shown}", "use one type, or dyn()")
-        return self._join(yes, no)
+        given = tuple(self.infer(each, scope) for each in (node.test, node.yes, node.no))
+        return self._result(node, "_?_:_", given)
 
     def list_of(self, node: ListOf, scope: Scope) -> Type:
-        item = self.inference.fresh()
+        joined: Type | None = None
         for element in node.elements:
-            item = self._member(item, element.value, element.optional, scope)
-        return list_of(item)
+            joined = self._join(joined, element.value, element.optional, scope)
+        return list_of(joined or self.inference.fresh())
 
     def map_of(self, node: MapOf, scope: Scope) -> Type:
-        key, value = self.inference.fresh(), self.inference.fresh()
+        key: Type | None = None
+        value: Type | None = None
         for entry in node.entries:
-            key = self._member(key, entry.key, False, scope)
-            value = self._member(value, entry.value, entry.optional, scope)
-        if self.inference.resolve(key).name in ("double", "list", "map", "bytes", "null_type"):
-            raise RefusedAt(
-                node.at,
-                f"a map cannot have {self.inference.resolve(key)} keys",
-                "use int, uint, bool or string keys",
-            )
-        return map_of(key, value)
+            key = self._join(key, entry.key, False, scope)
+            value = self._join(value, entry.value, entry.optional, scope)
+        return map_of(key or self.inference.fresh(), value or self.inference.fresh())
 
-    def _member(self, wanted: Type, node: Node, optional: bool, scope: Scope) -> Type:
-        """The type of a literal's members with one more member; members must have one type."""
+    def _join(self, before: Type | None, node: Node, optional: bool, scope: Scope) -> Type:
+        """The one type of the members of a literal, with one more member; dyn if they differ (`literals`)."""
         given = self.infer(node, scope)
         if optional:
-            item = self.inference.fresh()
-            if not self.inference.accepts(optional_of(item), given):
-                raise RefusedAt(
-                    node.at, f"{self.inference.resolve(given)} is not optional", "remove the question mark"
-                )
-            given = item
-        if not self.inference.accepts(wanted, given):
-            shown = f"{self.inference.resolve(given)} among {self.inference.resolve(wanted)}"
-            raise RefusedAt(node.at, f"mixed types: {shown}", "use one type, or dyn()")
-        return self._join(wanted, given)
-
-    def _join(self, left: Type, right: Type) -> Type:
-        """The more general of two compatible types."""
-        return DYN if DYN in (left, right) else left
-
-    def _expect(self, wanted: Type, node: Node, scope: Scope) -> None:
-        given = self.infer(node, scope)
-        if not self.inference.accepts(wanted, given):
-            raise RefusedAt(
-                node.at, f"expected {wanted}, got {self.inference.resolve(given)}", "compare it with a value"
-            )
+            if given.name != "optional_type":
+                shown = self.inference.resolve(given)
+                raise RefusedAt(node.at, f"{shown} is not optional", "remove the question mark")
+            given = given.params[0]
+        if before is None:
+            return given
+        if not self.inference.assignable(before, given):
+            return DYN
+        return self.inference.general(before, given)
 
     def bind(self, node: Bind, scope: Scope) -> Type:
-        return self.infer(node.body, {**scope, node.name: self.infer(node.initial, scope)})
+        self.inference.fresh()
+        initial = self.infer(node.initial, scope)
+        return self.inference.substitute(self.infer(node.body, {**scope, node.name: initial}))
 
     def comprehension(self, node: Comprehension, scope: Scope) -> Type:
-        over = self.inference.resolve(self.infer(node.over, scope))
-        key, value = self._elements(node, over)
-        if len(node.names) == 2:
-            inner = {**scope, node.names[0]: key, node.names[1]: value}
-        else:
-            inner = {**scope, node.names[0]: key if over.name == "map" else value}
-        if node.where is not None:
-            self._expect(BOOL, node.where, inner)
+        over = self.infer(node.over, scope)
+        if node.macro in (Macro.OPT_MAP, Macro.OPT_FLAT_MAP):
+            return self._on_optional(node, over, scope)
+        inner = self._scope(node, self.inference.substitute(over), scope)
         match node.macro:
-            case Macro.ALL | Macro.EXISTS | Macro.EXISTS_ONE | Macro.FILTER:
-                self._expect(BOOL, node.body, inner)
-                return list_of(inner[node.names[0]]) if node.macro is Macro.FILTER else BOOL
-        body = self.infer(node.body, inner)
-        match node.macro:
-            case Macro.MAP | Macro.TRANSFORM_LIST:
-                return list_of(body)
+            case Macro.ALL | Macro.EXISTS:
+                self._expect_bool(node.body, inner)
+                return BOOL
+            case Macro.EXISTS_ONE:
+                self._result(node.body, "_?_:_", (self.infer(node.body, inner), INT, INT))
+                return BOOL
             case Macro.SORT_BY:
-                return over
-            case Macro.TRANSFORM_MAP:
-                return map_of(key, body)
-            case Macro.OPT_MAP:
-                return optional_of(body)
-        return self._shaped(node, body)
+                return self._result(node, "@sortBy", (over, self._collected(node, inner)), True)
+        return self.inference.substitute(self._collected(node, inner))
 
-    def _shaped(self, node: Comprehension, body: Type) -> Type:
-        """The result of a macro whose body must be a map or an optional."""
-        if node.macro is Macro.OPT_FLAT_MAP:
-            wanted = optional_of(self.inference.fresh())
+    def _on_optional(self, node: Comprehension, over: Type, scope: Scope) -> Type:
+        """`over.hasValue() ? optional.of(body) : optional.none()`, with the name bound to `over.value()`."""
+        tested = self._result(node, "hasValue", (over,), True)
+        value = self._result(node, "value", (over,), True)
+        found = self.inference.substitute(self.infer(node.body, {**scope, node.names[0]: value}))
+        if node.macro is Macro.OPT_MAP:
+            found = self._result(node.body, "optional.of", (found,))
+        none = self._result(node, "optional.none", ())
+        return self._result(node.body, "_?_:_", (tested, found, none))
+
+    def _scope(self, node: Comprehension, over: Type, scope: Scope) -> Scope:
+        """The scope of the body of a loop."""
+        if over.name == "list":
+            bound = (INT, over.params[0]) if len(node.names) == 2 else over.params
+        elif over.name == "map":
+            bound = over.params
+        elif over == DYN or over.is_open:
+            self.inference.assignable(DYN, over)
+            bound = (DYN, DYN)
         else:
-            wanted = map_of(self.inference.fresh(), self.inference.fresh())
-        if not self.inference.accepts(wanted, body):
-            shown = self.inference.resolve(wanted)
-            raise RefusedAt(node.body.at, f"the body of {node.macro} must be {shown}", "change the body")
-        return body
+            raise RefusedAt(node.at, f"{node.macro} does not apply to {over}", "use a list or a map")
+        return {**scope, **dict(zip(node.names, bound, strict=False))}
 
-    def _elements(self, node: Comprehension, over: Type) -> tuple[Type, Type]:
-        """The types of index or key, and of value."""
-        optional = node.macro in (Macro.OPT_MAP, Macro.OPT_FLAT_MAP)
-        only_lists = node.macro is Macro.SORT_BY
-        if over == DYN:
-            return DYN, DYN
-        if optional and over.name == "optional_type":
-            return INT, over.params[0]
-        if not optional and over.name == "list":
-            return INT, over.params[0]
-        if not optional and not only_lists and over.name == "map":
-            return over.params[0], over.params[1]
-        raise RefusedAt(node.at, f"{node.macro} does not apply to {over}", "use a list or a map")
+    def _collected(self, node: Comprehension, inner: Scope) -> Type:
+        """The type of what a loop collects, from the step that it takes for each element."""
+        into_map = node.macro in (Macro.TRANSFORM_MAP, Macro.TRANSFORM_MAP_ENTRY)
+        fresh = self.inference.fresh
+        collected = map_of(fresh(), fresh()) if into_map else list_of(fresh())
+        where = node.body if node.macro is Macro.FILTER else node.where
+        tested = None if where is None else self.infer(where, inner)
+        name = inner[node.names[0]]
+        added = name if node.macro is Macro.FILTER else self.infer(node.body, inner)
+        if node.macro is Macro.TRANSFORM_MAP:
+            step = self._result(node.body, "@insert", (collected, name, added))
+        elif node.macro is Macro.TRANSFORM_MAP_ENTRY:
+            step = self._result(node.body, "@insert", (collected, added))
+        else:
+            step = self._result(node.body, "_+_", (collected, list_of(added)))
+        if where is not None and tested is not None:
+            step = self._result(where, "_?_:_", (tested, step, collected))
+        if not self.inference.assignable(collected, step):
+            given, before = self.inference.resolve(step), self.inference.resolve(collected)
+            raise RefusedAt(
+                node.body.at, f"{given} cannot be collected as {before}", "use one type, or dyn()"
+            )
+        return collected
 
 
-_EQUALITY = frozenset({"_==_", "_!=_"})
 _HANDLERS: Mapping[type[Node], object] = {
     Literal: _Checker.literal,
     Ident: _Checker.ident,

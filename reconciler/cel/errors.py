@@ -25,6 +25,10 @@ class Exhausted(Rejected):
     """The evaluation exceeded its step limit. Not a CelError: no operator ignores it."""
 
 
+class Fatal(Rejected):
+    """The evaluation failed as a whole. Not a CelError: no operator ignores it."""
+
+
 class RefusedAt(Exception):
     """Raised by the compiler's passes; their entry points turn it into CelRefused."""
 

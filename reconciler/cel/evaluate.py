@@ -1,12 +1,20 @@
-"""The plain evaluator: each node becomes a closure that takes a frame."""
+"""The plain evaluator: each node becomes a closure that takes a frame.
 
-from collections.abc import Callable, Mapping
+Constants are of two kinds. What Kubernetes computes as it compiles is *fixed*: literals, conversions of
+them, and lists and maps of them; if it fails, the expression does not compile. Everything else that reads no
+device is computed here too, but only to save time.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
+from reconciler.api.objects.semver import Semver
 from reconciler.cel import evaluation
-from reconciler.cel.check import PATTERNED, TYPE_NAMES, Checked
-from reconciler.cel.errors import PATTERN_STEPS, CelError, Exhausted
+from reconciler.cel.check import TYPE_NAMES, Checked
+from reconciler.cel.errors import PATTERN_STEPS, CelError, Exhausted, Fatal, RefusedAt
 from reconciler.cel.evaluation import Failed, Frame, comprehension, decide
+from reconciler.cel.library.standard import CONVERSIONS, compiled
 from reconciler.cel.tree import (
     Bind,
     Call,
@@ -24,8 +32,11 @@ from reconciler.cel.tree import (
 )
 from reconciler.cel.types import Dispatch
 from reconciler.cel.values import (
-    NAMES,
+    INT_MAX,
+    INT_MIN,
+    UINT_MAX,
     DeviceView,
+    Format,
     Option,
     TypeValue,
     UInt,
@@ -33,12 +44,15 @@ from reconciler.cel.values import (
     equal,
     map_key,
     name_of,
+    number,
     truth,
 )
 
 Run = Callable[[Frame], Value]
 Slots = Mapping[str, int]
 
+PATTERNED = frozenset({"matches", "find", "findAll"})
+"""Functions whose second argument is a regular expression."""
 FOLDING_STEPS = 1000
 """Maximum steps to compute a constant at compile time; more expensive ones are computed at run time."""
 _NOWHERE = DeviceView(driver="")
@@ -50,7 +64,9 @@ class Emitter:
 
     def __init__(self, checked: Checked) -> None:
         self._overloads = checked.overloads
+        self._types = checked.types
         self._constants: dict[int, tuple[Run, Value]] = {}
+        self._fixed: set[int] = set()
         self._outermost: dict[int, Run] = {}
         """By id of the node, where no names are bound: such nodes are often asked for again"""
         self.names = 0
@@ -76,20 +92,32 @@ class Emitter:
         kept = self._constants.get(id(self.emit(node, {})))
         return None if kept is None else (kept[1],)
 
-    def _constant(self, value: Value) -> Run:
+    def _constant(self, value: Value, fixed: bool = True) -> Run:
         def run(_: Frame) -> Value:
             return value
 
         self._constants[id(run)] = (run, value)
+        if fixed:
+            self._fixed.add(id(run))
         return run
+
+    def _compute(self, run: Run, node: Node) -> Run:
+        """What Kubernetes computes as it compiles. Raises RefusedAt."""
+        try:
+            return self._constant(run(Frame(_NOWHERE, self.names)))
+        except (CelError, Exhausted, Fatal) as exc:
+            raise RefusedAt(node.at, f"the constant is invalid: {exc}", "fix the argument") from None
+
+    def _are_fixed(self, parts: Sequence[Run]) -> bool:
+        return all(id(part) in self._fixed for part in parts)
 
     def _fold(self, run: Run, parts: list[Run]) -> Run:
         """`run`; its constant value if all parts are constants and it is cheap and does not fail."""
         if not all(id(part) in self._constants for part in parts):
             return run
         try:
-            return self._constant(run(Frame(_NOWHERE, 0, FOLDING_STEPS)))
-        except (CelError, Exhausted):
+            return self._constant(run(Frame(_NOWHERE, 0, FOLDING_STEPS)), fixed=False)
+        except (CelError, Exhausted, Fatal):
             return run
 
     def _literal(self, node: Literal, _: Slots) -> Run:
@@ -99,7 +127,7 @@ class Emitter:
         slot = slots.get(node.name)
         if slot is not None:
             return _bound(slot)
-        if node.name in TYPE_NAMES:
+        if self._types[id(node)].name == "type" and node.name in TYPE_NAMES:
             return self._constant(TypeValue(node.name))
         return lambda frame: frame.device
 
@@ -126,15 +154,34 @@ class Emitter:
         arguments = [self.emit(argument, slots) for argument in node.arguments]
         if node.function in ("_==_", "_!=_"):
             return self._fold(_equality(arguments[0], arguments[1], node.function == "_==_"), arguments)
-        if node.function == "_in_" and id(arguments[1]) in self._constants:
+        if node.function == "_in_" and self._is_set(node.arguments[1], arguments[1]):
             items = self._constants[id(arguments[1])][1]
-            if type(items) is tuple and all(type(item) in _HASHED for item in items):
-                return _in_constant(arguments[0], items)
+            return _in_set(arguments[0], items) if items else self._constant(False)
         if node.member and node.function in ("or", "orValue"):
             return _otherwise(arguments[0], arguments[1], node.function == "orValue")
-        if node.function in PATTERNED and id(arguments[1]) not in self._constants:
+        if node.function in PATTERNED:
+            self._prepare_pattern(node, arguments)
+        run = _dispatch(Dispatch(node.function, self._overloads[id(node)]), arguments)
+        if node.function in CONVERSIONS and not node.member and self._are_fixed(arguments):
+            return self._compute(run, node)
+        return self._fold(run, arguments)
+
+    def _is_set(self, node: Node, items: Run) -> bool:
+        """Whether Kubernetes looks up in a set what is tested to be in a list."""
+        if self._types[id(node)].name != "list" or id(items) not in self._fixed:
+            return False
+        return all(type(item) in _HASHED for item in self._constants[id(items)][1])
+
+    def _prepare_pattern(self, node: Call, arguments: list[Run]) -> None:
+        """Compile a pattern that is known, and charge for one that is not. Raises RefusedAt."""
+        pattern = self._constants.get(id(arguments[1]))
+        if pattern is None:
             arguments[1] = _charged(arguments[1], PATTERN_STEPS)
-        return self._fold(_dispatch(Dispatch(node.function, self._overloads[id(node)]), arguments), arguments)
+        elif id(arguments[1]) in self._fixed and isinstance(pattern[1], str):
+            try:
+                compiled(pattern[1])
+            except CelError as exc:
+                raise RefusedAt(node.arguments[1].at, str(exc), "fix the pattern") from None
 
     def _logic(self, node: Logic, slots: Slots) -> Run:
         terms, ends_on = [self.emit(term, slots) for term in node.terms], node.ends_on
@@ -161,7 +208,7 @@ class Emitter:
                 _add_present(items.append, part(frame), is_optional)
             return tuple(items)
 
-        return self._fold(run, parts)
+        return self._compute(run, node) if self._are_fixed(parts) else self._fold(run, parts)
 
     def _map_of(self, node: MapOf, slots: Slots) -> Run:
         entries = [(self.emit(e.key, slots), self.emit(e.value, slots), e.optional) for e in node.entries]
@@ -171,14 +218,14 @@ class Emitter:
             made: dict[Any, Value] = {}
             for key_of, value_of, is_optional in entries:
                 key = map_key(key_of(frame))
-                if key in made:
-                    raise CelError(f"duplicate key {key} in a map")
                 found: list[Value] = []
                 _add_present(found.append, value_of(frame), is_optional)
+                made.pop(key, None)  # the last of equal keys counts
                 made.update((key, value) for value in found)
             return made
 
-        return self._fold(run, [part for key, value, _ in entries for part in (key, value)])
+        parts = [part for key, value, _ in entries for part in (key, value)]
+        return self._compute(run, node) if self._are_fixed(parts) else self._fold(run, parts)
 
     def _bind(self, node: Bind, slots: Slots) -> Run:
         slot = self.slot()
@@ -244,24 +291,37 @@ def _equality(left: Run, right: Run, wanted: bool) -> Run:
 
 
 _HASHED = frozenset({str, int, float, bool, UInt})
+_UNHASHABLE = (Semver, bytes, Format)
 
 
-def _in_constant(wanted: Run, items: tuple[Value, ...]) -> Run:
-    """`wanted in [constants]` as a hash lookup; versions cannot be hashed (CEL-11)."""
-    if not items:
-        return lambda _: False
-    numbers_and_strings = frozenset(map_key(item) for item in items)
+def _in_set(wanted: Run, items: tuple[Value, ...]) -> Run:
+    """`wanted in [constants]` as a hash lookup (CEL-11)."""
+    found = frozenset(key for item in items for key in _keys(item))
 
     def run(frame: Frame) -> bool:
         frame.charge(1)
         value = wanted(frame)
-        if type(value) in _HASHED:
-            return map_key(value) in numbers_and_strings
-        if NAMES.get(type(value)) == "kubernetes.Semver":
-            raise CelError("a version cannot be looked up in a list of constants")
-        return False
+        if isinstance(value, _UNHASHABLE):
+            raise Fatal(f"{name_of(value)} cannot be looked up in a list of constants")
+        return type(value) in _HASHED and (type(value), number(value)) in found
 
     return run
+
+
+def _keys(item: Value) -> Iterator[tuple[type, Value]]:
+    """The values, by type, that are found by an item of a set: a double also by integers that become it."""
+    plain = number(item)
+    if type(item) is float and math.isnan(item):
+        return
+    yield type(item), plain
+    if type(item) in (int, UInt):
+        yield float, float(plain)
+    elif type(item) is not float or not plain.is_integer():
+        return
+    if type(item) is not int and INT_MIN <= plain <= INT_MAX:
+        yield int, int(plain)
+    if type(item) is not UInt and 0 <= plain <= UINT_MAX:
+        yield UInt, int(plain)
 
 
 def _otherwise(option: Run, other: Run, unwrap: bool) -> Run:

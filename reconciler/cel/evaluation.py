@@ -65,7 +65,10 @@ _EMPTY: dict[str, Value] = {}
 
 
 def lookup(container: Value, key: Value) -> Value:
-    """The element of a map, list or device, or MISSING. Raises CelError for values without elements."""
+    """The element of a map, list or device, or MISSING, as in values without elements.
+
+    Raises CelError for what cannot be a key.
+    """
     kind = type(container)
     if kind is dict:
         return container.get(key if type(key) is str else map_key(key), MISSING)
@@ -75,7 +78,7 @@ def lookup(container: Value, key: Value) -> Value:
         return _item(container, key)
     if kind is DeviceView:
         return field(container, key)
-    raise CelError(f"no such overload: {name_of(container)} has no elements")
+    return MISSING
 
 
 def field(device: DeviceView, name: Value) -> Value:
@@ -129,8 +132,6 @@ def present(container: Value, key: str) -> bool:
     """`has(container.key)`."""
     if type(container) is Option:
         return container.present and present(container.value, key)
-    if type(container) is tuple:
-        raise CelError("no such overload: list has no fields")
     return lookup(container, key) is not MISSING
 
 

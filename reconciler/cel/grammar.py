@@ -21,6 +21,7 @@ _MULTI_LINE = r'''(?:"""(?:[^"\\]|\\[\s\S]|"(?!""))*"""|\'\'\'(?:[^'\\]|\\[\s\S]
 _RAW_MULTI_LINE = r'''[rR](?:"""(?:[^"]|"(?!""))*"""|\'\'\'(?:[^']|'(?!\'\'))*\'\'\')'''
 
 _REPLACED = {
+    "unary": "unary : member | unary_not+ member | unary_neg+ member",
     "member": "member : member_dot | member_dot_arg | member_index | member_object | primary"
     " | member_dot_optional | member_index_optional\n"
     'member_dot_optional : member ".?" IDENT\n'

@@ -10,17 +10,14 @@ from itertools import repeat
 import numpy as np
 from numpy.typing import NDArray
 
-from reconciler.api.objects.quantity import Quantity
-from reconciler.api.objects.semver import Semver
-from reconciler.cel.check import PATTERNED
-from reconciler.cel.errors import COST_LIMIT, MASK_COST_LIMIT, CelError, Exhausted
-from reconciler.cel.evaluate import Emitter, Run
+from reconciler.cel.errors import COST_LIMIT, MASK_COST_LIMIT, CelError, Exhausted, Fatal
+from reconciler.cel.evaluate import PATTERNED, Emitter, Run
 from reconciler.cel.evaluation import Frame
 from reconciler.cel.reads import Part, Read, path
 from reconciler.cel.rows import Column, Rows
 from reconciler.cel.tree import Call, Has, Index, Node, Select
-from reconciler.cel.types import Overload
-from reconciler.cel.values import DeviceView, UInt, Value, truth
+from reconciler.cel.types import Kind, Overload, kind_of
+from reconciler.cel.values import NUMBERS, OPAQUE, DeviceView, Value, equal_numbers, truth
 
 Batch = Callable[[Sequence[Value]], Sequence[Value]]
 """The results for some values. Raises Unsuited or CelError."""
@@ -28,9 +25,7 @@ Batch = Callable[[Sequence[Value]], Sequence[Value]]
 MAX_COST = 200
 """Maximum steps of one call; values with more expensive calls are evaluated one by one."""
 
-_NUMBERS = frozenset({int, float, UInt})
-_OPAQUE = frozenset({Quantity, Semver})
-_SCALARS = _NUMBERS | _OPAQUE | {str, bool, bytes}
+_SCALARS = NUMBERS | OPAQUE | {str, bool, bytes}
 
 
 class Unsuited(Exception):
@@ -114,9 +109,11 @@ def _equality(inner: Batch, constant: Value, *, wanted: bool, column_left: bool)
         kind = _kind(items)
         if kind not in _SCALARS or other not in _SCALARS:
             raise Unsuited
-        if kind is other or (kind in _NUMBERS and other in _NUMBERS):
+        if kind in NUMBERS and other in NUMBERS:
+            return [equal_numbers(item, constant) is wanted for item in items]
+        if kind is other:
             return [(item == constant) is wanted for item in items]
-        if wanted and (kind if column_left else other) in _OPAQUE:
+        if wanted and (kind if column_left else other) in OPAQUE:
             raise Unsuited
         return [not wanted] * len(items)
 
@@ -140,7 +137,10 @@ def _membership(inner: Batch, constants: Value) -> Batch | None:
 def _call(inner: Batch, overloads: Sequence[Overload], fixed: Sequence[Value], column_left: bool) -> Batch:
     def run(values: Sequence[Value]) -> Sequence[Value]:
         items = inner(values)
-        kinds = (_kind(items), *map(type, fixed))
+        kind = _kind(items)
+        if kind is tuple:
+            raise Unsuited  # lists are told apart by their elements
+        kinds: tuple[Kind, ...] = (kind, *map(kind_of, fixed))
         kinds = kinds if column_left else kinds[::-1]
         overload = next((each for each in overloads if each.takes(kinds)), None)
         if overload is None or overload.metered:
@@ -155,8 +155,8 @@ def _call(inner: Batch, overloads: Sequence[Overload], fixed: Sequence[Value], c
 
 
 Codes = NDArray[np.int8]
-NO, YES, ERROR = 0, 1, 2
-_UNREACHED = 3
+NO, YES, ERROR, FATAL = 0, 1, 2, 3
+_UNREACHED = 4
 """The budget was spent before this value: an error in this pass, evaluated in the next."""
 KEPT_COMBINATIONS = 1 << 16
 """Maximum combinations of values whose answers a leaf caches."""
@@ -188,6 +188,8 @@ class Budget:
             return YES if truth(run(frame)) else NO
         except CelError:
             return ERROR
+        except Fatal:
+            return FATAL
         except Exhausted:
             if self.absorbing:
                 return ERROR
@@ -227,7 +229,7 @@ class Leaf:
             answers = self._per_value(*columns[0], budget)
         else:
             answers = np.full(rows.size, self._answer(budget, []), dtype=np.int8)
-        return np.minimum(answers, ERROR)
+        return np.where(answers == _UNREACHED, np.int8(ERROR), answers)
 
     def _answer(self, budget: Budget, held: Sequence[tuple[Read, Value]]) -> int:
         return budget.evaluate(self._run, _view(held), self._names)
@@ -251,7 +253,7 @@ class Leaf:
                 answers = self._batch(values)
                 if set(map(type, answers)) == {bool}:
                     return np.array(answers, dtype=np.int8)
-            except (Unsuited, CelError):
+            except (Unsuited, CelError, Fatal):
                 pass
         return np.array([self._answer(budget, [(read, value)]) for value in values], dtype=np.int8)
 

@@ -1,6 +1,7 @@
 """Selectors: compiled once, then evaluated over columns or on one device.
 
-A column program is logic over masks. Its answer is a code: 0 no, 1 yes, 2 error.
+A column program is logic over masks. Its answer is a code: 0 no, 1 yes, 2 error, 3 an error that no operator
+ignores.
 """
 
 from collections import OrderedDict
@@ -13,9 +14,10 @@ import numpy as np
 
 from kernels.types import Mask
 from reconciler.cel.check import DEVICE_SELECTOR, Checked, check
-from reconciler.cel.errors import MASK_COST_LIMIT, CelError, CelRefused, Exhausted, RefusedAt
+from reconciler.cel.errors import MASK_COST_LIMIT, CelError, CelRefused, Exhausted, Fatal, RefusedAt
 from reconciler.cel.evaluate import Emitter
-from reconciler.cel.leaves import ERROR, NO, YES, Budget, Codes, Leaf, batch
+from reconciler.cel.leaves import ERROR, FATAL, NO, YES, Budget, Codes, Leaf, batch
+from reconciler.cel.literals import validate
 from reconciler.cel.reading import read
 from reconciler.cel.reads import Part, Read, inline, reads
 from reconciler.cel.rows import Masks, Rows, Where
@@ -57,18 +59,14 @@ class Junction:
         """(D,) the answer on each device."""
         codes = self._terms[0].run(rows, budget)
         for term in self._terms[1:]:
-            decided = codes == self._ends_on
-            if decided.all():
+            ended = (codes == self._ends_on) | (codes == FATAL)
+            if ended.all():
                 break
             other = term.run(rows, budget)
             # If only the other term decides, its answer counts. If neither does, an error of either stays.
-            merged = np.maximum(codes, other) if self._ends_on == NO else _or(codes, other)
-            codes = np.where(decided | (other == self._ends_on), np.int8(self._ends_on), merged)
+            merged = np.where(other == self._ends_on, other, np.maximum(codes, other))
+            codes = np.where(ended, codes, merged)
         return codes
-
-
-def _or(left: Codes, right: Codes) -> Codes:
-    return np.where((left == ERROR) | (right == ERROR), np.int8(ERROR), left | right)
 
 
 class Choice:
@@ -81,7 +79,7 @@ class Choice:
         """(D,) the answer on each device."""
         test = self._test.run(rows, budget)
         chosen = np.where(test == YES, self._yes.run(rows, budget), self._no.run(rows, budget))
-        return np.where(test == ERROR, np.int8(ERROR), chosen)
+        return np.where(test >= ERROR, test, chosen)
 
 
 class Negation:
@@ -95,7 +93,7 @@ class Negation:
         return _NEGATED[self._term.run(rows, budget)]
 
 
-_NEGATED: Codes = np.array([YES, NO, ERROR], dtype=np.int8)
+_NEGATED: Codes = np.array([YES, NO, ERROR, FATAL], dtype=np.int8)
 
 
 __all__ = ["CelError", "CelRefused", "DeviceView", "Masks", "Selector", "compile_selector", "spent_on"]
@@ -113,10 +111,13 @@ class Selector:
         self.expression = expression
         tree = read(expression)
         try:
-            self._checked = check(inline(tree) if "bind" in expression else tree, DEVICE_SELECTOR)
+            self._checked = check(tree, DEVICE_SELECTOR)
+            validate(self._checked)
+            if "bind" in expression:
+                self._checked = check(inline(tree), DEVICE_SELECTOR)
+            self._program: Program = _program(self._checked.root, self._checked)
         except RefusedAt as refusal:
             raise refusal.with_text(expression) from None
-        self._program: Program = _program(self._checked.root, self._checked)
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
         self._lock = Lock()
         self.spent = -1
@@ -181,7 +182,7 @@ class Selector:
             budget.absorbing = True
             self._program = self._whole
             codes = self._whole.run(rows, budget)
-        true, error = codes == YES, codes == ERROR
+        true, error = codes == YES, codes >= ERROR
         true &= ~rows.unreadable
         error |= rows.unreadable
         true.setflags(write=False)
@@ -194,7 +195,7 @@ class Selector:
             raise CelError(device.unreadable)
         try:
             return truth(self._whole.evaluate(device))
-        except Exhausted as exc:
+        except (Exhausted, Fatal) as exc:
             raise CelError(str(exc)) from None
 
     def explain(self, rows: Rows, row: int) -> str:

@@ -9,7 +9,7 @@ from typing import Any, cast
 from lark import Lark, Token
 from lark.exceptions import UnexpectedInput
 
-from reconciler.cel.check import FUNCTIONS
+from reconciler.cel.check import FUNCTIONS, TYPE_NAMES
 from reconciler.cel.errors import MAX_DEPTH, MAX_LENGTH, MAX_NESTING, CelRefused, RefusedAt
 from reconciler.cel.grammar import built_parser
 from reconciler.cel.tree import (
@@ -315,6 +315,14 @@ def _field(token: Token) -> str:
     return str(token)
 
 
+def _qualified(node: Node) -> str:
+    """`a.b.c` for selections of a name; empty for other nodes."""
+    if isinstance(node, Ident):
+        return node.name
+    below = _qualified(node.operand) if isinstance(node, Select) else ""
+    return f"{below}.{node.field}" if below and isinstance(node, Select) else ""
+
+
 class _Builder:
     """Turns each reduction of the parser into a node, so that no deep parse tree is built first."""
 
@@ -342,13 +350,16 @@ class _Builder:
     unary_not = unary_neg = staticmethod(lambda children: children[0])
 
     def unary(self, children: list[Any]) -> Node:
-        if len(children) == 1:
-            return cast("Node", children[0])
-        operator, operand = children
-        return _call(f"{operator}_", operator, (operand,))
+        *operators, operand = children
+        # As Kubernetes: each two operators are none, whatever they stand before.
+        if len(operators) % 2 == 0:
+            return cast("Node", operand)
+        return _call(f"{operators[0]}_", operators[0], (operand,))
 
     def member_dot(self, children: list[Any]) -> Node:
         operand, dot, field = children
+        if dot == "." and (name := f"{_qualified(operand)}.{field}") in TYPE_NAMES:
+            return Ident(operand.at, 1, name)
         return Select(_at(field), _level(_at(field), operand), operand, _field(field), dot == ".?")
 
     member_dot_optional = member_dot

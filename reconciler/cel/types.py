@@ -5,7 +5,6 @@ signatures of functions are parsed from text.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
 from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface
 from typing import Any, Final
 
@@ -14,7 +13,20 @@ from msgspec import Struct
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.semver import Semver
 from reconciler.cel.errors import CelError
-from reconciler.cel.values import Domains, Format, Meter, Option, TypeValue, UInt, Url, Value, name_of
+from reconciler.cel.values import (
+    Domains,
+    Duration,
+    Format,
+    Meter,
+    Option,
+    Timestamp,
+    TypeValue,
+    UInt,
+    Url,
+    Value,
+    name_of,
+)
+from reconciler.errors import Inconsistent
 
 
 class Type(Struct, frozen=True):
@@ -22,6 +34,11 @@ class Type(Struct, frozen=True):
 
     name: str
     params: tuple["Type", ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is a type to be inferred."""
+        return self.name[0] == "?"
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(map(str, self.params))})" if self.params else self.name
@@ -35,8 +52,12 @@ DOUBLE: Final = Type("double")
 STRING: Final = Type("string")
 BYTES: Final = Type("bytes")
 NULL: Final = Type("null_type")
+DURATION: Final = Type("google.protobuf.Duration")
+TIMESTAMP: Final = Type("google.protobuf.Timestamp")
 QUANTITY: Final = Type("kubernetes.Quantity")
 SEMVER: Final = Type("kubernetes.Semver")
+IP: Final = Type("net.IP")
+CIDR: Final = Type("net.CIDR")
 DEVICE: Final = Type("DRADevice")
 
 FIELDS: Final[Mapping[Type, Mapping[str, Type]]] = {
@@ -68,7 +89,11 @@ def optional_of(value: Type) -> Type:
 
 
 class Inference:
-    """The inferred type parameters of one expression."""
+    """The inferred type parameters of one expression, by the rules of cel-go's checker.
+
+    Its order matters: a parameter that is still open takes the type of the first overload that fits, which
+    later decides what fits. So `-x` is a double where nothing says what x is.
+    """
 
     def __init__(self) -> None:
         self._known: dict[str, Type] = {}
@@ -81,70 +106,112 @@ class Inference:
 
     def instance(self, type_: Type, names: dict[str, Type]) -> Type:
         """`type_` with each type parameter replaced by a fresh one; `names` maps the parameters."""
-        if type_.name[0] == "?":
+        if type_.is_open:
             return names.setdefault(type_.name, self.fresh())
         if not type_.params:
             return type_
         return Type(type_.name, tuple(self.instance(param, names) for param in type_.params))
 
-    def resolve(self, type_: Type) -> Type:
-        """`type_` with inferred types filled in; undecided types are dyn."""
-        if type_.name[0] == "?":
+    def substitute(self, type_: Type) -> Type:
+        """`type_` with inferred types filled in."""
+        if type_.is_open:
             known = self._known.get(type_.name)
-            return DYN if known is None else self.resolve(known)
+            return type_ if known is None else self.substitute(known)
         if not type_.params:
             return type_
-        return Type(type_.name, tuple(self.resolve(param) for param in type_.params))
+        return Type(type_.name, tuple(map(self.substitute, type_.params)))
 
-    def accepts_all(self, wanted: tuple[Type, ...], given: tuple[Type, ...]) -> bool:
-        """Whether every given type fits. Infers types only if all fit."""
-        before = len(self._known)
-        if all(self.accepts(*pair) for pair in zip(wanted, given, strict=True)):
+    def resolve(self, type_: Type) -> Type:
+        """`type_` with inferred types filled in; undecided types are dyn."""
+        return _closed(self.substitute(type_))
+
+    def assignable(self, left: Type, right: Type) -> bool:
+        """Whether two types go together. Infers types if so."""
+        return self.all_assignable((left,), (right,))
+
+    def all_assignable(self, left: tuple[Type, ...], right: tuple[Type, ...]) -> bool:
+        """Whether each two types go together. Infers types only if all do."""
+        before = self._known.copy()
+        if self._all_assignable(left, right):
             return True
-        while len(self._known) > before:  # entries never change, so the newest are the new ones
-            self._known.popitem()
+        self._known = before
         return False
 
-    def accepts(self, wanted: Type, given: Type) -> bool:
-        """Whether a value of type `given` is allowed where `wanted` is expected. Infers types."""
-        wanted, given = self._shallow(wanted), self._shallow(given)
-        if wanted == given or DYN in (wanted, given):
-            # A parameter that was unified with dyn stays dyn.
-            for side, other in ((wanted, given), (given, wanted)):
-                if side.name[0] == "?" and other == DYN:
-                    self._known[side.name] = DYN
-            return True
-        if wanted.name[0] == "?" or given.name[0] == "?":
-            open_, closed = (wanted, given) if wanted.name[0] == "?" else (given, wanted)
-            if self._occurs(open_, closed):
+    def general(self, left: Type, right: Type) -> Type:
+        """The more general of two compatible types."""
+        return left if _is_as_general(left, right) else right
+
+    def _all_assignable(self, left: tuple[Type, ...], right: tuple[Type, ...]) -> bool:
+        return len(left) == len(right) and all(map(self._assignable, left, right))
+
+    def _assignable(self, left: Type, right: Type) -> bool:
+        if right.is_open:
+            if self._stands_for(right, left):
+                return True
+            if right.name in self._known:
                 return False
-            self._known[open_.name] = closed
+        if left.is_open:
+            return self._stands_for(left, right)
+        if DYN in (left, right):
             return True
-        if NULL in (wanted, given):
-            return (given if wanted == NULL else wanted).name not in _NOT_NULLABLE
-        return wanted.name == given.name and all(
-            self.accepts(*pair) for pair in zip(wanted.params, given.params, strict=True)
-        )
+        if NULL in (left, right):
+            return left == right or (right if left == NULL else left).name not in _NOT_NULLABLE
+        if left.name == "type":
+            return right.name == "type"
+        return left.name == right.name and self._all_assignable(left.params, right.params)
 
-    def _shallow(self, type_: Type) -> Type:
-        while type_.name in self._known:
-            type_ = self._known[type_.name]
-        return type_
+    def _stands_for(self, parameter: Type, other: Type) -> bool:
+        """Whether an open type may be `other`; it becomes the more general of `other` and what it was."""
+        if parameter == other:
+            return True
+        known = self._known.get(parameter.name)
+        if known is None:
+            if not self._is_absent(parameter, other):
+                return False
+            self._known[parameter.name] = other
+            return True
+        if other == known:
+            return True
+        if not self._assignable(other, known):
+            return False
+        general = self.general(other, known)
+        if self._is_absent(parameter, general):
+            self._known[parameter.name] = general
+        return True
 
-    def _occurs(self, name: Type, inside: Type) -> bool:
-        inside = self._shallow(inside)
-        return inside == name or any(self._occurs(name, param) for param in inside.params)
+    def _is_absent(self, parameter: Type, inside: Type) -> bool:
+        """Whether a parameter does not occur in a type, which would be infinite."""
+        if inside.is_open:
+            known = self._known.get(inside.name)
+            return parameter != inside and (known is None or self._is_absent(parameter, known))
+        return all(self._is_absent(parameter, param) for param in inside.params)
+
+
+def _closed(type_: Type) -> Type:
+    if type_.is_open:
+        return DYN
+    return Type(type_.name, tuple(map(_closed, type_.params))) if type_.params else type_
+
+
+def _is_as_general(left: Type, right: Type) -> bool:
+    if left == DYN or left.is_open:
+        return True
+    if right == DYN or right.is_open or left.name != right.name:
+        return False
+    return left.name == "type" or (
+        len(left.params) == len(right.params) and all(map(_is_as_general, left.params, right.params))
+    )
 
 
 _SHORT = {
     "Quantity": QUANTITY,
     "Semver": SEMVER,
-    "IP": Type("net.IP"),
-    "CIDR": Type("net.CIDR"),
+    "IP": IP,
+    "CIDR": CIDR,
     "URL": Type("kubernetes.URL"),
     "Format": Type("kubernetes.NamedFormat"),
-    "duration": Type("google.protobuf.Duration"),
-    "timestamp": Type("google.protobuf.Timestamp"),
+    "duration": DURATION,
+    "timestamp": TIMESTAMP,
 }
 _HELD_AS: Mapping[str, frozenset[type]] = {
     "bool": frozenset({bool}),
@@ -164,8 +231,8 @@ _HELD_AS: Mapping[str, frozenset[type]] = {
     "net.CIDR": frozenset({IPv4Interface, IPv6Interface}),
     "kubernetes.URL": frozenset({Url}),
     "kubernetes.NamedFormat": frozenset({Format}),
-    "google.protobuf.Duration": frozenset({timedelta}),
-    "google.protobuf.Timestamp": frozenset({datetime}),
+    "google.protobuf.Duration": frozenset({Duration}),
+    "google.protobuf.Timestamp": frozenset({Timestamp}),
 }
 """By static type: the Python types of its values."""
 
@@ -181,13 +248,28 @@ class Overload(Struct, frozen=True):
     metered: bool
     """Whether `run` takes the meter as first argument and charges its cost itself."""
 
-    def takes(self, kinds: Sequence[type]) -> bool:
-        """Whether values of these Python types fit the parameters."""
-        return len(kinds) == len(self.parameters) and all(
-            kind in held
-            for parameter, kind in zip(self.parameters, kinds, strict=True)
-            if (held := _HELD_AS.get(parameter.name)) is not None
-        )
+    def takes(self, kinds: Sequence["Kind"]) -> bool:
+        """Whether values of these kinds fit the parameters."""
+        return len(kinds) == len(self.parameters) and all(map(_holds, self.parameters, kinds))
+
+
+Kind = type | tuple[type, type]
+"""The Python type of a value; of a list also that of its first element."""
+
+
+def kind_of(value: Value) -> Kind:
+    """The kind of a value. As Kubernetes, nobody looks at more than the first element of a list."""
+    return (tuple, type(value[0])) if type(value) is tuple and value else type(value)
+
+
+def _holds(parameter: Type, kind: Kind) -> bool:
+    outer, inner = kind if isinstance(kind, tuple) else (kind, None)
+    held = _HELD_AS.get(parameter.name)
+    if held is None or outer not in held or inner is None:
+        return held is None or outer in held
+    element = parameter.params[0].name
+    # What takes lists of lists also takes flat ones.
+    return element == "list" or inner in _HELD_AS.get(element, (inner,))
 
 
 Key = tuple[str, bool]
@@ -212,6 +294,10 @@ class Library:
         """Declare `receiver.name(...)`; the receiver is the first parameter."""
         return self._declare((name, True), signatures, cost, metered)
 
+    def declare(self, name: str, *signatures: str, member: bool = False) -> None:
+        """Declare a call for the check alone: the evaluator carries it out by itself."""
+        self._declare((name, member), signatures, None, False)(_unreachable)
+
     def _declare(
         self, key: Key, signatures: Iterable[str], cost: Callable[..., int] | None, metered: bool
     ) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
@@ -223,6 +309,10 @@ class Library:
             return run
 
         return enter
+
+
+def _unreachable(*_: Value) -> Value:
+    raise Inconsistent("the evaluator carries this call out by itself")
 
 
 def _types(text: str) -> tuple[Type, ...]:
@@ -263,16 +353,16 @@ class Dispatch:
     def __init__(self, name: str, overloads: Sequence[Overload]) -> None:
         self._name = name
         self._overloads = overloads
-        self._chosen: dict[tuple[type, ...], Overload] = {}
+        self._chosen: dict[tuple[Kind, ...], Overload] = {}
 
     def __call__(self, meter: Meter, arguments: list[Any]) -> Value:
         """Run the overload that fits. Raises CelError if none does."""
-        kinds = tuple(map(type, arguments))
+        kinds = tuple(map(kind_of, arguments))
         overload = self._chosen.get(kinds) or self._choose(kinds, arguments)
         meter.charge(1 if overload.cost is None else 1 + overload.cost(*arguments))
         return overload.run(meter, *arguments) if overload.metered else overload.run(*arguments)
 
-    def _choose(self, kinds: tuple[type, ...], arguments: list[Any]) -> Overload:
+    def _choose(self, kinds: tuple[Kind, ...], arguments: list[Any]) -> Overload:
         for overload in self._overloads:
             if overload.takes(kinds):
                 self._chosen[kinds] = overload

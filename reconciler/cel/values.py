@@ -7,10 +7,8 @@ A bool is never an int here.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
-from datetime import datetime, timedelta
 from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface
 from typing import Any, Final, Protocol
-from urllib.parse import SplitResult
 
 from msgspec import Struct, field
 
@@ -24,7 +22,12 @@ class Url:
     """An absolute URL or an absolute path."""
 
     text: str
-    parts: SplitResult = dataclass_field(compare=False)
+    scheme: str = dataclass_field(compare=False)
+    host: str = dataclass_field(compare=False)
+    """With its port."""
+    path: str = dataclass_field(compare=False)
+    """As written."""
+    query: str = dataclass_field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,24 @@ class Format:
 
     name: str
     problems: Callable[[str], tuple[str, ...]] = dataclass_field(compare=False)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Duration:
+    """A span of time."""
+
+    nanos: int
+    """Billionths of a second, of 64 bits."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Timestamp:
+    """A moment in the years 1 to 9999."""
+
+    nanos: int
+    """Billionths of a second since 1970."""
+    offset: int = dataclass_field(default=0, compare=False)
+    """Seconds east of UTC of the time zone that it was written in."""
 
 
 Value = Any
@@ -99,8 +120,8 @@ NAMES: Final[dict[type, str]] = {
     dict: "map",
     Domains: "map",
     type(None): "null_type",
-    timedelta: "google.protobuf.Duration",
-    datetime: "google.protobuf.Timestamp",
+    Duration: "google.protobuf.Duration",
+    Timestamp: "google.protobuf.Timestamp",
     Option: "optional_type",
     TypeValue: "type",
     Semver: "kubernetes.Semver",
@@ -150,7 +171,7 @@ def map_key(value: Value) -> Any:
     kind = type(value)
     if kind is bool:
         return BoolKey(value)
-    if kind in (str, int, UInt):
+    if value is None or kind in (str, int, UInt):
         return value
     if kind is float:
         return int(value) if value.is_integer() else value
@@ -162,8 +183,21 @@ def key_value(key: Any) -> Value:
     return key.value if type(key) is BoolKey else key
 
 
-_NUMBERS = frozenset({int, float, UInt})
-_OPAQUE = frozenset({Semver, Quantity})
+NUMBERS = frozenset({int, float, UInt})
+OPAQUE = frozenset({Semver, Quantity, Format, Url} | {IPv4Address, IPv6Address, IPv4Interface, IPv6Interface})
+"""Types that only compare with their own."""
+_ADDRESSES = {IPv4Address: IPv6Address, IPv6Address: IPv4Address}
+_PREFIXES = {IPv4Interface: IPv6Interface, IPv6Interface: IPv4Interface}
+_SAME_TYPE = _ADDRESSES | _PREFIXES
+"""Two Python types of one type."""
+
+
+def equal_numbers(left: Value, right: Value) -> bool:
+    """Equality of numbers. Beside a double, an integer becomes a double, as in Go."""
+    left, right = number(left), number(right)
+    if type(left) is float or type(right) is float:
+        return float(left) == float(right)
+    return bool(left == right)
 
 
 def equal(meter: Meter, left: Value, right: Value) -> bool:
@@ -172,9 +206,9 @@ def equal(meter: Meter, left: Value, right: Value) -> bool:
     kind, other = type(left), type(right)
     if left is None or right is None:
         return left is right
-    if kind in _NUMBERS:
-        return other in _NUMBERS and bool(left == right)
-    if kind in _OPAQUE and other is not kind:
+    if kind in NUMBERS:
+        return other in NUMBERS and equal_numbers(left, right)
+    if kind in OPAQUE and other is not kind and other is not _SAME_TYPE.get(kind):
         raise CelError(f"no such overload: {name_of(left)} == {name_of(right)}")
     if isinstance(left, dict | tuple):
         meter.charge(len(left))
@@ -183,7 +217,8 @@ def equal(meter: Meter, left: Value, right: Value) -> bool:
     if kind is not other:
         return False
     if kind is tuple:
-        return len(left) == len(right) and all(equal(meter, *pair) for pair in zip(left, right, strict=True))
+        pairs = zip(left, right, strict=False)
+        return len(left) == len(right) and all(_not_unequal(meter, *pair) for pair in pairs)
     if kind is Option:
         return left.present == right.present and equal(meter, left.value, right.value)
     if kind is str or kind is bytes:
@@ -191,10 +226,18 @@ def equal(meter: Meter, left: Value, right: Value) -> bool:
     return bool(left == right)
 
 
+def _not_unequal(meter: Meter, left: Value, right: Value) -> bool:
+    """Whether elements do not differ: in lists and maps, what cannot be compared counts as equal."""
+    try:
+        return equal(meter, left, right)
+    except CelError:
+        return True
+
+
 def _equal_maps(meter: Meter, left: Mapping[Any, Value], right: Mapping[Any, Value]) -> bool:
     if len(left) != len(right):
         return False
-    return all(key in right and equal(meter, value, right[key]) for key, value in left.items())
+    return all(key in right and _not_unequal(meter, value, right[key]) for key, value in left.items())
 
 
 def same(meter: Meter, left: Value, right: Value) -> bool:
@@ -216,3 +259,6 @@ class DeviceView(Struct, frozen=True):
     """allowMultipleAllocations."""
     unreadable: str = ""
     """Why no expression can be evaluated on this device (CEL-6); empty if it can."""
+
+
+NAMES[DeviceView] = "map"

@@ -111,11 +111,11 @@ def _parse(text: str) -> Quantity:
     if len(text) > MAX_LENGTH:
         raise ValueError(f"a quantity has {len(text)} characters; at most {MAX_LENGTH} are allowed")
     match = _SHAPE.fullmatch(text)
-    if match is None or not (match["whole"] or match["part"]):
+    if match is None or not text:  # no digits are 0, as in Kubernetes
         raise ValueError(
             f"{text!r} is not a quantity; write a number with an optional suffix such as 10Gi or 500m"
         )
-    digits = int((match["whole"] or "") + (match["part"] or ""))
+    digits = int(match["whole"] + (match["part"] or "") or "0")
     scale = len(match["part"] or "")
     suffix = match["suffix"]
     if suffix in _BINARY:

@@ -1,19 +1,22 @@
 """Lists, sets and optional values."""
 
-from datetime import datetime, timedelta
+from collections.abc import Callable
+from functools import cmp_to_key
 from itertools import pairwise
 
 from reconciler.cel.errors import MAX_INCLUDED, CelError
 from reconciler.cel.library.standard import LIBRARY as OPERATORS
+from reconciler.cel.library.standard import comparable
+from reconciler.cel.library.times import parse_timestamp
 from reconciler.cel.types import Dispatch, Library
-from reconciler.cel.values import NOTHING, Meter, Option, UInt, Value, name_of, number, same
+from reconciler.cel.values import NOTHING, Duration, Meter, Option, Timestamp, UInt, Value, name_of, same
 
 LIBRARY = Library()
 Items = tuple[Value, ...]
 
-_ORDERED = ("int", "uint", "double", "bool", "string", "bytes", "duration", "timestamp")
-_ORDERED_KINDS = frozenset({int, UInt, float, bool, str, bytes, timedelta, datetime})
-_SUMMED = ("int", "uint", "double", "duration")
+ORDERED = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
+_ORDERED_KINDS = frozenset({int, UInt, float, bool, str, bytes, Duration, Timestamp})
+_NUMBERS = frozenset({int, UInt, float})
 _add = Dispatch("sum", OPERATORS.table["_+_", False])
 
 
@@ -21,44 +24,64 @@ def _length(items: Items, *_: Value) -> int:
     return len(items)
 
 
-def _comparable(items: Items) -> None:
-    """Raise CelError unless all items have one ordered type."""
-    kinds = set(map(type, items))
-    if len(kinds) > 1 or not kinds <= _ORDERED_KINDS:
-        raise CelError("the elements of the list cannot be compared with each other")
+def _is_less(left: Value, right: Value) -> bool:
+    """Whether one is smaller than the other; False if they cannot be compared."""
+    if type(left) is not type(right) and not {type(left), type(right)} <= _NUMBERS:
+        return False
+    try:
+        a, b = comparable(left, right)
+    except CelError:
+        return False
+    return bool(a < b)
 
 
-@LIBRARY.member("isSorted", *(f"list({t}) -> bool" for t in _ORDERED), cost=_length)
+def _each_ordered(items: Items) -> None:
+    for item in items:
+        if type(item) not in _ORDERED_KINDS:
+            raise CelError(f"no such overload: {name_of(item)} cannot be ordered")
+
+
+@LIBRARY.member("isSorted", *(f"list({t}) -> bool" for t in ORDERED), cost=_length)
 def is_sorted(items: Items) -> bool:
-    """Whether no element is smaller than the one before."""
-    _comparable(items)
-    plain = [number(item) for item in items]
-    return all(a <= b for a, b in pairwise(plain))
+    """Whether no element is smaller than the one before. Elements of different types are in any order."""
+    for before, item in pairwise(items):
+        _each_ordered((before, item))
+        if _is_less(item, before):
+            return False
+    _each_ordered(items[-1:])
+    return True
 
 
-@LIBRARY.member("sum", *(f"list({t}) -> {t}" for t in _SUMMED), metered=True)
-def total(meter: Meter, items: Items) -> Value:
-    """The sum; 0 for an empty list."""
-    result: Value = 0
-    for index, item in enumerate(items):
-        if type(item) not in (int, UInt, float, timedelta):
-            raise CelError(f"no such overload: sum of {name_of(item)}")
-        result = item if index == 0 else _add(meter, [result, item])
-    return result
+def _total(zero: Value) -> Callable[[Meter, Items], Value]:
+    def total(meter: Meter, items: Items) -> Value:
+        result = zero
+        for item in items:
+            result = _add(meter, [result, item])
+        return result
+
+    return total
 
 
-def _extreme(items: Items, largest: bool) -> Value:
-    _comparable(items)
+for _type, _zero in (("int", 0), ("uint", UInt(0)), ("double", 0.0), ("duration", Duration(0))):
+    LIBRARY.member("sum", f"list({_type}) -> {_type}", metered=True)(_total(_zero))
+
+
+def _extreme(items: Items, is_better: Callable[[Value, Value], bool]) -> Value:
+    _each_ordered(items)
     if not items:
         raise CelError("min and max need at least one element")
-    return (max if largest else min)(items, key=number)
+    best = items[0]
+    for item in items[1:]:
+        if is_better(item, best):
+            best = item
+    return best
 
 
-LIBRARY.member("min", *(f"list({t}) -> {t}" for t in _ORDERED), cost=_length)(
-    lambda items: _extreme(items, False)
+LIBRARY.member("max", *(f"list({t}) -> {t}" for t in ORDERED), cost=_length)(
+    lambda items: _extreme(items, lambda item, best: _is_less(best, item))
 )
-LIBRARY.member("max", *(f"list({t}) -> {t}" for t in _ORDERED), cost=_length)(
-    lambda items: _extreme(items, True)
+LIBRARY.member("min", *(f"list({t}) -> {t}" for t in ORDERED), cost=_length)(
+    lambda items: _extreme(items, _is_less)
 )
 
 
@@ -89,7 +112,6 @@ def part(items: Items, start: int, end: int) -> Items:
 @LIBRARY.member(
     "flatten",
     "list(list(T)) -> list(T)",
-    "list(dyn) -> list(dyn)",
     "list(dyn), int -> list(dyn)",
     metered=True,
 )
@@ -111,18 +133,22 @@ def _sorting(items: Items, *_: Value) -> int:
     return len(items) * len(items).bit_length()
 
 
-@LIBRARY.member("sort", *(f"list({t}) -> list({t})" for t in _ORDERED), cost=_sorting)
+@LIBRARY.member("sort", *(f"list({t}) -> list({t})" for t in ORDERED), cost=_sorting)
 def sort(items: Items) -> Items:
     """In ascending order."""
-    _comparable(items)
-    return tuple(sorted(items, key=number))
+    return sort_by(items, items)
+
+
+_in_order = cmp_to_key(lambda a, b: _is_less(b, a) - _is_less(a, b))
 
 
 def sort_by(items: Items, keys: Items) -> Items:
-    """The items in ascending order of their keys."""
-    _comparable(keys)
-    order = sorted(range(len(items)), key=lambda index: number(keys[index]))
-    return tuple(items[index] for index in order)
+    """The items in ascending order of their keys, which have one type. Raises CelError."""
+    kinds = set(map(type, keys))
+    if len(kinds) > 1 or not kinds <= _ORDERED_KINDS:
+        raise CelError("the elements of the list cannot be compared with each other")
+    ranks = [_in_order(key) for key in keys]
+    return tuple(items[index] for index in sorted(range(len(items)), key=ranks.__getitem__))
 
 
 @LIBRARY.member("distinct", "list(T) -> list(T)", metered=True)
@@ -185,10 +211,15 @@ LIBRARY.function("optional.none", " -> optional(T)")(lambda: NOTHING)
 LIBRARY.member("hasValue", "optional(T) -> bool")(lambda option: option.present)
 
 
+_ZEROS = (0, UInt(0), 0.0, False, "", b"", (), None, Duration(0), parse_timestamp("0001-01-01T00:00:00Z"))
+
+
 @LIBRARY.function("optional.ofNonZeroValue", "T -> optional(T)")
 def of_non_zero_value(value: Value) -> Option:
-    """Absent for the zero of a type: 0, "", false, null, and empty lists and maps."""
-    zero = value.value == 0 if type(value) is UInt else value is None or value in (0, "", b"", (), {})
+    """Absent for the zero of a type, such as 0, "", false, null, no time, and empty lists and maps."""
+    zero = (
+        not value if isinstance(value, dict) else any(type(value) is type(z) and value == z for z in _ZEROS)
+    )
     return NOTHING if zero else Option(True, value)
 
 
@@ -207,3 +238,14 @@ LIBRARY.member("or", "optional(T), optional(T) -> optional(T)")(
 LIBRARY.member("orValue", "optional(T), T -> T")(
     lambda option, other: option.value if option.present else other
 )
+LIBRARY.member("first", "list(T) -> optional(T)")(lambda items: Option(True, items[0]) if items else NOTHING)
+LIBRARY.member("last", "list(T) -> optional(T)")(lambda items: Option(True, items[-1]) if items else NOTHING)
+
+
+@LIBRARY.function("optional.unwrap", "list(optional(T)) -> list(T)", cost=_length)
+@LIBRARY.member("unwrapOpt", "list(optional(T)) -> list(T)", cost=_length)
+def unwrap(items: Items) -> Items:
+    """The values of the elements that are present. Raises CelError for what is not optional."""
+    if not all(type(item) is Option for item in items):
+        raise CelError("unwrap takes a list of optional values")
+    return tuple(item.value for item in items if item.present)

@@ -6,17 +6,20 @@ Equality, logic and indexing are part of the evaluator.
 import math
 import operator
 import re
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
 from reconciler.cel.errors import MAX_REGEX_LENGTH, REGEX_MEMORY, CelError
 from reconciler.cel.library.times import (
+    SECOND,
+    added,
     double_text,
     duration_text,
     parse_duration,
     parse_timestamp,
+    subtracted,
+    timestamp_of,
     timestamp_text,
 )
 from reconciler.cel.types import Library
@@ -38,19 +41,37 @@ from reconciler.cel.values import (
 
 LIBRARY = Library()
 
-_NUMERIC = ("int", "uint", "double")
-_PLAIN = tuple(f"{a}, {b} -> bool" for a in _NUMERIC for b in _NUMERIC) + tuple(
-    f"{each}, {each} -> bool" for each in ("bool", "duration", "timestamp")
+_ORDERED = (
+    "bool, bool -> bool",
+    *("int, int -> bool", "int, double -> bool", "int, uint -> bool"),
+    *("uint, uint -> bool", "uint, double -> bool", "uint, int -> bool"),
+    *("double, double -> bool", "double, int -> bool", "double, uint -> bool"),
+    "string, string -> bool",
+    "bytes, bytes -> bool",
+    "timestamp, timestamp -> bool",
+    "duration, duration -> bool",
 )
 
 
 def _shorter(left: Value, right: Value) -> int:
-    return min(len(left), len(right)) // 10
+    return min(len(left), len(right)) // 10 if isinstance(left, str | bytes) else 0
+
+
+def comparable(left: Value, right: Value) -> tuple[Value, Value]:
+    """Two values of ordered types as Python orders them. Numbers beside a double become doubles.
+
+    Raises CelError for NaN.
+    """
+    left, right = number(left), number(right)
+    if type(left) is float or type(right) is float:
+        left, right = float(left), float(right)
+        if math.isnan(left) or math.isnan(right):
+            raise CelError("NaN values cannot be ordered")
+    return left, right
 
 
 def _ordering(name: str, compare: Callable[[Value, Value], bool]) -> None:
-    LIBRARY.function(name, *_PLAIN)(lambda left, right: compare(number(left), number(right)))
-    LIBRARY.function(name, "string, string -> bool", "bytes, bytes -> bool", cost=_shorter)(compare)
+    LIBRARY.function(name, *_ORDERED, cost=_shorter)(lambda left, right: compare(*comparable(left, right)))
 
 
 _ordering("_<_", operator.lt)
@@ -59,17 +80,41 @@ _ordering("_>_", operator.gt)
 _ordering("_>=_", operator.ge)
 
 
-def _arithmetic(name: str, compute: Callable[[int, int], int]) -> None:
+def _on_ints(name: str, compute: Callable[[int, int], int]) -> None:
     LIBRARY.function(name, "int, int -> int")(lambda a, b: checked_int(compute(a, b)))
+
+
+def _on_uints(name: str, compute: Callable[[int, int], int]) -> None:
     LIBRARY.function(name, "uint, uint -> uint")(lambda a, b: checked_uint(compute(a.value, b.value)))
 
 
-_arithmetic("_+_", operator.add)
-_arithmetic("_-_", operator.sub)
-_arithmetic("_*_", operator.mul)
+# The order of the overloads is that of cel-go, since the first that fits decides open types (`Inference`).
+def _length_of_both(left: Value, right: Value) -> int:
+    return (len(left) + len(right)) // 10
+
+
+LIBRARY.function("_+_", "bytes, bytes -> bytes", cost=_length_of_both)(operator.add)
 LIBRARY.function("_+_", "double, double -> double")(operator.add)
+LIBRARY.function(
+    "_+_",
+    "duration, duration -> duration",
+    "duration, timestamp -> timestamp",
+    "timestamp, duration -> timestamp",
+)(added)
+_on_ints("_+_", operator.add)
+LIBRARY.function("_+_", "list(T), list(T) -> list(T)", cost=lambda a, b: len(a) + len(b))(operator.add)
+LIBRARY.function("_+_", "string, string -> string", cost=_length_of_both)(operator.add)
+_on_uints("_+_", operator.add)
+
 LIBRARY.function("_-_", "double, double -> double")(operator.sub)
+LIBRARY.function("_-_", "duration, duration -> duration")(subtracted)
+_on_ints("_-_", operator.sub)
+LIBRARY.function("_-_", "timestamp, duration -> timestamp", "timestamp, timestamp -> duration")(subtracted)
+_on_uints("_-_", operator.sub)
+
 LIBRARY.function("_*_", "double, double -> double")(operator.mul)
+_on_ints("_*_", operator.mul)
+_on_uints("_*_", operator.mul)
 
 
 def _quotient(left: int, right: int) -> int:
@@ -85,10 +130,6 @@ def _remainder(left: int, right: int) -> int:
     return left - right * _quotient(left, right)
 
 
-_arithmetic("_/_", _quotient)
-_arithmetic("_%_", _remainder)
-
-
 @LIBRARY.function("_/_", "double, double -> double")
 def _divide(left: float, right: float) -> float:
     if right:
@@ -98,47 +139,13 @@ def _divide(left: float, right: float) -> float:
     )
 
 
-@LIBRARY.function("-_", "int -> int")
-def _negate(value: int) -> int:
-    return checked_int(-value)
-
+for _name, _compute in (("_/_", _quotient), ("_%_", _remainder)):
+    _on_ints(_name, _compute)
+    _on_uints(_name, _compute)
 
 LIBRARY.function("-_", "double -> double")(operator.neg)
+LIBRARY.function("-_", "int -> int")(lambda value: checked_int(-value))
 LIBRARY.function("!_", "bool -> bool")(operator.not_)
-
-
-@LIBRARY.function(
-    "_+_", "string, string -> string", "bytes, bytes -> bytes", cost=lambda a, b: (len(a) + len(b)) // 10
-)
-def _concatenate(left: Value, right: Value) -> Value:
-    return left + right
-
-
-LIBRARY.function("_+_", "list(T), list(T) -> list(T)", cost=lambda a, b: len(a) + len(b))(_concatenate)
-
-
-def _in_time(compute: Callable[[Value, Value], Value]) -> Callable[[Value, Value], Value]:
-    def run(left: Value, right: Value) -> Value:
-        try:
-            return compute(left, right)
-        except OverflowError:
-            raise CelError("time out of range") from None
-
-    return run
-
-
-LIBRARY.function(
-    "_+_",
-    "duration, duration -> duration",
-    "timestamp, duration -> timestamp",
-    "duration, timestamp -> timestamp",
-)(_in_time(operator.add))
-LIBRARY.function(
-    "_-_",
-    "duration, duration -> duration",
-    "timestamp, duration -> timestamp",
-    "timestamp, timestamp -> duration",
-)(_in_time(operator.sub))
 
 
 @LIBRARY.function("_in_", "T, list(T) -> bool", metered=True)
@@ -159,6 +166,10 @@ def contains_key(items: dict[Value, Value], wanted: Value) -> bool:
         return False
 
 
+_ESCAPED = re.compile(r"\\Q.*?(?:\\E|$)|\\.", re.DOTALL)
+"""A quoted part of a pattern, or an escape."""
+
+
 @lru_cache(maxsize=256)
 def compiled(pattern: str) -> Any:
     """The compiled pattern. Raises CelError."""
@@ -166,6 +177,8 @@ def compiled(pattern: str) -> Any:
         raise CelError(
             f"the regular expression has {len(pattern)} characters; use at most {MAX_REGEX_LENGTH}"
         )
+    if any(escape == r"\C" for escape in _ESCAPED.findall(pattern)):
+        raise CelError(rf"{pattern!r} is not a regular expression: Go does not have \C")
     import re2  # noqa: PLC0415 - takes 2 ms, and few selectors have patterns
 
     options = re2.Options()
@@ -196,24 +209,33 @@ def find(text: str, pattern: str) -> str:
 def find_all(text: str, pattern: str, most: int = -1) -> tuple[str, ...]:
     """All matches, or the first `most`; a negative number means all."""
     found: list[str] = []
+    end = -1
     for match in compiled(pattern).finditer(text):
         if len(found) == most:
             break
-        found.append(match.group())
+        if match.end() > match.start() or match.start() != end:  # as Go: no empty match behind a match
+            found.append(match.group())
+        end = match.end()
     return tuple(found)
 
 
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _DOUBLE = re.compile(
-    r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)", re.ASCII | re.IGNORECASE
+    r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity)|nan", re.ASCII | re.IGNORECASE
 )
+_HEXADECIMAL = re.compile(
+    r"[+-]?0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)p[+-]?[0-9]+", re.ASCII | re.IGNORECASE
+)
+_MISPLACED = re.compile(r"(?<![0-9])_|_(?![0-9])", re.ASCII)
+_MISPLACED_HEXADECIMAL = re.compile(r"(?<![0-9a-fx])_|_(?![0-9a-f])", re.ASCII | re.IGNORECASE)
+"""Underscores that Go does not allow: they stand between digits, or behind `0x`."""
 _DIGITS = 40
 """Maximum digits: longer numbers never fit, and the limit keeps the conversion cheap."""
 _TRUTHS = {"1": True, "t": True, "T": True, "true": True, "TRUE": True, "True": True} | {
     "0": False, "f": False, "F": False, "false": False, "FALSE": False, "False": False,
 }  # fmt: skip
 
-_SIZED = ("string -> int", "bytes -> int", "list(T) -> int", "map(K, V) -> int")
+_SIZED = ("bytes -> int", "list(T) -> int", "map(K, V) -> int", "string -> int")
 LIBRARY.function("size", *_SIZED)(len)
 LIBRARY.member("size", *_SIZED)(len)
 
@@ -234,20 +256,8 @@ def matches(text: str, pattern: str) -> bool:
     return compiled(pattern).search(text) is not None
 
 
-@LIBRARY.function("dyn", "T -> dyn")
-@LIBRARY.function("int", "int -> int")
-@LIBRARY.function("uint", "uint -> uint")
-@LIBRARY.function("double", "double -> double")
-@LIBRARY.function("string", "string -> string")
-@LIBRARY.function("bytes", "bytes -> bytes")
-@LIBRARY.function("bool", "bool -> bool")
-@LIBRARY.function("duration", "duration -> duration")
-@LIBRARY.function("timestamp", "timestamp -> timestamp")
 def _itself(value: Value) -> Value:
     return value
-
-
-LIBRARY.function("type", "T -> type(T)")(lambda value: TypeValue(name_of(value)))
 
 
 def _whole(text: str) -> int:
@@ -256,18 +266,6 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _truncated(value: float) -> int:
-    if not math.isfinite(value):
-        raise CelError("integer overflow")
-    return int(value)
-
-
-@LIBRARY.function("int", "string -> int", cost=lambda text: len(text) // 10)
-def _int_of_string(text: str) -> int:
-    return checked_int(_whole(text))
-
-
-@LIBRARY.function("int", "double -> int")
 def _int_of_double(value: float) -> int:
     # The limits themselves are refused: as a double, 2**63 - 1 equals 2**63.
     if not INT_MIN < value < INT_MAX:
@@ -275,16 +273,12 @@ def _int_of_double(value: float) -> int:
     return int(value)
 
 
-LIBRARY.function("int", "uint -> int")(lambda value: checked_int(value.value))
-LIBRARY.function("int", "timestamp -> int")(lambda value: int(value.timestamp() // 1))
-LIBRARY.function("int", "duration -> int")(lambda value: value // timedelta(microseconds=1) * 1000)
-LIBRARY.function("uint", "int -> uint")(checked_uint)
-LIBRARY.function("uint", "double -> uint")(lambda value: checked_uint(_truncated(value)))
-LIBRARY.function("double", "int -> double")(float)
-LIBRARY.function("double", "uint -> double")(lambda value: float(value.value))
+def _uint_of_double(value: float) -> UInt:
+    if not 0 <= value < 2**64:
+        raise CelError("unsigned integer overflow")
+    return UInt(int(value))
 
 
-@LIBRARY.function("uint", "string -> uint", cost=lambda text: len(text) // 10)
 def _uint_of_string(text: str) -> UInt:
     value = _whole(text)
     if text[0] in "+-" or value > UINT_MAX:
@@ -292,33 +286,36 @@ def _uint_of_string(text: str) -> UInt:
     return UInt(value)
 
 
-@LIBRARY.function("double", "string -> double", cost=lambda text: len(text) // 10)
 def _double_of_string(text: str) -> float:
-    if _DOUBLE.fullmatch(text) is None:
+    hexadecimal = "x" in text[:3].lower()
+    misplaced = (_MISPLACED_HEXADECIMAL if hexadecimal else _MISPLACED).search(text)
+    plain = text if misplaced else text.replace("_", "")
+    if _DOUBLE.fullmatch(plain):
+        value = float(plain)
+    elif _HEXADECIMAL.fullmatch(plain):
+        value = _of_hexadecimal(plain)
+    else:
         raise CelError(f"{text[:_DIGITS]!r} is not a number")
-    return float(text)
+    if math.isinf(value) and "n" not in plain.lower():
+        raise CelError(f"{text[:_DIGITS]!r} is beyond the largest double")
+    return value
 
 
-LIBRARY.function("string", "int -> string")(str)
-LIBRARY.function("string", "uint -> string")(lambda value: str(value.value))
-LIBRARY.function("string", "double -> string")(double_text)
-LIBRARY.function("string", "bool -> string")(lambda value: "true" if value else "false")
-LIBRARY.function("string", "timestamp -> string")(timestamp_text)
-LIBRARY.function("string", "duration -> string")(duration_text)
+def _of_hexadecimal(text: str) -> float:
+    try:
+        return float.fromhex(text)
+    except OverflowError:
+        return math.inf
 
 
-@LIBRARY.function("string", "bytes -> string", cost=lambda value: len(value) // 10)
-def _string_of_bytes(value: bytes) -> str:
+def string_of_bytes(value: bytes) -> str:
+    """The text of bytes in UTF-8. Raises CelError for others."""
     try:
         return value.decode()
     except UnicodeDecodeError:
         raise CelError("the bytes are not UTF-8") from None
 
 
-LIBRARY.function("bytes", "string -> bytes", cost=lambda text: len(text) // 10)(str.encode)
-
-
-@LIBRARY.function("bool", "string -> bool")
 def _bool_of_string(text: str) -> bool:
     try:
         return _TRUTHS[text]
@@ -326,13 +323,49 @@ def _bool_of_string(text: str) -> bool:
         raise CelError(f"{text[:_DIGITS]!r} is not a bool") from None
 
 
-LIBRARY.function("duration", "string -> duration")(parse_duration)
-LIBRARY.function("timestamp", "string -> timestamp")(parse_timestamp)
+def _no_duration(value: int) -> Value:
+    raise CelError(f"{value} is not a duration such as 1h30m")
 
 
-@LIBRARY.function("timestamp", "int -> timestamp")
-def _timestamp_of_int(seconds: int) -> datetime:
-    try:
-        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
-    except OverflowError:
-        raise CelError("time out of range") from None
+LIBRARY.function("type", "T -> type(T)")(lambda value: TypeValue(name_of(value)))
+LIBRARY.function("dyn", "T -> dyn")(_itself)
+
+Conversion = Callable[[Any], Value]
+_CONVERSIONS: Mapping[str, Mapping[str, Conversion]] = {
+    "bool": {"bool": _itself, "string": _bool_of_string},
+    "bytes": {"bytes": _itself, "string": str.encode},
+    "double": {
+        "double": _itself,
+        "int": float,
+        "string": _double_of_string,
+        "uint": lambda value: float(value.value),
+    },
+    "duration": {"duration": _itself, "int": _no_duration, "string": parse_duration},
+    "int": {
+        "int": _itself,
+        "double": _int_of_double,
+        "duration": lambda value: value.nanos,
+        "string": lambda text: checked_int(_whole(text)),
+        "timestamp": lambda value: value.nanos // SECOND,
+        "uint": lambda value: checked_int(value.value),
+    },
+    "string": {
+        "string": _itself,
+        "bool": lambda value: "true" if value else "false",
+        "bytes": string_of_bytes,
+        "double": double_text,
+        "duration": duration_text,
+        "int": str,
+        "timestamp": timestamp_text,
+        "uint": lambda value: str(value.value),
+    },
+    "timestamp": {"timestamp": _itself, "int": timestamp_of, "string": parse_timestamp},
+    "uint": {"uint": _itself, "double": _uint_of_double, "int": checked_uint, "string": _uint_of_string},
+}
+for _to, _sources in _CONVERSIONS.items():
+    for _from, _convert in _sources.items():
+        _cost = (lambda value: len(value) // 10) if _from in ("string", "bytes") else None
+        LIBRARY.function(_to, f"{_from} -> {_to}", cost=_cost)(_convert)
+
+CONVERSIONS = frozenset({*_CONVERSIONS, "dyn", "type"})
+"""Functions that Kubernetes calls while it compiles, where their argument is a constant."""

@@ -1,17 +1,16 @@
-"""Durations and timestamps, to the microsecond, and the texts of doubles.
-
-Time zones are offsets; names of zones are not supported.
-"""
+"""Durations and timestamps, to the nanosecond, and the texts of doubles."""
 
 import math
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from decimal import Decimal
+from functools import lru_cache
+from zoneinfo import ZoneInfo
 
-from reconciler.api.validation import fields
 from reconciler.cel.errors import CelError
 from reconciler.cel.types import Library
+from reconciler.cel.values import INT_MAX, INT_MIN, Duration, Timestamp
 
 
 def double_text(value: float) -> str:
@@ -26,35 +25,48 @@ def double_text(value: float) -> str:
     if value == 0:
         return "-0" if sign else "0"
     if -4 <= scale < 6:
-        return format(Decimal(repr(value)).normalize(), "f")
+        return plain_text(value)
     mantissa = text[0] + ("." + text[1:] if len(text) > 1 else "")
     return f"{'-' if sign else ''}{mantissa}e{'-' if scale < 0 else '+'}{abs(scale):02d}"
 
 
 def plain_text(value: float) -> str:
-    """The shortest text that parses to `value`, without an exponent."""
-    return format(Decimal(repr(value)).normalize(), "f") if math.isfinite(value) else double_text(value)
+    """The shortest text that parses to a finite `value`, without an exponent."""
+    return format(Decimal(repr(value)).normalize(), "f")
 
 
 LIBRARY = Library()
 
-_UNITS = {
-    "h": 3_600_000_000_000,
-    "m": 60_000_000_000,
-    "s": 10**9,
-    "ms": 10**6,
-    "us": 10**3,
-    "µs": 10**3,
-    "ns": 1,
-}
-_PART = r"([0-9]{1,20}(?:\.[0-9]{0,20})?|\.[0-9]{1,20})(h|ms|us|µs|ns|m|s)"
+SECOND = 10**9
+"""Nanoseconds."""
+_UNITS = {"h": 3600 * SECOND, "m": 60 * SECOND, "s": SECOND, "ms": 10**6, "us": 10**3, "µs": 10**3, "ns": 1}
+_UNITS["μs"] = 10**3  # with the Greek letter
+_PART = r"([0-9]{1,20}(?:\.[0-9]{0,20})?|\.[0-9]{1,20})(h|ms|us|µs|μs|ns|m|s)"
 _DURATION = re.compile(rf"([+-]?)((?:{_PART})+|0)", re.ASCII)
-_OFFSET = re.compile(r"([+-]?)(\d\d):(\d\d)", re.ASCII)
+_TIMESTAMP = re.compile(
+    r"(\d{4}-\d\d-\d\d)T([01]?\d|2[0-3]):([0-5]\d):([0-5]\d)(?:[.,](\d+))?"
+    r"(?:Z|([+-])([01]\d|2[0-4]):([0-5]\d))",
+    re.ASCII,
+)
+_ZONE_NUMBER = re.compile(r"[+-]?[0-9]{1,4}", re.ASCII)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST, _LAST = -62135596800, 253402300799
 _MAX_TEXT = 200
-_MAX_NANOS = 2**63 - 1
 
 
-def parse_duration(text: str) -> timedelta:
+def _duration(nanos: int) -> Duration:
+    if not INT_MIN <= nanos <= INT_MAX:
+        raise CelError("time out of range")
+    return Duration(nanos)
+
+
+def _timestamp(nanos: int, offset: int = 0) -> Timestamp:
+    if not _FIRST <= nanos // SECOND <= _LAST:
+        raise CelError("time out of range")
+    return Timestamp(nanos, offset)
+
+
+def parse_duration(text: str) -> Duration:
     """Parse a duration such as `1h30m`. Raises CelError."""
     match = _DURATION.fullmatch(text) if len(text) <= _MAX_TEXT else None
     if match is None:
@@ -62,52 +74,75 @@ def parse_duration(text: str) -> timedelta:
     nanos = 0
     for number, unit in re.findall(_PART, match[2]):
         whole, _, part = number.partition(".")
-        nanos += int(whole or "0") * _UNITS[unit] + int(part or "0") * _UNITS[unit] // 10 ** len(part)
-    if nanos > _MAX_NANOS:
-        raise CelError(f"{text!r} is longer than the longest duration")
-    span = timedelta(microseconds=nanos // 1000)
-    return -span if match[1] == "-" else span
+        # As Go: the fraction goes through a double.
+        nanos += int(whole or "0") * _UNITS[unit] + int(int(part or "0") * (_UNITS[unit] / 10 ** len(part)))
+    return _duration(-nanos if match[1] == "-" else nanos)
 
 
-def parse_timestamp(text: str) -> datetime:
-    """Parse an RFC 3339 time. Raises CelError."""
+def parse_timestamp(text: str) -> Timestamp:
+    """Parse an RFC 3339 time, as Go does: an hour may have one digit, a comma may begin the fraction.
+
+    Raises CelError.
+    """
+    match = _TIMESTAMP.fullmatch(text[:_MAX_TEXT])
     try:
-        return fields.parse_timestamp(text)
+        day = date.fromisoformat(match[1] if match else "")
     except ValueError:
-        raise CelError(f"{text[:_MAX_TEXT]!r} is not a timestamp such as 2024-01-31T12:00:00Z") from None
+        match = None
+    if match is None:
+        raise CelError(f"{text[:_MAX_TEXT]!r} is not a timestamp such as 2024-01-31T12:00:00Z")
+    _, hour, minute, second, fraction, sign, hours, minutes = match.groups()
+    offset = (int(hours or 0) * 3600 + int(minutes or 0) * 60) * (-1 if sign == "-" else 1)
+    seconds = (day - _EPOCH.date()).days * 86400 + int(hour) * 3600 + int(minute) * 60 + int(second)
+    return _timestamp((seconds - offset) * SECOND + int((fraction or "")[:9].ljust(9, "0")), offset)
 
 
-def duration_text(value: timedelta) -> str:
+def duration_text(value: Duration) -> str:
     """Seconds, as CEL prints them."""
-    micros = value // timedelta(microseconds=1)
-    sign, micros = ("-", -micros) if micros < 0 else ("", micros)
-    whole, part = divmod(micros, 10**6)
-    return f"{sign}{whole}" + (f".{part:06d}".rstrip("0") if part else "") + "s"
+    whole, part = divmod(abs(value.nanos), SECOND)
+    text = plain_text(whole + part / SECOND)
+    return f"-{text}s" if value.nanos < 0 else f"{text}s"
 
 
-def timestamp_text(value: datetime) -> str:
-    """RFC 3339 in UTC."""
-    fraction = f".{value.microsecond:06d}".rstrip("0") if value.microsecond else ""
-    return f"{value.year:04d}{value:-%m-%dT%H:%M:%S}{fraction}Z"
+def timestamp_text(value: Timestamp) -> str:
+    """RFC 3339, in the time zone that it was written in."""
+    there = _in_zone(value, timezone(timedelta(seconds=value.offset)))
+    nanos = value.nanos % SECOND
+    fraction = f".{nanos:09d}".rstrip("0") if nanos else ""
+    sign, minutes = "-" if value.offset < 0 else "+", abs(value.offset) // 60
+    zone = f"{sign}{minutes // 60:02d}:{minutes % 60:02d}" if value.offset else "Z"
+    return f"{there.year:04d}{there:-%m-%dT%H:%M:%S}{fraction}{zone}"
 
 
-def _zone(name: str) -> timezone:
-    if name in ("UTC", "GMT", "Z"):
-        return UTC
-    match = _OFFSET.fullmatch(name)
-    if match is None or int(match[2]) > 23 or int(match[3]) > 59:
-        raise CelError(f"time zone {name[:_MAX_TEXT]!r} is not supported; use an offset such as +02:00")
-    span = timedelta(hours=int(match[2]), minutes=int(match[3]))
-    return timezone(-span if match[1] == "-" else span)
+@lru_cache(maxsize=64)
+def _zone(name: str) -> tzinfo:
+    """A time zone by name or offset. Raises CelError."""
+    hours, colon, minutes = name.partition(":")
+    if not colon:
+        try:
+            return ZoneInfo(name or "UTC")
+        except (KeyError, OSError, ValueError):
+            raise CelError(f"unknown time zone {name[:_MAX_TEXT]}") from None
+    if not (_ZONE_NUMBER.fullmatch(hours) and _ZONE_NUMBER.fullmatch(minutes)):
+        raise CelError(f"{name[:_MAX_TEXT]!r} is not an offset such as +02:00")
+    sign = -1 if name[0] == "-" else 1
+    offset = timedelta(minutes=int(hours) * 60 + sign * int(minutes))
+    if abs(offset) >= timedelta(days=1):
+        raise CelError(f"the offset {name!r} is not below a day")
+    return timezone(offset)
+
+
+def _in_zone(value: Timestamp, zone: tzinfo) -> datetime:
+    try:
+        return (_EPOCH + timedelta(seconds=value.nanos // SECOND)).astimezone(zone)
+    except OverflowError:
+        raise CelError("time out of range") from None
 
 
 def _getter(name: str, read: Callable[[datetime], int]) -> None:
     @LIBRARY.member(name, "timestamp -> int", "timestamp, string -> int")
-    def get(value: datetime, zone: str = "UTC") -> int:
-        try:
-            return read(value.astimezone(_zone(zone)))
-        except OverflowError:
-            raise CelError("time out of range") from None
+    def get(value: Timestamp, zone: str = "UTC") -> int:
+        return read(_in_zone(value, _zone(zone)))
 
 
 _getter("getFullYear", lambda value: value.year)
@@ -119,14 +154,42 @@ _getter("getDayOfYear", lambda value: value.timetuple().tm_yday - 1)
 _getter("getHours", lambda value: value.hour)
 _getter("getMinutes", lambda value: value.minute)
 _getter("getSeconds", lambda value: value.second)
-_getter("getMilliseconds", lambda value: value.microsecond // 1000)
 
 
-def _total(name: str, unit: timedelta) -> None:
-    LIBRARY.member(name, "duration -> int")(lambda value: int(value / unit))
+@LIBRARY.member("getMilliseconds", "timestamp -> int", "timestamp, string -> int")
+def _milliseconds(value: Timestamp, zone: str = "UTC") -> int:
+    _zone(zone)
+    return value.nanos % SECOND // 10**6
 
 
-_total("getHours", timedelta(hours=1))
-_total("getMinutes", timedelta(minutes=1))
-_total("getSeconds", timedelta(seconds=1))
-_total("getMilliseconds", timedelta(milliseconds=1))
+def _total(name: str, unit: int) -> None:
+    LIBRARY.member(name, "duration -> int")(
+        lambda value: value.nanos // unit if value.nanos >= 0 else -(-value.nanos // unit)
+    )
+
+
+_total("getHours", 3600 * SECOND)
+_total("getMinutes", 60 * SECOND)
+_total("getSeconds", SECOND)
+_total("getMilliseconds", 10**6)
+
+
+def added(left: Duration | Timestamp, right: Duration | Timestamp) -> Duration | Timestamp:
+    """A sum of which at most one side is a timestamp. Raises CelError."""
+    if isinstance(right, Timestamp):
+        left, right = right, left
+    nanos = left.nanos + right.nanos
+    return _timestamp(nanos, left.offset) if isinstance(left, Timestamp) else _duration(nanos)
+
+
+def subtracted(left: Duration | Timestamp, right: Duration | Timestamp) -> Duration | Timestamp:
+    """A difference; a duration unless only the left side is a timestamp. Raises CelError."""
+    nanos = left.nanos - right.nanos
+    if isinstance(left, Timestamp) and not isinstance(right, Timestamp):
+        return _timestamp(nanos, left.offset)
+    return _duration(nanos)
+
+
+def timestamp_of(seconds: int) -> Timestamp:
+    """So many seconds after 1970. Raises CelError."""
+    return _timestamp(seconds * SECOND)

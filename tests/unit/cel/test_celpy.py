@@ -52,7 +52,10 @@ text: st.SearchStrategy[str] = st.sampled_from(
 )
 literals = st.lists(st.integers(-3, 9), min_size=1, max_size=3).map(str)
 numbers: st.SearchStrategy[str] = st.one_of(
-    st.lists(number, min_size=1, max_size=3).map(lambda items: f"[{', '.join(items)}]"),
+    # One by one: Kubernetes does not compile a list of a literal and an attribute, which may be anything.
+    st.lists(number, min_size=1, max_size=3).map(
+        lambda items: f"({' + '.join(f'[{each}]' for each in items)})"
+    ),
     shaped("{}.filter(i, i {} {})", literals, st.sampled_from(["<", "!="]), st.integers(-3, 9).map(str)),
     shaped("{}.map(i, i * {})", literals, st.integers(-3, 9).map(str)),
 )
