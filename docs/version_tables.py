@@ -1,6 +1,6 @@
 """The tables of docs/versions.md: `python -m docs.version_tables`.
 
-They are what the program itself uses: its table of feature gates.
+They are what the program itself uses: its tables of kinds, of feature gates, and of fields that it ignores.
 """
 
 import sys
@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from reconciler.api.objects.semantics import GATES
+from reconciler.api.versions.ignored import UNUSED
+from reconciler.api.versions.kinds import KINDS
 
 PAGE = Path(__file__).parent / "versions.md"
 
@@ -15,13 +17,31 @@ PAGE = Path(__file__).parent / "versions.md"
 def page() -> str:
     """The page with its tables as the program has them now."""
     text = PAGE.read_text("utf-8")
-    for name, rows in (("gates", _gates()),):
+    for name, made in (("kinds", _kinds()), ("gates", _gates()), ("unused", _unused())):
         begin, end = f"<!-- {name}: made by `python -m docs.version_tables` -->\n\n", "\n<!-- end -->\n"
         before, found, rest = text.partition(begin)
         if not found:
             raise ValueError(f"{PAGE} has no line {begin.strip()!r}")
-        text = before + begin + "\n".join(rows) + "\n" + end + rest.partition(end)[2]
+        text = before + begin + "\n".join(made) + "\n" + end + rest.partition(end)[2]
     return text
+
+
+def _kinds() -> Iterator[str]:
+    yield from ("| Kinds | Versions, the best first | Only in files |", "|---|---|---|")
+    rows: dict[tuple[str, str, str], list[str]] = {}
+    for kind in KINDS.values():
+        if kind.in_files and kind.group.endswith(".k8s.io"):
+            row = (kind.group, ", ".join(kind.versions), ", ".join(kind.only_in_files) or "-")
+            rows.setdefault(row, []).append(kind.name)
+    for (group, versions, only), names in rows.items():
+        yield f"| {', '.join(names)} of {group} | {versions} | {only} |"
+
+
+def _unused() -> Iterator[str]:
+    yield from ("| Field | Since |", "|---|---|")
+    for model, fields in UNUSED.items():
+        for field, remark in fields.items():
+            yield f"| `{field}` of {model.__name__} | {remark} |"
 
 
 def _gates() -> Iterator[str]:

@@ -12,7 +12,7 @@ from reconciler.analysis.doctor.checks import as_json, as_sarif, counts, examine
 from reconciler.analysis.doctor.findings import Finding, Severity, read_input
 from reconciler.api.manifests.documents import Document, InvalidDocument, Origin, lines_of, of_texts, texts
 from reconciler.api.objects.semantics import Semantics
-from reconciler.cli.cluster import Connection, list_objects
+from reconciler.cli.cluster import Connection, connected, list_objects
 from reconciler.cli.contexts import (
     ask_each,
     check_contexts,
@@ -131,7 +131,11 @@ def _examine_contexts(
 
 async def _listed(connection: Connection) -> list[dict[str, Any]]:
     """All that is examined of a cluster."""
-    return await list_objects(KINDS, connection, leniently=True)
+    from reconciler.cluster.discovery import newer_kinds  # noqa: PLC0415 - slow, and only for clusters
+
+    found = await list_objects(KINDS, connection, leniently=True)
+    async with connected(connection, announced=False) as client:
+        return found + await newer_kinds(client)
 
 
 def _with_lines(findings: Iterable[Finding], sources: Mapping[str, str]) -> Iterator[Finding]:

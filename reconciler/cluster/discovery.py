@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from reconciler.api.objects.semantics import GATES, NEWEST_MINOR, FeatureGate
-from reconciler.api.versions.kinds import KINDS, RESOURCE
-from reconciler.cluster.client import Client
+from reconciler.api.versions.kinds import KINDS, RESOURCE, SCHEDULING, is_newer
+from reconciler.cluster.client import Client, Raw
 from reconciler.cluster.kinds import NODE, POD, TEMPLATE, Resource, Served, resource_of
 from reconciler.errors import Gone, Rejected
 
@@ -88,6 +88,21 @@ def unserved(served: Served) -> list[str]:
         better = versions[: versions.index(used)] if used in versions else versions
         missing += [f"{RESOURCE}/{version} {name}" for version in better]
     return missing
+
+
+async def newer_kinds(client: Client) -> list[Raw]:
+    """The kinds about devices and gangs that the server has and this program does not know, each as an object
+    without a name. Raises the errors of `Client`.
+    """
+    found: dict[tuple[str, str], Raw] = {}
+    for group in (RESOURCE, SCHEDULING):
+        for version in await _served_versions(client, group):
+            listing = await client.fetch(f"/apis/{group}/{version}")
+            for kind in (one["kind"] for one in listing["resources"] if "watch" in one["verbs"]):
+                if is_newer(group, kind):
+                    raw: Raw = {"apiVersion": f"{group}/{version}", "kind": kind, "metadata": {"name": ""}}
+                    found.setdefault((group, kind), raw)
+    return list(found.values())
 
 
 async def _served_versions(client: Client, group: str) -> list[str]:

@@ -114,7 +114,7 @@ class ClaimGenerator:
         template_key = f"{namespace}/{wanted['resourceClaimTemplateName']}"
         template = self._api.store[TEMPLATE].get(template_key)
         if template is not None:
-            inner = template.object["spec"]
+            inner = template.object.get("spec") or {}
             given = inner.get("metadata", {})
             claim = {
                 "metadata": {
@@ -125,7 +125,7 @@ class ClaimGenerator:
                         {**self._reference, "name": metadata["name"], "uid": metadata["uid"]}
                     ],
                 },
-                "spec": inner["spec"],
+                "spec": inner.get("spec") or {},
             }
             try:
                 return str(self._api.create(CLAIM, namespace, claim)["metadata"]["name"])

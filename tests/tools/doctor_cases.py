@@ -42,6 +42,7 @@ from tests.tools.doctor_manifests import (
     two_sets,
     yaml_of,
 )
+from tests.tools.small_fleet import pod
 
 CASES = [
     Case("unreadable", "broken YAML", "a: [", ("",), "expected"),
@@ -163,6 +164,27 @@ CASES = [
         yaml_of(part("s", device("a", bindToNode=True))),
         ("spec.devices[0].bindToNode",),
         "did you mean bindsToNode?",
+    ),
+    Case(
+        "unknown-field",
+        "of a pod, newer than this program",
+        yaml_of(pod("p", newer=1)),
+        ("spec.newer",),
+        "this release knows no field newer here",
+    ),
+    Case(
+        "unused-field",
+        "gangs of 1.35",
+        yaml_of(pod("p", workloadRef={"name": "w", "podGroup": "g"})),
+        ("spec.workloadRef",),
+        "ignored: workloadRef, which could change the answer",
+    ),
+    Case(
+        "unknown-kind",
+        "newer than this program",
+        yaml_of({"apiVersion": "resource.k8s.io/v2", "kind": "DeviceLease", "metadata": {"name": "x"}}),
+        ("kind",),
+        "ignored: DeviceLease of resource.k8s.io/v2, which could change the answer",
     ),
     Case(
         "dropped-expression",

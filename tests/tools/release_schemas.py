@@ -23,14 +23,22 @@ Fields = Mapping[str, str]
 
 
 @cache
-def types(minor: int) -> dict[tuple[str, str], dict[str, Any]]:
-    """(version, type) -> its schema."""
+def definitions(minor: int) -> dict[str, dict[str, Any]]:
+    """Full name of a type -> its schema: `io.k8s.api.core.v1.Pod`."""
     folder = Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema" / f"v1.{minor}.0-local"
     if not folder.exists():
         pytest.skip(f"kubernetes-validate does not carry the schemas of 1.{minor}")
-    definitions = msgspec.json.decode((folder / "_definitions.json").read_bytes())["$defs"]
+    found: dict[str, dict[str, Any]] = msgspec.json.decode((folder / "_definitions.json").read_bytes())[
+        "$defs"
+    ]
+    return found
+
+
+@cache
+def types(minor: int) -> dict[tuple[str, str], dict[str, Any]]:
+    """(version, type) of the group of devices -> its schema."""
     found = {}
-    for name, schema in definitions.items():
+    for name, schema in definitions(minor).items():
         if match := _TYPE.fullmatch(name):
             found[match["version"], match["type"]] = schema
     return found
@@ -83,4 +91,17 @@ def _referred(schema: Mapping[str, Any]) -> str:
     for part, prefix in ((schema, ""), (schema.get("items"), ""), (schema.get("additionalProperties"), "{}")):
         if isinstance(part, dict) and (match := _TYPE.search(part.get("$ref", ""))):
             return prefix + match["type"]
+    return ""
+
+
+def full_name(group: str, version: str, kind: str) -> str:
+    """The full name of the type of a kind of Kubernetes itself."""
+    return f"io.k8s.api.{(group or 'core').partition('.')[0]}.{version}.{kind}"
+
+
+def type_of(schema: Mapping[str, Any]) -> str:
+    """The full name of the type in a field, or of the parts of its list or map; empty for plain values."""
+    for part in (schema, schema.get("items"), schema.get("additionalProperties")):
+        if isinstance(part, dict) and "$ref" in part:
+            return str(part["$ref"]).rpartition("/")[2]
     return ""

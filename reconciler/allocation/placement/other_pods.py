@@ -133,7 +133,10 @@ _OF_SPEC = itemgetter(
     "host_users",
     "volumes",
 )
-_OF_STATUS = itemgetter("nominated_node_name", "container_statuses", "init_container_statuses")
+_OF_STATUS = itemgetter(
+    *("nominated_node_name", "container_statuses", "init_container_statuses"),
+    *("resources", "allocated_resources"),
+)
 
 
 class Likeness:

@@ -85,6 +85,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     manifests.old_version,
     manifests.duplicate_object,
     manifests.unknown_fields,
+    manifests.unused_fields,
+    manifests.unknown_kinds,
     manifests.unrendered,
     manifests.claim_sources,
     limits.api_rules,

@@ -99,8 +99,16 @@ FIRST_REVISION: Final = Rule(
     "Use smaller slices or fewer entries; `dra-reconciler convert` writes the current API.",
 )  # fmt: skip
 UNKNOWN_FIELD: Final = Rule(
-    "unknown-field", _W, "A field is not in the API; servers drop it.",
-    "Fix its name or its place, or remove it.",
+    "unknown-field", _W, "A field is not known here; it is ignored, and servers drop what they do not know.",
+    "Fix its name or its place, or remove it; if Kubernetes has it, upgrade dra-reconciler.",
+)  # fmt: skip
+UNUSED_FIELD: Final = Rule(
+    "unused-field", _W, "Kubernetes uses a field that is ignored here, so answers may differ.",
+    "Compare with what kube-scheduler does; docs/versions.md lists all such fields.",
+)  # fmt: skip
+UNKNOWN_KIND: Final = Rule(
+    "unknown-kind", _W, "A kind about devices or gangs is not known here, so its objects are ignored.",
+    "Fix the kind or its version; if Kubernetes has it, upgrade dra-reconciler.",
 )  # fmt: skip
 UNRENDERED: Final = Rule(
     "unrendered-template", _E, "A value contains a template action that is not rendered.",
@@ -250,7 +258,8 @@ EXTENSION_CONFLICT: Final = Rule(
 )  # fmt: skip
 
 RULES: Final = (
-    UNREADABLE, PUT_RIGHT, OLD_VERSION, DUPLICATE_OBJECT, API_RULES, FIRST_REVISION, UNKNOWN_FIELD,
+    UNREADABLE, PUT_RIGHT, OLD_VERSION, DUPLICATE_OBJECT, API_RULES, FIRST_REVISION,
+    UNKNOWN_FIELD, UNUSED_FIELD, UNKNOWN_KIND,
     UNRENDERED, CLAIM_SOURCE,
     POOL_INCOMPLETE, POOL_OBSOLETE, POOL_DISAGREES, DUPLICATE_DEVICE, DEVICE_ON_TWO_NODES,
     DUPLICATE_COUNTER_SET, DANGLING_COUNTER_SET, DANGLING_COUNTER, DEVICE_NEVER_FITS, UNUSED_COUNTER,

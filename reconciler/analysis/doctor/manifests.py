@@ -1,26 +1,17 @@
 """Checks of documents as they are written: unreadable, old, unrendered, duplicate, or with unknown fields."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 from reconciler.analysis.doctor import findings
 from reconciler.analysis.doctor.findings import DoctorInput, Finding, suggestion
 from reconciler.api.manifests.bundle import already_read
 from reconciler.api.manifests.documents import Origin
-from reconciler.api.objects.claims import (
-    DeviceClass,
-    DeviceSubRequest,
-    ExactDeviceRequest,
-    ResourceClaim,
-    ResourceClaimTemplate,
-    TemplateMetadata,
-)
-from reconciler.api.objects.core import Node, Pod
-from reconciler.api.objects.meta import ObjectKey, ObjectMeta
+from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.model import fields_of
-from reconciler.api.objects.slices import Device, DeviceTaintRule, ResourceSlice, ResourceSliceSpec
 from reconciler.api.objects.validating import subject_of
-from reconciler.api.versions.kinds import RESOURCE
+from reconciler.api.versions.ignored import UNUSED, ignored, used
+from reconciler.api.versions.kinds import RESOURCE, is_newer
 from reconciler.api.versions.shapes import mappings
 
 
@@ -102,64 +93,79 @@ def _values(value: Any, path: str) -> Iterator[tuple[str, Any]]:
             yield from _values(part, f"{path}[{number}]")
 
 
-_UNREAD: Final[Mapping[type, frozenset[str]]] = {
-    Device: frozenset({"nodeAllocatableResources", "nodeAllocatableResourceMappings"}),
-    ResourceSliceSpec: frozenset({"partitionTypeAttribute"}),
-    DeviceSubRequest: frozenset({"derivedAttributes"}),
-    ExactDeviceRequest: frozenset({"derivedAttributes"}),
-    **dict.fromkeys(
-        (ResourceSlice, ResourceClaim, ResourceClaimTemplate, DeviceClass, DeviceTaintRule),
-        frozenset({"apiVersion", "status"}),
-    ),
-}
-"""Fields of the API that our models do not have; models of plugins name theirs in `UNREAD`"""
-_LOOSE = (ObjectMeta, TemplateMetadata)
-"""Models with only some of the fields of the API; they are not checked"""
-
-
 def unknown_fields(data: DoctorInput) -> Iterator[Finding]:
-    """Misspelled and misplaced fields; each name is reported once for an object."""
+    """Misspelled, misplaced and newer fields; each name is reported once for an object."""
     for entry in data.entries:
-        if isinstance(entry.object, Node | Pod):
-            continue
         reported: set[str] = set()
         for path, key, known in unknown_in(type(entry.object), entry.raw, ""):
             if key not in reported:
                 reported.add(key)
-                what = f"the API has no field {key} here{suggestion(key, known)}"
+                what = f"this release knows no field {key} here{suggestion(key, known)}"
                 yield findings.UNKNOWN_FIELD.finding(entry, path, what)
+
+
+def unused_fields(data: DoctorInput) -> Iterator[Finding]:
+    """Fields that Kubernetes uses and this program does not; each name is reported once for an object."""
+    for entry in data.entries:
+        found = {key: path for path, key in _unused_in(type(entry.object), entry.raw, "")}
+        for key, path in found.items():
+            yield findings.UNUSED_FIELD.finding(entry, path, f"ignored: {key}, which could change the answer")
+
+
+def unknown_kinds(data: DoctorInput) -> Iterator[Finding]:
+    """Kinds of the groups of devices and gangs that are newer than the program."""
+    for one in data.documents:
+        raw = one.document.raw
+        group, _, _ = str(raw.get("apiVersion")).rpartition("/")
+        if one.entry is None and is_newer(group, str(raw.get("kind"))):
+            what = f"ignored: {raw['kind']} of {raw['apiVersion']}, which could change the answer"
+            yield findings.UNKNOWN_KIND.finding_at(one.document.origin, subject_of(raw), "kind", what)
 
 
 def unknown_in(model: type, raw: Mapping[str, Any], path: str) -> Iterator[tuple[str, str, frozenset[str]]]:
     """Path and name of each unknown field of an object of `model`, and the known names there."""
-    fields = {field.alias or name: field for name, field in fields_of(model).items()}
-    known = frozenset(fields) | _UNREAD.get(model, frozenset()) | getattr(model, "UNREAD", frozenset())
+    for kind, there, part in _parts(model, raw, path):
+        known = frozenset(used(kind)) | ignored(kind) | frozenset(UNUSED.get(kind, ()))
+        for key in part:
+            if key not in known:
+                yield f"{there}.{key}" if there else key, key, known
+
+
+def _unused_in(model: type, raw: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
+    """Path and name of each field of an object that is known and not used."""
+    for kind, there, part in _parts(model, raw, path):
+        for key in UNUSED.get(kind, ()):
+            if part.get(key) is not None:
+                yield f"{there}.{key}" if there else key, key
+
+
+def _parts(model: type, raw: Mapping[str, Any], path: str) -> Iterator[tuple[type, str, Mapping[str, Any]]]:
+    """An object and all parts of it that have a model, with their models and paths."""
+    yield model, path, raw
+    fields = used(model)
     for key, value in raw.items():
-        below = f"{path}.{key}" if path else key
-        if key not in known:
-            yield below, key, known
-        elif key in fields:
-            yield from _below(fields[key].annotation, value, below)
+        if key in fields:
+            yield from _below(fields[key], value, f"{path}.{key}" if path else key)
 
 
-def _below(annotation: Any, value: Any, path: str) -> Iterator[tuple[str, str, frozenset[str]]]:
-    model = _model(annotation)
-    if model is None or issubclass(model, _LOOSE):
+def _below(annotation: Any, value: Any, path: str) -> Iterator[tuple[type, str, Mapping[str, Any]]]:
+    model = model_in(annotation)
+    if model is None:
         return
     if isinstance(value, list):
         for number, one in enumerate(value):
             if isinstance(one, Mapping):
-                yield from unknown_in(model, one, f"{path}[{number}]")
+                yield from _parts(model, one, f"{path}[{number}]")
     elif isinstance(value, Mapping) and get_origin(annotation) is dict:
         for key, one in value.items():
             if isinstance(one, Mapping):
-                yield from unknown_in(model, one, f"{path}[{key}]")
+                yield from _parts(model, one, f"{path}[{key}]")
     elif isinstance(value, Mapping):
-        yield from unknown_in(model, value, path)
+        yield from _parts(model, value, path)
 
 
-def _model(annotation: Any) -> type | None:
+def model_in(annotation: Any) -> type | None:
     """The model in `Model`, `Model | None`, or a tuple or map of models."""
     if isinstance(annotation, type) and fields_of(annotation):
         return annotation
-    return next(filter(None, map(_model, get_args(annotation))), None)
+    return next(filter(None, map(model_in, get_args(annotation))), None)

@@ -143,7 +143,7 @@ def _placed(raw: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def claim_from_template(maker: Pod | PodGroup, entry: str, template: Mapping[str, Any]) -> dict[str, Any]:
     """The claim for one entry of a pod, named `<pod>-<entry>` without the random suffix of a server."""
-    spec = template["spec"]
+    spec = template.get("spec") or {}
     given = spec.get("metadata") or {}
     metadata: dict[str, Any] = {
         "name": f"{maker.key.name}-{entry}",
@@ -164,7 +164,7 @@ def claim_from_template(maker: Pod | PodGroup, entry: str, template: Mapping[str
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
         "metadata": metadata,
-        "spec": spec["spec"],
+        "spec": spec.get("spec") or {},
     }
 
 

@@ -248,7 +248,7 @@ class ResourceClaim(ApiObject):
     """A request for devices, and their allocation."""
 
     kind: Literal["ResourceClaim"] = "ResourceClaim"
-    spec: ResourceClaimSpec
+    spec: ResourceClaimSpec = Field(default_factory=ResourceClaimSpec)
     status: ResourceClaimStatus = Field(default_factory=ResourceClaimStatus)
 
     @property
@@ -271,14 +271,14 @@ class ResourceClaimTemplateSpec(Model):
     """Metadata and spec of each claim that is made from the template."""
 
     metadata: TemplateMetadata = Field(default_factory=TemplateMetadata)
-    spec: ResourceClaimSpec
+    spec: ResourceClaimSpec = Field(default_factory=ResourceClaimSpec)
 
 
 class ResourceClaimTemplate(ApiObject):
     """A template: one claim is made from it for each pod."""
 
     kind: Literal["ResourceClaimTemplate"] = "ResourceClaimTemplate"
-    spec: ResourceClaimTemplateSpec
+    spec: ResourceClaimTemplateSpec = Field(default_factory=ResourceClaimTemplateSpec)
 
 
 ANNOUNCED = "announced"

@@ -341,6 +341,9 @@ class PodStatus(Model):
     resource_claim_statuses: Tuple[PodResourceClaimStatus] = ()
     container_statuses: Tuple[ContainerStatus] = ()
     init_container_statuses: Tuple[ContainerStatus] = ()
+    resources: ResourceRequirements | None = None
+    """Those of the pod as a whole that are in effect now: they differ during a resize"""
+    allocated_resources: Resources = Field(default_factory=dict)
 
 
 class Pod(ApiObject):

@@ -58,6 +58,15 @@ NAMES: dict[tuple[str, str], str] = {}
 """(group, kind as objects write it) -> its name in KINDS"""
 
 
+_HARMLESS = frozenset({"ResourcePoolStatusRequest", "PriorityClass"})
+"""Kinds of RESOURCE and SCHEDULING that no answer depends on"""
+
+
+def is_newer(group: str, kind: str) -> bool:
+    """Whether a kind is about devices or gangs, and in no table here."""
+    return group in (RESOURCE, SCHEDULING) and (group, kind) not in NAMES and kind not in _HARMLESS
+
+
 def register(model: type[ApiObject], group: str, versions: Sequence[str], *, in_files: bool = True) -> None:
     """Have a kind of a plugin read, all versions in the shape of its model."""
     _add(Kind(group, tuple(versions), model, in_files=in_files))

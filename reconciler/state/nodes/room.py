@@ -11,7 +11,7 @@ import numpy as np
 
 from kernels.fit import has_room, shortages
 from kernels.types import Amounts, Mask
-from reconciler.api.objects.core import Container, ContainerStatus, Pod
+from reconciler.api.objects.core import Container, ContainerStatus, Pod, PodStatus
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.quantity import NANO, Quantity
 from reconciler.state.forking import Forkable
@@ -54,7 +54,7 @@ def demand(pod: Pod) -> dict[str, int]:
         peak = _most(peak, starting)
     total = _most(_sum([running, sidecars]), peak)
     if spec.resources is not None:
-        whole = _nanos(spec.resources.requests)
+        whole = _in_effect(_nanos(spec.resources.requests), status)
         total |= {name: amount for name, amount in whole.items() if _for_whole_pods(name)}
     total = _sum([total, _nanos(spec.overhead)])
     return {name: amount(name, nanos) for name, nanos in total.items() if nanos > 0} | {PODS: 1}
@@ -78,8 +78,10 @@ def _each(containers: Iterable[Container], statuses: Iterable[ContainerStatus]) 
 def _asked(container: Container, now: ContainerStatus | None) -> Nanos:
     """The largest of requested, actual and allocated resources: they differ during a resize."""
     asked = _nanos({**container.resources.limits, **container.resources.requests})
-    if now is None:
-        return asked
+    return asked if now is None else _in_effect(asked, now)
+
+
+def _in_effect(asked: Nanos, now: ContainerStatus | PodStatus) -> Nanos:
     has = _nanos(now.resources.requests) if now.resources is not None else {}
     return _most(_most(asked, has), _nanos(now.allocated_resources))
 

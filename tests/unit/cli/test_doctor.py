@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from reconciler.analysis.doctor.checks import every_rule
+from reconciler.api.validation.kinds import GroupVersion, ServedKind
 from reconciler.cli import main
 from reconciler.embedded import ApiServer, Request, Response, serve
 from reconciler.embedded.routing import Stream
@@ -207,3 +208,12 @@ def test_two_objects_of_one_name_are_reported_in_the_words_of_allocate(tmp_path:
         )
     ]
     assert said == allocated.stderr.splitlines()
+
+
+@pytest.mark.loopback
+async def test_kinds_of_a_server_that_are_newer_than_the_program_are_named():
+    served = (GroupVersion("resource.k8s.io", "v2alpha1"),)
+    server = ApiServer([ServedKind("DeviceLease", "deviceleases", "devicelease", served)])
+    (found,) = await _asked(server)
+    assert (found["check"], found["object"]) == ("unknown-kind", "DeviceLease (without a name)")
+    assert found["what"] == "ignored: DeviceLease of resource.k8s.io/v2alpha1, which could change the answer"

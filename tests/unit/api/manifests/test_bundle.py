@@ -72,11 +72,11 @@ def test_an_object_that_occurs_twice_is_refused_naming_both_places(tmp_path: Pat
 
 
 def test_a_refused_object_does_not_stop_the_others(tmp_path: Path):
-    bad = "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: bad}}"
+    bad = "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: bad}, spec: x}"
     bundle = bundle_of(tmp_path, a=f"{CLAIM % 'x'}\n---\n{bad}\n---\na: [\n---\n{CLAIM % 'y'}\n", b="a: b: c")
     assert [claim.key.name for claim in bundle.of(ResourceClaim)] == ["x", "y"]
     first, second, third = refusals(bundle, tmp_path)
-    assert first == "a.yaml:3: ResourceClaim default/bad: spec: is missing"
+    assert first == "a.yaml:3: ResourceClaim default/bad: spec: must be an object, got 'x'"
     assert second.startswith("a.yaml:6:1: while parsing a flow node")
     assert third.startswith("b.yaml:1:5: mapping values are not allowed")
 

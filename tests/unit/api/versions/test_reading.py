@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.versions.reading import is_ours, read, to_v1, typed
 from reconciler.errors import Malformed
@@ -60,7 +60,7 @@ def refusal_of(raw: dict[str, Any]) -> str:
         (CLAIM, "metadata.name", "", "ResourceClaim ns/(without a name): metadata.name: must not be empty"),
         (CLAIM, "metadata.name", 5, "ResourceClaim ns/5: metadata.name: must be a string, got 5"),
         (CLAIM, "metadata.labels", [], "ResourceClaim ns/c: metadata.labels: must be an object"),
-        (CLAIM, "spec", ..., "ResourceClaim ns/c: spec: is missing"),
+        (CLAIM, "spec", "x", "ResourceClaim ns/c: spec: must be an object, got 'x'"),
         (CLAIM, "spec.devices", "x", "ResourceClaim ns/c: spec.devices: must be an object, got 'x'"),
         (CLAIM, "spec.devices.requests", {}, "ResourceClaim ns/c: spec.devices.requests: must be a list"),
         (
@@ -288,3 +288,12 @@ def test_nulls_in_what_belongs_to_a_driver_stay():
 def test_typed_objects_have_their_class():
     assert isinstance(typed(CLAIM), ResourceClaim)
     assert isinstance(typed(SLICE), ResourceSlice)
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])
+@pytest.mark.parametrize("kind", ["ResourceClaim", "ResourceClaimTemplate", "DeviceClass"])
+def test_a_spec_may_be_absent_as_in_1_37(kind: str, version: str):
+    raw = {"apiVersion": f"resource.k8s.io/{version}", "kind": kind, "metadata": {"name": "x"}}
+    found = read(raw)
+    assert found == read({**raw, "spec": {}})
+    assert isinstance(found, ResourceClaim | ResourceClaimTemplate | DeviceClass)

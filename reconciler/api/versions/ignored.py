@@ -1,0 +1,139 @@
+"""Fields of the API that the models do not have, by the model: those that no answer depends on, and those
+that could change one. A test compares models and both tables with the schemas of Kubernetes 1.32 to 1.37;
+doctor reports fields of the second table, and all that are in none.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from reconciler.api.objects import claims, core, gangs, meta, slices, storage
+from reconciler.api.objects.model import fields_of
+
+_OF_OBJECTS = "apiVersion"
+_SOURCES = (
+    "azureFile cephfs fc flexVolume flocker glusterfs hostPath nfs photonPersistentDisk quobyte scaleIO "
+    "storageos vsphereVolume"
+)
+"""Kinds of volumes that can be used on every node, or whose nodes are in the node affinity of the volume"""
+
+HARMLESS: Mapping[type, str] = {
+    claims.TemplateMetadata: (
+        "creationTimestamp deletionGracePeriodSeconds deletionTimestamp finalizers generateName generation "
+        "managedFields name namespace ownerReferences resourceVersion selfLink uid"
+    ),
+    core.AwsElasticBlockStore: "fsType partition readOnly",
+    core.AzureDisk: "cachingMode diskName fsType readOnly",
+    core.ClaimVolumeSource: "readOnly",
+    core.Condition: "lastHeartbeatTime lastTransitionTime message reason",
+    core.ConfigMap: "binaryData immutable",
+    core.Container: (
+        "args command env envFrom image imagePullPolicy lifecycle livenessProbe readinessProbe resizePolicy "
+        "securityContext startupProbe stdin stdinOnce terminationMessagePath terminationMessagePolicy tty "
+        "volumeDevices volumeMounts workingDir"
+    ),
+    core.ContainerPort: "name",
+    core.ContainerStatus: (
+        "allocatedResourcesStatus containerID image imageID lastState ready restartCount started state "
+        "stopSignal user volumeMounts"
+    ),
+    core.GcePersistentDisk: "fsType partition",
+    core.Iscsi: (
+        "chapAuthDiscovery chapAuthSession fsType initiatorName iscsiInterface lun portals secretRef "
+        "targetPortal"
+    ),
+    core.Namespace: "spec status",
+    core.NodeSpec: "configSource externalID podCIDR podCIDRs podPreemptionPolicy providerID",
+    core.NodeStatus: (
+        "addresses capacity config daemonEndpoints features images nodeInfo phase runtimeHandlers "
+        "volumesAttached volumesInUse"
+    ),
+    core.PodDisruptionBudgetSpec: "maxUnavailable minAvailable",
+    core.PodDisruptionBudgetStatus: (
+        "conditions currentHealthy desiredHealthy expectedPods observedGeneration"
+    ),
+    core.PodSpec: (
+        "activeDeadlineSeconds automountServiceAccountToken dnsConfig dnsPolicy enableServiceLinks "
+        "ephemeralContainers evictionResponders hostAliases hostIPC hostPID hostname hostnameOverride "
+        "imagePullSecrets os readinessGates restartPolicy runtimeClassName schedulerName securityContext "
+        "serviceAccount serviceAccountName setHostnameAsFQDN shareProcessNamespace subdomain "
+        "terminationGracePeriodSeconds"
+    ),
+    core.PodStatus: (
+        "conditions ephemeralContainerStatuses hostIP hostIPs message observedGeneration podIP podIPs "
+        "qosClass reason resize volumeHealth"
+    ),
+    core.Rbd: "fsType keyring secretRef user",
+    core.ResourceRequirements: "claims",
+    core.RestartRule: "exitCodes",
+    core.Taint: "timeAdded",
+    core.Toleration: "tolerationSeconds",
+    core.Volume: f"{_SOURCES} configMap csi downwardAPI emptyDir gitRepo image projected secret",
+    core.VolumeByID: "fsType readOnly secretRef",
+    gangs.CoschedulingPodGroup: "status",
+    gangs.CoschedulingPodGroupSpec: "minResources scheduleTimeoutSeconds",
+    gangs.PodGroupStatus: "conditions",
+    gangs.SchedulingPolicy: "basic",
+    meta.ObjectMeta: "deletionGracePeriodSeconds generateName managedFields selfLink",
+    meta.OwnerReference: "blockOwnerDeletion",
+    slices.DeviceTaintRule: "status",
+    slices.ResourceSliceSpec: "partitionTypeAttribute",
+    storage.AttachmentSource: "inlineVolumeSpec",
+    storage.CSIDriverSpec: (
+        "attachRequired fsGroupPolicy nodeAllocatableUpdatePeriodSeconds podInfoOnMount requiresRepublish "
+        "seLinuxMount serviceAccountTokenInSecrets tokenRequests volumeLifecycleModes"
+    ),
+    storage.CSINode: "status",
+    storage.CSINodeDriver: "nodeID topologyKeys",
+    storage.CSIVolumeSource: (
+        "controllerExpandSecretRef controllerPublishSecretRef fsType nodeExpandSecretRef "
+        "nodePublishSecretRef nodeStageSecretRef readOnly volumeAttributes"
+    ),
+    storage.ClaimReference: "apiVersion fieldPath kind resourceVersion",
+    storage.PersistentVolumeClaimSpec: "dataSource dataSourceRef",
+    storage.PersistentVolumeClaimStatus: (
+        "accessModes allocatedResourceStatuses allocatedResources capacity conditions "
+        "currentVolumeAttributesClassName healthStatus modifyVolumeStatus"
+    ),
+    storage.PersistentVolumeSpec: (f"{_SOURCES} iscsi local mountOptions persistentVolumeReclaimPolicy rbd"),
+    storage.PersistentVolumeStatus: "lastPhaseTransitionTime message reason",
+    storage.StorageClass: "allowVolumeExpansion mountOptions parameters reclaimPolicy",
+    storage.VolumeAttachment: "status",
+    storage.VolumeResources: "limits",
+}
+UNUSED: Mapping[type, Mapping[str, str]] = {
+    slices.Device: {
+        "nodeAllocatableResources": "1.37, off",
+        "nodeAllocatableResourceMappings": "1.36, off; another shape of the former",
+    },
+    claims.DeviceSubRequest: {"derivedAttributes": "1.37, off"},
+    claims.ExactDeviceRequest: {"derivedAttributes": "1.37, off"},
+    slices.DeviceTaintSelector: {"deviceClassName": "1.33, 1.34", "selectors": "1.33, 1.34"},
+    core.PodSpec: {"workloadRef": "1.35, off: a gang, before there were PodGroups"},
+    core.PodStatus: {
+        "extendedResourceClaimStatus": "1.34: the claim that kube-scheduler made for extended resources",
+        "nodeAllocatableResourceClaimStatuses": "1.36, off",
+    },
+    core.PodDisruptionBudgetSpec: {"unhealthyPodEvictionPolicy": "1.26: counts as `IfHealthyBudget`"},
+    gangs.PodGroupSpec: {
+        "disruptionMode": "1.36, off",
+        "parentCompositePodGroupName": "1.37, off",
+        "preemptionPolicy": "1.37, off",
+        "priority": "1.36, off",
+        "priorityClassName": "1.36, off",
+        "workloadRef": "1.37, off",
+    },
+    storage.CSIDriverSpec: {"preventPodSchedulingIfMissing": "1.36"},
+}
+"""Field -> since when, and what is known about it. docs/versions.md shows them."""
+
+
+def ignored(model: type) -> frozenset[str]:
+    """The fields of a model that are known, and that no answer depends on; of plugins, those of `UNREAD`."""
+    of_objects = _OF_OBJECTS if issubclass(model, meta.ApiObject) else ""
+    mine: frozenset[str] = getattr(model, "UNREAD", frozenset())
+    return frozenset(f"{HARMLESS.get(model, '')} {of_objects}".split()) | mine
+
+
+def used(model: type) -> dict[str, Any]:
+    """The fields that a model has, by their names in the API, with their types."""
+    return {field.alias or name: field.annotation for name, field in fields_of(model).items()}
