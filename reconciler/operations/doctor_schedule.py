@@ -100,10 +100,11 @@ class DoctorSchedule:
         self._record(self._notices(lasting))
         log.info("doctor run finished", findings=sum(self.found.values()), pools=len(pools))
 
-    def _notices(self, findings: Iterable[Finding]) -> Iterator[Notice]:
-        uids = {block.name: block.uid for block in self._store.blocks} if findings else {}
-        for one in findings:
-            name = one["object"].removeprefix("ResourceSlice ")
+    def _notices(self, findings: Sequence[Finding]) -> Iterator[Notice]:
+        names = [one["object"].removeprefix("ResourceSlice ") for one in findings]
+        slices = [block.source() for block in self._store.blocks if block.name in names]
+        uids = {one.key.name: one.metadata.uid for one in slices}
+        for name, one in zip(names, findings, strict=True):
             if name in uids:
                 regarding = Regarding(self._version, "ResourceSlice", ObjectKey("", name), uids[name])
                 yield Notice(regarding, POOL_REASONS[one["check"]], f"{one['what']}. {one['remedy']}", "")

@@ -288,7 +288,7 @@ def _answer_whatif(
     options: WhatifOptions,
     fork: Fork,
     supply: tuple[Sequence[ApiObject], ...],
-    nodes: tuple[Node, ...],
+    nodes: Sequence[Node],
     others: Others,
     policies: Policies,
     wanted: ShouldContinue,

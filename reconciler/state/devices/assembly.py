@@ -21,7 +21,7 @@ from reconciler.state.caches import Caches
 from reconciler.state.devices.counters import CounterSetColumns
 from reconciler.state.devices.encoding.block import COLUMNS
 from reconciler.state.devices.encoding.interner import Interner
-from reconciler.state.devices.encoding.tables import DeviceColumns, Table, cel_rows, covers, join, table_of
+from reconciler.state.devices.encoding.tables import DeviceColumns, Part, cel_rows, covers, join
 from reconciler.state.devices.encoding.vocabulary import Vocabulary
 from reconciler.state.devices.exclusion import gather
 from reconciler.state.devices.exclusion_rules import PoolExclusion
@@ -31,12 +31,11 @@ from reconciler.state.devices.pool import Pool
 TAINTS = COLUMNS.index("taints")
 
 
-def tables_with_taints(pool: Pool, rules: Sequence[DeviceTaintRule], vocabulary: Vocabulary) -> list[Table]:
+def with_taints(pool: Pool, rules: Sequence[DeviceTaintRule], vocabulary: Vocabulary) -> Sequence[Part]:
     """The devices of a pool in order, with the taints that rules add to those of the slices.
 
     As upstream, a rule without a selector matches no device.
     """
-    tables = [table_of(block) for block in pool.blocks]
     concerning = [
         (rule, selector)
         for rule in rules
@@ -45,8 +44,8 @@ def tables_with_taints(pool: Pool, rules: Sequence[DeviceTaintRule], vocabulary:
         and selector.pool in (None, pool.id.pool)
     ]
     if not concerning:
-        return tables
-    whole = join(tables)
+        return pool.blocks
+    whole = join(pool.blocks)
     for rule, selector in concerning:
         _add(whole.codes[TAINTS], _matching(pool, selector), rule.spec.taint, vocabulary.taints)
     return [whole]
@@ -80,7 +79,7 @@ def patched(
     pieces = [piece for at in replaced for piece in _changed(previous, at, pools[at], rules)]
     if not pieces:  # the same columns, for other slices
         return replace(previous, pools=pools, caches=Caches())
-    fresh = join([piece.table for piece in pieces])
+    fresh = join([piece.part for piece in pieces])
     if not covers(previous.devices.header, fresh.header):
         return None
     rows = _joined([piece.rows for piece in pieces])
@@ -101,20 +100,20 @@ class _Piece(NamedTuple):
 
     rows: slice
     """In the fleet"""
-    table: Table
+    part: Part
 
 
 def _changed(previous: Fleet, at: int, pool: Pool, rules: Sequence[DeviceTaintRule]) -> Iterator[_Piece]:
     """The slices that changed; the whole pool if slices have other sizes or rules concern it."""
     first, known = int(previous.start[at]), previous.pools[at]
-    tables = tables_with_taints(pool, rules, previous.vocabulary)
-    if len(tables) != len(pool.blocks) or not np.array_equal(known.offsets, pool.offsets):
-        yield _Piece(slice(first, first + pool.size), join(tables))
+    parts = with_taints(pool, rules, previous.vocabulary)
+    if len(parts) != len(pool.blocks) or not np.array_equal(known.offsets, pool.offsets):
+        yield _Piece(slice(first, first + pool.size), join(parts))
         return
     for number, (old, new) in enumerate(zip(known.blocks, pool.blocks, strict=True)):
         if old is not new:
             rows = slice(first + int(pool.offsets[number]), first + int(pool.offsets[number + 1]))
-            yield _Piece(rows, tables[number])
+            yield _Piece(rows, parts[number])
 
 
 def _joined(ranges: Sequence[slice]) -> slice | Rows:
@@ -277,7 +276,7 @@ def assemble(
         fleet = patched(layout.previous, layout.pools, layout.replaced, rules)
         if fleet is not None:
             return fleet
-    devices = DeviceColumns.of(join(list(_tables(layout, rules, vocabulary))))
+    devices = DeviceColumns.joined(list(_parts(layout, rules, vocabulary)))
     counters = _counters(layout, matrix)
     for array in (counters.sets, counters.draws, counters.totals, pool_of := _pool_of(layout)):
         array.setflags(write=False)
@@ -303,14 +302,14 @@ def assemble(
     )
 
 
-def _tables(layout: Layout, rules: Sequence[DeviceTaintRule], vocabulary: Vocabulary) -> Iterator[Table]:
+def _parts(layout: Layout, rules: Sequence[DeviceTaintRule], vocabulary: Vocabulary) -> Iterator[Part]:
     """The devices in order: ranges of the previous fleet, or the slices of fresh pools."""
     for run in layout.runs:
         if run.before >= 0 and layout.previous is not None:
             yield layout.previous.devices.cut(layout.old_rows(run))
         else:
             for pool in layout.pools[run.first : run.first + run.pools]:
-                yield from tables_with_taints(pool, rules, vocabulary)
+                yield from with_taints(pool, rules, vocabulary)
 
 
 def _pool_of(layout: Layout) -> Codes:

@@ -14,7 +14,7 @@ from reconciler.cel.program import CelRefused, Selector, compile_selector
 from reconciler.cel.rows import Rows as CelRows
 from reconciler.state.devices.counters import PoolCounters
 from reconciler.state.devices.encoding.block import Block
-from reconciler.state.devices.encoding.tables import DeviceColumns, cel_rows, join, table_of
+from reconciler.state.devices.encoding.tables import DeviceColumns, cel_rows
 from reconciler.state.devices.encoding.vocabulary import Vocabulary
 
 
@@ -166,7 +166,7 @@ def evaluate(
             stating.setdefault(device.compatible_only_with.expression, []).append(row)
     if not stating:
         return [], ()
-    rows = cel_rows(DeviceColumns.of(join([table_of(block) for block in blocks])), vocabulary)
+    rows = cel_rows(DeviceColumns.joined(blocks), vocabulary)
     stated: list[Statement] = []
     unanswered = _mask(len(devices), ())
     problems: list[Problem] = []

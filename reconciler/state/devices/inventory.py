@@ -12,7 +12,7 @@ from reconciler.api.objects.meta import PoolID
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
 from reconciler.state.devices.assembly import Layout, assemble, lay_out
-from reconciler.state.devices.encoding.block import Block, Unpacked, build
+from reconciler.state.devices.encoding.block import Block, build
 from reconciler.state.devices.encoding.parts import Encoder
 from reconciler.state.devices.encoding.shedding import shed
 from reconciler.state.devices.encoding.vocabulary import Vocabulary
@@ -21,6 +21,7 @@ from reconciler.state.devices.pool import Pool, PoolBuilder
 from reconciler.state.devices.reach import NodeInfo
 from reconciler.state.devices.retained_draws import Drawn
 from reconciler.state.devices.snapshot import Topology
+from reconciler.state.lazy import Lazy
 
 
 class StatingDrivers:
@@ -147,7 +148,7 @@ class Inventory:
     @property
     def slices(self) -> Sequence[ResourceSlice]:
         """All slices. Each is decoded when it is asked for, which any thread may do later."""
-        return Unpacked(tuple(self._blocks.values()))
+        return Lazy(tuple(self._blocks.values()), Block.source)
 
     @property
     def names(self) -> Iterable[str]:

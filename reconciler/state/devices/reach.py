@@ -1,9 +1,9 @@
 """Which slices and devices a node reaches. Source: rules NM-1, NM-2, POOL-3."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.groups import constant_mask
 from kernels.types import Mask
@@ -16,7 +16,7 @@ SKIP_OPERATIONS = "DRAOptionalNodeOperations"
 """The feature that a node must declare for devices that skip operations"""
 
 
-class NodeInfo(NamedTuple):
+class NodeInfo(Struct, frozen=True, gc=False):
     """The properties of a node that decide which devices it can use."""
 
     name: str

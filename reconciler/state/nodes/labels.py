@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Amounts, Codes, Mask, Rows
-from reconciler.api.objects.core import Node, Taint, Toleration
+from reconciler.api.objects.core import Node, NodeSpec, NodeStatus, Taint, Toleration
+from reconciler.api.objects.meta import ObjectMeta
 from reconciler.api.objects.selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from reconciler.state.forking import Forkable
 
@@ -173,7 +175,27 @@ _KEEP_OUT = ("NoSchedule", "NoExecute")
 _AVOID = "PreferNoSchedule"
 
 
-def taints_of(node: Node) -> tuple[Taint, ...]:
+class KnownNode(Struct, frozen=True, gc=False):
+    """What is kept of a Node object: a tenth of its memory. Most nodes share their spec and status."""
+
+    name: str
+    labels: Mapping[str, str]
+    spec: NodeSpec
+    status: NodeStatus
+
+    @classmethod
+    def of(cls, node: Node) -> "KnownNode":
+        """What is kept of a node."""
+        return cls(node.metadata.name, node.metadata.labels, node.spec, node.status)
+
+    def node(self) -> Node:
+        """The object again, with what is kept of it."""
+        return Node(
+            metadata=ObjectMeta(name=self.name, labels=dict(self.labels)), spec=self.spec, status=self.status
+        )
+
+
+def taints_of(node: KnownNode) -> tuple[Taint, ...]:
     """The taints that keep pods out, sorted, with those that the control plane will add.
 
     The control plane taints a cordoned or unready node with a delay, and not in every cluster.
@@ -187,12 +209,12 @@ def taints_of(node: Node) -> tuple[Taint, ...]:
     return tuple(sorted(found, key=lambda taint: (taint.key, taint.value, taint.effect)))
 
 
-def own_taints(node: Node) -> tuple[Taint, ...]:
+def own_taints(node: KnownNode) -> tuple[Taint, ...]:
     """The taints of the Node object that keep pods out."""
     return tuple(taint for taint in node.spec.taints if taint.effect in _KEEP_OUT)
 
 
-def soft_taints(node: Node) -> tuple[Taint, ...]:
+def soft_taints(node: KnownNode) -> tuple[Taint, ...]:
     """The taints of the Node object that pods should avoid."""
     return tuple(taint for taint in node.spec.taints if taint.effect == _AVOID)
 

@@ -7,6 +7,7 @@ from copy import deepcopy
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from msgspec.structs import replace
 
 from kernels.types import Codes, Mask, Rows
 from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
@@ -16,8 +17,10 @@ from reconciler.api.objects.selectors import LabelSelector, NodeSelector
 from reconciler.errors import Rejected
 from reconciler.state.devices.snapshot import NodeSubset, Topology
 from reconciler.state.forking import Forkable, forked
+from reconciler.state.lazy import Lazy
 from reconciler.state.nodes.labels import (
     CLOSING,
+    KnownNode,
     LabelColumns,
     SoftTaints,
     own_taints,
@@ -77,7 +80,7 @@ class Nodes(Forkable):
         self._labels = LabelColumns(self._row_of)
         self.nominated = NominatedRoom(self.room)
         self._spare: list[int] = []
-        self._node: dict[str, Node] = {}
+        self._node: dict[str, KnownNode] = {}
         self._supposed: set[str] = set()
         self._profiles: dict[tuple[Taint, ...], int] = {}
         self._profile: Codes = np.zeros(0, dtype=np.int32)
@@ -95,12 +98,12 @@ class Nodes(Forkable):
         return other
 
     @property
-    def known(self) -> tuple[Node, ...]:
-        """The newest version of every node."""
-        return tuple(self._node.values())
+    def known(self) -> Sequence[Node]:
+        """All nodes, with what is kept of them. Each is made when it is asked for."""
+        return Lazy(tuple(self._node.values()), KnownNode.node)
 
-    def get(self, name: str) -> Node | None:
-        """The newest version of a node."""
+    def get(self, name: str) -> KnownNode | None:
+        """What is kept of a node."""
         return self._node.get(name)
 
     def note(self, change: Change) -> bool:
@@ -297,12 +300,12 @@ class Nodes(Forkable):
         """All rows."""
         return np.ones(self._size, dtype=np.bool_)
 
-    def _put(self, node: Node) -> bool:
-        name = node.key.name
+    def _put(self, it: Node) -> bool:
+        node, name = KnownNode.of(it), it.metadata.name
         self._supposed.discard(name)
         before = self._node.get(name)
         if before is not None and relevant(before) == relevant(node):  # most changes of a node are heartbeats
-            self._node[name] = node
+            self._node[name] = replace(node, labels=before.labels)  # not a second copy
             self.soft_taints.put(self._row_of[name], soft_taints(node))
             return False
         row = self._row_of.get(name)
@@ -313,7 +316,7 @@ class Nodes(Forkable):
             self.residents.put_node(row, name)
             self.volumes.attached.put_node(row, name)
         self._node[name] = node
-        self._labels.put(row, node.metadata.labels)
+        self._labels.put(row, node.labels)
         self.soft_taints.put(row, soft_taints(node))
         self._profile[row] = self._profiles.setdefault(taints_of(node), len(self._profiles))
         self.room.put(row, name, amounts(node.status.allocatable))
@@ -364,10 +367,10 @@ class Nodes(Forkable):
         return mask
 
 
-def relevant(node: Node) -> tuple[object, ...]:
+def relevant(node: KnownNode) -> tuple[object, ...]:
     """What decisions know of a node beside its pods. Heartbeats do not change it."""
     return (
-        node.metadata.labels,
+        node.labels,
         taints_of(node),
         own_taints(node),
         node.status.allocatable,

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import overload
 
 import numpy as np
 from msgspec import Struct
@@ -29,7 +28,6 @@ class Block(Struct, frozen=True, eq=False):
     """
 
     name: str
-    uid: str
     pool: PoolID
     generation: int
     slice_count: int
@@ -47,8 +45,11 @@ class Block(Struct, frozen=True, eq=False):
     named: Names
     header: Header
     """Blocks with the same columns share this object"""
-    table: Codes
-    """(columns, n) `COLUMNS`, then those of the header; -1 where a device has none"""
+    first: bytes
+    """(columns,) the codes of the first device: `COLUMNS`, then those of the header; -1 for none"""
+    steps: Codes
+    """(columns, n) what to add for each device. Machines of one type share this object: what a device has for
+    itself, such as a serial number, was new when the slice came, and new values have codes in a row"""
     flags: Mask
     """(FLAGS, n)"""
     drawn: Codes
@@ -69,13 +70,20 @@ class Block(Struct, frozen=True, eq=False):
         if any(getattr(self, name) != getattr(other, name) for name in _OF_THE_SLICE):
             return False
         alike = all(
-            np.array_equal(mine, its)
-            for mine, its in zip(
-                (self.table, self.flags, self.drawn), (other.table, other.flags, other.drawn), strict=True
+            mine is its or np.array_equal(mine, its)
+            for mine, its in (
+                (self.steps, other.steps),
+                (self.flags, other.flags),
+                (self.drawn, other.drawn),
             )
         )
         # What devices say about others is not in columns.
         return alike and (not self.exclusive or self.source().spec == other.source().spec)
+
+    @property
+    def codes(self) -> Codes:
+        """(columns, n) `COLUMNS`, then those of the header; -1 where a device has none"""
+        return np.frombuffer(self.first, np.int32)[:, None] + self.steps
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -103,7 +111,8 @@ class Block(Struct, frozen=True, eq=False):
 
     def column(self, name: str) -> Codes:
         """(n,) one of `COLUMNS`."""
-        return self.table[COLUMNS.index(name)]
+        at = COLUMNS.index(name)
+        return np.frombuffer(self.first, np.int32)[at] + self.steps[at]
 
 
 _OF_THE_SLICE = (
@@ -117,27 +126,11 @@ _OF_THE_SLICE = (
     "published",
     "names",
     "header",
+    "first",
     "has_binding_conditions",
     "exclusive",
     "states",
 )
-
-
-class Unpacked(Sequence[ResourceSlice]):
-    """The slices of some blocks, each decoded when it is asked for. Any thread may do that."""
-
-    def __init__(self, blocks: Sequence[Block]) -> None:
-        self._blocks = blocks
-
-    def __len__(self) -> int:
-        return len(self._blocks)
-
-    @overload
-    def __getitem__(self, at: int) -> ResourceSlice: ...
-    @overload
-    def __getitem__(self, at: slice) -> "Unpacked": ...
-    def __getitem__(self, at: int | slice) -> "ResourceSlice | Unpacked":
-        return Unpacked(self._blocks[at]) if isinstance(at, slice) else self._blocks[at].source()
 
 
 def build(source: ResourceSlice, encoder: Encoder) -> Block:
@@ -170,10 +163,10 @@ def build(source: ResourceSlice, encoder: Encoder) -> Block:
     flags[1] = [device.allow_multiple_allocations is True for device in devices]
     flags[2] = [not one.readable for one in attributes]
     flags[3] = [device.binds_to_node is True for device in devices]
+    first, steps = split(table)
     states = any(device.compatible_only_with is not None for device in devices)
     return Block(
         name=source.key.name,
-        uid=source.metadata.uid,
         pool=source.pool_id,
         generation=spec.pool.generation,
         slice_count=spec.pool.resource_slice_count,
@@ -185,13 +178,20 @@ def build(source: ResourceSlice, encoder: Encoder) -> Block:
         kept=source if source.text is None else encoder.packed(source.text, driver),
         named=encoder.names(tuple([device.name for device in devices])),
         header=header,
-        table=table,
+        first=first,
+        steps=encoder.shared(steps),
         flags=encoder.shared(flags),
         drawn=encoder.shared(_drawn([one.sets for one in consumption], [one.draws for one in consumption])),
         has_binding_conditions=any(device.binding_conditions for device in devices),
         exclusive=states or any(one.grouped for one in consumption),
         states=states,
     )
+
+
+def split(codes: Codes) -> tuple[bytes, Codes]:
+    """The codes (columns, n) as `Block.first` and `Block.steps`."""
+    first = codes[:, 0] if codes.shape[1] else np.zeros(len(codes), np.int32)
+    return first.tobytes(), codes - first[:, None]
 
 
 def _names(coded: Sequence[Coded]) -> tuple[Name, ...]:

@@ -1,7 +1,7 @@
 """Distinct values as small integers."""
 
 from collections.abc import Hashable
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -20,7 +20,8 @@ class Interner(Generic[T]):
 
     def __init__(self) -> None:
         self.values: list[T] = []
-        self.keys: list[Hashable] = []
+        self.keys: list[Hashable] = cast("list[Hashable]", self.values)
+        """The same list while every key is its value: of a million serial numbers, a second one takes 8 MB"""
         self._codes: list[dict[Hashable, int]] = [{}]
         """By the hash of the key"""
 
@@ -41,8 +42,11 @@ class Interner(Generic[T]):
     def _add(self, value: T, key: Hashable, codes: dict[Hashable, int]) -> int:
         """The code of a new value, which belongs in these codes."""
         new = codes[key] = len(self.values)
+        if key is not value and self.keys is self.values:
+            self.keys = [*self.values]
         self.values.append(value)
-        self.keys.append(key)
+        if self.keys is not self.values:
+            self.keys.append(key)
         if new == LARGE:
             self._split()
         return new

@@ -151,9 +151,9 @@ class Encoder:
 
     def shared(self, array: Array) -> Array:
         """The shared object of all equal arrays, which becomes read-only: machines of one type have many."""
-        key = array.shape, array.tobytes()
+        key = array.shape, hash(array.tobytes())
         known = self._arrays.get(key)
-        if known is None:
+        if known is None or not np.array_equal(known, array):
             array.setflags(write=False)
             known = self._arrays.put(key, array)
         return known

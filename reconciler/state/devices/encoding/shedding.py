@@ -11,10 +11,10 @@ import numpy as np
 from msgspec.structs import replace
 
 from reconciler.api.objects.semantics import Semantics
-from reconciler.state.devices.encoding.block import COLUMNS, Block
+from reconciler.state.devices.encoding.block import COLUMNS, Block, split
 from reconciler.state.devices.encoding.interner import Interner
 from reconciler.state.devices.encoding.parts import Encoder, Header
-from reconciler.state.devices.encoding.tables import join, places, table_of
+from reconciler.state.devices.encoding.tables import join, places
 from reconciler.state.devices.encoding.vocabulary import Vocabulary
 
 
@@ -25,7 +25,7 @@ def shed(
 
     Existing snapshots keep their codes and their vocabulary.
     """
-    table = join([table_of(block) for block in blocks.values()])
+    table = join([*blocks.values()])
     kept = vocabulary.without_values()
     for row, (old, new) in enumerate(_interners(table.header, vocabulary, kept)):
         if old is not new:
@@ -36,7 +36,10 @@ def shed(
     for name, block in blocks.items():
         stop = start + len(block.names)
         own = table.codes[places(block.header, table.header), start:stop]
-        recoded[name] = replace(block, header=encoder.header(block.header), table=own)
+        first, steps = split(own)
+        recoded[name] = replace(
+            block, header=encoder.header(block.header), first=first, steps=encoder.shared(steps)
+        )
         start = stop
     return encoder, recoded
 

@@ -13,8 +13,8 @@ from reconciler.state.devices.encoding.block import COLUMNS, FLAGS, Block
 from reconciler.state.devices.encoding.parts import Header
 from reconciler.state.devices.encoding.vocabulary import Vocabulary
 
-PIECE = 1 << 12
-"""Tables of a slice each that are joined in one step, of two milliseconds"""
+PIECE = 1 << 10
+"""Slices that are joined in one step, of two milliseconds"""
 
 Array = TypeVar("Array", bound=np.ndarray[Any, Any])
 
@@ -39,11 +39,24 @@ class DeviceColumns(NamedTuple):
     """(D,) each"""
 
     @classmethod
-    def of(cls, table: Table) -> "DeviceColumns":
-        """The columns of a table, without a copy. The table becomes read-only."""
-        table.codes.setflags(write=False)
-        table.flags.setflags(write=False)
-        return cls(table.header, tuple(table.codes), tuple(table.flags))
+    def joined(cls, parts: Sequence["Part"]) -> "DeviceColumns":
+        """The devices of several slices or tables, one after the other.
+
+        PIECE parts at a time: another thread cannot run while NumPy joins many arrays.
+        """
+        header, size = _union([part.header for part in parts]), sum(part.flags.shape[1] for part in parts)
+        codes = [_Column(size, np.int32) for _ in range(width(header))]
+        flags = [_Column(size, np.bool_) for _ in FLAGS]
+        start = 0
+        for first in range(0, len(parts), PIECE):
+            piece = join(parts[first : first + PIECE])
+            rows = slice(start, start + piece.flags.shape[1])
+            own = np.full((len(codes), rows.stop - start), -1, dtype=np.int32)
+            own[places(piece.header, header)] = piece.codes
+            for column, values in chain(zip(codes, own, strict=True), zip(flags, piece.flags, strict=True)):
+                column.put(rows, values)
+            start = rows.stop
+        return cls(header, tuple(one.array() for one in codes), tuple(one.array() for one in flags))
 
     def cut(self, rows: slice | Rows) -> Table:
         """Some of the devices. Always a copy."""
@@ -65,33 +78,49 @@ class DeviceColumns(NamedTuple):
         )
 
 
-def table_of(block: Block) -> Table:
-    """The devices of one slice."""
-    return Table(block.header, block.table, block.flags)
+Part = Table | Block
+"""Devices to join"""
 
 
-def join(tables: Sequence[Table]) -> Table:
-    """The devices of several tables, one table after the other. Always a copy.
+class _Column:
+    """A column that is filled from its start. One value in all rows takes no memory."""
 
-    PIECE tables at a time: another thread cannot run while NumPy joins many arrays.
-    """
-    header = _union([table.header for table in tables])
-    size = sum(table.codes.shape[1] for table in tables)
+    def __init__(self, size: int, dtype: type) -> None:
+        self._values: np.ndarray[Any, Any] = np.zeros(1, dtype)
+        self._size = size
+
+    def put(self, rows: slice, values: np.ndarray[Any, Any]) -> None:
+        """Write the next rows."""
+        if rows.start == 0:
+            self._values = values[:1].copy()
+        if len(self._values) == 1 and (values != self._values).any():
+            self._values = np.full(self._size, self._values)
+        if len(self._values) > 1:
+            self._values[rows] = values
+
+    def array(self) -> np.ndarray[Any, Any]:
+        """(size,) read-only"""
+        self._values.setflags(write=False)
+        return np.broadcast_to(self._values, self._size)
+
+
+def join(parts: Sequence[Part]) -> Table:
+    """The devices of several slices or tables, one after the other. Always a copy."""
+    header, size = _union([part.header for part in parts]), sum(part.flags.shape[1] for part in parts)
     # Filled first: while NumPy fills, or has new memory cleared for that, other threads run.
-    codes = np.full((len(COLUMNS) + len(header.attributes) + len(header.capacity), size), -1, dtype=np.int32)
+    codes = np.full((width(header), size), -1, dtype=np.int32)
     flags = np.empty((len(FLAGS), size), dtype=np.bool_)
     start = 0
-    for first in range(0, len(tables), PIECE):
-        for _, group in groupby(tables[first : first + PIECE], key=lambda table: id(table.header)):
-            alike = list(group)
-            stop = start + sum(table.codes.shape[1] for table in alike)
-            rows, own = slice(start, stop), alike[0].header
-            if own == header:
-                np.concatenate([table.codes for table in alike], axis=1, out=codes[:, rows])
-            else:
-                codes[places(own, header), rows] = np.concatenate([table.codes for table in alike], axis=1)
-            np.concatenate([table.flags for table in alike], axis=1, out=flags[:, rows])
-            start = stop
+    for _, group in groupby(parts, key=lambda part: id(part.header)):
+        alike = list(group)
+        stop = start + sum(part.flags.shape[1] for part in alike)
+        rows, own = slice(start, stop), alike[0].header
+        if own == header:
+            np.concatenate([part.codes for part in alike], axis=1, out=codes[:, rows])
+        else:
+            codes[places(own, header), rows] = np.concatenate([part.codes for part in alike], axis=1)
+        np.concatenate([part.flags for part in alike], axis=1, out=flags[:, rows])
+        start = stop
     return Table(header, codes, flags)
 
 
@@ -116,6 +145,11 @@ def _union(headers: Sequence[Header]) -> Header:
         tuple(dict.fromkeys(chain.from_iterable(header.attributes for header in distinct))),
         tuple(dict.fromkeys(chain.from_iterable(header.capacity for header in distinct))),
     )
+
+
+def width(header: Header) -> int:
+    """The number of columns of codes."""
+    return len(COLUMNS) + len(header.attributes) + len(header.capacity)
 
 
 def covers(whole: Header, own: Header) -> bool:

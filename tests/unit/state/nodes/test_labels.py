@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from reconciler.api.objects.core import Node, Taint, Toleration
 from reconciler.api.objects.selectors import NodeSelector
 from reconciler.state.nodes import labels as module
-from reconciler.state.nodes.labels import LabelColumns, taints_of, tolerated
+from reconciler.state.nodes.labels import KnownNode, LabelColumns, taints_of, tolerated
 from tests.tools.examples import examples
 
 KEYS, NAMES = ("zone", "size", "gone"), ("n0", "n1", "n2", "n3")
@@ -138,7 +138,7 @@ def test_every_taint_must_be_tolerated():
 def test_taints_that_keep_pods_out(spec: dict[str, Any], status: Any, expected: list[str]):
     conditions = [{"type": "Ready", "status": status}] if status else []
     raw = {"metadata": {"name": "n"}, "spec": spec, "status": {"conditions": conditions}}
-    assert [taint.key for taint in taints_of(Node.model_validate(raw))] == expected
+    assert [taint.key for taint in taints_of(KnownNode.of(Node.model_validate(raw)))] == expected
 
 
 @pytest.mark.parametrize(
