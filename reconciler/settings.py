@@ -5,6 +5,7 @@ Flags override the environment (`DRA_RECONCILER_` and the field's name), which o
 
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -382,16 +383,40 @@ def first_sentence(text: str) -> str:
 
 
 def load(flags: Mapping[str, Any], file: Path | None) -> Settings:
-    """Settings from flags, the environment and a YAML file. Raises Rejected, naming the field."""
+    """Settings from flags, the environment and a YAML file.
+
+    Raises Rejected with a line for each wrong one, which names it as the user wrote it.
+    """
     from_file = _read(file) if file is not None else {}
+    from_environment = EnvSettingsSource(Settings)()
     try:
-        return Settings(**{**from_file, **EnvSettingsSource(Settings)(), **flags})
+        return Settings(**{**from_file, **from_environment, **flags})
     except ValidationError as exc:
-        problem = exc.errors(include_url=False, include_context=False)[0]
-        where = ".".join(map(str, problem["loc"]))
-        if problem["type"] == "extra_forbidden":
-            raise Rejected(f"unknown setting {where}") from exc
-        raise Rejected(f"setting {where}: {problem['msg']}, got {problem['input']!r}") from exc
+        problems = []
+        for problem in exc.errors(include_url=False, include_context=False):
+            name, *below = map(str, problem["loc"])
+            if name in flags:
+                spelled = flag_of(name)
+            elif name in from_environment:
+                spelled = f"DRA_RECONCILER_{name.upper()}"
+            else:
+                spelled = f"{name} in {file}"
+            where = ".".join([spelled, *below])
+            if problem["type"] == "extra_forbidden":
+                close = get_close_matches(name, Settings.model_fields, n=1)
+                problems.append(f"unknown setting {where}" + (f"; did you mean {close[0]}?" if close else ""))
+            else:
+                problems.append(f"setting {where}: {problem['msg']}, got {problem['input']!r}")
+        raise Rejected("\n".join(problems)) from exc
+
+
+def flag_of(name: str) -> str:
+    """The flag of `run` for a setting, such as `--own-driver`."""
+    plain = f"--{name.replace('_', '-')}"
+    own = next((one for one in Settings.model_fields[name].metadata if isinstance(one, Flag)), None)
+    if own is None:  # an option of several commands, singular if it can be repeated
+        return plain.removesuffix("s")
+    return own.name or plain
 
 
 def _bounded(text: str) -> str:

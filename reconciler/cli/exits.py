@@ -129,6 +129,8 @@ def errors_as(error: type[NoAnswer]) -> Iterator[None]:
     """Exit with this error if the block cannot read its input or its server."""
     try:
         yield
+    except BrokenPipeError:  # whoever reads the output has enough: click ends the command, silently
+        raise
     except (ReconcilerError, OSError) as exc:
         raise error(str(exc)) from exc
 

@@ -35,7 +35,7 @@ from reconciler.cluster.target import choose_target, without_password
 from reconciler.operations.logs.setup import configure
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.serving.server import access_for, serving
-from reconciler.settings import Flag, Settings, first_sentence, load
+from reconciler.settings import Flag, Settings, first_sentence, flag_of, load
 
 log = structlog.get_logger()
 
@@ -45,8 +45,7 @@ def settings_options(func: F) -> F:
     for name, field in reversed(Settings.model_fields.items()):
         flag = next((one for one in field.metadata if isinstance(one, Flag)), None)
         if flag is not None:
-            declared = flag.name or f"--{name.replace('_', '-')}"
-            func = click.option(declared, name, **_option_of(field, flag))(func)
+            func = click.option(flag_of(name), name, **_option_of(field, flag))(func)
     return func
 
 

@@ -74,7 +74,8 @@ REFRESH_SECONDS = 60.0
 async def configuration_for(target: Target, *, insecure: bool = False) -> Configuration:
     """The configuration of the client library. Raises Rejected if credentials cannot be read.
 
-    `insecure` turns off the verification of certificates; a kubeconfig alone cannot.
+    `insecure`, or insecure-skip-tls-verify in a kubeconfig, turns off the verification of certificates, with
+    a warning, as for kubectl. The account of a pod always verifies.
     """
     try:
         urlsplit(target.server).port  # noqa: B018 - raises
@@ -82,13 +83,9 @@ async def configuration_for(target: Target, *, insecure: bool = False) -> Config
         raise Rejected(f"cannot reach a cluster: {target.server!r}: {exc}") from exc
     configuration = await _credentials(target)
     if insecure:
-        log.warning("API server certificate is not verified", server=without_password(target.server))
         configuration.verify_ssl = False
-    elif not configuration.verify_ssl:
-        raise Rejected(
-            "the kubeconfig has insecure-skip-tls-verify: set certificate-authority-data in it, or pass "
-            "--insecure-skip-tls-verify to accept that anyone on the network can read and change requests"
-        )
+    if not configuration.verify_ssl:
+        log.warning("API server certificate is not verified", server=without_password(target.server))
     return configuration
 
 

@@ -54,8 +54,7 @@ async def connect(
     """A transport to a plain URL, to a context of a kubeconfig, or else to the cluster we run in.
 
     Without arguments the usual places are tried in kubectl's order: KUBECONFIG, ~/.kube/config,
-    the service account. Raises Rejected when none of them says how to reach a server, and where a
-    kubeconfig would have any certificate believed but `insecure` does not say so too.
+    the service account. Raises Rejected when none of them says how to reach a server.
     """
     target = choose_target(server=server, kubeconfig=kubeconfig, context=context)
     configuration = await configuration_for(target, insecure=insecure)

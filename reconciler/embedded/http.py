@@ -10,6 +10,7 @@ from reconciler.api.validation.bodies import MAX_BODY, Refusal, encode, too_larg
 from reconciler.embedded.api import ApiServer
 from reconciler.embedded.guard import AS_GROUP
 from reconciler.embedded.routing import Request, Response, Stream
+from reconciler.errors import Rejected
 
 _SHUTDOWN_SECONDS = 1.0
 
@@ -99,7 +100,8 @@ async def serve(
 ) -> AsyncIterator[str]:
     """Serve `api` over HTTP during the block; yields the URL. Port 0 selects a free port.
 
-    With `max_in_flight`, more concurrent requests get a 429. Leaving the block ends all watches.
+    With `max_in_flight`, more concurrent requests get a 429. Leaving the block ends all watches. Raises
+    Rejected if the port is taken.
     """
     handler = _Handler(api, max_in_flight)
     runner = web.ServerRunner(
@@ -108,8 +110,11 @@ async def serve(
     )
     await runner.setup()
     try:
-        site = web.TCPSite(runner, host, port)
-        await site.start()
+        try:
+            await web.TCPSite(runner, host, port).start()
+        except OSError as exc:
+            why = (exc.strerror or str(exc)).rpartition("): ")[2]  # asyncio says before which address it is
+            raise Rejected(f"cannot listen on {host} port {port}: {why}; name another --port") from exc
         bound = runner.addresses[0]
         yield f"http://{host}:{bound[1]}"
     finally:

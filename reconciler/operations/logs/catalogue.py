@@ -164,7 +164,7 @@ PROCESS_EVENTS = (
           "A request for nodes, or its template, was rejected. It is tried again.", ("error",)),
     Event("listed", DEBUG, "All objects of a kind were listed.", ("kind", "objects", "refused")),
     Event("watch stream ended within a line", DEBUG, "A watch ended inside an event.", ("dropped",)),
-    Event("API server certificate is not verified", WARNING, "`--insecure-skip-tls-verify` is set.",
+    Event("API server certificate is not verified", WARNING, "As the flag or the kubeconfig says.",
           ("server",)),
     Event("API server dropped a field", WARNING,
           "A stored allocation differs from the written one. A feature gate may be off on the API server.",

@@ -186,7 +186,10 @@ async def serving(
             )
         except OSError as exc:
             where = f"{settings.status_address} port {settings.status_port}"
-            raise Rejected(f"the status port cannot listen on {where}: {exc.strerror or exc}") from exc
+            why = (exc.strerror or str(exc)).rpartition("): ")[2]  # asyncio says before which address it is
+            raise Rejected(
+                f"the status port cannot listen on {where}: {why}; set another --status-port"
+            ) from exc
         try:
             yield _url(listening.sockets[0].getsockname(), tls=context is not None)
         finally:

@@ -49,6 +49,24 @@ def test_a_wrong_file_is_rejected_with_the_place(tmp_path: Path, text: str, mess
         load({}, path)
 
 
+def test_all_wrong_settings_are_named_at_once_as_they_were_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = tmp_path / "settings.yaml"
+    path.write_text("wirters: 1\nxyzzyx: 3\nbackoff_base_seconds: 0\n")
+    monkeypatch.setenv("DRA_RECONCILER_WRITERS", "0")
+    with pytest.raises(Rejected) as caught:
+        load({"status_port": -1}, path)
+    said = sorted(line.partition(": Input")[0] for line in str(caught.value).splitlines())
+    assert said == [
+        "setting --status-port",
+        "setting DRA_RECONCILER_WRITERS",
+        f"setting backoff_base_seconds in {path}",
+        f"unknown setting xyzzyx in {path}",
+        f"unknown setting wirters in {path}; did you mean writers?",
+    ]
+
+
 def test_an_empty_file_sets_nothing(tmp_path: Path):
     path = tmp_path / "settings.yaml"
     path.touch()
@@ -89,10 +107,10 @@ def test_exclusion_scopes_are_pairs_and_reach_the_rules():
     settings = load({"exclusion_scopes": ("a=pool",)}, None)
     assert settings.exclusion_scopes == {"a": "pool"}
     assert [rules(settings).exclusion_scope(driver) for driver in "ab"] == ["pool", "counter-set"]
-    with pytest.raises(Rejected, match="exclusion_scopes"):
+    with pytest.raises(Rejected, match="--exclusion-scope"):
         load({"exclusion_scopes": ["a=node"]}, None)
 
 
 def test_a_group_mode_that_is_not_known_is_refused():
-    with pytest.raises(Rejected, match="group_modes"):
+    with pytest.raises(Rejected, match="--group-mode"):
         load({"group_modes": ["a=none"]}, None)

@@ -4,12 +4,13 @@ import ssl
 
 import pytest
 import trustme
+from structlog.testing import capture_logs
 
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.client import Client
 from reconciler.cluster.http import connect
 from reconciler.cluster.kinds import NODE
-from reconciler.errors import Rejected, Retry
+from reconciler.errors import Retry
 from tests.tools.http_servers import serving, whoami, write_kubeconfig
 
 pytestmark = pytest.mark.loopback
@@ -82,17 +83,14 @@ async def test_a_refused_certificate_names_the_setting(tmp_path, authority, tls,
 
 
 @pytest.mark.parametrize("insecure", [True, False])
-async def test_any_certificate_is_believed_only_where_a_flag_says_so_too(tmp_path, tls, insecure):
+async def test_a_kubeconfig_may_have_any_certificate_believed_with_a_warning(tmp_path, tls, insecure):
     async with serving(whoami, tls) as server:
         cluster = {"server": server, "insecure-skip-tls-verify": True}
         path = write_kubeconfig(tmp_path / "config", cluster, me={"token": "t"})
-        if insecure:
-            async with connect(kubeconfig=path, insecure=True) as transport:
+        with capture_logs() as said:
+            async with connect(kubeconfig=path, insecure=insecure) as transport:
                 assert await Client(transport).fetch("/") == {"token": "Bearer t"}
-        else:
-            with pytest.raises(Rejected, match="pass --insecure-skip-tls-verify"):
-                async with connect(kubeconfig=path):
-                    pass
+    assert [one["event"] for one in said] == ["API server certificate is not verified"]
 
 
 async def test_the_flag_goes_for_a_plain_url_as_well(tls):

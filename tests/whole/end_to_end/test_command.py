@@ -52,7 +52,9 @@ async def test_it_allocates_says_so_in_json_and_ends_cleanly_when_told(
             ("--own-driver", "d", "--kubeconfig", "/no/file"), {}, 3, "/no/file", id="no kubeconfig"
         ),
         pytest.param(("--config", "/no/file"), {}, 2, "/no/file", id="no settings file"),
-        pytest.param(("--embedded",), {"DRA_RECONCILER_WRITERS": "0"}, 2, "writers", id="a bad setting"),
+        pytest.param(
+            ("--embedded",), {"DRA_RECONCILER_WRITERS": "0"}, 2, "DRA_RECONCILER_WRITERS", id="a bad setting"
+        ),
         pytest.param(("--embedded", "--feature-gates", "X=true"), {}, 2, "'X'", id="an unknown feature gate"),
         pytest.param(
             ("--own-driver", "d", "-f", "/dev/null"), {}, 2, "--embedded", id="manifests, no server"

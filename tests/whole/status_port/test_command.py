@@ -47,7 +47,7 @@ async def test_the_logged_url_answers_until_the_process_ends(tmp_path: Path):
     [
         (("--status-address", "0.0.0.0"), "status_token_file"),
         (("--status-address", "127.0.0.256"), "127.0.0.256"),
-        (("--status-port", "65536"), "status_port"),
+        (("--status-port", "65536"), "--status-port"),
     ],
 )
 def test_an_unusable_port_is_reported_at_the_start(flags: tuple[str, ...], message: str):
