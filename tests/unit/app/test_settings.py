@@ -62,8 +62,8 @@ def test_all_wrong_settings_are_named_at_once_as_they_were_written(
         "setting --status-port",
         "setting DRA_RECONCILER_WRITERS",
         f"setting backoff_base_seconds in {path}",
-        f"unknown setting xyzzyx in {path}",
         f"unknown setting wirters in {path}; did you mean writers?",
+        f"unknown setting xyzzyx in {path}",
     ]
 
 
