@@ -46,6 +46,8 @@ from reconciler.cel.types import (
     DYN,
     FIELDS,
     INT,
+    SEMVER,
+    STRING,
     Inference,
     Key,
     Overload,
@@ -98,10 +100,23 @@ class Environment(Struct, frozen=True):
 
     variables: tuple[tuple[str, Type], ...]
     results: tuple[Type, ...]
+    wanted: str = "bool or dyn"
+    """Those types, for messages"""
+    remedy: str = "compare it with a value"
+    """What to do about any other type"""
 
 
-DEVICE_SELECTOR = Environment(variables=(("device", DEVICE),), results=(BOOL, DYN))
+_DEVICE = (("device", DEVICE),)
+DEVICE_SELECTOR = Environment(_DEVICE, (BOOL, DYN))
 """Device selectors: one variable, a bool result (CEL-1, CEL-7)."""
+_DERIVED = (BOOL, INT, STRING, SEMVER, DYN)
+DERIVED_ATTRIBUTE = Environment(
+    _DEVICE,
+    (*_DERIVED, *map(list_of, _DERIVED)),
+    "a string, int, bool or version, or a list of one of them",
+    "convert it, for example by string()",
+)
+"""Derived attributes: a value that an attribute can have, or a list of such values (CEL-18)."""
 
 
 Scope = Mapping[str, Type]
@@ -124,8 +139,8 @@ def check(root: Node, environment: Environment) -> Checked:
     resolved = {node: checker.inference.resolve(found) for node, found in checker.types.items()}
     result = resolved[id(root)]
     if result not in environment.results:
-        wanted = " or ".join(map(str, environment.results))
-        raise RefusedAt(root.at, f"the result is {result}, but must be {wanted}", "compare it with a value")
+        what = f"the result is {result}, but must be {environment.wanted}"
+        raise RefusedAt(root.at, what, environment.remedy)
     return Checked(root, checker.overloads, resolved)
 
 

@@ -204,7 +204,7 @@ class Leaf:
     def __init__(self, run: Run, names: int, read: frozenset[Read], batch: Batch | None) -> None:
         self._run = run
         self._names = names
-        self._read = sorted(read, key=lambda each: (not each.presence, str(each)))
+        self._read = sorted(read, key=_order)
         self._batch = batch
         self._columns: list[tuple[Read, Column]] = []
         self._by_value = np.empty(0, dtype=np.int8)
@@ -275,6 +275,32 @@ class Leaf:
                     kept[key] = answer
             answers[index] = answer
         return answers[which]
+
+
+def combinations(rows: Rows, read: frozenset[Read]) -> tuple[NDArray[np.intp], list[DeviceView]]:
+    """The devices that an expression with these reads can tell apart.
+
+    -> (D,) the number of each device's kind, and one device of each kind, with only the values that are read
+    """
+    found = {one: column for each in sorted(read, key=_order) for one, column in _columns(rows, each)}
+    columns = list(found.items())
+    if not columns:
+        return np.zeros(rows.size, dtype=np.intp), [_view([])]
+    if len(columns) == 1:
+        codes, values = columns[0][1].codes, len(columns[0][1].values)
+        which, first = _renumber(codes.astype(np.intp) + 1, values + 1)
+    else:
+        which, first = _combine([column for _, column in columns])
+    kinds = np.stack([column.codes[first] for _, column in columns], axis=1)
+    return which, [
+        _view([(one, c.values[code]) for (one, c), code in zip(columns, kind, strict=True) if code >= 0])
+        for kind in kinds.tolist()
+    ]
+
+
+def _order(read: Read) -> tuple[bool, str]:
+    """A column that is read in full comes last, and replaces its presence column."""
+    return not read.presence, str(read)
 
 
 def _same_columns(new: Sequence[tuple[Read, Column]], old: Sequence[tuple[Read, Column]]) -> bool:
