@@ -11,7 +11,7 @@ from typing import Any
 from reconciler.api.objects.plan import Plan
 from tests.tools.allocation_world import World
 from tests.tools.builders import Object
-from tests.tools.naive_allocation import Amounts, Device, Scene, fits, holds_together
+from tests.tools.naive_allocation import Amounts, Device, Scene, constrained, fits, holds_together
 from tests.tools.naive_rules import applies, exact
 
 
@@ -148,10 +148,12 @@ class _Judge:
         lists = self.scene.has("DRAListTypeAttributes")
         for constraint in claim["spec"]["devices"].get("constraints", ()):
             tied = [
-                self.devices[_id(r)] for r in results if applies(constraint, *_request_and_sub(r["request"]))
+                self.scene.attribute(_wanted(claim, name), self.devices[_id(r)], constrained(constraint))
+                for r in results
+                if applies(constraint, *(name := _request_and_sub(r["request"])))
             ]
             fine = not tied or holds_together(constraint, tied, lists=lists)
-            self.expect(fine, f"{[d.key for d in tied]} break {constraint}")
+            self.expect(fine, f"{tied} break {constraint}")
 
     def counters(self) -> None:
         """No counter of a used pool is below zero (CTR-2, CTR-5)."""
@@ -170,6 +172,11 @@ class _Judge:
 
 def _id(result: Object) -> str:
     return f"{result['driver']}/{result['pool']}/{result['device']}"
+
+
+def _wanted(claim: Object, name: tuple[str, str]) -> Object:
+    made = next(r for r in claim["spec"]["devices"]["requests"] if r["name"] == name[0])
+    return made["exactly"] if not name[1] else next(s for s in made["firstAvailable"] if s["name"] == name[1])
 
 
 def _request_and_sub(name: str) -> tuple[str, str]:

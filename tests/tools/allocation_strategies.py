@@ -56,6 +56,7 @@ EVERYTHING = (
     "held",
     "groups",
     "expressions",
+    "derived",
 )
 
 CONTESTED = (
@@ -72,6 +73,7 @@ CONTESTED = (
     "taints",
     "groups",
     "expressions",
+    "derived",
 )
 
 
@@ -93,6 +95,25 @@ RAISING = (
     "device.nonsense",
 )
 
+
+DERIVED = (
+    'device.attributes["d"].?m.orValue("a")',
+    'device.attributes["d"].?kind.orValue("k1")',
+    '[device.attributes["d"].?m.orValue("a"), "b"]',
+    "device.driver",
+    "device.allowMultipleAllocations",
+    'size(device.attributes["d"])',
+    '"m" in device.attributes["d"] ? ["a"] : []',
+    'semver("1.0.0")',
+)
+DERIVED_RAISING = (
+    'device.attributes["d"].m',
+    'device.attributes["d"].kind',
+    'device.capacity["d"].mem',
+    "[device.attributes['d'].m, dyn(1)]",
+    "device.nonsense",
+)
+CONSTRAINED = ("d/m", "d/m", "w.io/x")
 
 AMOUNTS = ("1", "2", "3", "5", "9", "1500m", "100u")
 TOLERATIONS: tuple[Object, ...] = (
@@ -128,6 +149,8 @@ def contests() -> st.SearchStrategy[World]:
     tying = st.sampled_from(
         (
             ("constraints",),
+            ("constraints", "derived"),
+            ("constraints", "counters", "derived"),
             ("counters",),
             ("alternatives",),
             ("constraints", "counters"),
@@ -210,11 +233,15 @@ def _claims(dice: Dice, classes: list[Object]) -> list[Object]:
     for number in range(count):
         requests = [_request(dice, f"r{at}") for at in range(_request_count(dice, count))]
         names = [n for r in requests for n in _names(r)]
+        constraints = [_constraint(dice, names) for _ in range(_constraint_count(dice))]
+        if constraints and "derived" in dice.features:
+            for wanted in [w for r in requests for w in r.get("firstAvailable", (r.get("exactly"),))]:
+                _derive(dice, wanted)
         made.append(
             claim(
                 f"c{number}",
                 *requests,
-                constraints=[_constraint(dice, names) for _ in range(_constraint_count(dice))],
+                constraints=constraints,
                 config=[
                     {"requests": dice.some_of(names, 2), **opaque(level=2)}
                     for _ in range(dice.among(0, 2) if "configs" in dice.features else 0)
@@ -241,7 +268,18 @@ def _constraint_count(dice: Dice) -> int:
 
 def _constraint(dice: Dice, names: list[str]) -> Object:
     kind = match if dice.chance(65) or not dice.rules.has(LISTS) else distinct
-    return kind(dice.one_of(("d/m", "d/m", "w.io/x")), *dice.some_of(names, 2))
+    attributes = (*CONSTRAINED, "derived/v") if "derived" in dice.features else CONSTRAINED
+    return kind(dice.one_of(attributes), *dice.some_of(names, 2))
+
+
+def _derive(dice: Dice, wanted: Object) -> None:
+    """Derived attributes for a request, also some that no constraint uses: the allocator ignores those."""
+    names = [name for name in ("derived/v", "d/m", "w.io/x") if dice.chance(60 if name[1] == "e" else 25)]
+    made = [
+        {"name": n, "expression": dice.one_of(DERIVED_RAISING if dice.chance(15) else DERIVED)} for n in names
+    ]
+    if made:
+        wanted["derivedAttributes"] = made
 
 
 def _request(dice: Dice, name: str) -> Object:

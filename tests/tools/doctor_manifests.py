@@ -209,6 +209,15 @@ GROUPS = "spec.devices[0].consumesCounters[0].compatibilityGroups"
 AT_COUNT, RESULT = "spec.pool.resourceSliceCount", "status.allocation.devices.results[0]"
 
 
+def deriving(expression: str, constraints: list[Object] | None = None) -> Object:
+    """A claim with a derived attribute; by default a constraint uses it."""
+    made = claim("c")
+    devices = made["spec"]["devices"]
+    devices["requests"][0]["exactly"]["derivedAttributes"] = [{"name": "v/x", "expression": expression}]
+    devices["constraints"] = [{"matchAttribute": "v/x"}] if constraints is None else constraints
+    return made
+
+
 def grouped(*groups: str) -> str:
     """Devices a, b, ... of one counter set, each with a group."""
     devices = [drawing(chr(97 + at), draw("set", group, memory="1")) for at, group in enumerate(groups)]

@@ -12,7 +12,7 @@ from reconciler.api.objects.plan import Reason
 from tests.tools.allocation_world import Answer, World
 from tests.tools.builders import Object
 from tests.tools.exclusive_twin import admitted
-from tests.tools.naive_allocation import Amounts, Device, Scene, fits, holds_together
+from tests.tools.naive_allocation import Amounts, Device, Scene, constrained, fits, holds_together
 from tests.tools.naive_rules import Failure, applies
 
 MAX_RESULTS = 32
@@ -242,17 +242,19 @@ class _Walk:
         return all(running[drawn] <= left[drawn] for drawn in left)
 
     def _broken(self, option: RequestOption, device: Device, results: Results) -> bool:
-        """CON-1 to CON-8."""
+        """CON-1 to CON-8. Raises Failure (CON-13)."""
         lists = self.scene.has("DRAListTypeAttributes")
         for constraint in self.scene.world.claims[option.claim]["spec"]["devices"].get("constraints", ()):
             if not applies(constraint, option.request, option.sub):
                 continue
+            name = constrained(constraint)
+            mine = self.scene.attribute(option.wanted, device, name)
             before = [
-                r.device
+                self.scene.attribute(r.option.wanted, r.device, name)
                 for r in results
                 if r.option.claim == option.claim and applies(constraint, r.option.request, r.option.sub)
             ]
-            if not holds_together(constraint, [*before, device], lists=lists):
+            if not holds_together(constraint, [*before, mine], lists=lists):
                 return True
         return False
 

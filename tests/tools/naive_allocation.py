@@ -13,6 +13,7 @@ from typing import Any
 from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.semver import Semver
+from reconciler.cel.derived import compile_derived
 from reconciler.cel.errors import CelError, CelRefused
 from reconciler.cel.program import compile_selector
 from reconciler.cel.values import DeviceView
@@ -300,6 +301,24 @@ class Scene:
             unreadable=unreadable,
         )
 
+    # -- CON-12, CON-13
+
+    def attribute(self, wanted: Object, device: Device, name: str) -> Object | None:
+        """An attribute as a request sees it. Raises Failure."""
+        expression = next(
+            (d["expression"] for d in wanted.get("derivedAttributes", ()) if d["name"] == name), None
+        )
+        if expression is None:
+            return device.attribute(name)
+        view = self.view(device)
+        if view.unreadable:
+            raise Failure(Reason.DERIVED_ATTRIBUTE)
+        try:
+            key = compile_derived(expression).key(view)
+        except (CelRefused, CelError):
+            raise Failure(Reason.DERIVED_ATTRIBUTE) from None
+        return {key[0]: key[1]} if isinstance(key, tuple) else {"string": key}
+
     # -- CAP-1 to CAP-14
 
     def multi(self, device: Device) -> bool:
@@ -352,10 +371,14 @@ def fits(device: Device, consumed: Amounts, before: Amounts) -> bool:
     return all(before.get(k, Fraction(0)) + v <= device.capacity[k] for k, v in consumed.items())
 
 
-def holds_together(constraint: Object, devices: list[Device], *, lists: bool) -> bool:
-    """CON-3, CON-5 to CON-8: whether devices meet a constraint together."""
+def constrained(constraint: Object) -> str:
+    """The attribute of a constraint."""
+    return constraint["matchAttribute" if "matchAttribute" in constraint else "distinctAttribute"]
+
+
+def holds_together(constraint: Object, published: list[Object | None], *, lists: bool) -> bool:
+    """CON-3, CON-5 to CON-8: whether devices with these attributes meet a constraint together."""
     match = "matchAttribute" in constraint
-    published = [d.attribute(constraint["matchAttribute" if match else "distinctAttribute"]) for d in devices]
     if None in published:
         return False
     values = [values_of(attribute, lists=lists) for attribute in published]

@@ -14,6 +14,7 @@ from tests.tools.builders import (
     held,
     hold,
     labelled,
+    match,
     node,
     node_selector,
     request,
@@ -57,6 +58,18 @@ CASES = {
     ),
     Reason.COUNTERS: World(DRAWING, PLAIN),
     Reason.CONSTRAINT: World([AB], [claim("c", request(count=2), constraints=[distinct("d/kind")])]),
+    Reason.DERIVED_ATTRIBUTE: World(
+        [A],
+        [
+            claim(
+                "c",
+                request(
+                    derivedAttributes=[{"name": "derived/v", "expression": "device.attributes['d'].none"}]
+                ),
+                constraints=[match("derived/v")],
+            )
+        ],
+    ),
     Reason.TOGETHER: World([AB], [claim("c", request("r", 2), request("q"))]),
     Reason.NO_NODE: World(
         [gpu_slice("n", 1), gpu_slice("m", 1)], [claim("c", request(count=2))], nodes=[node("n"), node("m")]

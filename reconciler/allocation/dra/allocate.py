@@ -52,58 +52,61 @@ def allocate(
     """Devices for all claims together on one node, or why there are none.
 
     The first node in order of names that fits wins; with `firstAvailable` the node whose choice ranks best
-    (SC-1), equal ranks by name. An error on one node excludes that node only. `nodes` limits the choice;
-    None is all nodes. `only` restricts requests to some devices, `companions` are pods that must fit on the
-    nodes that reach the devices; the counts of a refusal ignore both. `steps`
-    bounds the devices tried on a node; ten times as many are tried on all nodes. Steps are counted, not
-    timed: the same fleet gives the same answer on a slow machine. The steps of selectors are bounded too.
-    `policy` orders nodes of equal rank and the devices inside; None is first fit, which also answers, with
-    steps of its own, where the order of the policy leads nowhere. `pod` is what the policy may know of the
-    pod; what the pod prefers may order nodes without a policy, too. Raises Unfinished as `budget` does.
+    (SC-1), equal ranks by name. An error on one node excludes that node only, except that a derived attribute
+    that fails ends the decision (CON-13). `nodes` limits the choice; None is all nodes. `only` restricts
+    requests to some devices, `companions` are pods that must fit on the nodes that reach the devices; the
+    counts of a refusal ignore both. `steps` bounds the devices tried on a node; ten times as many are tried
+    on all nodes. Steps are counted, not timed: the same fleet gives the same answer on a slow machine. The
+    steps of selectors are bounded too. `policy` orders nodes of equal rank and the devices inside; None is
+    first fit, which also answers, with steps of its own, where the order of the policy leads nowhere. `pod`
+    is what the policy may know of the pod; what the pod prefers may order nodes without a policy, too. Raises
+    Unfinished as `budget` does.
     """
     try:
         shape = claim_shape(claims, snapshot)
-    except Fatal as fatal:
-        return Unsatisfied(tuple(claim.key for claim in claims), fatal.reason, str(fatal))
-    if budget.skips_slow_selectors and not shape.quick(snapshot):
-        raise SelectorsNotRun("the selectors must run on the fleet first")
-    if shape.overspent(snapshot):
-        return Unsatisfied(tuple(claim.key for claim in claims), Reason.GAVE_UP, OVERSPENT)
-    considered, among = plausible(shape, nodes, snapshot)
-    by_name = policy is None and not prefers(pod)
-    if by_name and only is None and companions is None:
-        granted = _at_once(shape, claims[0], among, snapshot, steps, budget) if claims else None
+        if budget.skips_slow_selectors and not shape.quick(snapshot):
+            raise SelectorsNotRun("the selectors must run on the fleet first")
+        if shape.overspent(snapshot):
+            return Unsatisfied(tuple(claim.key for claim in claims), Reason.GAVE_UP, OVERSPENT)
+        considered, among = plausible(shape, nodes, snapshot)
+        by_name = policy is None and not prefers(pod)
+        if by_name and only is None and companions is None:
+            granted = _at_once(shape, claims[0], among, snapshot, steps, budget) if claims else None
+            if granted is not None:
+                return granted
+        parsed = ParsedClaims(tuple(claims), shape.parsed.slots)
+        attempt_on = partial(
+            attempt,
+            parsed,
+            snapshot=snapshot,
+            steps=steps,
+            new_share=new_share,
+            budget=budget,
+            only=only,
+            companions=companions,
+        )
+        if not by_name and among.any():
+            question = PolicyQuestion(parsed, snapshot, pod)
+            on_node: Attempt = attempt_on
+            if policy is not None:
+                on_node = PreferredDevices(question, policy, attempt_on, budget).attempt
+            in_order = nodes_in_order(question, policy, among, shape.node_filter.least)
+            numbered = ((least, number, place) for number, (least, place) in enumerate(in_order))
+            preferred = _NodeLoop(snapshot, on_node, budget).run(
+                numbered, MOST_PREFERRED * steps, MOST_PREFERRED
+            )
+            if preferred is not None:
+                return preferred
+        first_fit = _NodeLoop(snapshot, attempt_on, budget)
+        in_name_order = ((least, place, place) for least, place in shape.node_filter.in_order(among))
+        granted = first_fit.run(in_name_order, HARD_NODES * steps)
         if granted is not None:
             return granted
-    parsed = ParsedClaims(tuple(claims), shape.parsed.slots)
-    attempt_on = partial(
-        attempt,
-        parsed,
-        snapshot=snapshot,
-        steps=steps,
-        new_share=new_share,
-        budget=budget,
-        only=only,
-        companions=companions,
-    )
-    if not by_name and among.any():
-        question = PolicyQuestion(parsed, snapshot, pod)
-        on_node: Attempt = attempt_on
-        if policy is not None:
-            on_node = PreferredDevices(question, policy, attempt_on, budget).attempt
-        in_order = nodes_in_order(question, policy, among, shape.node_filter.least)
-        numbered = ((least, number, place) for number, (least, place) in enumerate(in_order))
-        preferred = _NodeLoop(snapshot, on_node, budget).run(numbered, MOST_PREFERRED * steps, MOST_PREFERRED)
-        if preferred is not None:
-            return preferred
-    first_fit = _NodeLoop(snapshot, attempt_on, budget)
-    in_name_order = ((least, place, place) for least, place in shape.node_filter.in_order(among))
-    granted = first_fit.run(in_name_order, HARD_NODES * steps)
-    if granted is not None:
-        return granted
-    everywhere = considered == len(snapshot.topology.order)
-    names = None if everywhere else sorted(set(nodes or ()).intersection(snapshot.topology.nodes))
-    return unsatisfied(parsed, snapshot, names, first_fit.refused, first_fit.steps)
+        everywhere = considered == len(snapshot.topology.order)
+        names = None if everywhere else sorted(set(nodes or ()).intersection(snapshot.topology.nodes))
+        return unsatisfied(parsed, snapshot, names, first_fit.refused, first_fit.steps)
+    except Fatal as fatal:
+        return Unsatisfied(tuple(claim.key for claim in claims), fatal.reason, str(fatal))
 
 
 def _at_once(
@@ -175,6 +178,8 @@ class _NodeLoop:
             outcome = self._attempt_on(name, better_than=better_than)
             self.steps += outcome.steps
             if isinstance(outcome, NodeRefusal):
+                if outcome.reason is Reason.DERIVED_ATTRIBUTE:
+                    raise Fatal(outcome.reason, f"node {name}: {outcome.message}")
                 self.refused.append((name, outcome))
             elif better_than is None or outcome.rank < better_than:
                 best = outcome.rank, number, name, outcome

@@ -274,7 +274,7 @@ def _failing(static: StaticMatch, fleet: Fleet) -> Mask:
     failing = np.zeros(len(fleet.vocabulary.nodes.values) + 1, dtype=np.bool_)
     if not static.fails:
         return failing
-    rows = np.flatnonzero(static.fatal)
+    rows = np.flatnonzero(static.errors)
     nodes = fleet.codes["node"][rows]
     failing[nodes[nodes >= 0]] = True
     # Nodes of a slice that selects nodes per device evaluate each other's devices (SEL-4).

@@ -89,6 +89,8 @@ def template_of(claim: ResourceClaim, snapshot: Snapshot, *, steps: int = STEPS)
         name = constraints[0].match_attribute
         if len(constraints) > 1 or len(options) > 1 or not options[0].constraints or name is None:
             return None
+        if options[0].derived:
+            return None
         codes = shared_codes(name, snapshot.fleet)
         if codes is None:
             return None

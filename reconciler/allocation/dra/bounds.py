@@ -5,13 +5,13 @@ considers requests after the first one on which the search could meet an error: 
 answer, and a bound must not replace it by "does not fit".
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from kernels.bounds import least_draw, max_matching
 from kernels.packing import fitting_mixes, suffices
-from kernels.types import Amounts, Mask, Rows
+from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.constraints import Constraint
 from reconciler.allocation.dra.request_options import MAX_RESULTS, Slot
@@ -28,12 +28,15 @@ MAX_KEPT = 4096
 _MIXES: Cache[Topology, dict[tuple[bytes, ...], Amounts]] = Cache(lambda _: {}, on_fork=dict.copy)
 
 
-def no_mix_fits(remaining: "Remaining", within: tuple[Mask, frozenset[int]] | None) -> bool:
+Within = Mapping[int, Mask]
+"""Position of a slot -> (n,) the only devices that it may use; slots that are not named may use all"""
+
+
+def no_mix_fits(remaining: "Remaining", within: Within) -> bool:
     """Whether no mixes of devices on the counter sets meet the requests that draw from one set each.
 
     Requests with alternatives, in mode All, for administrators, and for devices that are shared or draw from
-    no set or several, are left out: so are constraints and exclusion. `within` restricts the slots in its
-    second part to the devices in its first.
+    no set or several, are left out: so are constraints and exclusion.
     """
     problem, state = remaining.problem, remaining.state
     if not len(problem.left):
@@ -48,8 +51,8 @@ def no_mix_fits(remaining: "Remaining", within: tuple[Mask, frozenset[int]] | No
         candidates, mask = alternatives[0]
         if candidates.listed is not None or candidates.option.admin:
             continue
-        if within is not None and at in within[1]:
-            mask = mask & within[0]
+        if at in within:
+            mask = mask & within[at]
         if (mask & ~single).any():
             continue
         kind = mask.tobytes()
@@ -109,6 +112,8 @@ def _may_fail(state: State, candidates: Candidates, *, mine: bool) -> bool:
     """Whether the option could meet an error. A later claim may use devices that this one may not (ADM-2)."""
     if candidates.listed is not None and candidates.option.constraints:
         return True  # a violated constraint is an error (SEL-6)
+    if candidates.static.underived is not None:
+        return True
     if not mine and candidates.option.admin:
         return bool(candidates.fatal.any())
     return bool((candidates.fatal & ~in_use(state, candidates)).any())
@@ -132,9 +137,9 @@ def is_impossible(
     return (
         _over_limit(remaining)
         or any(not _some_alternative(alternatives) for alternatives in remaining.by_slot)
-        or _too_few(remaining, None)
-        or _over_drawn(remaining, None)
-        or no_mix_fits(remaining, None)
+        or _too_few(remaining, {})
+        or _over_drawn(remaining, {})
+        or no_mix_fits(remaining, {})
         or any(_no_value_works(remaining, number) for number in _matching_constraints(remaining))
     )
 
@@ -163,11 +168,8 @@ def _enough(candidates: Candidates, mask: Mask, devices: Mask | None) -> bool:
     return int(np.count_nonzero(mask if devices is None else mask & devices)) >= candidates.count
 
 
-def _too_few(remaining: Remaining, within: tuple[Mask, frozenset[int]] | None) -> bool:
-    """Whether there are too few devices when each device serves one request only.
-
-    `within` restricts the slots in its second part to the devices in its first.
-    """
+def _too_few(remaining: Remaining, within: Within) -> bool:
+    """Whether there are too few devices when each device serves one request only."""
     problem = remaining.problem
     wanted, masks = [], []
     for at, alternatives in enumerate(remaining.by_slot):
@@ -177,8 +179,8 @@ def _too_few(remaining: Remaining, within: tuple[Mask, frozenset[int]] | None) -
         union = np.logical_or.reduce([mask for _, mask in usable])
         if (union & problem.shared).any():
             continue  # a shared device serves several requests
-        if within is not None and at in within[1]:
-            union = union & within[0]
+        if at in within:
+            union = union & within[at]
         wanted.append(min(c.count for c, _ in usable))
         masks.append(union)
     if not wanted:
@@ -207,12 +209,12 @@ def _listed(candidates: Candidates, mask: Mask) -> Mask:
     return mask & listed
 
 
-def _over_drawn(remaining: Remaining, within: tuple[Mask, frozenset[int]] | None) -> bool:
+def _over_drawn(remaining: Remaining, within: Within) -> bool:
     """Whether some counter has less than the least that the requests must draw from it."""
     problem = remaining.problem
     needed = np.zeros_like(problem.left)
     for at, alternatives in enumerate(remaining.by_slot):
-        devices = within[0] if within is not None and at in within[1] else None
+        devices = within.get(at)
         least = [
             _least_drawn(problem, c, _listed(c, mask), devices)
             for c, mask in alternatives
@@ -248,24 +250,36 @@ def _matching_constraints(remaining: Remaining) -> Iterator[tuple[Constraint, in
             yield constraint, number
 
 
+def _with_codes(codes: Sequence[int], slots: Mapping[int, Sequence[Codes]]) -> dict[int, Mask]:
+    """Slot -> (n,) the devices that have one of the codes for an alternative of the slot."""
+    masks: dict[int, Mask] = {}
+    for columns in slots.values():
+        for column in columns:
+            if id(column) not in masks:
+                masks[id(column)] = np.isin(column, codes)
+    return {
+        at: np.logical_or.reduce([masks[id(column)] for column in columns]) for at, columns in slots.items()
+    }
+
+
 def _no_value_works(remaining: Remaining, constraint: tuple[Constraint, int]) -> bool:
     """Whether no value of a matchAttribute has the devices and counters for all its requests."""
     which, number = constraint
     claim = remaining.slots[0].claim
-    slots = frozenset(
-        at
+    slots = {
+        at: [which.of(c.option) for c, _ in alternatives]
         for at, (slot, alternatives) in enumerate(zip(remaining.slots, remaining.by_slot, strict=True))
         if slot.claim == claim and all(number in c.option.constraints for c, _ in alternatives)
-    )
+    }
     if not slots:
         return False
     state = remaining.state.constraints[number]
     values = state if state is not None else frozenset().union(*which.tokens.values())
     for value in values:
-        mask = np.isin(which.codes, [code for code, tokens in which.tokens.items() if value in tokens])
-        if not all(_some_alternative(remaining.by_slot[at], mask) for at in slots):
+        codes = [code for code, tokens in which.tokens.items() if value in tokens]
+        within = _with_codes(codes, slots)
+        if not all(_some_alternative(remaining.by_slot[at], mask) for at, mask in within.items()):
             continue
-        within = (mask, slots)
         if not any(proof(remaining, within) for proof in (_too_few, _over_drawn, no_mix_fits)):
             return False
     return True

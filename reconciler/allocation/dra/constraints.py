@@ -3,8 +3,9 @@
 The state of a constraint is a value: the search leaves a branch without undoing anything.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 import numpy as np
 from msgspec import Struct
@@ -14,7 +15,7 @@ from kernels.groups import distinct, group_code, group_min
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.availability import available, value_count
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestOption
-from reconciler.allocation.dra.selector_masks import evaluate_selectors
+from reconciler.allocation.dra.selector_masks import evaluate_derived, evaluate_selectors
 from reconciler.api.objects.claims import DeviceConstraint
 from reconciler.api.objects.semantics import LIST_ATTRIBUTES, Semantics
 from reconciler.state.caches import Cache
@@ -41,6 +42,8 @@ class Constraint:
     """All must share a value; otherwise all must differ."""
     codes: Codes
     """(n,) the attribute's value, -1 where the device has none"""
+    derived: Mapping[str, Codes]
+    """Expression of a derived attribute -> (n,) its value, FAILS where it fails (CON-12)"""
     keys: Sequence[Hashable]
     """By code, the value with its type; later values are appended"""
     lists: bool
@@ -48,13 +51,26 @@ class Constraint:
     plain: bool
     """Every device has one comparable value or none"""
     _tokens: dict[int, Tokens] | None = field(default=None, repr=False)
-    _allowed: dict[State, Mask] = field(default_factory=dict, repr=False)
+    _allowed: dict[tuple[State, str | None], Mask] = field(default_factory=dict, repr=False)
+
+    @property
+    def columns(self) -> list[Codes]:
+        """(n,) each: what requests may see of a device."""
+        return [self.codes, *self.derived.values()]
+
+    def of(self, option: RequestOption) -> Codes:
+        """(n,) the values that a request sees: a derived attribute hides that of the device."""
+        return self.derived[option.derived[self.attribute]] if self._hides(option) else self.codes
+
+    def _hides(self, option: RequestOption | None) -> TypeGuard[RequestOption]:
+        return option is not None and bool(option.derived) and self.attribute in option.derived
 
     @property
     def tokens(self) -> dict[int, Tokens]:
         """Code -> the values it stands for; empty for a value that cannot be compared."""
         if self._tokens is None:
-            codes = distinct(self.codes[self.codes >= 0]).tolist()
+            seen = np.concatenate(self.columns) if self.derived else self.codes
+            codes = distinct(seen[seen >= 0]).tolist()
             self._tokens = {code: _tokens(self.keys[code], lists=self.lists) for code in codes}
         return self._tokens
 
@@ -65,22 +81,24 @@ class Constraint:
             return frozenset()
         return frozenset(code for code, values in self.tokens.items() if not values)
 
-    def allowed(self, state: State) -> Mask:
-        """(n,) the devices that could be chosen next."""
-        known = self._allowed.get(state)
+    def allowed(self, state: State, option: RequestOption | None = None) -> Mask:
+        """(n,) the devices that could be chosen next for a request; None is one that derives nothing."""
+        expression = option.derived[self.attribute] if self._hides(option) else None
+        known = self._allowed.get((state, expression))
         if known is None:
-            known = self._allowed[state] = self._judge(state)
+            codes = self.codes if expression is None else self.derived[expression]
+            known = self._allowed[state, expression] = self._judge(state, codes)
         return known
 
-    def _judge(self, state: State) -> Mask:
+    def _judge(self, state: State, codes: Codes) -> Mask:
         if state is None and self.plain:
-            return self.codes >= 0
+            return codes >= 0
         fine = [code for code, tokens in self.tokens.items() if self._admits(code, tokens, state)]
-        return self.codes == fine[0] if len(fine) == 1 else np.isin(self.codes, fine)
+        return codes == fine[0] if len(fine) == 1 else np.isin(codes, fine)
 
-    def after(self, state: State, row: int) -> State:
-        """The state once the device in `row` is chosen."""
-        code = int(self.codes[row])
+    def after(self, state: State, row: int, option: RequestOption) -> State:
+        """The state once the device in `row` is chosen for a request."""
+        code = int(self.of(option)[row])
         if self.match:
             if code in self.alone:
                 return frozenset()
@@ -95,8 +113,10 @@ class Constraint:
         return bool(tokens) and (state is None or not tokens & state)
 
 
-def compile_constraint(source: DeviceConstraint, fleet: Fleet, rows: Rows, rules: Semantics) -> Constraint:
-    """A constraint over the devices in `rows` (n,)."""
+def compile_constraint(
+    source: DeviceConstraint, fleet: Fleet, rows: Rows, rules: Semantics, derived: Collection[str] = ()
+) -> Constraint:
+    """A constraint over the devices in `rows` (n,), of requests with these expressions for its attribute."""
     attribute = source.match_attribute or source.distinct_attribute or ""
     domain, _, name = attribute.partition("/")
     match = source.match_attribute is not None
@@ -111,7 +131,37 @@ def compile_constraint(source: DeviceConstraint, fleet: Fleet, rows: Rows, rules
         )
     else:
         codes, keys, plain = np.full(len(rows), -1, dtype=np.int32), [], True
-    return Constraint(attribute, match, codes, keys, lists, plain)
+    if not derived:
+        return Constraint(attribute, match, codes, {}, keys, lists, plain)
+    places: dict[Hashable, int] = {}
+    codes = _renumbered(codes, keys, places)
+    found = {expression: evaluate_derived(expression, fleet) for expression in derived}
+    of_requests = {name: _renumbered(one.codes[rows], one.keys, places) for name, one in found.items()}
+    plain = all(map(_is_scalar, places))
+    return Constraint(attribute, match, codes, of_requests, list(places), lists, plain)
+
+
+def derived_by(parsed: ParsedClaims, at: int, source: DeviceConstraint) -> tuple[str, ...]:
+    """The expressions that requests of a claim have for the attribute of a constraint."""
+    name = source.match_attribute or source.distinct_attribute or ""
+    return tuple(
+        dict.fromkeys([
+            option.derived[name]
+            for slot in parsed.slots
+            if slot.claim == at
+            for option in slot.options
+            if name in option.derived
+        ])
+    )  # fmt: skip
+
+
+def _renumbered(codes: Codes, keys: Sequence[Hashable], places: dict[Hashable, int]) -> Codes:
+    """(n,) codes of `places`, which grows, instead of `keys`; negative codes stay."""
+    known = distinct(codes[codes >= 0])
+    if not len(known):
+        return codes
+    fresh = [places.setdefault(keys[code], len(places)) for code in known.tolist()]
+    return np.where(codes < 0, codes, np.array(fresh, dtype=np.int32)[np.searchsorted(known, codes)])
 
 
 _ALL_SCALAR: Cache[Fleet, dict[Name, tuple[int, bool]]] = Cache(lambda _: {}, on_fork=dict.copy)
@@ -235,7 +285,7 @@ def _matching_options(parsed: ParsedClaims, fleet: Fleet) -> Iterator[tuple[Name
             if constraint.match_attribute is None:
                 continue
             domain, _, id_ = constraint.match_attribute.partition("/")
-            if domain == ANY_DOMAIN:
+            if domain == ANY_DOMAIN or derived_by(parsed, at, constraint):
                 continue
             options = [
                 slot.options[0]

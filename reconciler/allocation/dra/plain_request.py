@@ -113,7 +113,7 @@ def _plain_option(
     codes = None
     if option.constraints:
         attribute = claim.spec.devices.constraints[option.constraints[0]].match_attribute
-        if len(option.constraints) > 1 or attribute is None:
+        if len(option.constraints) > 1 or attribute is None or option.derived:
             return None
         codes = shared_codes(attribute, snapshot.fleet)
         if codes is None:

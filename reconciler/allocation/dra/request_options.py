@@ -21,7 +21,13 @@ from reconciler.api.objects.claims import (
 )
 from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.quantity import Quantity
-from reconciler.api.objects.semantics import ADMIN_ACCESS, CONSUMABLE_CAPACITY, PRIORITIZED_LIST, Semantics
+from reconciler.api.objects.semantics import (
+    ADMIN_ACCESS,
+    CONSUMABLE_CAPACITY,
+    DERIVED_ATTRIBUTES,
+    PRIORITIZED_LIST,
+    Semantics,
+)
 
 MAX_RESULTS = 32
 """The most devices of one claim (ST-4)."""
@@ -44,6 +50,8 @@ class RequestKey(NamedTuple):
     tolerations: tuple[DeviceToleration, ...]
     capacity: tuple[tuple[str, Quantity], ...]
     admin: bool
+    derived: tuple[tuple[str, str], ...]
+    """Attribute and expression"""
 
 
 class RequestOption(Struct, frozen=True):
@@ -63,6 +71,8 @@ class RequestOption(Struct, frozen=True):
     capacity: Mapping[str, Quantity]
     constraints: tuple[int, ...]
     """Positions of the claim's constraints that apply (CON-1)"""
+    derived: Mapping[str, str]
+    """Attribute of such a constraint -> the expression that gives its values (CON-12)"""
     key: RequestKey
     """Options with equal keys match the same devices"""
 
@@ -144,6 +154,11 @@ def _option(
     admin = source.admin_access if isinstance(source, ExactDeviceRequest) else None
     if admin is not None and not rules.has(ADMIN_ACCESS):
         raise Fatal(Reason.FEATURE_DISABLED, f"{where}: adminAccess needs the feature gate {ADMIN_ACCESS}")
+    if source.derived_attributes and not rules.has(DERIVED_ATTRIBUTES):
+        raise Fatal(
+            Reason.FEATURE_DISABLED,
+            f"{where}: derivedAttributes needs the feature gate {DERIVED_ATTRIBUTES}",
+        )
     if not source.device_class_name:
         raise Fatal(Reason.MISSING_CLASS, f"{where}: deviceClassName is not set")
     device_class = classes.get(source.device_class_name)
@@ -152,6 +167,11 @@ def _option(
     if source.allocation_mode not in (EXACT_COUNT, ALL):
         raise Fatal(Reason.UNSUPPORTED_MODE, f"{where}: allocationMode {source.allocation_mode} is not known")
     constraints = claim.spec.devices.constraints
+    applied = tuple([n for n, c in enumerate(constraints) if c.applies_to(request, alternative)])
+    derived = {}
+    if source.derived_attributes:
+        used = {constraints[n].match_attribute or constraints[n].distinct_attribute for n in applied}
+        derived = {one.name: one.expression for one in source.derived_attributes if one.name in used}
     of_class = f"class {device_class.key.name}"
     selectors = (*_selectors(of_class, device_class.spec, of_class, own=False), *own)
     capacity = source.capacity.requests if source.capacity is not None else {}
@@ -165,12 +185,14 @@ def _option(
         all=source.allocation_mode == ALL,
         admin=admin is True,
         capacity=capacity,
-        constraints=tuple(n for n, c in enumerate(constraints) if c.applies_to(request, alternative)),
+        constraints=applied,
+        derived=derived,
         key=RequestKey(
             expressions=tuple(use.expression for use in selectors),
             tolerations=source.tolerations,
             capacity=tuple(sorted(capacity.items())),
             admin=admin is True,
+            derived=tuple(derived.items()),
         ),
     )
 

@@ -6,27 +6,30 @@ The search skips branches that the bounds exclude, and devices equal to one that
 solution or an error.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from kernels.types import Codes, Rows
+from kernels.types import Codes, Mask, Rows
 from reconciler.allocation.dra.bounds import is_impossible
 from reconciler.allocation.dra.budget import UNLIMITED, Budget, Fatal, GaveUp
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.companions import Reach
 from reconciler.allocation.dra.plain_request import entangled
 from reconciler.allocation.dra.request_options import MAX_RESULTS, Slot
+from reconciler.allocation.dra.selector_masks import derived_failure
 from reconciler.allocation.dra.state import (
     Choice,
     NodeProblem,
     State,
+    before_constraints,
     begin,
     choose,
     enter_claim,
     equality_columns,
     in_use,
+    underived,
     viable,
 )
 from reconciler.api.objects.plan import Reason
@@ -63,7 +66,7 @@ def equality_classes(problem: NodeProblem, every: Sequence[Candidates], reach: C
         columns.append(equality_columns(problem.exclusion))
     if reach is not None:
         columns.append(reach[None])
-    columns += [c.codes[None] for of_claim in problem.constraints for c in of_claim]
+    columns += [codes[None] for of_claim in problem.constraints for c in of_claim for codes in c.columns]
     _, classes = np.unique(np.concatenate(columns).T, axis=0, return_inverse=True)
     return classes.reshape(-1).astype(np.int32)
 
@@ -177,6 +180,9 @@ class Search:
                 return None
         possible = viable(self.problem, state, candidates)
         fatal = candidates.fatal & ~in_use(state, candidates)
+        failing = underived(self.problem, state, candidates)
+        for devices in failing.values():
+            fatal = fatal | devices
         order = candidates.in_order(possible | fatal, start)
         needed = candidates.count - chosen
         last_error = int(np.flatnonzero(fatal)[-1]) if fatal.any() else -1
@@ -188,7 +194,7 @@ class Search:
                 continue
             self._step()
             if fatal[at]:
-                raise candidates.failure(self.problem.snapshot.fleet, int(self.problem.rows[at]), at)
+                raise self._failure(candidates, failing, at)
             if needed == 1 and slot + 1 == len(self.slots):
                 if (found := self._accepted((*state.chosen, Choice(slot, candidates, at)))) is not None:
                     return found
@@ -211,6 +217,9 @@ class Search:
         for at in candidates.listed.tolist():
             self._step()
             if not viable(self.problem, state, candidates)[at]:
+                failing = underived(self.problem, state, candidates)
+                if any(devices[at] for devices in failing.values()):
+                    raise self._failure(candidates, failing, at)
                 self._check_constraints(candidates, state, at)
                 return None
             state = choose(self.problem, state, slot, candidates, at)
@@ -219,18 +228,23 @@ class Search:
     def _check_constraints(self, candidates: Candidates, state: State, at: int) -> None:
         """SEL-6: in mode All a violated constraint is an error, if the device would fit otherwise."""
         option, problem = candidates.option, self.problem
-        if problem.snapshot.occupancy.held[problem.rows[at]] and not option.admin:
-            return
-        # Capacity that shares consumed is tested after constraints, so it does not matter here.
-        if not (candidates.static.suitable & state.fit & ~in_use(state, candidates))[at]:
+        if not before_constraints(problem, state, candidates)[at]:
             return
         for number in option.constraints:
             constraint = problem.constraints[option.claim][number]
-            if not constraint.allowed(state.constraints[number])[at]:
+            if not constraint.allowed(state.constraints[number], option)[at]:
                 device = problem.snapshot.fleet.id_of(int(problem.rows[at]))
                 violation = f"{device} violates the constraint on {constraint.attribute}"
                 message = f"request {option.name} needs all devices, but {violation}"
                 raise Fatal(Reason.CONSTRAINT_VIOLATED, message)
+
+    def _failure(self, candidates: Candidates, failing: Mapping[str, Mask], at: int) -> Fatal:
+        """The error of a device."""
+        fleet, row = self.problem.snapshot.fleet, int(self.problem.rows[at])
+        attribute = next((name for name, devices in failing.items() if devices[at]), None)
+        if attribute is None:
+            return candidates.failure(fleet, row, at)
+        return derived_failure(candidates.option, attribute, fleet, row)
 
     def _accepted(self, chosen: tuple[Choice, ...]) -> tuple[Choice, ...] | None:
         """A solution, unless it leaves pods without nodes."""
@@ -260,7 +274,7 @@ def _finish(problem: NodeProblem, candidates: Candidates, state: State) -> Rows 
     constraints = [problem.constraints[option.claim][number] for number in option.constraints]
     if len(constraints) > 1 or not all(c.match and c.plain for c in constraints):
         return None
-    if candidates.static.fails and candidates.fatal.any():
+    if candidates.static.fails and (candidates.fatal.any() or candidates.static.underived is not None):
         return None
     bound = entangled(problem.view)
     if bound is not None and (candidates.available & bound).any():
@@ -270,7 +284,7 @@ def _finish(problem: NodeProblem, candidates: Candidates, state: State) -> Rows 
     if not constraints or state.constraints[option.constraints[0]] is not None:
         # Earlier requests have fixed the value, so `rows` are narrowed already.
         return rows[: candidates.count] if len(rows) >= candidates.count else rows[:0]
-    codes = constraints[0].codes[rows]
+    codes = constraints[0].of(option)[rows]
     values = codes.tolist()
     for value in dict.fromkeys(values):  # the value that comes first wins
         if values.count(value) >= candidates.count:

@@ -4,6 +4,7 @@ Computed once per list of expressions and fleet, since it does not depend on all
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 import numpy as np
 from msgspec import Struct
@@ -14,6 +15,7 @@ from reconciler.allocation.dra.request_options import RequestOption, Slot, read_
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.semver import Semver
+from reconciler.cel.derived import FAILS, DerivedAttribute, DerivedColumn, compile_derived
 from reconciler.cel.errors import DECISION_COST_LIMIT, MASK_COST_LIMIT, READING_COST
 from reconciler.cel.program import CelRefused, Selector, compile_selector, spent_on
 from reconciler.state.caches import Cache
@@ -89,8 +91,13 @@ def evaluate_all_selectors(
                 if not wanted() or (share is not None and spent > share):
                     return False
                 spent += _run(expression, fleet)
-        if bill.exceeded_by(expressions, _masks_of(expressions, fleet)):
-            break
+        if bill.exceeded_by(expressions, _masks_of(expressions, fleet).spent):
+            return True
+    for expression, derived in _derived(parsed.slots).items():
+        if not derived.is_cached(fleet.cel):
+            if not wanted() or (share is not None and spent > share):
+                return False
+            spent += derived.column(fleet.cel).spent + COLUMNS + READING_COST * len(expression)
     return True
 
 
@@ -108,24 +115,35 @@ def steps_to_run(slots: Sequence[Slot], fleet: Fleet) -> int:
     for expressions in _lists(slots):
         known = kept.get(expressions)
         if known is not None:
-            if bill.exceeded_by(expressions, known):
-                break
+            if bill.exceeded_by(expressions, known.spent):
+                return steps
             continue
         for expression in expressions:
-            spent = spent_on(expression)
-            steps += spent + COLUMNS if spent >= 0 else QUICK + 1
-    return steps
+            steps += _expected(spent_on(expression))
+    return steps + sum([_expected(d.spent) for d in _derived(slots).values() if not d.is_cached(fleet.cel)])
+
+
+def _expected(spent: int) -> int:
+    """The steps of a pass, from those of the last one."""
+    return spent + COLUMNS if spent >= 0 else QUICK + 1
 
 
 def are_slow(slots: Sequence[Slot]) -> bool:
     """Whether a selector is known to take longer than a decision may spend on the event loop."""
-    return any(spent_on(one) > QUICK for expressions in _lists(slots) for one in expressions)
+    return any(spent_on(one) > QUICK for expressions in _lists(slots) for one in expressions) or any(
+        one.spent > QUICK for one in _derived(slots).values()
+    )
 
 
 def is_overspent(slots: Sequence[Slot], fleet: Fleet) -> bool:
     """Whether the selectors take more steps in total than a decision may use. Runs them until it is known."""
     bill = _Bill()
-    return any(bill.exceeded_by(expressions, _masks_of(expressions, fleet)) for expressions in _lists(slots))
+    return any(
+        bill.exceeded_by(expressions, _masks_of(expressions, fleet).spent) for expressions in _lists(slots)
+    ) or any(
+        bill.exceeded_by((expression,), (derived.column(fleet.cel).spent,))
+        for expression, derived in _derived(slots).items()
+    )
 
 
 class _Bill:
@@ -135,9 +153,9 @@ class _Bill:
         self._counted: set[str] = set()
         self._total = 0
 
-    def exceeded_by(self, expressions: tuple[str, ...], masks: SelectorMasks) -> bool:
-        """Add a list of selectors. Returns whether the total is more than a decision may use."""
-        for expression, spent in zip(expressions, masks.spent, strict=False):
+    def exceeded_by(self, expressions: tuple[str, ...], steps: tuple[int, ...]) -> bool:
+        """Add the steps of expressions. Returns whether the total is more than a decision may use."""
+        for expression, spent in zip(expressions, steps, strict=False):
             if expression not in self._counted:
                 self._counted.add(expression)
                 self._total += spent
@@ -147,6 +165,31 @@ class _Bill:
 def _lists(slots: Sequence[Slot]) -> Iterable[tuple[str, ...]]:
     """The distinct lists of expressions."""
     return dict.fromkeys(option.key.expressions for slot in slots for option in slot.options)
+
+
+def _derived(slots: Sequence[Slot]) -> dict[str, DerivedAttribute]:
+    """The derived attributes of requests that compile, by expression."""
+    found: dict[str, DerivedAttribute] = {}
+    for expression in [e for slot in slots for option in slot.options for e in option.derived.values()]:
+        with suppress(CelRefused):
+            found[expression] = compile_derived(expression)
+    return found
+
+
+def evaluate_derived(expression: str, fleet: Fleet) -> DerivedColumn:
+    """The values of a derived attribute on the whole fleet. What does not compile fails on every device."""
+    try:
+        return compile_derived(expression).column(fleet.cel)
+    except CelRefused:
+        return DerivedColumn(np.full(fleet.size, FAILS, dtype=np.int32), (), 0)
+
+
+def fails_to_derive(option: RequestOption, fleet: Fleet) -> Mask | None:
+    """(D,) devices on which a derived attribute of a request fails; None if it has none."""
+    if not option.derived:
+        return None
+    codes = [evaluate_derived(expression, fleet).codes for expression in option.derived.values()]
+    return np.asarray(np.any(np.stack(codes) == FAILS, axis=0))
 
 
 def _run(expression: str, fleet: Fleet) -> int:
@@ -203,3 +246,14 @@ def failure(option: RequestOption, fleet: Fleet, row: int) -> Fatal:
         if not masks.true[row]:
             break
     raise AssertionError("no selector fails on this device")
+
+
+def derived_failure(option: RequestOption, attribute: str, fleet: Fleet, row: int) -> Fatal:
+    """The error of a derived attribute on a device where it fails (CON-13)."""
+    expression = option.derived[attribute]
+    where = f"request {option.name}: derived attribute {attribute}"
+    try:
+        problem = f"device {fleet.id_of(row)}: {compile_derived(expression).explain(fleet.cel, row)}"
+    except CelRefused as refused:
+        problem = str(refused)
+    return Fatal(Reason.DERIVED_ATTRIBUTE, f"{where}: {problem}", option.claim)

@@ -15,10 +15,11 @@ from kernels.fit import draw_one, fits
 from kernels.groups import Inverse, distinct, invert
 from kernels.types import Amounts, Bits, Codes, Mask, Rows
 from reconciler.allocation.dra.candidates import Candidates
-from reconciler.allocation.dra.constraints import Constraint, compile_constraint
+from reconciler.allocation.dra.constraints import Constraint, compile_constraint, derived_by
 from reconciler.allocation.dra.constraints import State as ConstraintState
 from reconciler.allocation.dra.request_options import ParsedClaims
 from reconciler.api.objects.claims import DeviceConstraint
+from reconciler.cel.derived import FAILS
 from reconciler.state.caches import Cache
 from reconciler.state.devices.snapshot import Snapshot, View
 
@@ -157,8 +158,11 @@ def set_up(parsed: ParsedClaims, view: View, snapshot: Snapshot) -> NodeProblem:
         left=snapshot.occupancy.left[layout.used],
         by_set=layout.by_set,
         constraints=tuple(
-            tuple(constraint_on(source, view) for source in claim.spec.devices.constraints)
-            for claim in parsed.claims
+            tuple(
+                constraint_on(source, view, derived_by(parsed, at, source))
+                for source in claim.spec.devices.constraints
+            )
+            for at, claim in enumerate(parsed.claims)
         ),
         exclusion=exclusion_columns(view),
     )
@@ -192,14 +196,14 @@ def layout_of(view: View) -> NodeLayout:
     return _LAYOUT.of(view)
 
 
-_CONSTRAINTS: Cache[View, dict[tuple[str | None, str | None], Constraint]] = Cache(lambda _: {})
+_CONSTRAINTS: Cache[View, dict[tuple[object, ...], Constraint]] = Cache(lambda _: {})
 
 
-def constraint_on(source: DeviceConstraint, view: View) -> Constraint:
-    """A constraint over the devices of a view."""
-    of_view, key = _CONSTRAINTS.of(view), (source.match_attribute, source.distinct_attribute)
+def constraint_on(source: DeviceConstraint, view: View, derived: tuple[str, ...] = ()) -> Constraint:
+    """A constraint over the devices of a view, of requests with these expressions for its attribute."""
+    of_view, key = _CONSTRAINTS.of(view), (source.match_attribute, source.distinct_attribute, *derived)
     if key not in of_view:
-        of_view[key] = compile_constraint(source, view.fleet, view.rows, view.rules)
+        of_view[key] = compile_constraint(source, view.fleet, view.rows, view.rules, derived)
     return of_view[key]
 
 
@@ -297,15 +301,44 @@ def in_use(state: State, candidates: Candidates) -> Mask:
 
 def viable(problem: NodeProblem, state: State, candidates: Candidates) -> Mask:
     """(n,) devices that can be chosen next for a request option."""
+    mask = _open(state, candidates)
+    own, option = problem.constraints[candidates.option.claim], candidates.option
+    for number in option.constraints:
+        mask &= own[number].allowed(state.constraints[number], option)
+    return mask
+
+
+def _open(state: State, candidates: Candidates) -> Mask:
+    """(n,) devices that all allows but constraints."""
     mask = candidates.available & state.fit & ~in_use(state, candidates)
     for at, consumed in state.shares.items():
         taken = candidates.takes(at)
         if taken is not None:
             mask[at] &= taken.fits(consumed)
-    own = problem.constraints[candidates.option.claim]
-    for number in candidates.option.constraints:
-        mask &= own[number].allowed(state.constraints[number])
     return mask
+
+
+def before_constraints(problem: NodeProblem, state: State, candidates: Candidates) -> Mask:
+    """(n,) devices of which the constraints are tested. In mode All, what shares consumed is tested later."""
+    if candidates.listed is None:
+        return _open(state, candidates)
+    mask = candidates.static.suitable & state.fit & ~in_use(state, candidates)
+    held = problem.snapshot.occupancy.held[problem.rows]
+    return mask if candidates.option.admin else mask & ~held
+
+
+def underived(problem: NodeProblem, state: State, candidates: Candidates) -> dict[str, Mask]:
+    """Derived attribute -> (n,) devices on which it fails, if all before it allows them (CON-13)."""
+    option, found = candidates.option, dict[str, Mask]()
+    if candidates.static.underived is None:
+        return found
+    mask = before_constraints(problem, state, candidates) & candidates.static.underived
+    for number in option.constraints:
+        constraint = problem.constraints[option.claim][number]
+        if constraint.attribute in option.derived:
+            found.setdefault(constraint.attribute, mask & (constraint.of(option) == FAILS))
+        mask = mask & constraint.allowed(state.constraints[number], option)
+    return found
 
 
 def choose(problem: NodeProblem, state: State, slot: int, candidates: Candidates, at: int) -> State:
@@ -313,7 +346,7 @@ def choose(problem: NodeProblem, state: State, slot: int, candidates: Candidates
     own = problem.constraints[candidates.option.claim]
     constraints = list(state.constraints)
     for number in candidates.option.constraints:
-        constraints[number] = own[number].after(constraints[number], at)
+        constraints[number] = own[number].after(constraints[number], at, candidates.option)
     left, fit, shares = state.left, state.fit, state.shares
     charged = at in shares or bool(problem.snapshot.occupancy.sharing[problem.rows[at]])
     sets = problem.sets[at]

@@ -13,7 +13,7 @@ from kernels.groups import distinct
 from kernels.types import Codes, Mask, Rows
 from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption
-from reconciler.allocation.dra.selector_masks import evaluate_selectors
+from reconciler.allocation.dra.selector_masks import evaluate_selectors, fails_to_derive
 from reconciler.api.objects.claims import DeviceToleration
 from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.quantity import INT64_MAX, NANO, Quantity
@@ -145,13 +145,20 @@ class StaticMatch(Struct, frozen=True):
     """Only held devices can prevent that it is taken"""
     fatal: Mask
     """Trying it is an error, unless it is held"""
+    underived: Mask | None
+    """Suitable, but a derived attribute fails: an error if all else fits (CON-13). None for no device"""
     consumption: Consumptions
     shape: Codes
     """Capacity shape, -1 for devices without capacity"""
     fails: bool
-    """Whether `fatal` has any device"""
+    """Whether some device is an error"""
     skips: bool
     """Whether some device of the fleet skips operations of its node"""
+
+    @property
+    def errors(self) -> Mask:
+        """Devices that may be an error."""
+        return self.fatal if self.underived is None else self.fatal | self.underived
 
 
 _OF_FLEET: Cache[Fleet, dict[RequestKey, StaticMatch]] = Cache(lambda _: {}, on_fork=dict.copy)
@@ -177,8 +184,13 @@ def _slice(whole: StaticMatch, view: View, snapshot: Snapshot) -> StaticMatch:
         matching, suitable = matching & view.here, suitable & view.here
     if whole.skips and SKIP_OPERATIONS not in view.node.features:
         suitable = suitable & (of(snapshot.fleet.codes["operations"]) < 0)
-    fails = whole.fails and bool(fatal.any())
-    return StaticMatch(matching, suitable, fatal, whole.consumption, of(whole.shape), fails, whole.skips)
+    underived = whole.underived
+    if underived is not None:
+        underived = of(underived) & suitable
+    fails = whole.fails and bool(fatal.any() or (underived is not None and underived.any()))
+    return StaticMatch(
+        matching, suitable, fatal, underived, whole.consumption, of(whole.shape), fails, whole.skips
+    )
 
 
 def match_in_fleet(option: RequestOption, snapshot: Snapshot) -> StaticMatch:
@@ -212,10 +224,15 @@ def _compute(option: RequestOption, snapshot: Snapshot) -> StaticMatch:
     )
     if not rules.has(PARTITIONABLE_DEVICES):
         suitable &= ~draws(fleet, everything)
+    underived = fails_to_derive(option, fleet)
+    if underived is not None:
+        underived &= suitable
+        underived = underived if underived.any() else None
     for mask in (matching, suitable, fatal):
         mask.setflags(write=False)
     skips = bool((fleet.codes["operations"] >= 0).any())
-    return StaticMatch(matching, suitable, fatal, consumption, shape, bool(fatal.any()), skips)
+    fails = bool(fatal.any()) or underived is not None
+    return StaticMatch(matching, suitable, fatal, underived, consumption, shape, fails, skips)
 
 
 def draws(fleet: Fleet, rows: Rows) -> Mask:

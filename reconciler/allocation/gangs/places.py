@@ -142,7 +142,7 @@ class Likeness:
     def _comparable(self, kinds: Sequence[Kind]) -> bool:
         for option in self._options.values():
             current = available(option, self._snapshot)
-            if option.all or option.admin or current.fails or not current.local:
+            if option.all or option.admin or option.derived or current.fails or not current.local:
                 return False
             if (current.concerned & self._snapshot.fleet.shared).any():
                 return False

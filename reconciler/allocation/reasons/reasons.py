@@ -143,6 +143,11 @@ REASONS: dict[str, Advice] = {
         ".?name.orValue(...).",
         Section.CLAIM,
     ),
+    Reason.DERIVED_ATTRIBUTE: Advice(
+        "A derived attribute of a request fails on a device, usually because it reads a missing attribute.",
+        "Check for the attribute in the expression: .?name.orValue(...). Or select fewer devices.",
+        Section.CLAIM,
+    ),
     Reason.TOO_MANY_DEVICES: Advice(
         "The claim needs more devices than one claim can hold.",
         "Split the claim into several claims of at most 32 devices.",

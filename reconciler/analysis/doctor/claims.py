@@ -1,6 +1,7 @@
 """Checks of what claims request and hold: classes, selectors, allocations."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import numpy as np
 from msgspec import Struct
@@ -12,6 +13,7 @@ from reconciler.analysis.doctor.slices import is_complete, newest
 from reconciler.api.manifests.bundle import Entry
 from reconciler.api.objects.claims import (
     AllocatedDevice,
+    DerivedAttribute,
     DeviceClass,
     DeviceRequest,
     DeviceSelector,
@@ -20,6 +22,7 @@ from reconciler.api.objects.claims import (
     ResourceClaimTemplate,
 )
 from reconciler.api.objects.meta import DeviceID, PoolID
+from reconciler.cel.derived import FAILS, compile_derived
 from reconciler.cel.program import CelRefused, Selector, compile_selector
 from reconciler.cel.reading import read
 from reconciler.cel.reads import Part, inline, reads
@@ -35,6 +38,7 @@ class Selection(Struct, frozen=True):
     selectors: Sequence[DeviceSelector]
     class_name: str | None
     """None for a class"""
+    derived: Sequence[DerivedAttribute] = ()
 
 
 def selections(data: DoctorInput) -> Iterator[Selection]:
@@ -57,7 +61,7 @@ def _requests(entry: Entry, path: str, requests: Sequence[DeviceRequest]) -> Ite
 
 
 def _selection(entry: Entry, path: str, request: DeviceSubRequest) -> Selection:
-    return Selection(entry, path, request.selectors, request.device_class_name)
+    return Selection(entry, path, request.selectors, request.device_class_name, request.derived_attributes)
 
 
 def missing_class(data: DoctorInput) -> Iterator[Finding]:
@@ -73,11 +77,12 @@ def missing_class(data: DoctorInput) -> Iterator[Finding]:
 def refused(data: DoctorInput) -> Iterator[Finding]:
     """Expressions that do not compile."""
     for one in selections(data):
-        for path, expression in _expressions(one):
-            try:
-                compile_selector(expression)
-            except CelRefused as exc:
-                yield findings.SELECTOR_REFUSED.finding(one.entry, path, str(exc))
+        for of_kind, compile_one in ((_expressions, compile_selector), (_derived, compile_derived)):
+            for path, expression in of_kind(one):
+                try:
+                    compile_one(expression)
+                except CelRefused as exc:
+                    yield findings.SELECTOR_REFUSED.finding(one.entry, path, str(exc))
 
 
 def raising(data: DoctorInput) -> Iterator[Finding]:
@@ -96,6 +101,25 @@ def raising(data: DoctorInput) -> Iterator[Finding]:
                 why = selector.explain(fleet.cel, failing[0])
                 yield findings.SELECTOR_RAISES.finding(one.entry, path, f"fails on {names}: {why}")
             alive = alive & masks.true
+        else:
+            if alive is not None:
+                yield from _underived(data, one, alive)
+
+
+def _underived(data: DoctorInput, one: Selection, alive: Mask) -> Iterator[Finding]:
+    """Derived attributes that fail on a device that the request selects.
+
+    alive  (D,) these devices
+    """
+    fleet = data.snapshot.fleet
+    for path, expression in _derived(one):
+        with suppress(CelRefused):
+            derived = compile_derived(expression)
+            failing = np.flatnonzero(alive & (derived.column(fleet.cel).codes == FAILS)).tolist()
+            if failing:
+                names = shortened(str(fleet.id_of(row)) for row in failing)
+                why = derived.explain(fleet.cel, failing[0])
+                yield findings.SELECTOR_RAISES.finding(one.entry, path, f"fails on {names}: {why}")
 
 
 def matching_nothing(data: DoctorInput) -> Iterator[Finding]:
@@ -153,6 +177,11 @@ def _expressions(one: Selection) -> Iterator[tuple[str, str]]:
     for number, selector in enumerate(one.selectors):
         if selector.cel is not None:
             yield f"{one.path}.selectors[{number}].cel.expression", selector.cel.expression
+
+
+def _derived(one: Selection) -> Iterator[tuple[str, str]]:
+    for number, derived in enumerate(one.derived):
+        yield f"{one.path}.derivedAttributes[{number}].expression", derived.expression
 
 
 def _compiled(expression: str) -> Selector | None:

@@ -10,8 +10,8 @@ from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.alignment.deciding import PreferenceKey
 from reconciler.allocation.alignment.partitions import PartitionedRequest, partitioned_requests
 from reconciler.allocation.alignment.preferences import has_preferences
-from reconciler.allocation.dra.constraints import Constraint, compile_constraint
-from reconciler.allocation.dra.request_options import ParsedClaims
+from reconciler.allocation.dra.constraints import Constraint, compile_constraint, derived_by
+from reconciler.allocation.dra.request_options import ParsedClaims, RequestOption
 from reconciler.allocation.reasons.explanation import Kind, NearMiss, Step
 from reconciler.analysis.explain.funnel import MOST_NODES, GateResult, describe_failure
 from reconciler.analysis.explain.relaxation import Relaxation
@@ -29,9 +29,9 @@ class ConstraintGate(Struct, frozen=True, eq=False):
     possible: Mask
     """(D,) devices of a node that has enough for every request with the same value; all if not counted"""
 
-    def passes(self, mask: Mask) -> Mask:
+    def passes(self, mask: Mask, option: RequestOption) -> Mask:
         """(D,) devices of `mask` that may be part of a solution."""
-        return mask & self.constraint.allowed(None) & self.possible
+        return mask & self.constraint.allowed(None, option) & self.possible
 
 
 def constraint_gates(
@@ -45,14 +45,15 @@ def constraint_gates(
     fleet = snapshot.fleet
     for at, claim in enumerate(parsed.claims):
         for number, source in enumerate(claim.spec.devices.constraints):
-            constraint = compile_constraint(source, fleet, np.arange(fleet.size), snapshot.rules)
+            derived = derived_by(parsed, at, source)
+            constraint = compile_constraint(source, fleet, np.arange(fleet.size), snapshot.rules, derived)
             slots = [
                 slot
                 for slot in parsed.slots
                 if slot.claim == at and all(number in option.constraints for option in slot.options)
             ]
             options = [option for slot in slots for option in slot.options]
-            counted = bool(options) and constraint.match and constraint.plain
+            counted = bool(options) and constraint.match and constraint.plain and not derived
             possible = np.ones(fleet.size, dtype=np.bool_)
             if counted and all(
                 reach.local(left[id(one)]) and not one.all and not one.admin for one in options
@@ -246,7 +247,7 @@ class MultiDeviceGates(Struct, frozen=True, eq=False):
         amount = "all devices" if option.all else f"{wanted} device{'' if wanted == 1 else 's'}"
         yield _step(Kind.ENOUGH, f"{amount} on one node", alive, nodes=enough)
         for gate in constraints:
-            alive &= gate.passes(result.left)
+            alive &= gate.passes(result.left, option)
             yield _step(Kind.CONSTRAINT, f"constraint on {gate.constraint.attribute}", alive)
         able = self.together if self.refusing is not Kind.TOGETHER else np.zeros_like(self.together)
         alive &= reach.reached(able)

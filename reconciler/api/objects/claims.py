@@ -50,6 +50,13 @@ class CapacityRequirements(Model):
     requests: Map[Quantity] = Field(default_factory=dict)
 
 
+class DerivedAttribute(Model):
+    """A CEL expression over `device` that gives an attribute of each device, for constraints (CON-12)."""
+
+    name: Str
+    expression: Str
+
+
 class DeviceSubRequest(Model):
     """A request for devices of one class."""
 
@@ -60,6 +67,7 @@ class DeviceSubRequest(Model):
     count: Int = Field(default=1, ge=0, le=INT64_MAX)
     tolerations: Tuple[DeviceToleration] = ()
     capacity: CapacityRequirements | None = None
+    derived_attributes: Tuple[DerivedAttribute] = ()
 
     @property
     def wanted(self) -> int:

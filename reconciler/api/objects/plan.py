@@ -43,6 +43,7 @@ class Reason(StrEnum):
     UNSUPPORTED_CONSTRAINT = "UnsupportedConstraint"
     CEL_COMPILE = "CELCompile"
     CEL_RUNTIME = "CELRuntime"
+    DERIVED_ATTRIBUTE = "DerivedAttributeFails"
     TOO_MANY_DEVICES = "TooManyDevices"
     INCOMPLETE_POOL = "IncompletePool"
     INVALID_POOL = "InvalidPool"
@@ -67,6 +68,7 @@ _ERRORS = frozenset(
         Reason.UNSUPPORTED_CONSTRAINT,
         Reason.CEL_COMPILE,
         Reason.CEL_RUNTIME,
+        Reason.DERIVED_ATTRIBUTE,
         Reason.TOO_MANY_DEVICES,
         Reason.INCOMPLETE_POOL,
         Reason.INVALID_POOL,

@@ -4,6 +4,7 @@ Rules of requests: CLM-1 to CLM-5; of status writes: ST-1 to ST-7.
 """
 
 import re
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -33,9 +34,12 @@ MAX_ALTERNATIVES = 8
 MAX_SELECTORS = 32
 MAX_CONSTRAINTS = 32
 MAX_CONFIGS = 32
-MAX_DERIVED_ATTRIBUTES = 8
+MAX_DERIVED_ATTRIBUTES = 32
 MAX_EXPRESSION = 10 * 1024
 MAX_PARAMETERS = 10 * 1024
+UNUSED = (
+    "must be referenced by at least one matchAttribute or distinctAttribute constraint targeting this request"
+)
 NO_SUCH_REQUEST = "must name a request of the claim, or one of its alternatives as `request/name`"
 
 
@@ -44,10 +48,11 @@ def check_devices(devices: Field) -> None:
     requests = devices["requests"]
     requests.at_most(MAX_REQUESTS)
     names: set[str] = set()
+    used = _used_attributes(devices["constraints"])
     for request in requests.items():
         dns_label(request["name"])
         request["name"].unique(names)
-        _request(request)
+        _request(request, used)
     known = request_names(devices)
     devices["constraints"].at_most(MAX_CONSTRAINTS)
     for constraint in devices["constraints"].items():
@@ -58,6 +63,15 @@ def check_devices(devices: Field) -> None:
         for key in given:
             fully_qualified_name(constraint[key])
     check_configs(devices["config"], known)
+
+
+def _used_attributes(constraints: Field) -> set[tuple[str, str]]:
+    """Attribute of each constraint, with each name that it lists; empty if it applies to all requests."""
+    return {
+        (constraint["matchAttribute"].text() or constraint["distinctAttribute"].text(), name)
+        for constraint in constraints.items()
+        for name in [one.text() for one in constraint["requests"].items()] or [""]
+    }
 
 
 def request_names(devices: Field) -> set[str]:
@@ -107,21 +121,27 @@ def check_selectors(selectors: Field) -> None:
     """Check shape and size only: expressions are compiled where they are evaluated."""
     selectors.at_most(MAX_SELECTORS)
     for selector in selectors.items():
-        expression = selector["cel"]["expression"]
         if not selector["cel"].present:
             selector["cel"].required()
-        elif not expression.text():
-            expression.required()
-        elif len(expression.text().encode()) > MAX_EXPRESSION:
-            expression.too_long(MAX_EXPRESSION)
+        else:
+            _expression(selector["cel"]["expression"])
 
 
-def _request(request: Field) -> None:
+def _expression(expression: Field) -> None:
+    if not expression.text():
+        expression.required()
+    elif len(expression.text().encode()) > MAX_EXPRESSION:
+        expression.too_long(MAX_EXPRESSION)
+
+
+def _request(request: Field, used: Collection[tuple[str, str]]) -> None:
     exactly, alternatives = request["exactly"], request["firstAvailable"]
     if exactly.present == bool(alternatives.items()):
         request.required("exactly one of `exactly` or `firstAvailable` is required")
+    name = request["name"].text()
     if exactly.present:
         _wants(exactly)
+        _derived(exactly["derivedAttributes"], used, ("", name))
         exactly["adminAccess"].flag()
     alternatives.at_most(MAX_ALTERNATIVES)
     names: set[str] = set()
@@ -129,6 +149,8 @@ def _request(request: Field) -> None:
         dns_label(alternative["name"])
         alternative["name"].unique(names)
         _wants(alternative)
+        full = f"{name}/{alternative['name'].text()}"
+        _derived(alternative["derivedAttributes"], used, ("", name, full))
 
 
 def _wants(request: Field) -> None:
@@ -147,7 +169,25 @@ def _wants(request: Field) -> None:
     check_tolerations(request["tolerations"])
     for _, amount in request["capacity"]["requests"].entries():
         quantity(amount)
-    request["derivedAttributes"].at_most(MAX_DERIVED_ATTRIBUTES)
+
+
+def _derived(attributes: Field, used: Collection[tuple[str, str]], names: Sequence[str]) -> None:
+    """CLM-9. Expressions are compiled where they are evaluated, like those of selectors.
+
+    names  by which constraints refer to the request
+    """
+    attributes.at_most(MAX_DERIVED_ATTRIBUTES)
+    seen: set[str] = set()
+    for attribute in attributes.items():
+        name = attribute["name"]
+        if not name.text():
+            name.required()
+        else:
+            fully_qualified_name(name)
+            name.unique(seen)
+            if not any((name.text(), one) in used for one in names):
+                name.invalid(UNUSED)
+        _expression(attribute["expression"])
 
 
 def default_devices(devices: object) -> None:

@@ -223,8 +223,6 @@ class ServedKind(Struct, frozen=True, eq=False):
         return conversion.down(obj) if conversion else obj
 
 
-_INLINE = (*INLINE, "derivedAttributes")
-"""Fields of `exactly` that are in the request itself in v1beta1; one of them is not read here"""
 _EVENT_NAMES = {
     "involvedObject": "regarding",
     "message": "note",
@@ -258,10 +256,10 @@ def _each(key: str, change: Callable[[Object], Object]) -> Callable[[Object], Ob
 
 def _request_up(request: Object) -> Object:
     """VER-3: any inline field becomes `exactly`."""
-    inline = {key: request[key] for key in _INLINE if request.get(key) is not None}
+    inline = {key: request[key] for key in INLINE if request.get(key) is not None}
     if not inline:
         return request
-    rest = {key: value for key, value in request.items() if key not in _INLINE}
+    rest = {key: value for key, value in request.items() if key not in INLINE}
     return {**rest, "exactly": inline}
 
 

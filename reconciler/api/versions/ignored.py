@@ -105,8 +105,6 @@ UNUSED: Mapping[type, Mapping[str, str]] = {
         "nodeAllocatableResources": "1.37, off",
         "nodeAllocatableResourceMappings": "1.36, off; another shape of the former",
     },
-    claims.DeviceSubRequest: {"derivedAttributes": "1.37, off"},
-    claims.ExactDeviceRequest: {"derivedAttributes": "1.37, off"},
     slices.DeviceTaintSelector: {"deviceClassName": "1.33, 1.34", "selectors": "1.33, 1.34"},
     core.PodSpec: {"workloadRef": "1.35, off: a gang, before there were PodGroups"},
     core.PodStatus: {

@@ -49,7 +49,76 @@ def test_a_claim_may_ask_for_nothing():
     assert ok(ApiServer(), "POST", CLAIMS, devices([]))["status"] == {}
 
 
+def derived(*attributes, **fields):
+    """A request with derived attributes, and one constraint on v/x."""
+    return devices(
+        [{"name": "r", "exactly": {"deviceClassName": "gpu", "derivedAttributes": list(attributes)}}],
+        constraints=[{"matchAttribute": "v/x", **fields}],
+    )
+
+
+X = {"name": "v/x", "expression": "1"}
+DA = f"{R}.exactly.derivedAttributes"
+
+
+def test_a_derived_attribute_is_used_by_a_constraint_on_its_request_or_alternative():
+    ok(ApiServer(), "POST", CLAIMS, derived(X))
+    ok(ApiServer(), "POST", CLAIMS, derived(X, requests=["r"]))
+    alternative = {"name": "a", "deviceClassName": "gpu", "derivedAttributes": [X]}
+    for name in ("r", "r/a"):
+        wanted = devices(
+            [{"name": "r", "firstAvailable": [alternative]}],
+            constraints=[{"distinctAttribute": "v/x", "requests": [name]}],
+        )
+        ok(ApiServer(), "POST", CLAIMS, wanted)
+
+
 REFUSED = {
+    "33 derived attributes": (
+        devices(
+            [
+                {
+                    "name": "r",
+                    "exactly": {
+                        "deviceClassName": "gpu",
+                        "derivedAttributes": [{**X, "name": f"v/x{i}"} for i in range(33)],
+                    },
+                }
+            ],
+            constraints=[{"matchAttribute": f"v/x{i}"} for i in range(32)],
+        ),
+        (DA, "TooMany"),
+        (f"{DA}[32].name", "Invalid"),
+    ),
+    "a derived attribute twice": (derived(X, X), (f"{DA}[1].name", "Duplicate")),
+    "a derived attribute without name": (derived({**X, "name": ""}), (f"{DA}[0].name", "Required")),
+    "a derived attribute without domain": (
+        derived({**X, "name": "x"}),
+        (f"{DA}[0].name", "Invalid"),
+        (f"{DA}[0].name", "Invalid"),
+    ),
+    "a derived attribute that nothing uses": (
+        derived(X, {**X, "name": "v/y"}),
+        (f"{DA}[1].name", "Invalid"),
+    ),
+    "a derived attribute that only another request uses": (
+        devices(
+            [
+                {"name": "r", "exactly": {"deviceClassName": "gpu", "derivedAttributes": [X]}},
+                {"name": "s", "exactly": {"deviceClassName": "gpu"}},
+            ],
+            constraints=[{"matchAttribute": "v/x", "requests": ["s"]}],
+        ),
+        (f"{DA}[0].name", "Invalid"),
+    ),
+    "a derived attribute without expression": (
+        derived({**X, "expression": ""}),
+        (f"{DA}[0].expression", "Required"),
+    ),
+    "a long derived attribute": (
+        derived({**X, "expression": " " * 10240 + "1"}),
+        (f"{DA}[0].expression", "TooLong"),
+    ),
     "33 requests": (
         devices([{"name": f"r{i}", "exactly": {"deviceClassName": "gpu"}} for i in range(33)]),
         ("spec.devices.requests", "TooMany"),
@@ -104,10 +173,12 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("body", "cause"), REFUSED.values(), ids=REFUSED.keys())
-def test_claims_that_are_refused_and_why(body, cause):
-    field, reason = cause
-    assert causes(ApiServer(), "POST", CLAIMS, body) == [(field, f"FieldValue{reason}")]
+@pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED.keys())
+def test_claims_that_are_refused_and_why(case):
+    body, *expected = case
+    assert causes(ApiServer(), "POST", CLAIMS, body) == [
+        (field, f"FieldValue{reason}") for field, reason in expected
+    ]
 
 
 def test_admin_access_depends_on_the_label_of_the_namespace():
