@@ -25,6 +25,7 @@ from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from reconciler.cluster.writer import Writer
+from reconciler.control.background_search import BackgroundSearch
 from reconciler.control.claim_handler import ClaimGrant, ClaimHandler, ClaimQuestion, ClaimRefusal
 from reconciler.control.decider import Decider
 from reconciler.control.decisions.allocating import Allocated
@@ -191,10 +192,12 @@ async def _take_turns(
     intake.take(Replaced("ResourceClaim", tuple(claims[:1]), ()))
     writer, pending = NoWrites(), Pending()
     planner = Planner(store, intake.roster, intake.placement, OURS, intake.reclaimed)
+    decider = Decider(OURS, steps=100_000)
     handler = Timed(
         intake,
         planner,
-        Decider(OURS, steps=100_000),
+        decider,
+        BackgroundSearch(intake, planner, decider),
         writer,
         Settler(intake, writer, reporter.report),
         pending,

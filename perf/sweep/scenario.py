@@ -60,7 +60,7 @@ DIFFERENCES = (
 
 
 def _difference(again: Again) -> str:
-    then, now = again.then, again.now
+    then, now = again.then.outcome, again.now
     if now is None:
         return "unknown"
     if again.same:

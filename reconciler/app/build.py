@@ -199,7 +199,7 @@ def _rest(base: Foundation, found: Found, starts: Sequence[Start], on_decision: 
     reporter = Reporter(Numbering(random), observer)
     ours, semantics = ownership(settings), rules(settings, lacking=found.off)
     recorder = recording(settings, semantics, ours)
-    store = Store(semantics) if recorder is None else recorder.store
+    store = Store(semantics)
     choosing = placing(base, store, recorder)
     core = build_control(base, found, ours, store, recorder, reporter, inboxes.pending, choosing, starts)
     intake, client = core.intake, core.connection.client
@@ -216,7 +216,7 @@ def _rest(base: Foundation, found: Found, starts: Sequence[Start], on_decision: 
     sink = sink if shadow is None else shadow.take
     task_health = TaskHealth(base.stop)
     keeper = None if core.held_room is None else keeper_of(intake, core.held_room, leadership.leads)
-    leaving = evicting(base, core, ours, inboxes.pending, recorder, reporter.report, leadership.leads, keeper)
+    leaving = evicting(base, core, ours, inboxes.pending, reporter.report, leadership.leads, keeper)
     return Parts(
         settings=settings,
         stop=base.stop,

@@ -13,7 +13,6 @@ from msgspec import Struct
 from reconciler.aio.queue import Queue
 from reconciler.aio.tasks import forever
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import Semantics
 from reconciler.app.foundation import Connection, Foundation, now
 from reconciler.app.from_settings import Found, Job, policies
@@ -24,19 +23,21 @@ from reconciler.cluster.pod_writer import PodWriter
 from reconciler.cluster.transport import GuardedTransport, PauseReasons, Transport
 from reconciler.cluster.watch import Sink, follow
 from reconciler.cluster.writer import Withdrawals, Writer
-from reconciler.control.claim_handler import ClaimHandler, Journal
-from reconciler.control.decider import Decider, Refusal
+from reconciler.control.background_search import BackgroundSearch
+from reconciler.control.claim_handler import ClaimHandler
+from reconciler.control.decider import Decider
 from reconciler.control.decisions.declaration import Report, Reporter
 from reconciler.control.demand import DemandConfigMap, DemandLearner, PoliciesInUse
 from reconciler.control.fence import Fence
 from reconciler.control.gangs.handler import GangHandler, GangWriter
 from reconciler.control.gangs.planner import GangPlanner
+from reconciler.control.gangs.search import GangSearch
 from reconciler.control.held_room import HeldRoomKeeper, HeldRoomTakeover
 from reconciler.control.intake import Intake
 from reconciler.control.kept_config_map import KeptConfigMap
 from reconciler.control.loop import Failures, Reconciler
 from reconciler.control.ownership import Ownership
-from reconciler.control.planner import Blocked, Decide, Planner
+from reconciler.control.planner import Blocked, Planner
 from reconciler.control.settler import Settler
 from reconciler.control.shadow import Shadow
 from reconciler.control.units import Unit
@@ -110,19 +111,6 @@ class Placing(NamedTuple):
 
     in_use: PoliciesInUse
     comparison: PolicyComparison | None
-
-    def journal(self, recorder: Recorder | None) -> Journal | None:
-        """Takes every answer: for the journal, and as a sample."""
-        comparison = self.comparison
-        if comparison is None:
-            return None if recorder is None else recorder.decided
-
-        def take(name: str, unit: Unit, asked: Decide, answer: Granted | Refusal) -> None:
-            if recorder is not None:
-                recorder.decided(name, unit, asked, answer)
-            comparison.offer(asked, answer)
-
-        return take
 
     @property
     def signals(self) -> list[Signals]:
@@ -247,11 +235,11 @@ def build_control(
     placing: Placing,
     starts: Iterable[Start],
 ) -> Control:
-    """Build the parts that decide and write. `recorder` is the journal of `store`, if there is one; `starts`
-    build the parts of plugins.
+    """Build the parts that decide and write. `recorder` is the journal, if there is one; `starts` build the
+    parts of plugins.
     """
     settings, served, withdrawals, reasons = base.settings, found.served, Withdrawals(), PauseReasons()
-    intake = _intake(base, found, ours, store, reporter, withdrawals, reasons)
+    intake = _intake(base, found, ours, store, recorder, reporter, withdrawals, reasons)
     connection = base.connection(guarded(base, reasons), watched=served)
     writer = Writer(connection.client, served, withdrawals=withdrawals, now=now)
     held_room = held_room_config_map(settings, connection.client)
@@ -261,20 +249,22 @@ def build_control(
     pod_writer = PodWriter(connection.client, served)
     host = Host(base, intake, pod_writer, ours, recorder, reporter.report)
     plugins = tuple([start(host) for start in starts])
+    decider = Decider(ours, steps=settings.search_steps)
     claims = ClaimHandler(
         intake,
         planner,
-        Decider(ours, steps=settings.search_steps),
+        decider,
+        BackgroundSearch(intake, planner, decider),
         writer,
         settler,
         pending,
         clock=base.clock,
         now=now,
         report=reporter.report,
-        journal=placing.journal(recorder),
+        sample=None if placing.comparison is None else placing.comparison.offer,
     )
     gang_planner = _gang_planner(intake, planner, plugins)
-    gangs = _gangs(base, intake, gang_planner, ours, settler, writer, pod_writer, recorder, reporter)
+    gangs = _gangs(base, intake, gang_planner, ours, settler, writer, pod_writer, reporter)
     # Gangs come first: a pod of a gang needs nothing on its own.
     handlers = [gangs, *(one.handler for one in plugins if one.handler is not None), claims]
     sink: Sink = intake.take
@@ -313,6 +303,7 @@ def _intake(
     found: Found,
     ours: Ownership,
     store: Store,
+    recorder: Recorder | None,
     reporter: Reporter,
     withdrawals: Withdrawals,
     reasons: PauseReasons,
@@ -326,6 +317,7 @@ def _intake(
         reasons=reasons,
         withdrawing=withdrawals,
         volumes=not base.settings.without_volumes,
+        journal=None if recorder is None else recorder.note,
     )
 
 
@@ -360,17 +352,14 @@ def _gangs(
     settler: Settler,
     writer: Writer,
     pod_writer: PodWriter,
-    recorder: Recorder | None,
     reporter: Reporter,
 ) -> GangHandler:
     return GangHandler(
         intake,
         gangs,
-        ours,
+        GangSearch(intake, gangs, ours, steps=base.settings.search_steps),
         settler,
         GangWriter(intake, writer, pod_writer, reporter.report),
-        steps=base.settings.search_steps,
         clock=base.clock,
         report=reporter.report,
-        journal=recorder.placed if recorder else None,
     )

@@ -31,7 +31,6 @@ from reconciler.control.relocation.rebalancer import MovesTerms, Rebalancer
 from reconciler.control.relocation.relocator import Means, Terms
 from reconciler.control.waiting import Pending
 from reconciler.errors import Gone, Rejected, Relist, Retry
-from reconciler.operations.journal.recording import Recorder
 from reconciler.operations.signals import moves_signals, room_signals
 from reconciler.operations.telemetry import Signals
 from reconciler.settings import Settings
@@ -86,7 +85,6 @@ class _Shared(Struct, frozen=True):
     settings: Settings
     core: Control
     ours: Ownership
-    recorder: Recorder | None
     means: Means
 
 
@@ -95,7 +93,6 @@ def evicting(
     core: Control,
     ours: Ownership,
     pending: Pending,
-    recorder: Recorder | None,
     report: Report,
     leads: Callable[[], bool],
     keeper: HeldRoomKeeper | None = None,
@@ -121,7 +118,7 @@ def evicting(
         report=report,
         written=None if keeper is None else keeper.written,
     )
-    shared = _Shared(settings, core, ours, recorder, means)
+    shared = _Shared(settings, core, ours, means)
     needed = settings.preemption != "off" or settings.rebalance == "evict"
     jobs.append(Job(f"watch {BUDGET.plural}", partial(_watch, client, budgets, needed=needed)))
     if settings.preemption != "off":
@@ -150,7 +147,6 @@ def _preemptor(shared: _Shared, pending: Pending, evictions: Evictions) -> Preem
             settings.nomination_seconds,
             settings.eviction_cooldown_seconds,
         ),
-        None if shared.recorder is None else shared.recorder.planned,
     )
 
 
@@ -175,7 +171,6 @@ def _rebalancer(shared: _Shared) -> Rebalancer:
             settings.eviction_cooldown_seconds,
             calm_seconds=settings.rebalance_calm_seconds,
         ),
-        None if shared.recorder is None else shared.recorder.moves_planned,
     )
 
 

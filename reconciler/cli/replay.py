@@ -10,15 +10,14 @@ from msgspec import to_builtins
 from reconciler.allocation.policies.names import POLICIES
 from reconciler.allocation.policies.selection import parse_policies
 from reconciler.allocation.reasons.explanation import Explanation
-from reconciler.analysis.explain.explain import explain
 from reconciler.analysis.explain.report import as_json
 from reconciler.cli.exits import exit_unless
 from reconciler.cli.explanation import print_explanation
 from reconciler.cli.options import checked_policies, demand_in, demand_option, output_option
 from reconciler.cli.output import Console, counted, echo_value, print_line
 from reconciler.cli.progress import track_progress
+from reconciler.control.inputs import Answered, Outcome
 from reconciler.errors import Rejected
-from reconciler.operations.journal.entries import Decided
 from reconciler.operations.journal.replaying import Again, Tally
 from reconciler.operations.journal.replaying import replay as replay_journal
 from reconciler.operations.logs.setup import configure
@@ -59,14 +58,17 @@ def replay(
     configure("warning", "short")
     explanations: list[dict[str, Any]] = []
     last: list[Again] = []
+
+    def explains(decision: Answered) -> bool:
+        return explained and (decision.id == until if until is not None else bool(decision.outcome.reason))
+
     with track_progress(quiet=output != "table") as progress:
         progress.stage("repeating decisions")
 
         def on_decision(again: Again) -> None:
             last[:] = [again]
-            decision = again.then.id
-            if explained and (decision == until if until is not None else again.then.reason):
-                explanation = _explain(again)
+            if explains(again.then):
+                decision, explanation = again.then.id, again.explanation
                 explanations.append(
                     {"decision": decision, "explanation": explanation and as_json(explanation)}
                 )
@@ -75,7 +77,13 @@ def replay(
 
         try:
             tally = replay_journal(
-                journal, until=until, names=names, demand=wanted, seen=on_decision, progress=progress.step
+                journal,
+                until=until,
+                names=names,
+                demand=wanted,
+                explained=explains,
+                seen=on_decision,
+                progress=progress.step,
             )
         except Rejected as exc:
             raise click.UsageError(str(exc)) from exc
@@ -88,16 +96,9 @@ def replay(
     exit_unless(not tally.different)
 
 
-def _explain(again: Again) -> Explanation | None:
-    """Explain a repeated decision; None if its inputs are not in the journal."""
-    if again.explanation is not None or again.world is None:
-        return again.explanation
-    return explain(again.claims, again.world, nodes=again.then.nodes)
-
-
 def _print_explanation(decision: str, explanation: Explanation | None) -> None:
     if explanation is None:
-        print_line(Console(sys.stdout), f"decision {decision}: its inputs are not in the journal")
+        print_line(Console(sys.stdout), f"decision {decision}: it cannot be explained")
     else:
         print_line(Console(sys.stdout), f"decision {decision}")
         print_explanation(explanation, sys.stdout)
@@ -105,7 +106,7 @@ def _print_explanation(decision: str, explanation: Explanation | None) -> None:
 
 def _as_json(tally: Tally, explanations: list[dict[str, Any]]) -> dict[str, Any]:
     different = [
-        {"then": _decided(again.then), "now": _decided(again.now)}
+        {"then": _decided(again.then, again.then.outcome), "now": _decided(again.then, again.now)}
         for again in tally.different
         if again.now is not None
     ]
@@ -117,16 +118,17 @@ def _as_json(tally: Tally, explanations: list[dict[str, Any]]) -> dict[str, Any]
     }
 
 
-def _decided(decided: Decided) -> dict[str, Any]:
-    return {**to_builtins(decided), "claims": [str(key) for key in decided.claims]}
+def _decided(decision: Answered, outcome: Outcome) -> dict[str, Any]:
+    claims = [str(key) for key in outcome.claims]
+    return {"id": decision.id, "unit": str(decision.unit), **to_builtins(outcome), "claims": claims}
 
 
 def _print(tally: Tally) -> None:
     for again in tally.different:
         assert again.now is not None
-        claims = ", ".join(map(str, again.then.claims)) or again.then.unit
+        claims = ", ".join(map(str, again.then.outcome.claims)) or again.then.unit
         print_line(Console(sys.stdout), f"decision {again.then.id} for {claims} differs:")
-        print_line(Console(sys.stdout), f"  recorded: {_result(again.then)}")
+        print_line(Console(sys.stdout), f"  recorded: {_result(again.then.outcome)}")
         print_line(Console(sys.stdout), f"  replayed: {_result(again.now)}")
     parts = [f"{counted(tally.same, 'decision')} the same", f"{len(tally.different)} different"]
     if tally.unknown:
@@ -134,7 +136,7 @@ def _print(tally: Tally) -> None:
     print_line(Console(sys.stdout), ", ".join(parts))
 
 
-def _result(decided: Decided) -> str:
-    if decided.reason:
-        return decided.reason
-    return f"{'; '.join(', '.join(one) for one in decided.devices)} on {decided.node}"
+def _result(outcome: Outcome) -> str:
+    if outcome.reason:
+        return outcome.reason
+    return f"{'; '.join(', '.join(one) for one in outcome.devices)} on {outcome.node}"

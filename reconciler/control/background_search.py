@@ -17,6 +17,7 @@ from reconciler.allocation.dra.budget import SelectorsNotRun, StepLimit, Unfinis
 from reconciler.allocation.dra.selector_masks import SHARE, evaluate_all_selectors, warm_up
 from reconciler.api.objects.plan import Granted
 from reconciler.control.decider import Decider, Refusal
+from reconciler.control.inputs import Asked
 from reconciler.control.intake import Intake
 from reconciler.control.planner import Decide, Planner
 from reconciler.control.units import Kind, Unit
@@ -186,19 +187,24 @@ class BackgroundSearch:
         snapshot = self._store.snapshot_for(question.own)
         if unit not in self._outdated:
             try:
-                return self._decider.answer(question, snapshot, StepLimit(QUICK_STEPS))
+                answer = self._decider.answer(question, snapshot, StepLimit(QUICK_STEPS))
             except SelectorsNotRun:
                 self._run_selectors(unit, question, snapshot)
                 return None
             except Unfinished:
                 self._outdated = {one: times for one, times in self._outdated.items() if self._exists(one)}
                 self._outdated[unit] = 0
+            else:
+                self._intake.note(Asked((unit,)))
+                return answer
         apart = snapshot.fork()
 
         def search(wanted: ShouldContinue) -> _Found:
             budget = WhileWanted(lambda: wanted() and self._has(question), SELDOM)
             return _Found(question, snapshot, self._decider.find(question, apart, budget))
 
+        if not self._searches.busy:
+            self._intake.note(Asked((unit,)))
         self._searches.start(unit, search)
         return None
 

@@ -1,6 +1,5 @@
 """Reconciles claims, and pods with claims: decides and writes their allocations."""
 
-import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
@@ -17,16 +16,13 @@ from reconciler.control.decider import Decider, Refusal
 from reconciler.control.decisions.allocating import Allocated, Freed, Ungated, Waits
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.handler import Act, Ask, Decided, Given, Handler, Idle, Later, Refused, Stuck
+from reconciler.control.inputs import Asked, Outcome
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import classes_of, is_made_for
 from reconciler.control.planner import Blocked, Decide, Free, Nothing, Planner, Ungate
 from reconciler.control.settler import Releasing, Settler
 from reconciler.control.units import Kind, Unit
 from reconciler.control.waiting import AWAITS_OTHERS, Pending, Wants
-
-Journal = Callable[[str, Unit, Decide, Granted | Refusal], None]
-"""Records the name of a decision, the unit, the question and the answer"""
-
 
 FEWEST = 5
 """Units for which one pass takes less than decisions one by one"""
@@ -61,6 +57,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         intake: Intake,
         planner: Planner,
         decider: Decider,
+        search: BackgroundSearch,
         writer: Writer,
         settler: Settler,
         pending: Pending,
@@ -68,10 +65,10 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         clock: Callable[[], float],
         now: Callable[[], datetime],
         report: Report,
-        journal: Journal | None = None,
+        sample: Callable[[Decide, Granted | Refusal], None] | None = None,
     ) -> None:
         """`clock` is that of the loop; `now` returns the time of day with its zone; `report` gets every
-        write; `journal` gets every answer.
+        write; `sample` gets answers, before anything is assumed.
         """
         self._intake = intake
         self._store = intake.store
@@ -81,11 +78,11 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         self._settler = settler
         self._pending = pending
         self._releasing = Releasing(self._store, intake.roster, intake.placement)
-        self._search = BackgroundSearch(intake, planner, decider)
+        self._search = search
         self._clock = clock
         self._now = now
         self._report = report
-        self._journal = journal
+        self._sample = sample
 
     async def warm_up(self) -> None:
         await self._search.warm_up()
@@ -124,7 +121,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
                 return Act(partial(self._free, unit, found))
             case Blocked(claims=claims, reason=reason, message=message):
                 return Stuck(Waits(claims, pod.key, reason, message), (pod.key,), AWAITS_OTHERS)
-        self._intake.nodes.residents.release(pod.key)
+        self._intake.release_pod(pod.key)
         return Act(partial(self._ungate, pod))
 
     def decide(
@@ -137,6 +134,8 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         if self._search.is_free_for(unit) and (batch := self._decide_batch(question, others)):
             return batch
         answer = self._search.answer(unit, decide)
+        if answer is not None and self._sample is not None:
+            self._sample(decide, answer)
         if isinstance(answer, Refusal):  # the changes that wake it do not depend on other pods' room
             classes = frozenset(name for claim in decide.claims for _, name in classes_of(claim))
             wants = Wants(classes, answer.room, decide.crowded, decide.awaits_pods)
@@ -161,6 +160,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         room = None
         if asked.pod is not None and (room := self._planner.room_for_copies(asked.pod)) is None:
             return []
+        self._intake.note(Asked(tuple([one.unit for one in questions])))
         answers = self._decider.answer_batch([one.decide for one in questions], snapshot, room)
         return [Given(ClaimGrant(one, granted)) for one, granted in zip(questions, answers, strict=False)]
 
@@ -171,17 +171,12 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         reason = self._decider.refuses(decide, self._store.snapshot_for(decide.own))
         return reason is not None and reason == self._pending.reason(unit)
 
-    def record(self, name: str, answer: Given[ClaimGrant] | Refused[ClaimRefusal]) -> None:
-        if self._journal is None:
-            return
+    def outcome(self, answer: Given[ClaimGrant] | Refused[ClaimRefusal]) -> Outcome:
         if isinstance(answer, Refused):
-            refusal = answer.refusal
-            self._journal(name, refusal.question.unit, refusal.question.decide, refusal.why)
-        else:
-            question, granted = answer.grant.question, answer.grant.granted
-            if granted.version < 0:  # of a batch: as if decided after the units before it
-                granted = dataclasses.replace(granted, version=self._store.snapshot().version)
-            self._journal(name, question.unit, question.decide, granted)
+            claims = answer.refusal.question.decide.claims
+            return Outcome(tuple([claim.key for claim in claims]), answer.reason)
+        granted = answer.grant.granted
+        return Outcome.of(granted.node, granted.plans, granted.policy)
 
     def assume(self, grant: ClaimGrant) -> None:
         for plan in grant.granted.plans:

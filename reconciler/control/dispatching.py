@@ -1,12 +1,13 @@
 """Puts the units that may have a new answer into the queue, after each change of the state."""
 
 import asyncio
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Set
 from functools import reduce
 
 import structlog
 
 from reconciler.aio.queue import Queue
+from reconciler.api.objects.changes import Recorded
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import WORKLOAD, Pod
 from reconciler.api.objects.gangs import GangKey
@@ -58,17 +59,17 @@ class Charges:
         self._nodes = nodes
         self._counted: dict[ObjectKey, tuple[Pod, str]] = {}
         """The pods as they were counted, and their nodes"""
-        self._assumed: dict[ObjectKey, str] = {}
+        self.assumed: dict[ObjectKey, str] = {}
         """The decided nodes of pods, while not known to be written"""
 
     def assume(self, key: ObjectKey, node: str) -> Hosted:
         """Count a pod on its decided node, until the pod itself names the node."""
-        self._assumed[key] = node
+        self.assumed[key] = node
         return self.pod(key)
 
     def forget(self, key: ObjectKey) -> Hosted:
         """Drop the assumed node of a pod. Returns what that means for pods that wait."""
-        self._assumed.pop(key, None)
+        self.assumed.pop(key, None)
         return self.pod(key)
 
     def pod(self, key: ObjectKey) -> Hosted:
@@ -76,9 +77,9 @@ class Charges:
         pod = self._store.pods.get(key)
         node = node_of(pod, self._store) if pod is not None else ""
         if pod is None or node or pod.finished:
-            self._assumed.pop(key, None)
+            self.assumed.pop(key, None)
         else:
-            node = self._assumed.get(key, "")
+            node = self.assumed.get(key, "")
         if pod is None or not node:
             self._counted.pop(key, None)
             nominated = self._nodes.residents.nominate(key, pod)
@@ -117,7 +118,13 @@ class Dispatcher:
     """Queues units, and keeps what tells which units a change concerns."""
 
     def __init__(
-        self, store: Store, nodes: Nodes, queue: Queue[Unit], ours: Ownership, report: Report
+        self,
+        store: Store,
+        nodes: Nodes,
+        queue: Queue[Unit],
+        ours: Ownership,
+        report: Report,
+        note: Callable[[Recorded], None],
     ) -> None:
         self._store = store
         self._nodes = nodes
@@ -132,7 +139,7 @@ class Dispatcher:
         self.changed = asyncio.Event()
         """Set when devices or their holders changed. The auditor clears it"""
         self.audit = Audit(store, report)
-        self.nominating = Nominating(store, nodes, self.gangs, report, self._wake_for_room)
+        self.nominating = Nominating(store, nodes, self.gangs, report, self._wake_for_room, note)
         self._with_volumes: dict[ObjectKey, None] = {}
         """Pods without a node that name claims of volumes"""
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.decisions.allocating import Waits
+from reconciler.control.inputs import Outcome
 from reconciler.control.units import Unit
 from reconciler.control.waiting import Wants
 
@@ -109,12 +110,13 @@ class Handler(ABC, Generic[Q, G, R]):
         will be when what works on its answer ends.
 
         `others` are the units that are decided next. Those that ask for the same may be answered as well, the
-        first ones in their order, each as if the devices of those before it were held.
+        first ones in their order, each as if the devices of those before it were held. `Asked` is noted for
+        those that are answered, or that a thread begins to work for.
         """
 
     @abstractmethod
-    def record(self, name: str, answer: Given[G] | Refused[R]) -> None:
-        """Write a decision to the journal, before it takes effect."""
+    def outcome(self, answer: Given[G] | Refused[R]) -> Outcome:
+        """A decision for the journal."""
 
     @abstractmethod
     def assume(self, grant: G) -> None:

@@ -1,14 +1,23 @@
 """Takes in changes, updates the store, and queues the units that may get another answer now."""
 
 import asyncio
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 
 import structlog
 from msgspec.structs import replace
 
 from reconciler.aio.queue import Queue
 from reconciler.allocation.placement.placing import Placement
-from reconciler.api.objects.changes import Change, Changed, Listed, Notice, Refused, Removed, Replaced
+from reconciler.api.objects.changes import (
+    Change,
+    Changed,
+    Listed,
+    Notice,
+    Recorded,
+    Refused,
+    Removed,
+    Replaced,
+)
 from reconciler.api.objects.claims import FINALIZER, ResourceClaim
 from reconciler.api.objects.core import Pod, is_report
 from reconciler.api.objects.meta import ApiObject, ObjectKey, is_same_version_aside
@@ -20,11 +29,12 @@ from reconciler.control.audit import ReclaimedByScheduler
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.dispatching import Dispatcher
 from reconciler.control.early_names import EarlyNames
+from reconciler.control.inputs import Assumed, Forgotten, PodAssumed, PodForgotten, PodReleased
 from reconciler.control.ownership import Ownership
 from reconciler.control.units import Unit
 from reconciler.control.waiting import Pause, WatchLag
 from reconciler.ha.shard import within_shard
-from reconciler.state.delta import SUPPLY
+from reconciler.state.delta import SUPPLY, Delta
 from reconciler.state.devices.naming import Naming
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.pods.groups import PodGroups
@@ -64,6 +74,8 @@ class RefusedObjects:
             )
 
 
+Journal = Callable[[Recorded, "Intake"], None]
+"""Gets what is about to change the state, and the state before it"""
 NOTHING_OWNED = Ownership()
 """For callers that take in changes and allocate nothing"""
 
@@ -82,18 +94,21 @@ class Intake:
         reasons: PauseReasons | None = None,
         withdrawing: Container[str] = frozenset(),
         volumes: bool = True,
+        journal: Journal | None = None,
     ) -> None:
         """`kinds` must be listed before anything is decided; `reasons` say why writes are paused;
         `withdrawing` has the uids of claims whose allocation this process is withdrawing; `volumes` says
         whether volumes are considered.
         """
+        self._journal = journal
+        self._followers: list[Callable[[Change], None]] = []
         self._ours = ours
         self.store = store
         self.groups = PodGroups()
         self.wanted: dict[str, asyncio.Event] = {kind: asyncio.Event() for kind in ON_DEMAND}
         """Kinds that are listed on demand; set when a pod needs them"""
         self.nodes = Nodes(on_wanted=lambda kind: self.wanted[kind].set(), volumes=volumes)
-        self._dispatcher = dispatcher = Dispatcher(store, self.nodes, queue, ours, report)
+        self._dispatcher = dispatcher = Dispatcher(store, self.nodes, queue, ours, report, self.note)
         self.queue = queue
         self.roster = dispatcher.roster
         self.gangs = dispatcher.gangs
@@ -131,22 +146,9 @@ class Intake:
             return
         change = self.early.within(self._naming.within(within_shard(change, self._ours.shard)))
         self._refused.note(change)
-        if change.kind in STORAGE:
-            self._take_storage(change)
-            return
         unchanged = isinstance(change, Changed) and self._is_unchanged(change.object)
         self._note_claims(change)
-        delta = self.store.apply(change)
-        if self.nodes.note(change):
-            delta |= SUPPLY
-        for gang in self.groups.note(change):
-            self._dispatcher.requeue_gang(gang)
-        if unchanged:
-            delta = replace(delta, claims=frozenset(), pods=frozenset())
-        self._dispatcher.dispatch(delta)
-        if delta.classes and not self._ours.shard.whole:  # classes decide the shard of a claim
-            for key in [key for key, claim in self.store.claims.items() if claim.allocation is None]:
-                self._dispatcher.requeue_claim(key)
+        self.apply(change, unchanged=unchanged)
         for again in self.early.note(change, self.store.pods):
             self.take(again)
         if change.kind == "ResourceSlice":
@@ -154,6 +156,47 @@ class Intake:
                 self.take(again)
         if isinstance(change, Replaced):
             self._listed(change.kind)
+
+    def apply(self, change: Change, *, unchanged: bool = False) -> None:
+        """Apply a change as it is to all that decisions depend on, and queue the units that it concerns.
+
+        `unchanged`: no field is different that a unit could need another turn for.
+        """
+        delta = self._apply(change)
+        placed = self.nodes.note(change)
+        if change.kind in STORAGE:
+            if placed:
+                self._dispatcher.wake_with_volumes()
+            return
+        for gang in self.groups.note(change):
+            self._dispatcher.requeue_gang(gang)
+        if unchanged:
+            delta = replace(delta, claims=frozenset(), pods=frozenset())
+        self._dispatcher.dispatch(delta | SUPPLY if placed else delta)
+        if delta.classes and not self._ours.shard.whole:  # classes decide the shard of a claim
+            for key in [key for key, claim in self.store.claims.items() if claim.allocation is None]:
+                self._dispatcher.requeue_claim(key)
+
+    def _apply(self, change: Change) -> Delta:
+        self.note(change)
+        delta = self.store.apply(change)
+        for follow in self._followers:
+            follow(change)
+        return delta
+
+    def follow(self, take: Callable[[Change], None]) -> None:
+        """Have a part of a plugin take every change from now on, after the store."""
+        self._followers.append(take)
+
+    @property
+    def recorded(self) -> bool:
+        """Whether there is a journal."""
+        return self._journal is not None
+
+    def note(self, what: Recorded) -> None:
+        """Tell the journal, if there is one, what is about to change, or was decided."""
+        if self._journal is not None:
+            self._journal(what, self)
 
     def _take_report(self, change: Change) -> bool:
         """Apply what a kubelet reports of a pod; see `is_report`. Returns False for any other change.
@@ -167,7 +210,7 @@ class Intake:
         known = self.store.pods.get(pod.key)
         if known is None or not is_report(known, pod):
             return False
-        delta = self.store.apply(change)
+        delta = self._apply(change)
         if not (known.status is pod.status or known.status == pod.status):
             self._dispatcher.reported(pod.key, delta)
         return True
@@ -179,13 +222,6 @@ class Intake:
                 self.reclaimed.note(thing)
                 self.audit.reached(thing.metadata.resource_version)
                 self.lag.shown(thing.metadata.resource_version)
-
-    def _take_storage(self, change: Change) -> None:
-        """Apply a change of a storage object. It concerns pods with volumes only; the store has none."""
-        if self.nodes.note(change):
-            self._dispatcher.wake_with_volumes()
-        if isinstance(change, Replaced):
-            self._listed(change.kind)
 
     def _listed(self, kind: str) -> None:
         """A kind was listed; perhaps all are now."""
@@ -209,13 +245,13 @@ class Intake:
         """Take in a claim that a request returned, unless the watch has seen it deleted or recreated."""
         known = self.store.claims.get(claim.key)
         if known is not None and known.metadata.uid == claim.metadata.uid:
-            self._dispatcher.dispatch(self.store.apply(Changed("ResourceClaim", claim)))
+            self.apply(Changed("ResourceClaim", claim))
 
     def observe_pod(self, pod: Pod) -> None:
         """Take in a pod that a request returned, unless the watch has seen it deleted or recreated."""
         known = self.store.pods.get(pod.key)
         if known is not None and known.metadata.uid == pod.metadata.uid:
-            self._dispatcher.dispatch(self.store.apply(Changed("Pod", pod)))
+            self.apply(Changed("Pod", pod))
 
     def skips(self, key: ObjectKey, uid: str, version: str) -> bool:
         """Whether a watch event tells nothing new: the store has the claim in this version or a later one,
@@ -232,6 +268,7 @@ class Intake:
 
     def assume(self, plan: Plan) -> None:
         """Count a decided plan as held, and its pods as bound to its node, before it is written."""
+        self.note(Assumed(plan))
         self.store.assume(plan)
         if self.roster.users(plan.claim):
             self._dispatcher.wake(self._dispatcher.charges.claims([plan.claim]))
@@ -242,18 +279,30 @@ class Intake:
         Does not wake units that share the claim: they are requeued with the unit that failed.
         """
         if self.store.assumed(plan.uid) is None:  # most plans: a version with the allocation is known
-            self.store.forget(plan)
             return
+        self.note(Forgotten(plan))
         self._dispatcher.dispatch(self.store.forget(plan))
         self._dispatcher.wake(self._dispatcher.charges.claims([plan.claim]))
 
     def assume_pod(self, key: ObjectKey, node: str) -> None:
         """Count a pod without claims on its decided node, before that is written."""
+        self.note(PodAssumed(key, node))
         self._dispatcher.wake(self._dispatcher.charges.assume(key, node))
 
     def forget_pod(self, key: ObjectKey) -> None:
         """Undo `assume_pod`, and wake units that wait for the room."""
+        self.note(PodForgotten(key))
         self._dispatcher.wake(self._dispatcher.charges.forget(key))
+
+    def release_pod(self, key: ObjectKey) -> None:
+        """The gate of a pod is about to be removed: from now on kube-scheduler may bind it."""
+        self.note(PodReleased(key))
+        self.nodes.residents.release(key)
+
+    @property
+    def assumed_pods(self) -> Mapping[ObjectKey, str]:
+        """The decided nodes of pods, while not known to be written."""
+        return self._dispatcher.charges.assumed
 
     def _is_unchanged(self, thing: ApiObject) -> bool:
         """Whether a claim or a pod changed in no relevant field.

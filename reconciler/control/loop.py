@@ -14,6 +14,7 @@ from reconciler.control.build_ahead import build_ahead
 from reconciler.control.decisions.declaration import Reporter
 from reconciler.control.fence import Fence
 from reconciler.control.handler import Act, Ask, Decided, G, Handler, Idle, Later, Q, R, Refused, Stuck
+from reconciler.control.inputs import Answered
 from reconciler.control.intake import Intake
 from reconciler.control.units import Kind, Unit
 from reconciler.control.waiting import Pending
@@ -274,7 +275,8 @@ class Reconciler:
             began = self._began.pop(one, began)
             decided = Decided(self._reporter.name(), began)
             seconds = self._clock() - began
-            handler.record(decided.name, answer)
+            if self._intake.recorded:
+                self._intake.note(Answered(decided.name, one, handler.outcome(answer)))
             if isinstance(answer, Refused):
                 yield one, partial(self._refuse, handler, one, answer, decided.name, seconds)
                 continue

@@ -8,10 +8,14 @@ sees, since pods that are being deleted count as gone for it.
 import asyncio
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
+from reconciler.api.objects.changes import Recorded
 from reconciler.api.objects.core import claims_of
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.decisions.every import Nominated, NominationDropped, NominationExpired, NominationUsed
+from reconciler.control.inputs import RoomEnded, RoomHeld
 from reconciler.control.units import GangRoster
 from reconciler.state.delta import Delta
 from reconciler.state.devices.ledger import Holder
@@ -33,13 +37,17 @@ class Nominating:
         gangs: GangRoster,
         report: Report,
         wake: Callable[[Delta, bool], None],
+        note: Callable[[Recorded], None],
     ) -> None:
-        """`wake` gets the change of the store, and whether a node has more room."""
+        """`wake` gets the change of the store, and whether a node has more room; `note` gets what is about to
+        change, for a journal.
+        """
         self._store = store
         self._nodes = nodes
         self._gangs = gangs
         self._report = report
         self._wake = wake
+        self._note = note
         self._changed = asyncio.Event()
         self.news = asyncio.Event()
         """Set whenever room is held, or not held any more. Who writes that down clears it"""
@@ -47,6 +55,7 @@ class Nominating:
     def hold(self, nomination: Nomination, why: str) -> None:
         """Hold room, in place of what is held for the same nominee. Others wait for it from now on."""
         before = self._store.nominations.get(nomination.nominee)
+        self._note(RoomHeld(replace(nomination, until=0.0)))  # this clock tells other processes nothing
         delta = self._store.nominate(nomination)
         self._wake(delta, self._nodes.nominated.hold(nomination))
         self._tell()
@@ -96,6 +105,7 @@ class Nominating:
     def _end(self, nominee: Nominee) -> bool:
         if self._store.nominations.get(nominee) is None:
             return False
+        self._note(RoomEnded(nominee))
         delta = self._store.end_nomination(nominee)
         self._wake(delta, self._nodes.nominated.end(nominee))
         self._tell()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from reconciler.app.running import Start
     from reconciler.cluster.client import Client
     from reconciler.cluster.kinds import Served
+    from reconciler.control.intake import Intake
     from reconciler.operations.journal.replaying import ReplayPart
     from reconciler.settings import Settings
 
@@ -76,7 +77,7 @@ class Plugin:
     title: ClassVar[str] = ""
     """Whose devices these are, for people: `Koordinator's devices`"""
     name: ClassVar[str]
-    """Also the type of its entries in a journal"""
+    """Also that of its inputs in a journal"""
     models: ClassVar[Mapping[str, type[ApiObject]]] = {}
     """API version, such as `example.com/v1` -> the kind that is read of it, in manifests and on a server"""
     advice: ClassVar[Mapping[str, Advice]] = {}
@@ -140,8 +141,10 @@ class Plugin:
         Raises Rejected if the server or the rights of this account do not allow to start.
         """
 
-    def replay(self, settings: Mapping[str, Any]) -> "ReplayPart | None":
-        """What makes the decisions of a journal again; `settings` are those that it was recorded with."""
+    def replay(self, settings: Mapping[str, Any], intake: "Intake") -> "ReplayPart | None":
+        """What decides its units of a journal again, in the state of `intake`; None if the plugin was off.
+        `settings` are those that the journal was recorded with.
+        """
 
 
 def register(plugin: Plugin) -> None:

@@ -61,7 +61,7 @@ class Store:
         self.pods: Mapping[ObjectKey, Pod] = MappingProxyType(self._pods)
         self._assumed: dict[str, Plan] = {}
         self._ledger = Ledger(rules)
-        self._retained = RetainedDraws()
+        self.retained = RetainedDraws()
         self._draws_retained: set[PoolID] = set()
         """Pools whose held draws the current change has already retained"""
         self._changed_devices: set[DeviceID] = set()
@@ -250,7 +250,7 @@ class Store:
         plan = self._assumed.pop(uid, None)
         allocation = plan.allocation if plan is not None else self._claims[holder.claim].allocation
         assert allocation is not None  # a claim in the ledger is assumed or allocated
-        retained = self._retained.fork() if self._retained else None
+        retained = self.retained.fork() if self.retained else None
         self._note(self._ledger.release(uid))
         return Vacated(holder, allocation, plan, retained)
 
@@ -261,7 +261,7 @@ class Store:
         self._note(self._ledger.hold(vacated.holder, vacated.allocation))
         if vacated.retained is not None:
             # Released devices lost what they drew before their slices changed: computed anew, since rare.
-            self._retained, self._columns = vacated.retained, None
+            self.retained, self._columns = vacated.retained, None
 
     def _replace(self, listing: Replaced) -> Delta:
         listed = {thing.key for thing in listing.objects} | {refused.key for refused in listing.refused}
@@ -401,11 +401,11 @@ class Store:
         """Retain what held devices of a pool draw, before the first of its slices changes."""
         blocks = self._inventory.blocks(pool)
         if blocks and pool not in self._draws_retained and (held := self._ledger.held_in(pool)):
-            self._retained.retain(pool, blocks, held, self._inventory.vocabulary)
+            self.retained.retain(pool, blocks, held, self._inventory.vocabulary)
         self._draws_retained.add(pool)
 
     def _retained_of(self, pool: PoolID) -> Mapping[str, Drawn]:
-        return self._retained.of(pool)
+        return self.retained.of(pool)
 
     def _put_node(self, node: Node) -> Delta:
         info = NodeInfo(node.key.name, node.metadata.labels, _features(node.status.declared_features))
@@ -427,8 +427,8 @@ class Store:
         if devices:
             self._changed_devices |= devices
             self._snapshot = None
-            if self._retained:
-                self._retained.release(device for device in devices if not self._ledger.state(device).holders)
+            if self.retained:
+                self.retained.release(device for device in devices if not self._ledger.state(device).holders)
 
     def _supply_changed(self) -> Delta:
         self._snapshot, self._supply_is_current = None, False
@@ -440,7 +440,7 @@ class Store:
             return self._columns
         if self._columns is None or layout is not None:
             carried = self._columns if layout is not None and layout.previous is not None else None
-            self._columns = OccupancyColumns(fleet, self._ledger, self._retained, layout, carried)
+            self._columns = OccupancyColumns(fleet, self._ledger, self.retained, layout, carried)
         return self._columns
 
     def _topology_of(self, fleet: Fleet, layout: Layout | None) -> Topology:

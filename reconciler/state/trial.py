@@ -94,7 +94,7 @@ class Forked(Store):
         self._node_view = fork.snapshot.topology.nodes
         self._nodes = dict(self._node_view)
         self._classes = dict(fork.snapshot.classes)
-        self._ledger, self._retained, self._columns = fork.ledger, fork.retained, fork.columns
+        self._ledger, self.retained, self._columns = fork.ledger, fork.retained, fork.columns
         self._claims.update(fork.claims())
         self._pods.update(fork.pods)
         self._reserved = Reserved(fork.nominations)
@@ -103,7 +103,7 @@ class Forked(Store):
     def fork_of(store: Store) -> Fork:
         """The current content of a store."""
         current = store.snapshot()
-        snapshot, ledger, retained = current.fork(), store._ledger.fork(), store._retained.fork()
+        snapshot, ledger, retained = current.fork(), store._ledger.fork(), store.retained.fork()
         columns = store._columns
         assert columns is not None  # a store with a snapshot has columns
         columns = columns.fork(snapshot.fleet, ledger, retained)

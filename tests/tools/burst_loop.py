@@ -18,12 +18,13 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.cluster.writer import Writer
+from reconciler.control.background_search import BackgroundSearch
 from reconciler.control.claim_handler import ClaimGrant, ClaimHandler, ClaimQuestion
 from reconciler.control.decider import Decider
 from reconciler.control.decisions.declaration import Decision, Numbering, Reporter
 from reconciler.control.fence import Fence
 from reconciler.control.handler import Decided
-from reconciler.control.intake import Intake
+from reconciler.control.intake import Intake, Journal
 from reconciler.control.loop import Reconciler
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner
@@ -103,7 +104,7 @@ class Checked(ClaimHandler):
 class BurstStage:
     """The loop over real decisions, with several workers."""
 
-    def __init__(self, happens: Write, *, journal: Any = None, store: Store | None = None) -> None:
+    def __init__(self, happens: Write, *, journal: Journal | None = None) -> None:
         clock = asyncio.get_running_loop().time
         self.told: list[Decision] = []
         self.written: list[tuple[Unit, Granted]] = []
@@ -111,7 +112,7 @@ class BurstStage:
         self.answers = 0
         self.batches: list[int] = []
         """How many units were answered at once"""
-        self.intake: Intake = intake(report=self.told.append, ours=OURS, store=store)
+        self.intake: Intake = intake(report=self.told.append, ours=OURS, journal=journal)
         self.intake.listed.set()
         self.writer = writer = SlowWriter(happens, self.intake.store)
         reporter = Reporter(Numbering(lambda: 0.0), self)
@@ -119,18 +120,18 @@ class BurstStage:
             self.intake.store, self.intake.roster, self.intake.placement, OURS, self.intake.reclaimed
         )
         self._planner = planner
-        pending = Pending()
+        pending, decider = Pending(), Decider(OURS, steps=10_000)
         handler = Checked(
             self.intake,
             planner,
-            Decider(OURS, steps=10_000),
+            decider,
+            BackgroundSearch(self.intake, planner, decider),
             writer,
             Settler(self.intake, writer, reporter.report),
             pending,
             clock=clock,
             now=lambda: datetime.now(UTC),
             report=reporter.report,
-            journal=journal,
         )
         handler.stage = self
         self.fence = Fence(self.intake, writer, OURS, clock=clock, patience=1.0)

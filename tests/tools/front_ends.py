@@ -17,8 +17,8 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.api.validation.served_kinds import CLAIM, POD
 from reconciler.cli import main
 from reconciler.control.decisions.allocating import Allocated, Waits
+from reconciler.control.inputs import Answered, Outcome
 from reconciler.control.offline import Answer, decide
-from reconciler.operations.journal.entries import Decided
 from reconciler.operations.journal.replaying import Again, replay
 from reconciler.operations.serving.questions import WhatifEndpoint, WhatifOptions
 from reconciler.state.nodes.table import Nodes
@@ -67,14 +67,16 @@ async def live(scenario: Scenario, folder: Path) -> Expected:
         blocked = {_unit(one): one.reason for one in seen.of(Waits) if is_blocked(one)}
     found: list[Again] = []
     replay(folder, seen=found.append)
-    return {**_told(again.then for again in found), **blocked}
+    return {**_told((again.then, again.then.outcome) for again in found), **blocked}
 
 
 def again(folder: Path) -> tuple[Expected, int]:
     """What the journal's decisions are when they are made again, and how many differ."""
     found: list[Again] = []
     tally = replay(folder, seen=found.append)
-    return _told(one.now for one in found if one.now is not None), len(tally.different) + tally.unknown
+    return _told((one.then, one.now) for one in found if one.now is not None), len(
+        tally.different
+    ) + tally.unknown
 
 
 def served(objects: Iterable[Object]) -> Cluster:
@@ -102,12 +104,12 @@ def _unit(waits: Waits) -> str:
     return f"pod {waits.pod.name}" if waits.pod is not None else f"claim {waits.claims[0].name}"
 
 
-def _told(decisions: Iterable[Decided]) -> Expected:
+def _told(decisions: Iterable[tuple[Answered, Outcome]]) -> Expected:
     """The first decision about each unit, in the order in which they were made."""
     told: Expected = {}
-    for one in decisions:
+    for then, one in decisions:
         devices = [text.rpartition("/")[2] for of_claim in one.devices for text in of_claim]
-        told.setdefault(one.unit.replace("default/", ""), one.reason or verdict(one.node, devices))
+        told.setdefault(str(then.unit).replace("default/", ""), one.reason or verdict(one.node, devices))
     return told
 
 

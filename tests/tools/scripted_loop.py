@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.aio.queue import Queue
+from reconciler.api.objects.changes import Recorded
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cluster.writer import Writer
 from reconciler.control.decisions.allocating import Waits
 from reconciler.control.decisions.declaration import Decision, Numbering, Reporter
 from reconciler.control.fence import Fence
 from reconciler.control.handler import Act, Ask, Decided, Given, Handler, Idle, Later, Refused, Stuck
+from reconciler.control.inputs import Answered, Outcome
 from reconciler.control.intake import Intake
 from reconciler.control.loop import Reconciler
 from reconciler.control.ownership import Ownership
@@ -70,7 +72,6 @@ class Scripted(Handler[str, str, str]):
         self.unresolved, self.withdraws = deque(unresolved), deque(withdraws)
         self.calls: list[Did] = []
         self._unit: Unit | None = None
-        self.recorded: list[tuple[str, Given[str] | Refused[str]]] = []
         self.written: list[Decided] = []
 
     def times(self, what: str, unit: Unit | None = None) -> list[float]:
@@ -107,9 +108,9 @@ class Scripted(Handler[str, str, str]):
             raise answer
         return [answer]
 
-    def record(self, name: str, answer: Given[str] | Refused[str]) -> None:
+    def outcome(self, answer: Given[str] | Refused[str]) -> Outcome:  # noqa: ARG002
         self._did("record")
-        self.recorded.append((name, answer))
+        return Outcome()
 
     def assume(self, grant: str) -> None:  # noqa: ARG002
         self._did("assume")
@@ -149,7 +150,9 @@ class Stage:
         self.answered: list[tuple[str, str]] = []
         clock = asyncio.get_running_loop().time
         queue: Queue[Unit] = Queue(base=BASE, cap=CAP, random=lambda: 1.0)
-        self.intake = Intake(Store(Semantics()), queue, [], self.told.append)
+        self.recorded: list[str] = []
+        """The names of decisions in the journal"""
+        self.intake = Intake(Store(Semantics()), queue, [], self.told.append, journal=self._record)
         self.intake.listed.set()
         fence = Fence(self.intake, NoWriter(), Ownership(alone=True), clock=clock, patience=1.0)
         self.fence = fence
@@ -161,6 +164,10 @@ class Stage:
             fence=fence,
             pending=Pending(),
         )
+
+    def _record(self, what: Recorded, _: Intake) -> None:
+        if isinstance(what, Answered):
+            self.recorded.append(what.id)
 
     @property
     def reasons(self) -> list[str]:

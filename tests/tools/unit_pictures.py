@@ -10,7 +10,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from reconciler.control.decisions.declaration import Decision, Report
-from reconciler.control.intake import NOTHING_OWNED, Intake
+from reconciler.control.intake import NOTHING_OWNED, Intake, Journal
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner, Step
 from reconciler.control.units import Kind, Unit
@@ -51,11 +51,11 @@ def intake(
     *raws: dict[str, Any],
     report: Report = _ignore,
     ours: Ownership = NOTHING_OWNED,
-    store: Store | None = None,
+    journal: Journal | None = None,
 ) -> Intake:
     """Everything was listed; back-off is ten minutes. Needs a running loop."""
     queue: Queue[Unit] = Queue(base=600.0, cap=600.0, random=lambda: 1.0)
-    found = Intake(store or Store(Semantics()), queue, [], report, ours=ours)
+    found = Intake(Store(Semantics()), queue, [], report, ours=ours, journal=journal)
     put(found, *raws)
     return found
 

@@ -1,12 +1,11 @@
 """Which nodes a member of a gang may use, which are alike for the gang, and whether a plan still fits."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from itertools import chain
 
 import numpy as np
-from msgspec import Struct
 
-from kernels.types import Amounts, Mask
+from kernels.types import Mask
 from reconciler.allocation.alignment.partitions import partitioned_requests
 from reconciler.allocation.alignment.preferences import NODE, alignments, limit
 from reconciler.allocation.dra.availability import available
@@ -29,7 +28,6 @@ from reconciler.errors import Rejected
 from reconciler.state.caches import Cache
 from reconciler.state.devices.pool import Usable
 from reconciler.state.devices.snapshot import Snapshot, View, still_valid, wants_all
-from reconciler.state.nodes.room import Wanted
 from reconciler.state.trial import Trial
 
 
@@ -217,53 +215,6 @@ def _pattern(codes: np.ndarray) -> bytes:
     _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
     found = np.where(codes < 0, -1, first[inverse.reshape(-1)])
     return bytes(found.astype(np.int32).tobytes())
-
-
-class PodsSeen(Struct, frozen=True, eq=False):
-    """Members that are alike."""
-
-    positions: tuple[int, ...]
-    """In the question"""
-    wanted: Wanted
-    """What each takes of its node"""
-    allowed: Mask
-    """(N,) nodes that suit them, in the order of the topology"""
-
-
-class GangNodes(Struct, frozen=True, eq=False):
-    """N nodes, in the order of the topology."""
-
-    kinds: tuple[PodsSeen, ...]
-    free: Mapping[str, Amounts]
-    """Resource that a member takes -> (N,) what is left of it without the members"""
-
-
-def gang_nodes(question: GangQuestion, trial: Trial) -> GangNodes | None:
-    """What the gang sees in the state of a trial, which is as before on return.
-
-    None if more counts: affinity, spread, ports or volumes among the members, or extended resources that a
-    node need not offer; also if the question is refused before nodes are looked at.
-    """
-    mark = trial.mark()
-    try:
-        leave(question, trial)
-        snapshot, nodes = trial.snapshot, trial.nodes
-        company = pod_interactions(question.members, nodes)
-        kinds = kinds_of(question.members, snapshot, nodes, company)
-        if company.crowding or company.ordered or any(kind.waived for kind in kinds):
-            return None
-        places = Places(kinds, company, trial)
-        resources = dict.fromkeys(name for kind in kinds for name in kind.wanted)
-        free = {name: nodes.in_order(nodes.room.free_of(name), snapshot.topology.order) for name in resources}
-        seen = (
-            PodsSeen(kind.positions, kind.wanted, allowed)
-            for kind, allowed in zip(kinds, places.at_first, strict=True)
-        )
-        return GangNodes(tuple(seen), free)
-    except Rejected:
-        return None
-    finally:
-        trial.back_to(mark)
 
 
 def gang_still_fits(question: GangQuestion, granted: GangGranted, before: Snapshot, trial: Trial) -> bool:

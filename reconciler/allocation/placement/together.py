@@ -5,9 +5,8 @@ Frozen when it is made, so that a search in another thread may ask it.
 
 from collections import Counter as Count
 from collections import Counter as Numbers
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
-from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -163,8 +162,6 @@ class Together:
         supply the volumes that they compete for
         """
         self.pods = tuple(pods)
-        self.refused: list[tuple[Mask, ...]] = []
-        """Sets of nodes, claim by claim, on which the pods do not fit; the journal records them"""
         self.gave_up = False
         """Whether a search was too long. The pods count as not fitting there"""
         self.nowhere = any(not kind.allowed.any() for kind, _ in kinds)
@@ -182,8 +179,6 @@ class Together:
         key = tuple(mask.tobytes() for mask in reach)
         if key not in self._verdicts:
             self._verdicts[key] = self._search(self._kinds, reach, spend) is not None
-            if not self._verdicts[key]:
-                self.refused.append(tuple(reach))
         return self._verdicts[key]
 
     def places(
@@ -194,11 +189,6 @@ class Together:
         if found is None:
             return None
         return {pod: self._order[place] for pod, (place,) in zip(self.pods, found, strict=True)}
-
-    def refused_nodes(self) -> Iterator[tuple[tuple[str, ...], ...]]:
-        """The sets of nodes on which the pods did not fit, by name, claim by claim."""
-        for sets in self.refused:
-            yield tuple(tuple(compress(self._order, mask.tolist())) for mask in sets)
 
     def refusal(self) -> str:
         """Why a decision is refused that does not serve all pods."""

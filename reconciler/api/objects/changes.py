@@ -1,11 +1,22 @@
 """Watch events: a kind is replaced as a whole or listed, or one object is changed, removed or rejected."""
 
+import re
+
 from msgspec import Struct
 
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 
 
-class Refused(Struct, frozen=True):
+def _spelled(name: str) -> str:
+    """`PodAssumed` -> `pod assumed`."""
+    return re.sub("(?<=.)(?=[A-Z])", " ", name).lower()
+
+
+class Recorded(Struct, frozen=True, tag_field="t", tag=_spelled):
+    """What a journal can record. In JSON, `t` names the type."""
+
+
+class Refused(Recorded, frozen=True):
     """An object that cannot be read. Drop what the cache holds under its key."""
 
     kind: str
@@ -13,7 +24,7 @@ class Refused(Struct, frozen=True):
     reason: str
 
 
-class Replaced(Struct, frozen=True):
+class Replaced(Recorded, frozen=True):
     """A complete list: an object that is neither in `objects` nor in `refused` does not exist."""
 
     kind: str
@@ -31,14 +42,14 @@ class Listed(Struct, frozen=True):
     kind: str
 
 
-class Changed(Struct, frozen=True):
+class Changed(Recorded, frozen=True):
     """An object was added or modified. The same change may arrive twice."""
 
     kind: str
     object: ApiObject
 
 
-class Removed(Struct, frozen=True):
+class Removed(Recorded, frozen=True):
     """An object was deleted."""
 
     kind: str

@@ -8,7 +8,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.allocation.gangs.kinds import GangGranted, GangUnsatisfied, Seat
-from reconciler.allocation.gangs.places import GangNodes
 from reconciler.api.objects.core import Pod, claims_of
 from reconciler.api.objects.gangs import (
     SEAT,
@@ -30,8 +29,9 @@ from reconciler.control.decisions.every import GangGivenBack, GangPlaced
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Place, Seats, Solve, UngateAll
 from reconciler.control.gangs.search import GangSearch
 from reconciler.control.handler import Act, Ask, Decided, Given, Handler, Idle, Refused, Stuck
+from reconciler.control.inputs import Outcome
 from reconciler.control.intake import Intake
-from reconciler.control.ownership import Ownership, classes_of
+from reconciler.control.ownership import classes_of
 from reconciler.control.planner import Blocked
 from reconciler.control.settler import NOT_BOUND, Releasing, Settler
 from reconciler.control.units import Kind, Unit, gang_unit
@@ -126,17 +126,11 @@ def _version(pod: Pod) -> tuple[str, str]:
     return pod.metadata.uid, pod.metadata.resource_version
 
 
-Journal = Callable[[str, Solve, GangGranted | GangUnsatisfied, GangNodes | None], None]
-"""Records the name of a decision, the question, the answer, and what is needed to find it again"""
-
-
 class GangGrant(Struct, frozen=True):
     """Places for enough members of a gang."""
 
     solve: Solve
     granted: GangGranted
-    current: bool = False
-    """Whether it was found in the present state"""
 
 
 class GangRefusal(Struct, frozen=True):
@@ -144,8 +138,6 @@ class GangRefusal(Struct, frozen=True):
 
     solve: Solve
     why: GangUnsatisfied
-    current: bool = False
-    """Whether it was found in the present state"""
 
 
 GangAnswer = Given[GangGrant] | Refused[GangRefusal] | Act | None
@@ -158,27 +150,22 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
         self,
         intake: Intake,
         planner: GangPlanner,
-        ours: Ownership,
+        search: GangSearch,
         settler: Settler,
         writer: GangWriter,
         *,
-        steps: int,
         clock: Callable[[], float],
         report: Report,
-        journal: Journal | None = None,
     ) -> None:
-        """`steps` limits the search for one gang. `clock` is that of the loop; `report` gets every write;
-        `journal` gets every answer.
-        """
+        """`clock` is that of the loop; `report` gets every write."""
         self._intake = intake
         self._store = intake.store
         self._planner = planner
         self._settler = settler
         self._writer = writer
-        self._search = GangSearch(intake, planner, ours, steps=steps)
+        self._search = search
         self._clock = clock
         self._report = report
-        self._journal = journal
         self._releasing = Releasing(self._store, intake.roster, intake.placement)
 
     async def resolve(self, unit: Unit) -> None:
@@ -221,7 +208,7 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
                 return Stuck(self._waits(unit, NOT_BOUND, why), self._counted(unit), AWAITS_OTHERS)
             step = replace(step, places=ready)
         for place in step.places:
-            self._intake.nodes.residents.release(place.pod.key)
+            self._intake.release_pod(place.pod.key)
         return Act(partial(self._writer.ungate, step))
 
     def close(self) -> None:
@@ -231,31 +218,31 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
         return [self._answer(question)]
 
     def _answer(self, question: Solve) -> GangAnswer:
-        found = self._search.answer(question)
-        if found is None:
+        answer = self._search.answer(question)
+        if answer is None:
             return None
-        answer = found.answer
         if isinstance(answer, GangGranted):
             # Members that were left out may hold something elsewhere than where the others go. A claim that
             # all share would complete them there, so it is given back, and all is decided afresh.
             if kept := self._planner.kept(question.question.gang, answer.left_out):
                 why = "the other pods of the gang fit elsewhere"
                 return Act(partial(self._writer.give_back, kept, why))
-            return Given(GangGrant(question, answer, found.current))
+            return Given(GangGrant(question, answer))
         claims = [claim for member in question.question.members for claim in member.claims]
         classes = frozenset(name for claim in claims for _, name in classes_of(claim))
         room = not _is_error(answer.reason)
         minds_pods = any(_minds_pods(member.pod) for member in question.question.members)
         wants = Wants(classes, room, crowded=True, awaits_pods=minds_pods)
-        refusal = GangRefusal(question, answer, found.current)
+        refusal = GangRefusal(question, answer)
         return Refused(refusal, answer.reason, wants, self._counted(_unit(question)))
 
-    def record(self, name: str, answer: Given[GangGrant] | Refused[GangRefusal]) -> None:
-        if self._journal is None:
-            return
-        found = answer.grant if isinstance(answer, Given) else answer.refusal
-        given = found.granted if isinstance(found, GangGrant) else found.why
-        self._journal(name, found.solve, given, self._search.picture(found.solve) if found.current else None)
+    def outcome(self, answer: Given[GangGrant] | Refused[GangRefusal]) -> Outcome:
+        if isinstance(answer, Refused):
+            return Outcome(reason=answer.reason)
+        granted = answer.grant.granted
+        nodes = ", ".join(seat.node for seat in granted.seats)
+        plans = [plan for seat in granted.seats for plan in seat.plans]
+        return Outcome.of(nodes, plans, granted.policy)
 
     def assume(self, grant: GangGrant) -> None:
         for seat in grant.granted.seats:

@@ -5,7 +5,6 @@ An answer from the thread is checked against the present state before it is used
 
 import dataclasses
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,12 +13,13 @@ from reconciler.aio.worker_thread import ShouldContinue
 from reconciler.allocation.dra.budget import UNLIMITED, Budget, StepLimit, Unfinished, WhileWanted
 from reconciler.allocation.gangs.deciding import decide_gang
 from reconciler.allocation.gangs.kinds import GangGranted, GangQuestion, GangUnsatisfied, Member
-from reconciler.allocation.gangs.places import GangNodes, gang_nodes, gang_still_fits
+from reconciler.allocation.gangs.places import gang_still_fits
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import CoschedulingPodGroup, GangKey, PodGroup, gang_of
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.background_search import Lane
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve
+from reconciler.control.inputs import Asked
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import NOT_OURS, Blocked, Planner
@@ -40,14 +40,6 @@ SELDOM = 16
 """Search steps between two checks whether the answer is still wanted"""
 
 Answer = GangGranted | GangUnsatisfied
-
-
-class Found(NamedTuple):
-    """An answer."""
-
-    answer: Answer
-    current: bool
-    """Whether it was found in the present state, not in an earlier one"""
 
 
 class _InThread(Struct, frozen=True):
@@ -77,7 +69,7 @@ class GangSearch:
         """Stop a running search. Its gang gets no answer."""
         self._lane.close()
 
-    def answer(self, solve: Solve) -> Found | None:
+    def answer(self, solve: Solve) -> Answer | None:
         """Places or a refusal. Places are possible now, and in no trial.
 
         A refusal may be from an earlier state, if the state changes faster than the search ends. None: the
@@ -90,32 +82,30 @@ class GangSearch:
         if found is not None and _is_same(solve.question, found.solve.question):
             if self._is_true(found, solve):
                 self._outdated.pop(unit, None)
-                return Found(found.answer, current=False)
+                return found.answer
             self._outdated[unit] = self._outdated.get(unit, 0) + 1
             if self._outdated[unit] >= REPEATS:
                 del self._outdated[unit]
                 if isinstance(found.answer, GangUnsatisfied):
-                    return Found(found.answer, current=False)
+                    return found.answer
                 self._intake.put(unit, after=self._intake.queue.failed(unit))
                 return None
         else:
             self._outdated.pop(unit, None)
             try:
-                return Found(self._on_loop(solve), current=True)
+                answer = self.on_loop(solve, StepLimit(QUICK_STEPS))
             except Unfinished:
                 pass
+            else:
+                self._intake.note(Asked((unit,)))
+                return answer
         self._search_in_thread(unit, solve)
         return None
 
-    def picture(self, solve: Solve) -> GangNodes | None:
-        """What the gang sees of nodes now, for the journal."""
-        with Trial(self._store, self._intake.nodes, supposed=False) as trial:
-            return gang_nodes(self._restricted(solve), trial)
-
-    def _on_loop(self, solve: Solve) -> Answer:
+    def on_loop(self, solve: Solve, budget: Budget) -> Answer:
         """The trial ends before anybody sees it: nothing stays assumed that is not written."""
         with Trial(self._store, self._intake.nodes, supposed=False, own=_own(solve)) as trial:
-            return self._decided(solve, trial, StepLimit(QUICK_STEPS))
+            return self._decided(solve, trial, budget)
 
     def _search_in_thread(self, unit: Unit, solve: Solve) -> None:
         before, serial = self._store.snapshot_for(_own(solve)), self._intake.nodes.serial
@@ -126,6 +116,8 @@ class GangSearch:
             with Trial(fork.store(), nodes, supposed=False, own=_own(solve)) as trial:
                 return _InThread(solve, before, serial, self._decided(solve, trial, budget))
 
+        if not self._lane.busy:
+            self._intake.note(Asked((unit,)))
         self._lane.start(unit, search)
 
     def _decided(self, solve: Solve, trial: Trial, budget: Budget) -> Answer:

@@ -5,7 +5,7 @@ then the room is not held any more, and a later plan starts from what is there. 
 completely, and its claims are free, before the next one is evicted.
 """
 
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Iterable, Set
 from functools import partial
 
 import structlog
@@ -17,6 +17,7 @@ from reconciler.api.objects.core import Pod, claims_of
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.pod_writer import Evictions
 from reconciler.control.decisions.every import Evicted, RoomPlanAborted, RoomPlanned
+from reconciler.control.inputs import Planned
 from reconciler.control.relocation.candidates import (
     Candidates,
     PlanRoom,
@@ -65,14 +66,11 @@ class Preemptor(Relocator):
         evictions: Evictions,
         plan: PlanRoom,
         terms: Terms,
-        journal: Callable[[RoomPlanned], None] | None = None,
     ) -> None:
-        """`journal` gets every new plan."""
         super().__init__(means, terms)
         self._candidates = candidates
         self._evictions = evictions
         self._plan = plan
-        self._journal = journal
         self._campaign: RoomCampaign | None = None
         self._before: Ground | None = None
         """What the last plan was made from"""
@@ -149,8 +147,7 @@ class Preemptor(Relocator):
             why,
         )
         self._report(said)
-        if self._journal is not None:
-            self._journal(said)
+        self._intake.note(Planned(said))
 
     async def _advance(self, campaign: RoomCampaign) -> None:
         """Take the next step of a plan: wait for the pod that leaves, or evict the next one."""

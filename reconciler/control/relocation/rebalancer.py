@@ -5,13 +5,14 @@ of what replaces the pod is held, the pod is evicted, and the next one follows o
 there. If anything differs, the rest of the plan is dropped: a later plan starts from what is there.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from functools import partial
 
 from msgspec.structs import replace
 
 from reconciler.control.build_ahead import build_ahead
 from reconciler.control.decisions.every import MoveEvicted, MovesAborted, MovesPlanned, PodMoved
+from reconciler.control.inputs import Planned
 from reconciler.control.relocation.evictor import Purpose
 from reconciler.control.relocation.ground import Ground, changed, has_left, is_leaving
 from reconciler.control.relocation.moves import (
@@ -63,13 +64,10 @@ class Rebalancer(Relocator):
         plan: PlanMoves,
         trial: TryMoves,
         terms: MovesTerms,
-        journal: Callable[[MovesPlanned], None] | None = None,
     ) -> None:
-        """`journal` gets every new plan."""
         super().__init__(means, terms)
         self._trial = trial
         self._plan = plan
-        self._journal = journal
         self._calm_seconds = terms.calm_seconds
         self._calm = Calm(terms.calm_seconds)
         self._campaign: MovesCampaign | None = None
@@ -132,8 +130,7 @@ class Rebalancer(Relocator):
             why,
         )
         self._report(said)
-        if self._journal is not None:
-            self._journal(said)
+        self._intake.note(Planned(said))
 
     def _why_not(self) -> str:
         if not self._terms.evict:

@@ -1,73 +1,63 @@
-"""Makes the decisions of a journal again and compares them, without cluster and clock."""
+"""Makes the decisions of a journal again and compares them, without cluster and clock.
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+The same changes are applied to the same state, and the same handlers decide, in the order of the journal.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, cast
 
-import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from kernels.types import Mask
-from reconciler.allocation.placement.placing import among
+from reconciler.aio.queue import Queue
+from reconciler.allocation.dra.budget import UNLIMITED
 from reconciler.allocation.policies.demand import Demand
-from reconciler.allocation.policies.policy import PodRoom
-from reconciler.allocation.policies.selection import Policies
+from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.allocation.reasons.explanation import Explanation
-from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.meta import DeviceID, ObjectKey
+from reconciler.analysis.explain.explain import explain
+from reconciler.api.objects.changes import Change
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.plan import Granted
 from reconciler.api.plugins import PLUGINS
-from reconciler.control.decider import Decider
-from reconciler.control.planner import Decide
+from reconciler.cluster.kinds import ON_DEMAND
+from reconciler.control import inputs
+from reconciler.control.background_search import BackgroundSearch
+from reconciler.control.claim_handler import ClaimHandler, ClaimQuestion
+from reconciler.control.decider import Decider, Refusal
+from reconciler.control.gangs.handler import GangHandler
+from reconciler.control.gangs.planner import GangPlanner, Solve
+from reconciler.control.gangs.search import Answer, GangSearch
+from reconciler.control.handler import Ask, Given, Handler, Refused, Stuck
+from reconciler.control.inputs import Answered, Outcome, PluginInput
+from reconciler.control.intake import Intake
+from reconciler.control.planner import Blocked, Decide, Planner
+from reconciler.control.units import Unit
 from reconciler.errors import Rejected
-from reconciler.operations.journal import entries as entries_of
-from reconciler.operations.journal import gangs, policies
-from reconciler.operations.journal.entries import (
-    BEGUN,
-    Decided,
-    Header,
-    NodeSets,
-    answered,
-    own_of_entry,
-    read_change,
-    read_decided,
-    read_header,
-    read_plan,
-    read_retained_draw,
-)
-from reconciler.operations.journal.files import entries, paths
-from reconciler.operations.journal.policies import read_preferences
-from reconciler.state.devices.retained_draws import Drawn
-from reconciler.state.devices.snapshot import Snapshot, Topology
-from reconciler.state.nominations import Nominee, nomination_of, nominee_of
+from reconciler.operations.journal.entries import Entry, Header, decode, read_header
+from reconciler.operations.journal.files import lines, paths
+from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.store import Store
-
-Moment = tuple[str, int]
-"""A process and the number of its inputs so far"""
-Own = tuple[Nominee, ...]
-"""For whom a decision was made"""
 
 
 class Again(Struct, frozen=True):
     """A recorded decision and the same decision made again."""
 
-    then: Decided
-    now: Decided | None
+    then: Answered
+    now: Outcome | None
     """None if the journal does not have its inputs"""
-    world: Snapshot | None
-    claims: tuple[ResourceClaim, ...]
     explanation: Explanation | None = None
-    """For a refusal of a plugin's devices"""
+    """Of the decision made again, if it was asked for and can be explained"""
 
     @property
     def same(self) -> bool:
         """Whether both decisions agree."""
-        return self.now is None or _essence(self.then) == _essence(self.now)
+        return self.now is None or _essence(self.then.outcome) == _essence(self.now)
 
 
-def _essence(decided: Decided) -> tuple[object, ...]:
-    return decided.reason, decided.node, decided.devices
+def _essence(outcome: Outcome) -> tuple[object, ...]:
+    return outcome.reason, outcome.node, outcome.devices
 
 
 class Override(Struct, frozen=True):
@@ -100,16 +90,18 @@ def replay(
     until: str | None = None,
     names: tuple[tuple[str, str], ...] | None = None,
     demand: Demand | None = None,
+    explained: Callable[[Answered], bool] = lambda _: False,
     seen: Callable[[Again], None] = lambda _: None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Tally:
     """Make every decision of a journal again, or those up to and with the one named `until`.
 
-    `names` (see `parse_policies`) and `demand` replace those of the journal; its seed remains. `seen` is
-    called for each, `progress` with the number of read entries. Raises Rejected for other files.
+    `names` (see `parse_policies`) and `demand` replace those of the journal; its seed remains. Decisions are
+    explained if `explained` says so. `seen` is called for each, `progress` with the number of read entries.
+    Raises Rejected for other files.
     """
     tally = Tally()
-    for again in _decisions(place, progress, Override(names, demand)):
+    for again in _decisions(place, progress, Override(names, demand), explained):
         seen(again)
         if again.now is None:
             tally.unknown += 1
@@ -122,204 +114,205 @@ def replay(
     return tally
 
 
-def _decisions(place: Path, progress: Callable[[int], None], override: Override) -> Iterator[Again]:
+def _decisions(
+    place: Path,
+    progress: Callable[[int], None],
+    override: Override,
+    explained: Callable[[Answered], bool],
+) -> Iterator[Again]:
     """All decisions. Every file starts with a complete snapshot, so it needs no earlier file."""
-    files = paths(place)
-    run = _Run(_snapshots_needed(files), override)
-    count = 0
-    for path in files:
-        found = entries(path)
+    run, count = "", 0
+    found: dict[Unit, _Found] = {}
+    for path in paths(place):
+        file = lines(path)
         try:
-            run.restart(read_header(next(found, {})))
+            header = read_header(next(file, b""))
         except Rejected as exc:
             raise Rejected(f"{path}: {exc}; name a folder or file that run --journal wrote") from exc
-        for raw in found:
+        if not header.run or header.run != run:
+            run, found = header.run, {}
+        again = _Replay(header, override, found)
+        for line in file:
             count += 1
             progress(count)
-            again = run.take(raw)
-            if again is not None:
-                yield again
+            try:
+                entry = decode(line)
+            except ValueError as exc:
+                raise Rejected(f"journal {path}: {exc}") from exc
+            if isinstance(entry, Answered):
+                yield again.compared(entry, explained)
+            else:
+                again.take(entry)
 
 
-def _snapshots_needed(files: Iterable[Path]) -> dict[Moment, Counter[Own]]:
-    """The snapshots that later entries were decided from, with the number of these decisions."""
-    wanted: dict[Moment, Counter[Own]] = {}
-    for path in files:
-        process, inputs = "", 0
-        for raw in entries(path, only=("header", BEGUN, "decided")):
-            match raw["t"]:
-                case "header":
-                    process = raw.get("run", "")
-                case "begun":
-                    inputs = raw.get("inputs", 0)
-                case "decided":
-                    if raw["behind"] > 0:
-                        of_moment = wanted.setdefault((process, inputs - raw["behind"]), Counter())
-                        of_moment[own_of_entry(raw)] += 1
-                case name if any(name == plugin.name for plugin in PLUGINS):
-                    pass  # inputs of a plugin
-                case (
-                    "gang" | policies.POLICIES | policies.ROOM | entries_of.ROOM_PLAN | entries_of.MOVES_PLAN
-                ):
-                    pass  # no inputs of the store
-                case _:
-                    inputs += 1
-    return wanted
+class ReplayPart:
+    """The state and the handler of a plugin in a replay. It follows the changes of objects by itself."""
+
+    handler: Handler[Any, Any, Any]
+
+    def take(self, given: PluginInput) -> None:
+        """Do what was recorded as an input of the plugin."""
+
+    def keeps_from_gang(self, pod: ObjectKey) -> Blocked | None:
+        """Why a pod cannot be placed with a gang; None if it can."""
+
+    def explain(self, unit: Unit, reason: str) -> Explanation | None:
+        """The explanation of a decision in the present state."""
 
 
-class ReplayPart(Protocol):
-    """Rebuilds the state of a plugin from its part of the journal, and makes its decisions again."""
+class _Found(Struct, frozen=True):
+    """The answer to a unit that was asked for."""
 
-    def take(self, entry: dict[str, Any]) -> Again | None:
-        """Apply an entry, or make its decision again."""
+    outcome: Outcome
+    explain: Callable[[], Explanation | None]
 
 
-class _Run:
-    """Rebuilds the store and makes the decisions again."""
+class _Replay:
+    """One file: the state that it tells of, and the handlers that decide in it."""
 
-    def __init__(self, wanted: dict[Moment, Counter[Own]], override: Override) -> None:
-        """`wanted` counts the decisions on each earlier snapshot."""
-        self._wanted = wanted
+    def __init__(self, header: Header, override: Override, found: dict[Unit, _Found]) -> None:
+        """`found` are answers of searches that began in the file before."""
+        self._found = found
         self._override = override
-        self._policies, self._room = policies.RecordedPolicies(), policies.RecordedRoom()
-        self._kept: dict[Moment, tuple[dict[Own, Snapshot], dict[ObjectKey, ResourceClaim]]] = {}
-        self._process = ""
-
-    def restart(self, header: Header) -> None:
-        """Start with an empty store for a new file. Snapshots of the same process are kept."""
-        if not header.run or header.run != self._process:
-            self._kept.clear()
-        self._process = header.run
-        self._header = header
-        self._store = _ReplayStore(header.rules)
-        self._decider = Decider(header.ours, steps=header.steps)
-        self._parts: dict[str, ReplayPart] = {
-            plugin.name: part for plugin in PLUGINS if (part := plugin.replay(header.settings)) is not None
-        }
-        self._inputs, self._begun = 0, False
-
-    def take(self, raw: dict[str, Any]) -> Again | None:
-        """Apply an entry, or make its decision again."""
-        match raw["t"]:
-            case name if name in self._parts:
-                return self._parts[name].take(raw["entry"])
-            case "decided":
-                return self._again(read_decided(raw))
-            case gangs.GANG:
-                return self._of_gang(raw)
-            case policies.POLICIES:
-                self._policies.take(raw)
-                return None
-            case policies.ROOM:
-                self._room.take(raw)
-                return None
-            case entries_of.ROOM_PLAN | entries_of.MOVES_PLAN:
-                return None
-            case "begun":
-                self._inputs, self._begun = raw.get("inputs", 0) - 1, True
-            case "remembered":
-                self._store.retain(*read_retained_draw(raw))
-            case entries_of.NOMINATED | entries_of.NOMINATION_ENDED:
-                self._nominate(raw)
-            case "assumed":
-                self._store.assume(read_plan(raw))
-            case "forgotten":
-                self._store.forget(read_plan(raw))
-            case _:
-                change = read_change(raw)
-                if change is not None:
-                    self._store.apply(change)
-        self._inputs += 1
-        if self._begun and (at := (self._process, self._inputs)) in self._wanted:
-            seen = {own: self._store.snapshot_for(frozenset(own)) for own in self._wanted[at]}
-            self._kept[at] = seen, dict(self._store.claims)
-        return None
-
-    def _nominate(self, raw: dict[str, Any]) -> None:
-        if raw["t"] == entries_of.NOMINATED:
-            self._store.nominate(nomination_of(raw))
-        else:
-            self._store.end_nomination(nominee_of(raw["nominee"]))
-
-    def _of_gang(self, raw: dict[str, Any]) -> Again | None:
-        then = gangs.read_gang(raw)
-        if then is None:
-            return None  # it depends on what the journal does not have
-        ours, steps, used = self._header.ours, self._header.steps, raw.get("policy")
-        policies = self._override.of(self._policies.of(None if used is None else used["demand"]))
-        now = gangs.decided_again(
-            raw, then, self._store, steps=steps, restricted=ours.restricted, policies=policies
+        self._policies = PLAIN
+        ours, steps, settings = header.ours, header.steps, header.settings
+        volumes = not settings.get("without_volumes", False)
+        self._intake = intake = Intake(
+            Store(header.rules), NoQueue(), (), lambda _: None, ours=ours, volumes=volumes
         )
-        return Again(then, now, None, ())
-
-    def _again(self, then: Decided) -> Again:
-        if then.behind == 0:
-            world = self._store.snapshot_for(frozenset(then.own))
-            claims: Mapping[ObjectKey, ResourceClaim] = self._store.claims
-        else:
-            at = self._process, self._inputs - then.behind
-            if then.behind < 0 or at not in self._kept:
-                return Again(then, None, None, ())
-            seen, claims = self._kept[at]
-            world, of_moment = seen[then.own], self._wanted[at]
-            of_moment[then.own] -= 1
-            if not of_moment.total():
-                del self._kept[at]
-        asked = [claims.get(key) for key in then.claims]
-        if any(claim is None for claim in asked):
-            return Again(then, None, None, ())
-        known = tuple(claim for claim in asked if claim is not None)
-        answer = self._decider.answer(self._question(known, then, world), world)
-        now = answered(then.id, then.unit, then.claims, then.nodes, answer)
-        return Again(
-            then,
-            replace(
-                now,
-                behind=then.behind,
-                together=then.together,
-                policy=then.policy,
-                own=then.own,
-                expected=then.expected,
-                preferences=then.preferences,
+        for kind in ON_DEMAND:  # nothing was asked that waited for one of them
+            intake.nodes.on_demand.listed(kind)
+        parts = ((plugin.name, plugin.replay(settings, intake)) for plugin in PLUGINS)
+        self._parts: dict[str, ReplayPart] = {name: part for name, part in parts if part is not None}
+        # What kube-scheduler decides is not asked for, so that it needs not be known here.
+        planner = Planner(
+            intake.store, intake.roster, intake.placement, ours, (), lambda: override.of(self._policies)
+        )
+        gangs = GangPlanner(
+            intake.store,
+            intake.roster,
+            intake.gangs,
+            intake.groups,
+            intake.nodes.on_demand,
+            planner,
+            unsuited=self._unsuited,
+        )
+        decider, nothing = Decider(ours, steps=steps), cast("Any", None)  # nothing is written
+        quiet: dict[str, Any] = {"clock": lambda: 0.0, "report": lambda _: None}
+        self._handlers: list[Handler[Any, Any, Any]] = [
+            GangHandler(
+                intake, gangs, _GangsAtOnce(intake, gangs, ours, steps=steps), nothing, nothing, **quiet
             ),
-            world,
-            known,
-        )
+            *(part.handler for part in self._parts.values()),
+            ClaimHandler(
+                intake,
+                planner,
+                decider,
+                _ClaimsAtOnce(intake, planner, decider),
+                nothing,
+                nothing,
+                nothing,
+                now=nothing,
+                **quiet,
+            ),
+        ]
 
-    def _question(self, claims: tuple[ResourceClaim, ...], then: Decided, world: Snapshot) -> Decide:
-        used, order = then.policy, world.topology.order
-        room = self._room.of(None if used is None else used.cores, order)
-        if then.preferences is not None:
-            room = room or PodRoom(0, np.zeros(len(order), dtype=np.int64))
-            room = replace(room, preferences=read_preferences(then.preferences, order))
-        return Decide(
-            claims,
-            None if then.nodes is None else among(then.nodes, world.topology),
-            together=None if then.together is None else _Recorded(then.together, world.topology),
-            policies=self._override.of(self._policies.of(None if used is None else used.demand)),
-            room=room,
-            expected=then.expected,
-        )
+    def take(self, entry: Entry) -> None:
+        """Do what is recorded, or decide what was asked."""
+        intake = self._intake
+        match entry:
+            case inputs.Asked(units=units):
+                self._decide(units)
+            case inputs.Assumed(plan=plan):
+                intake.assume(plan)
+            case inputs.Forgotten(plan=plan):
+                intake.forget(plan)
+            case inputs.PodAssumed(pod=pod, node=node):
+                intake.assume_pod(pod, node)
+            case inputs.PodForgotten(pod=pod):
+                intake.forget_pod(pod)
+            case inputs.PodReleased(pod=pod):
+                intake.release_pod(pod)
+            case inputs.RoomHeld(nomination=nomination):
+                intake.nominating.hold(nomination, "")
+            case inputs.RoomEnded(nominee=nominee):
+                intake.nominating.drop(nominee, "")
+            case inputs.PoliciesUsed(policies=policies):
+                self._policies = policies
+            case inputs.RetainedDraw(device=device, drawn=drawn):
+                intake.store.retained.put(device, drawn)
+            case PluginInput(plugin=name):
+                self._parts[name].take(entry)
+            case _ if isinstance(entry, Change):
+                intake.apply(entry)
+
+    def compared(self, then: Answered, explained: Callable[[Answered], bool]) -> Again:
+        """A decision, and what was found when it was asked for."""
+        found = self._found.pop(then.unit, None)
+        if found is None:
+            return Again(then, None)
+        return Again(then, found.outcome, found.explain() if explained(then) else None)
+
+    def _decide(self, units: Sequence[Unit]) -> None:
+        """Decide the first of some units, and those after it that are decided with it."""
+        for handler in self._handlers:
+            match handler.next(units[0]):
+                case None:
+                    continue
+                case Ask(question=question):
+                    answers = handler.decide(question, units[1:])
+                    while answers[0] is None:  # it goes on where it stopped
+                        answers = handler.decide(question, units[1:])
+                    for unit, answer in zip(units, answers, strict=False):
+                        self._keep(unit, handler, answer, alone=len(units) == 1)
+                case Stuck(waits=waits):
+                    self._found[units[0]] = _Found(Outcome(reason=waits.reason), lambda: None)
+            return
+
+    def _keep(self, unit: Unit, handler: Handler[Any, Any, Any], answer: Any, *, alone: bool) -> None:
+        if not isinstance(answer, Given | Refused):
+            return
+        outcome = handler.outcome(answer)
+        of = answer.grant if isinstance(answer, Given) else answer.refusal
+        if isinstance(handler, ClaimHandler):
+            asked: ClaimQuestion = of.question
+            # Others are decided after those before them were assumed, which is not done yet.
+            world = self._intake.store.snapshot_for(asked.decide.own) if alone and outcome.reason else None
+            self._found[unit] = _Found(outcome, partial(self._explain, asked.decide, world))
+            return
+        part = next((one for one in self._parts.values() if one.handler is handler), ReplayPart())
+        self._found[unit] = _Found(outcome, partial(part.explain, unit, outcome.reason))
+
+    def _explain(self, asked: Decide, world: Snapshot | None) -> Explanation:
+        world = world or self._intake.store.snapshot_for(asked.own)
+        return explain(asked.claims, world, nodes=None if asked.nodes is None else tuple(asked.nodes))
+
+    def _unsuited(self, pod: ObjectKey) -> Blocked | None:
+        return next(filter(None, (part.keeps_from_gang(pod) for part in self._parts.values())), None)
 
 
-class _ReplayStore(Store):
-    """A store with the retained consumption of another process."""
+class NoQueue(Queue[Unit]):
+    """Nothing is taken from it: the journal says which units are decided."""
 
-    def retain(self, device: DeviceID, drawn: Drawn) -> None:
-        """Retain the consumption of a held device. Call it before the slices of its pool are applied."""
-        self._retained.put(device, drawn)
+    def __init__(self) -> None:
+        super().__init__(base=0.0, cap=0.0, random=lambda: 0.0)
+
+    def put(self, *_: object, **__: object) -> None:
+        pass
+
+    def wake(self, *_: object) -> None:
+        pass
 
 
-class _Recorded:
-    """The verdicts about pods that share claims, as they were recorded."""
+class _ClaimsAtOnce(BackgroundSearch):
+    """Answers every question on the spot."""
 
-    def __init__(self, refused: Iterable[NodeSets], topology: Topology) -> None:
-        self._refused = {tuple(among(names, topology).mask.tobytes() for names in sets) for sets in refused}
+    def answer(self, unit: Unit, question: Decide) -> Granted | Refusal:  # noqa: ARG002
+        return self._decider.answer(question, self._store.snapshot_for(question.own))
 
-    def fit(self, reach: Sequence[Mask], _spend: Callable[[], object] = lambda: None) -> bool:
-        """Whether all pods fitted."""
-        return tuple(mask.tobytes() for mask in reach) not in self._refused
 
-    def refusal(self) -> str:
-        """Why a decision was refused that did not serve all pods."""
-        return "the pods that share the claims do not fit together"
+class _GangsAtOnce(GangSearch):
+    """Answers every question on the spot."""
+
+    def answer(self, solve: Solve) -> Answer:
+        return self.on_loop(solve, UNLIMITED)

@@ -13,6 +13,7 @@ from reconciler.cluster.pod_writer import PodWriter
 from reconciler.control.decisions.allocating import DevicesGiven, Ungated, Waits
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.handler import Ask, Decided, Given, Handler, Idle, Refused, Stuck
+from reconciler.control.inputs import Asked, Outcome
 from reconciler.control.intake import Intake
 from reconciler.control.units import Kind, Unit
 from reconciler.control.waiting import Wants
@@ -111,10 +112,6 @@ TRIES = 64
 HELD = "HoldsDevices"
 
 
-Journal = Callable[[str, Pod, Callable[[str], bool], Grant | Refusal], None]
-"""Records the name of a decision, the pod, which nodes suit it, and the answer"""
-
-
 class Where(NamedTuple):
     """Nodes on which a pod may run."""
 
@@ -130,20 +127,11 @@ class DeviceQuestion(Struct, frozen=True):
     demand: Demand
 
 
-class DeviceGrant(Struct, frozen=True):
-    """Devices for a pod, on one of the nodes where it may run."""
-
-    grant: Grant
-    where: Where
-
-
 class DeviceRefusal(Struct, frozen=True):
     """Why there are no devices."""
 
     question: DeviceQuestion
     why: Refusal
-    where: Where | None
-    """None if the nodes of the pod cannot be determined"""
 
 
 class Unanswered(NamedTuple):
@@ -153,7 +141,7 @@ class Unanswered(NamedTuple):
     decided: Decided
 
 
-class KoordinatorHandler(Handler[DeviceQuestion, DeviceGrant, DeviceRefusal]):
+class KoordinatorHandler(Handler[DeviceQuestion, Grant, DeviceRefusal]):
     """Allocates devices to gated pods that request them in Koordinator's way."""
 
     def __init__(
@@ -165,16 +153,14 @@ class KoordinatorHandler(Handler[DeviceQuestion, DeviceGrant, DeviceRefusal]):
         *,
         clock: Callable[[], float],
         report: Report,
-        journal: Journal | None = None,
     ) -> None:
-        """`clock` is that of the loop; `report` gets every write; `journal` gets every answer."""
+        """`clock` is that of the loop; `report` gets every write."""
         self._state = state
         self._devices = devices
         self._intake = intake
         self._grants = GrantWriter(devices, writer)
         self._clock = clock
         self._report = report
-        self._journal = journal
         self._unanswered: dict[Unit, Unanswered] = {}
 
     async def resolve(self, unit: Unit) -> None:
@@ -191,9 +177,7 @@ class KoordinatorHandler(Handler[DeviceQuestion, DeviceGrant, DeviceRefusal]):
             return None
         demand = self._demand(unit)
         if demand is None:
-            # The store of claims may be behind and still show the gate.
-            served = ALLOCATED in pod.metadata.annotations and not pod.spec.resource_claims
-            return Idle() if served else None
+            return None
         if isinstance(demand, Failure):
             return _stuck(pod, reason_of(demand), demand.message)
         if pod.spec.resource_claims:
@@ -212,25 +196,28 @@ class KoordinatorHandler(Handler[DeviceQuestion, DeviceGrant, DeviceRefusal]):
         self,
         question: DeviceQuestion,
         others: Iterable[Unit],  # noqa: ARG002
-    ) -> list[Given[DeviceGrant] | Refused[DeviceRefusal] | None]:
-        return [self._answer(question)]
+    ) -> list[Given[Grant] | Refused[DeviceRefusal] | None]:
+        answer = self._answer(question)
+        if answer is not None:
+            self._intake.note(Asked((Unit(Kind.POD, question.pod.key),)))
+        return [answer]
 
-    def _answer(self, question: DeviceQuestion) -> Given[DeviceGrant] | Refused[DeviceRefusal] | None:
+    def _answer(self, question: DeviceQuestion) -> Given[Grant] | Refused[DeviceRefusal] | None:
         pod, demand = question.pod, question.demand
         fleet = self._state.fleet
         try:
             where = self._where(pod)
         except Rejected as exc:
-            return _refused(DeviceRefusal(question, Refusal(refusal_reason(exc), str(exc)), None))
+            return _refused(DeviceRefusal(question, Refusal(refusal_reason(exc), str(exc))))
         found = fleet.first(demand, where.names.__contains__, tries=TRIES)
         if found is None:  # other tasks run; the next turn goes on where this one ends
             self._intake.put(Unit(Kind.POD, pod.key))
             return None
         if isinstance(found, Unserved):
             left_out = self._left_out(pod) if found.unsuited else ""
-            return _refused(DeviceRefusal(question, refusal(found, left_out, crowded=where.crowded), where))
+            return _refused(DeviceRefusal(question, refusal(found, left_out, crowded=where.crowded)))
         text = fleet.text(found.node, found.allocation)
-        return Given(DeviceGrant(_grant(pod, demand, found, text), where))
+        return Given(_grant(pod, demand, found, text))
 
     def _where(self, pod: Pod) -> Where:
         """The nodes on which a pod may run. Raises Rejected for an affinity that cannot be read."""
@@ -242,23 +229,18 @@ class KoordinatorHandler(Handler[DeviceQuestion, DeviceGrant, DeviceRefusal]):
     def _left_out(self, pod: Pod) -> str:
         return self._intake.placement.left_out(pod, (), self._intake.store.snapshot(), offered=OFFERED)
 
-    def record(self, name: str, answer: Given[DeviceGrant] | Refused[DeviceRefusal]) -> None:
-        if self._journal is None:
-            return
-        if isinstance(answer, Given):
-            grant, where = answer.grant.grant, answer.grant.where
-            self._journal(name, grant.pod, where.names.__contains__, grant)
-        elif (nodes := answer.refusal.where) is not None:
-            refused = answer.refusal
-            self._journal(name, refused.question.pod, nodes.names.__contains__, refused.why)
+    def outcome(self, answer: Given[Grant] | Refused[DeviceRefusal]) -> Outcome:
+        if isinstance(answer, Refused):
+            return Outcome(reason=answer.reason)
+        return Outcome(node=answer.grant.held.node, devices=((answer.grant.text,),))
 
-    def assume(self, grant: DeviceGrant) -> None:
-        self._devices.assume(grant.grant)
+    def assume(self, grant: Grant) -> None:
+        self._devices.assume(grant)
 
-    async def write(self, grant: DeviceGrant, decided: Decided) -> None:
-        unit = Unit(Kind.POD, grant.grant.pod.key)
-        found = self._unanswered[unit] = Unanswered(grant.grant, decided)
-        await self._grants.write(grant.grant)
+    async def write(self, grant: Grant, decided: Decided) -> None:
+        unit = Unit(Kind.POD, grant.pod.key)
+        found = self._unanswered[unit] = Unanswered(grant, decided)
+        await self._grants.write(grant)
         self._report_given(unit, found)
 
     def waits(self, refusal: DeviceRefusal, name: str) -> Waits:

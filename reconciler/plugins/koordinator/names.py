@@ -1,5 +1,8 @@
 """Names in Koordinator's objects. Source: KOO-2."""
 
+PLUGIN = "koordinator"
+"""The name of the plugin"""
+
 DOMAIN = "scheduling.koordinator.sh/"
 NODE_DOMAIN = "node.koordinator.sh/"
 

@@ -7,7 +7,7 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.validation.kinds import ServedKind
 from reconciler.errors import Rejected
-from reconciler.plugins.koordinator.names import ALLOCATED, CURRENT_NAME, TYPE_OF
+from reconciler.plugins.koordinator.names import ALLOCATED, CURRENT_NAME, PLUGIN, TYPE_OF
 from reconciler.plugins.koordinator.objects import GROUP, VERSION, Device
 from reconciler.plugins.koordinator.reasons import KOORDINATOR
 from reconciler.plugins.plugin import Plugin, Shown, Usage
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from reconciler.app.running import Start
     from reconciler.cluster.client import Client
     from reconciler.cluster.kinds import Served
+    from reconciler.control.intake import Intake
     from reconciler.operations.journal.replaying import ReplayPart
     from reconciler.settings import Settings
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 class Koordinator(Plugin):
     """Devices of machines, for pods that request them by resources and annotations."""
 
-    name: ClassVar = "koordinator"
+    name: ClassVar = PLUGIN
     title: ClassVar = "Koordinator's devices"
     models: ClassVar = {f"{GROUP}/{VERSION}": Device}
     advice: ClassVar = KOORDINATOR
@@ -112,10 +113,12 @@ class Koordinator(Plugin):
 
         return KoordinatorRunning
 
-    def replay(self, settings: Mapping[str, Any]) -> "ReplayPart":
+    def replay(self, settings: Mapping[str, Any], intake: "Intake") -> "ReplayPart | None":
+        if not settings.get("koordinator"):
+            return None
         from reconciler.plugins.koordinator.journal import Replay
 
-        return Replay(settings.get("koordinator_semantics", "proposal"))
+        return Replay(settings["koordinator_semantics"], intake)
 
 
 def _resources(pod: Pod) -> set[str]:

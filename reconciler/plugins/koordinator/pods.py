@@ -1,21 +1,24 @@
 """Machines and pods as the watches report them: what pods request and hold, and what a change may wake."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from reconciler.api.objects.changes import Change, Changed, Listed, Notice, Refused, Removed, Replaced
+from reconciler.api.objects.changes import Change, Changed, Recorded, Refused, Removed, Replaced
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.control.decisions.allocating import Overdrawn
 from reconciler.control.decisions.declaration import Report
+from reconciler.control.inputs import PluginInput
 from reconciler.control.intake import Intake
+from reconciler.control.planner import Blocked
 from reconciler.errors import Malformed
 from reconciler.plugins.koordinator.demand import Demand, Failure
 from reconciler.plugins.koordinator.fleet import Fleet
 from reconciler.plugins.koordinator.holdings import Holder, holder, overdrawn
-from reconciler.plugins.koordinator.names import ALLOCATED
+from reconciler.plugins.koordinator.names import ALLOCATED, PLUGIN
 from reconciler.plugins.koordinator.objects import Device
+from reconciler.plugins.koordinator.reasons import IN_A_GANG
 
 
 class Grant(Struct, frozen=True):
@@ -36,6 +39,10 @@ class KoordinatorState:
         self.fleet = fleet
         self._report = report
         self._devices: dict[str, Device] = {}
+        self._gone: dict[str, Device] = {}
+        """The last Device objects of machines without a readable one"""
+        self._readable: dict[ObjectKey, Pod] = {}
+        """The last readable versions of pods that hold devices and cannot be read now"""
         self._labels: dict[str, Mapping[str, str]] = {}
         self._pods: dict[ObjectKey, Pod] = {}
         self._demands: dict[ObjectKey, Demand | Failure] = {}
@@ -54,9 +61,12 @@ class KoordinatorState:
         """What a gated pod requests, or why it is refused."""
         return self._demands.get(key)
 
-    def requests_devices(self, key: ObjectKey) -> bool:
-        """Whether a gated pod requests devices, or tries to."""
-        return key in self._demands
+    def keeps_from_gang(self, key: ObjectKey) -> Blocked | None:
+        """Why a gated pod cannot be placed with a gang; None if it can."""
+        if key not in self._demands:
+            return None
+        why = f"pod {key} requests Koordinator's devices; gangs may use ResourceClaims only"
+        return Blocked((), IN_A_GANG, why)
 
     def assumed(self, key: ObjectKey) -> Grant | None:
         """The grant of a pod that is not known to be written."""
@@ -64,9 +74,6 @@ class KoordinatorState:
 
     def apply(self, change: Change) -> None:
         """Apply a change seen on the server."""
-        self._take(change)
-
-    def _take(self, change: Change) -> None:
         match change:
             case Changed(object=thing):
                 self._put(thing)
@@ -79,11 +86,16 @@ class KoordinatorState:
             case Replaced():
                 self._replace(change)
 
-    def observe(self, pod: Pod) -> None:
-        """Take in a pod that a request returned, unless the watch has seen it deleted or recreated."""
-        known = self._pods.get(pod.key)
-        if known is not None and known.metadata.uid == pod.metadata.uid:
-            self._put_pod(pod)
+    def beginning(self) -> Iterator[Recorded]:
+        """For the beginning of a journal file: what happened that the objects of today do not say."""
+        for name, device in self._gone.items():
+            yield Changed("Device", device)
+            yield Removed("Device", ObjectKey("", name))
+        for pod in self._readable.values():
+            yield Changed("Pod", pod)
+        for grant in self._assumed.values():
+            yield Changed("Pod", grant.pod)
+            yield assumed_input(grant)
 
     def assume(self, grant: Grant) -> None:
         """Count devices as held before they are written."""
@@ -127,7 +139,7 @@ class KoordinatorState:
         for thing in listing.objects:
             self._put(thing)
         for refused in listing.refused:
-            self._take(refused)
+            self.apply(refused)
 
     def _known(self, kind: str) -> Iterator[ObjectKey]:
         match kind:
@@ -158,8 +170,11 @@ class KoordinatorState:
         try:
             held = holder(pod)
             problem = "" if held or pod.finished or not annotated else "does not name the node of its devices"
+            self._readable.pop(key, None)
         except Malformed as exc:
             held, problem = self._held.get(key), str(exc)
+            if held is not None and known is not None:
+                self._readable.setdefault(key, known)
         self._log_problem("Pod", key, problem)
         if annotated or pod.finished:
             self._assumed.pop(key, None)
@@ -168,6 +183,7 @@ class KoordinatorState:
 
     def _forget_pod(self, key: ObjectKey) -> None:
         self._pods.pop(key, None)
+        self._readable.pop(key, None)
         self._demands.pop(key, None)
         self._assumed.pop(key, None)
         self._problems.pop(("Pod", key), None)
@@ -200,10 +216,12 @@ class KoordinatorState:
                 machine = self.fleet.put(device, self._labels.get(name, {}))
                 problem = "; ".join(machine.notes)
                 self._devices[name] = device
+                self._gone.pop(name, None)
             except Malformed as exc:
                 problem, device = str(exc), None
         if device is None:
-            self._devices.pop(name, None)
+            if name in self._devices:
+                self._gone[name] = self._devices.pop(name)
             self.fleet.remove(name)
         self._log_problem("Device", ObjectKey("", name), problem)
         self.room += 1
@@ -248,6 +266,11 @@ def _older(pod: Pod, known: Pod) -> bool:
     return new.isdigit() and old.isdigit() and int(new) < int(old)
 
 
+def assumed_input(grant: Grant) -> PluginInput:
+    """What a journal has of an assumed grant."""
+    return PluginInput(PLUGIN, {"assume": [*grant.pod.key, grant.held.node, grant.text]})
+
+
 class DeviceIntake:
     """The only place that changes machines and their holders. Nothing here awaits."""
 
@@ -255,26 +278,25 @@ class DeviceIntake:
         self._state = state
         self._intake = intake
         self._room = 0
+        intake.follow(self._take)
 
-    def take(self, change: Notice, below: Callable[[Notice], None]) -> None:
-        """Apply a change of a watch, and pass it on."""
-        if not isinstance(change, Listed):
-            self._state.apply(change)
-        below(change)
+    def _take(self, change: Change) -> None:
+        self._state.apply(change)
         self._wake()
 
     def observe(self, pod: Pod) -> None:
         """Take in a pod that a request returned."""
-        self._state.observe(pod)
-        self._wake()
+        self._intake.observe_pod(pod)
 
     def assume(self, grant: Grant) -> None:
         """Count devices as held, and room as taken, before they are written."""
+        self._intake.note(assumed_input(grant))
         self._state.assume(grant)
         self._intake.assume_pod(grant.pod.key, grant.held.node)
 
     def forget(self, grant: Grant) -> None:
         """Drop a grant that was not and will not be written."""
+        self._intake.note(PluginInput(PLUGIN, {"forget": [*grant.pod.key]}))
         self._state.forget(grant)
         if grant.pod.key not in self._state.fleet.pods:
             self._intake.forget_pod(grant.pod.key)

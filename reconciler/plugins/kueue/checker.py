@@ -60,8 +60,8 @@ class KueueWakeUps(Handler[NoReturn, NoReturn, NoReturn]):
     def decide(self, question: NoReturn, others: Iterable[Unit]) -> NoReturn:
         raise AssertionError(question, others)
 
-    def record(self, name: str, answer: Given[NoReturn] | Refused[NoReturn]) -> None:
-        raise AssertionError(name, answer)
+    def outcome(self, answer: Given[NoReturn] | Refused[NoReturn]) -> NoReturn:
+        raise AssertionError(answer)
 
     def assume(self, grant: NoReturn) -> None:
         raise AssertionError(grant)

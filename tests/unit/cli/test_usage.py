@@ -150,7 +150,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("logs empty.yaml --claim x", 2, "is this the log of `run --log-format json`?"),
         ("alocate -f all.yaml", 2, "No such command 'alocate'. Did you mean allocate?"),
         ("whatIf -f all.yaml", 2, "No such command 'whatIf'. Did you mean whatif?"),
-        ("replay empty.jsonl.gz", 2, "empty.jsonl.gz: not a journal of format 1"),
+        ("replay empty.jsonl.gz", 2, "empty.jsonl.gz: not a journal of format 2"),
         ("replay all.yaml", 2, "journal all.yaml: Not a gzipped file"),
         ("allocate -f empty.yaml", 2, "Error: empty.yaml is empty\n"),
         ("doctor -f empty.yaml", 2, "Error: empty.yaml is empty\n"),

@@ -14,6 +14,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control import claim_handler
+from reconciler.control.background_search import BackgroundSearch
 from reconciler.control.claim_handler import ClaimHandler
 from reconciler.control.decider import Decider
 from reconciler.control.decisions.allocating import Ungated, Waits
@@ -124,7 +125,7 @@ async def test_pods_that_keep_others_away_are_decided_one_by_one(spec: Object):
 
 async def test_the_journal_decides_each_unit_of_a_batch_again_in_the_same_way(tmp_path: Path):
     recorder = Recorder(tmp_path, Header("test", Semantics(), OURS, 10_000))
-    stage = BurstStage(quick, journal=recorder.decided, store=recorder.store)
+    stage = BurstStage(quick, journal=recorder.note)
     stage.news(device_class(), *machine("n0"), *machine("n1"), *[claim(f"c{n}") for n in range(8)])
     async with stage.at_work(16):
         await asyncio.sleep(20)
@@ -217,11 +218,12 @@ class Side:
         self.intake: Intake = intake(ours=OURS)
         store = self.intake.store
         planner = Planner(store, self.intake.roster, self.intake.placement, OURS, self.intake.reclaimed)
-        writer = NoWriter()
+        writer, decider = NoWriter(), Decider(OURS, steps=10_000)
         self.handler = ClaimHandler(
             self.intake,
             planner,
-            Decider(OURS, steps=10_000),
+            decider,
+            BackgroundSearch(self.intake, planner, decider),
             writer,
             Settler(self.intake, writer, lambda _: None),
             Pending(),

@@ -111,11 +111,12 @@ async def test_what_is_held_stays_held_and_nothing_is_given_twice(
 
 
 @each_version
-def test_the_journal_is_replayed(path: Path, tmp_path: Path):
+def test_the_journal_is_refused_and_the_release_that_reads_it_named(path: Path, tmp_path: Path):
     for name, content in read(path).journal.items():
         (tmp_path / name).write_bytes(content)
     result = CliRunner().invoke(main, ["replay", str(tmp_path)])
-    assert (result.exit_code, result.stdout) == (0, "5 decisions the same, 0 different\n")
+    assert result.exit_code == 2
+    assert "a journal of format 1: dra-reconciler 0.3.0 reads it" in " ".join(result.output.split())
 
 
 def test_each_version_that_was_released_has_a_record():

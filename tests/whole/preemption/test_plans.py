@@ -188,7 +188,7 @@ async def test_advice_and_dry_runs_evict_nothing_and_hold_no_room(flags: dict[st
     assert not running.of(Evicted)
     assert not running.of(Nominated)
     assert cluster.api.store[POD].get("default/low0") is not None
-    assert '"room plan"' in journal(tmp_path)
+    assert '"planned"' in journal(tmp_path)
 
 
 def journal(folder: Path) -> str:

@@ -181,7 +181,7 @@ async def test_advice_and_dry_runs_evict_nothing_and_hold_no_place(flags: dict[s
     assert planned.why
     assert not running.of(MoveEvicted)
     assert not running.of(Nominated)
-    assert '"moves plan"' in journal(tmp_path)
+    assert '"planned"' in journal(tmp_path)
 
 
 async def aborted(running: Running, why: str) -> MovesAborted:

@@ -10,7 +10,7 @@ from reconciler.allocation.gangs.kinds import GangGranted, GangUnsatisfied
 from reconciler.api.objects.gangs import GangKey, GangSource
 from reconciler.control.gangs import search
 from reconciler.control.gangs.planner import GangPlanner, Solve
-from reconciler.control.gangs.search import Found, GangSearch
+from reconciler.control.gangs.search import Answer, GangSearch
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner
@@ -47,10 +47,10 @@ class Searching:
         assert isinstance(step, Solve)
         return step
 
-    def ask(self) -> Found | None:
+    def ask(self) -> Answer | None:
         return self.search.answer(self.solve())
 
-    async def turn(self) -> Found | None:
+    async def turn(self) -> Answer | None:
         """The answer in the next turn of the gang."""
         async with asyncio.timeout(10):
             while True:
@@ -65,7 +65,7 @@ def _everything_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def nodes_of(found: Any) -> list[str]:
-    answer = found.answer
+    answer = found
     assert isinstance(answer, GangGranted), answer
     return [seat.node for seat in answer.seats]
 
@@ -112,8 +112,8 @@ async def test_a_refusal_says_how_many_fit():
     found = world.ask()
     while found is None:
         found = await world.turn()
-    assert isinstance(found.answer, GangUnsatisfied)
-    assert found.answer.fits == 1
+    assert isinstance(found, GangUnsatisfied)
+    assert found.fits == 1
 
 
 async def test_another_gang_waits_for_the_thread_and_is_requeued():

@@ -1,7 +1,9 @@
 """A journal of a reconciler at work, replayed: the same decisions, whatever happened in between."""
 
 import gzip
-import json
+import re
+from collections.abc import Callable
+from math import inf
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,35 +15,34 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
-from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli import main
-from reconciler.control.decider import Decider
+from reconciler.control.decider import Decider, Refusal
 from reconciler.control.decisions.allocating import Allocated, Ungated, Waits
+from reconciler.control.inputs import Answered, Asked, Outcome, PoliciesUsed, RetainedDraw
+from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
-from reconciler.control.planner import Decide
-from reconciler.control.units import Kind, Unit
+from reconciler.control.planner import Decide, Planner
 from reconciler.errors import Rejected
 from reconciler.ha.shard import parse_shard
-from reconciler.operations.journal.entries import Header, read_change, read_header, write_change
-from reconciler.operations.journal.files import entries, paths
+from reconciler.operations.journal.entries import Header, decode, encode, read_header
+from reconciler.operations.journal.files import lines, paths
 from reconciler.operations.journal.recording import Recorder
-from reconciler.operations.journal.replaying import replay
+from reconciler.operations.journal.replaying import NoQueue, replay
 from reconciler.state.nominations import HeldPlace, Nomination, of_claim
 from reconciler.state.store import Store
-from reconciler.state.trial import load
 from tests.tools.builders import claim as plain_claim
-from tests.tools.builders import counter_slice, device, held, hold, request, resource_slice, typed
+from tests.tools.builders import counter_slice, device, held, hold, request, resource_slice
 from tests.tools.builders import device_class as plain_class
 from tests.tools.builders import node as plain_node
 from tests.tools.output_schemas import fitting
 from tests.tools.running_reconciler import Cluster, reconciling
 from tests.tools.small_fleet import claim, device_class, devices, node, pod
+from tests.tools.unit_pictures import claim_unit, key, typed
 
-OURS = Ownership(alone=True)
-HEADER = Header("test", Semantics(), OURS, 1000)
+OURS = Ownership(all_claims=True, alone=True)
 
 
 async def test_a_run_is_decided_again_in_the_same_way(tmp_path: Path):
@@ -58,8 +59,8 @@ async def test_a_run_is_decided_again_in_the_same_way(tmp_path: Path):
     assert tally.different == []
     assert tally.unknown == 0
     told = {one.decision_id for one in (*running.of(Allocated), *running.of(Waits)) if one.decision_id}
-    written = {raw["id"] for path in paths(tmp_path) for raw in entries(path) if raw["t"] == "decided"}
-    assert told <= written
+    ids = {one.id for path in paths(tmp_path) for one in written(path) if isinstance(one, Answered)}
+    assert told <= ids
     result = CliRunner().invoke(main, ["replay", str(tmp_path), "--explain"])
     assert result.exit_code == 0, result.output
     assert "default/big" in result.output
@@ -77,48 +78,72 @@ def nomination(random: Random, store: Store) -> Nomination:
     found = tuple(fleet.id_of(row) for row in random.sample(range(fleet.size), 2))
     nominee = of_claim(ObjectKey("default", f"c{random.randrange(6)}"))
     places = (HeldPlace("a", found, (("cpu", 100),)),)
-    return Nomination(nominee, places, 0, 1.0, "2026-01-01T12:00:00Z", "uid")
+    return Nomination(nominee, places, 0, inf, "2026-01-01T12:00:00Z", "uid")
 
 
-def play(folder: Path, seed: int, *, full: int) -> int:
-    """A random history, each claim decided from the present picture or from one of before."""
+class Recorded:
+    """An intake with a journal, and what decides on it."""
+
+    def __init__(self, folder: Path, *, full: int = 10_000_000, files: int = 1000, **header: Any) -> None:
+        self.recorder = Recorder(
+            folder, Header("test", Semantics(), OURS, 1000, **header), full=full, files=files
+        )
+        self.intake = Intake(Store(Semantics()), NoQueue(), (), lambda _: None, journal=self.recorder.note)
+        self.store = store = self.intake.store
+        self._planner = Planner(store, self.intake.roster, self.intake.placement, OURS, ())
+        self._decider = Decider(OURS, steps=1000)
+        self.made = 0
+
+    def see(self, *raws: Any) -> None:
+        for raw in raws:
+            self.intake.take(Changed(raw["kind"], typed(raw)))
+
+    def decide(self, name: str, meanwhile: Callable[[], object] = lambda: None) -> Granted | Refusal | None:
+        """The answer for a claim, if it needs one. `meanwhile` happens while a thread searches."""
+        unit = claim_unit(name)
+        question = self._planner.next(unit)
+        if not isinstance(question, Decide):
+            return None
+        self.intake.note(Asked((unit,)))
+        answer = self._decider.answer(question, self.store.snapshot_for(question.own))
+        meanwhile()
+        outcome = Outcome((question.claims[0].key,), "" if isinstance(answer, Granted) else answer.reason)
+        if isinstance(answer, Granted):
+            outcome = Outcome.of(answer.node, answer.plans)
+        self.made += 1
+        self.intake.note(Answered(f"id-{self.made}", unit, outcome))
+        return answer
+
+
+def play(folder: Path, seed: int, *, full: int = 10_000_000) -> int:
+    """A random history, each claim decided from the present state or from one of before."""
     random = Random(seed)
-    recorder = Recorder(folder, HEADER, full=full, files=1000)
-    store, decider = recorder.store, Decider(OURS, steps=1000)
-    load(store, map(typed, world(random)))
-    made = 0
+    run = Recorded(folder, full=full)
+    intake, store = run.intake, run.store
+    run.see(*world(random))
     for number in range(12):
         name = f"c{random.randint(0, 6)}"
+        known = store.claims.get(key(name))
+        if known is not None:
+            intake.take(Removed("ResourceClaim", known.key))
+            continue
         raw = claim(name, random.randint(1, 3))
         raw["metadata"] |= {"uid": f"{name}-{number}", "resourceVersion": str(number)}
-        asked = typed(raw)
-        assert isinstance(asked, ResourceClaim)
-        before = store.claims.get(asked.key)
-        if before is not None:
-            store.apply(Removed("ResourceClaim", asked.key))
-            continue
-        store.apply(Changed("ResourceClaim", asked))
-        own = frozenset([of_claim(asked.key)])
-        held = nomination(random, store).places if random.random() < 0.3 else ()
-        question = Decide((asked,), None, own=own, expected=held[0] if held else None)
+        run.see(raw)
         if random.random() < 0.3:
-            store.nominate(nomination(random, store))
+            intake.nominating.hold(nomination(random, store), "")
         elif random.random() < 0.3:
             for one in store.nominations:
-                store.end_nomination(one.nominee)
-        picture = store.snapshot_for(own)
-        if random.random() < 0.4:  # something happens while it is being decided
-            store.apply(Changed("DeviceClass", typed(device_class(f"k{number}"))))
-        answer = decider.answer(question, picture)
-        recorder.decided(f"id-{number}", Unit(Kind.CLAIM, asked.key), question, answer)
-        made += 1
+                intake.nominating.drop(one.nominee, "")
+        others = [device_class(f"k{number}"), devices("c", *(f"d{n}" for n in range(number)))]
+        answer = run.decide(name, lambda: run.see(*others) if random.random() < 0.4 else None)  # noqa: B023
         if isinstance(answer, Granted):
             for plan in answer.plans:
-                store.assume(plan)
+                intake.assume(plan)
                 if random.random() < 0.3:
-                    store.forget(plan)
-    recorder.close()
-    return made
+                    intake.forget(plan)
+    run.recorder.close()
+    return run.made
 
 
 @given(seed=st.integers(0, 10_000), full=st.sampled_from([1, 400, 2_000, 10_000_000]))
@@ -132,12 +157,18 @@ def test_every_history_is_decided_again_in_the_same_way(
     assert (tally.same, tally.unknown) == (made, 0)
 
 
+def written(path: Path) -> list[Any]:
+    """What a file has after its header."""
+    return [decode(line) for line in lines(path)][1:]
+
+
 def test_another_answer_is_seen(tmp_path: Path):
-    play(tmp_path, 1, full=10_000_000)
+    play(tmp_path, 1)
     (path,) = paths(tmp_path)
-    changed = [{**raw, "node": "elsewhere"} if raw.get("devices") else raw for raw in entries(path)]
-    with gzip.open(path, "wt") as file:
-        file.writelines(json.dumps(raw) + "\n" for raw in changed)
+    text = gzip.decompress(path.read_bytes())
+    changed = re.sub(rb'"reason":"","node":"."', b'"reason":"","node":"elsewhere"', text)
+    assert changed != text
+    path.write_bytes(gzip.compress(changed))
     assert replay(tmp_path).different
     result = CliRunner().invoke(main, ["replay", str(tmp_path)])
     assert result.exit_code == 1
@@ -145,8 +176,8 @@ def test_another_answer_is_seen(tmp_path: Path):
 
 
 def test_it_stops_after_the_decision_that_is_named(tmp_path: Path):
-    play(tmp_path, 1, full=10_000_000)
-    first = next(raw["id"] for raw in entries(paths(tmp_path)[0]) if raw["t"] == "decided")
+    play(tmp_path, 1)
+    first = next(one.id for one in written(paths(tmp_path)[0]) if isinstance(one, Answered))
     result = CliRunner().invoke(main, ["replay", str(tmp_path), "--until", first, "-o", "json", "--explain"])
     found = fitting("replay", result.stdout)
     assert (found["same"], len(found["explanations"])) == (1, 1)
@@ -154,7 +185,7 @@ def test_it_stops_after_the_decision_that_is_named(tmp_path: Path):
 
 
 def test_a_file_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path: Path):
-    made = play(tmp_path, 3, full=10_000_000)
+    made = play(tmp_path, 3)
     (path,) = paths(tmp_path)
     raw = path.read_bytes()
     path.write_bytes(raw[: len(raw) * 2 // 3])
@@ -189,32 +220,27 @@ def test_a_new_file_knows_what_held_devices_drew_before_their_slices_changed(tmp
             counter_slice("t", {"g": {"memory": 10}}, slices=2, nodeName="n"),
         ]
 
-    recorder = Recorder(tmp_path, HEADER, full=1)
-    store, decider = recorder.store, Decider(OURS, steps=1000)
-    load(store, map(typed, (plain_class(), plain_node("n"), *gpu(5), held("h", hold("A")), *gpu(1))))
-    asked = typed(plain_claim("c", request()))
-    assert isinstance(asked, ResourceClaim)
-    store.apply(Changed("ResourceClaim", asked))
-    question = Decide((asked,), None)
-    answer = decider.answer(question, store.snapshot())
-    assert not isinstance(answer, Granted), "of 10, 5 are charged, so that 6 are not left"
-    recorder.decided("late", Unit(Kind.CLAIM, asked.key), question, answer)
-    recorder.close()
-    last = paths(tmp_path)[-1]
-    assert [raw["device"] for raw in entries(last) if raw["t"] == "remembered"] == [["d", "p", "A"]]
-    tally = replay(last)
+    run = Recorded(tmp_path, full=1)
+    run.see(
+        plain_class(), plain_node("n"), *gpu(5), held("h", hold("A")), *gpu(1), plain_claim("c", request())
+    )
+    assert not isinstance(run.decide("c"), Granted), "of 10, 5 are charged, so that 6 are not left"
+    run.recorder.close()
+    asked, *_ = [path for path in paths(tmp_path) if any(isinstance(one, Asked) for one in written(path))]
+    assert [one.device for one in written(asked) if isinstance(one, RetainedDraw)] == [("d", "p", "A")]
+    tally = replay(tmp_path)
     assert (tally.same, tally.unknown, tally.different) == (1, 0, [])
-    result = CliRunner().invoke(main, ["replay", str(last), "--until", "late", "--explain"])
+    result = CliRunner().invoke(main, ["replay", str(tmp_path), "--until", "id-1", "--explain"])
     assert result.exit_code == 0
     assert "CountersExhausted" in result.stdout
 
 
-def test_a_decision_from_a_picture_of_the_file_before_is_made_again_and_one_of_another_run_is_not(
+def test_a_decision_that_was_asked_for_in_the_file_before_is_made_again_and_one_of_another_run_is_not(
     tmp_path: Path,
 ):
     play(tmp_path, 1, full=1)
     assert replay(tmp_path).unknown == 0
-    *_, last = (path for path in paths(tmp_path) if any(raw["t"] == "decided" for raw in entries(path)))
+    *_, last = (path for path in paths(tmp_path) if any(isinstance(one, Answered) for one in written(path)))
     alone = replay(last)
     assert (alone.same + alone.unknown, alone.different) == (1, [])
 
@@ -222,40 +248,61 @@ def test_a_decision_from_a_picture_of_the_file_before_is_made_again_and_one_of_a
 def test_the_header_tells_the_shard_and_the_mode_and_is_the_same_when_read(tmp_path: Path):
     ours = replace(OURS, shard=parse_shard("driver=gpu,pool-prefix=a"))
     header = Header("test", Semantics(), ours, 7, settings={"mode": "shadow"})
-    recorder = Recorder(tmp_path, header)
-    recorder.store.apply(Changed("DeviceClass", typed(device_class())))
-    recorder.close()
-    read = read_header(next(entries(paths(tmp_path)[0])))
-    assert read == recorder.header
-    assert (read.ours.shard, read.settings) == (ours.shard, {"mode": "shadow"})
-    older = {key: value for key, value in read.to_json().items() if key not in ("shard", "run", "settings")}
-    assert read_header(older).ours.shard.whole
+    assert read_header(encode(header)) == header
+
+
+def test_a_journal_of_an_earlier_release_names_the_one_that_reads_it():
+    with pytest.raises(Rejected, match=r"format 1: dra-reconciler 0\.3\.0 reads it"):
+        read_header(b'{"t":"header","format":1,"program":"0.2.0"}\n')
 
 
 def test_the_oldest_files_go(tmp_path: Path):
-    recorder = Recorder(tmp_path, HEADER, full=1, files=3)
+    run = Recorded(tmp_path, full=1, files=3)
     for number in range(10):
-        recorder.store.apply(Changed("DeviceClass", typed(device_class(f"k{number}"))))
-    recorder.close()
+        run.see(device_class(f"k{number}"))
+    run.recorder.close()
     assert len(paths(tmp_path)) == 3
 
 
 def test_a_disk_that_fails_ends_the_journal_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    recorder = Recorder(tmp_path, HEADER)
+    run = Recorded(tmp_path)
 
     def fail(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("reconciler.operations.journal.files.Files.write", fail)
-    recorder.store.apply(Changed("DeviceClass", typed(device_class())))
-    assert recorder.store.snapshot().classes
-    recorder.close()
+    run.see(device_class())
+    assert run.store.snapshot().classes
+    run.recorder.close()
+
+
+def test_heartbeats_of_nodes_are_not_recorded(tmp_path: Path):
+    run = Recorded(tmp_path)
+    for version, zone in enumerate("aab"):
+        raw = node("n", zone=zone)
+        raw["metadata"]["resourceVersion"] = str(version)
+        run.see(raw)
+    run.recorder.close()
+    (path,) = paths(tmp_path)
+    seen = [one for one in written(path) if isinstance(one, Changed)]
+    assert [one.object.metadata.labels["zone"] for one in seen] == ["a", "b"]
+
+
+def test_environments_of_pods_are_not_recorded(tmp_path: Path):
+    run = Recorded(tmp_path)
+    secret = pod("p")
+    secret["spec"]["containers"] = [{"name": "c", "env": [{"name": "TOKEN", "value": "hidden"}]}]
+    run.see(secret)
+    run.recorder.close()
+    (path,) = paths(tmp_path)
+    assert [type(one) for one in written(path)] == [PoliciesUsed, Changed]
+    assert b"hidden" not in gzip.decompress(path.read_bytes())
 
 
 def test_changes_are_the_same_when_they_are_read_again():
-    key = ObjectKey("", "x")
+    gone = ObjectKey("", "x")
     objects = [typed(raw) for raw in (node("a", zone="1"), device_class(), devices("a", "d0"), claim("c"))]
     changes: list[Change] = [Changed(type(thing).__name__, thing) for thing in objects]
-    changes += [Removed("Node", key), Refused("Node", key, "why")]
-    changes.append(Replaced("Node", (objects[0],), (Refused("Node", key, "why"),), afresh=True))
-    assert [read_change(json.loads(json.dumps(write_change(one)))) for one in changes] == changes
+    changes += [Removed("Node", gone), Refused("Node", gone, "why")]
+    changes.append(Replaced("Node", (objects[0],), (Refused("Node", gone, "why"),), afresh=True))
+    assert [decode(encode(one)) for one in changes] == changes

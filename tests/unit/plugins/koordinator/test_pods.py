@@ -10,10 +10,11 @@ from reconciler.plugins.koordinator import names
 from reconciler.plugins.koordinator.demand import Demand
 from reconciler.plugins.koordinator.fleet import Fleet, Placed
 from reconciler.plugins.koordinator.holdings import Holder
-from reconciler.plugins.koordinator.pods import Grant, KoordinatorState
+from reconciler.plugins.koordinator.pods import DeviceIntake, Grant, KoordinatorState
 from reconciler.plugins.koordinator.rules import Rules
 from tests.tools.koordinator_builders import device, gpu
 from tests.tools.koordinator_cluster import wants
+from tests.tools.unit_pictures import intake
 
 KEY = ObjectKey("default", "p")
 GPU = {"nvidia.com/gpu": 1}
@@ -62,21 +63,23 @@ def test_an_older_version_of_a_pod_is_no_news():
     """The answer to a write may come before the watch tells of what was there before it."""
     found, _ = picture()
     found.apply(Changed("Pod", pod(2)))
-    found.observe(pod(5, held=True))
+    found.apply(Changed("Pod", pod(5, held=True)))
     assert not free(found)
     found.apply(Changed("Pod", pod(3)))
     assert not free(found)
     assert found.demand(KEY) is None
 
 
-def test_an_answer_about_a_pod_that_went_is_not_believed():
+async def test_an_answer_about_a_pod_that_went_is_not_believed():
     found, _ = picture()
-    found.apply(Changed("Pod", pod(2)))
-    found.apply(Removed("Pod", KEY))
-    found.observe(pod(5, held=True))
+    whole = intake()
+    devices = DeviceIntake(found, whole)
+    whole.take(Changed("Pod", pod(2)))
+    whole.take(Removed("Pod", KEY))
+    devices.observe(pod(5, held=True))
     assert free(found)
-    found.apply(Changed("Pod", pod(6, uid="another")))
-    found.observe(pod(5, held=True))
+    whole.take(Changed("Pod", pod(6, uid="another")))
+    devices.observe(pod(5, held=True))
     assert free(found)
 
 
