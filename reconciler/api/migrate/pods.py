@@ -127,11 +127,18 @@ class _Entry(NamedTuple):
     template: Template
 
 
-def rewrite(spec: Mapping[str, Any], resources: Resources, *, gate: bool, where: str) -> Rewritten | None:
+def rewrite(
+    spec: Mapping[str, Any],
+    resources: Resources,
+    *,
+    gate: bool,
+    where: str,
+    annotations: Iterable[str] = (),
+) -> Rewritten | None:
     """The new spec; None if it requests no extended resource. The given one stays as it is.
 
     `gate`: also add our scheduling gate, unless the pod has a node. Raises Malformed for requests that cannot
-    be rewritten; `where` names the object in its message.
+    be rewritten; `where` names the object in its message. `annotations` are the names of those of the pod.
     """
     check_pod_spec(spec, where)
     new: Json = deepcopy(dict(spec))
@@ -139,6 +146,7 @@ def rewrite(spec: Mapping[str, Any], resources: Resources, *, gate: bool, where:
     asked = [_requests(one, resources, where) for one in (*inits, *mains)]
     if not any(asked):
         return None
+    _check_whole(asked, resources, annotations, where)
     taken = {one["name"] for one in new.get("resourceClaims") or ()}
     entries: list[_Entry] = []
     names = dict.fromkeys(name for each in asked for name in each)
@@ -213,6 +221,40 @@ def _requests(container: Mapping[str, Any], resources: Resources, where: str) ->
             raise Malformed(where, field, f"{count} devices; a claim has at most {MOST}")
         made[name] = count
     return made
+
+
+SHARES = re.compile("mem|core|percent|ratio|priorit|tile|slice|share")
+"""Parts of the names of resources that say how much of a device a pod gets, such as nvidia.com/gpumem"""
+CHOOSES = re.compile(
+    r"[^/]+/(no)?use-.+"
+    r"|scheduling\.koordinator\.sh/(device-allocate-hint|device-joint-allocate|gpu-partition-spec)"
+)
+"""Annotations by which a pod chooses among devices, such as nvidia.com/use-gputype"""
+
+
+def _check_whole(
+    asked: Iterable[Mapping[str, int]], resources: Resources, annotations: Iterable[str], where: str
+) -> None:
+    """Raise Malformed if a claim for whole devices of the class would give the pod more than it asks for."""
+    names = dict.fromkeys(name for each in asked for name, count in each.items() if count)
+    whole = {name.rpartition("/")[0]: name for name in names if resources.wanted(name) is not None}
+    for name in names:
+        domain, _, what = name.rpartition("/")
+        if domain in whole and resources.wanted(name) is None and SHARES.search(what):
+            raise Malformed(
+                where,
+                name,
+                f"asks for a share of {whole[domain]}, and a claim would be for whole devices; write the "
+                "claim by hand, with capacity of a device that can be shared, or remove this resource",
+            )
+    for name in annotations if whole else ():
+        if CHOOSES.fullmatch(name):
+            raise Malformed(
+                where,
+                f"metadata.annotations[{name}]",
+                "chooses among devices, and a claim would not; write the claim by hand, with a selector, "
+                "or remove the annotation",
+            )
 
 
 def is_extended(resource: str) -> bool:

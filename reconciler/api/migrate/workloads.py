@@ -184,7 +184,10 @@ def _rewritten(raw: Json, resources: Resources, *, gate: bool) -> tuple[Json, li
         spec = owner.get(path[-1])
         if not isinstance(spec, dict | None):
             raise Malformed(where, f"{at}.{path[-1]}".lstrip("."), "must be an object")
-        found = None if spec is None else rewrite(spec, resources, gate=gate, where=where)
+        annotations = metadata_of({**raw, "metadata": owner.get("metadata")}).get("annotations")
+        found = None
+        if spec is not None:
+            found = rewrite(spec, resources, gate=gate, where=where, annotations=map(str, annotations or ()))
         if found is not None:
             owner[path[-1]] = found.spec
             templates += found.templates

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from reconciler.api.migrate.mapping import MOST, mapping
 from reconciler.api.migrate.pods import rewrite
 from reconciler.cli import main
+from reconciler.errors import Malformed
 from tests.tools.admission_policies import Policy, Review
 from tests.tools.deployed_rights import DEPLOY, documents
 from tests.tools.extended_requests import comparable, pod_specs, without_refused
@@ -58,6 +59,25 @@ def test_a_pod_that_asks_for_more_than_a_claim_can_have_is_left_alone(limit: str
     spec = {"containers": [{"name": f"m{at}", "resources": one} for at, one in enumerate(resources)]}
     review = Review("CREATE", new={"spec": spec}, resource="pods", labels=LABELLED)
     assert POLICY.mutated(review) == {"spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("limits", "annotations"),
+    [
+        ({"nvidia.com/gpumem": "3000", "nvidia.com/gpucores": "30"}, {}),
+        ({"nvidia.com/gpumem": "0"}, {"nvidia.com/use-gputype": "A100"}),
+        ({}, {"scheduling.koordinator.sh/gpu-partition-spec": "{}"}),
+    ],
+)
+def test_a_pod_that_asks_for_a_share_or_chooses_devices_is_left_alone(
+    limits: dict[str, str], annotations: dict[str, str]
+):
+    """As the command refuses it."""
+    spec = {"containers": [{"name": "a", "resources": {"limits": {"nvidia.com/gpu": "1", **limits}}}]}
+    pod = {"metadata": {"annotations": annotations}, "spec": spec}
+    assert POLICY.mutated(Review("CREATE", new=pod, resource="pods", labels=LABELLED)) == pod
+    with pytest.raises(Malformed):
+        rewrite(spec, mapping([]), gate=True, where="Pod p", annotations=annotations)
 
 
 def test_a_fraction_of_a_device_stays_for_the_server_to_refuse():

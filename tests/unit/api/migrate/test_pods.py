@@ -102,6 +102,42 @@ def test_resources_that_stand_for_nothing_stay_and_are_named():
 
 
 @pytest.mark.parametrize(
+    "share",
+    ["gpumem", "gpucores", "gpumem-percentage", "gpu.shared", "priority", "vcore", "millicores"],
+)
+def test_a_share_of_a_device_does_not_become_a_whole_one(share: str):
+    """Wherever in the pod it is asked for; none of it is no share."""
+    name = f"{GPU.rpartition('/')[0]}/{share}"
+    for shared in ([{GPU: 1, name: 3000}], [{GPU: 1}, {name: 3000}]):
+        containers = [{"name": f"c{at}", "resources": {"limits": one}} for at, one in enumerate(shared)]
+        with pytest.raises(Malformed) as raised:
+            rewrite(pod(containers), KNOWN, gate=True, where="Pod p")
+        assert str(raised.value).startswith(f"Pod p: {name}: asks for a share of {GPU}")
+    assert done(pod([{"name": "a", "resources": {"limits": {GPU: 1, name: 0}}}])).templates
+    assert not done(pod([{"name": "a", "resources": {"limits": {name: 3000}}}])).templates
+    other = f"other.example.org/{share}"
+    assert done(pod([{"name": "a", "resources": {"limits": {GPU: 1, other: 1}}}])).unmapped == (other,)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nvidia.com/use-gputype",
+        "nvidia.com/nouse-gpuuuid",
+        "scheduling.koordinator.sh/device-allocate-hint",
+        "scheduling.koordinator.sh/gpu-partition-spec",
+    ],
+)
+def test_a_choice_among_devices_is_not_dropped(name: str):
+    told = f"Pod p: metadata.annotations[{name}]: chooses among devices"
+    spec = pod([container("main", 1)])
+    with pytest.raises(Malformed) as raised:
+        rewrite(spec, KNOWN, gate=True, where="Pod p", annotations=["a/b", name])
+    assert str(raised.value).startswith(told)
+    assert rewrite(pod([{"name": "a"}]), KNOWN, gate=True, where="Pod p", annotations=[name]) is None
+
+
+@pytest.mark.parametrize(
     "name", ["cpu", "memory", "hugepages-2Mi", "ephemeral-storage", "node.kubernetes.io/x"]
 )
 def test_resources_of_kubernetes_are_not_looked_at(name: str):
