@@ -10,6 +10,7 @@ from zlib import crc32
 
 from reconciler.api.validation.fields import is_dns_label, is_key
 from reconciler.api.versions.shapes import Raw, mapping, mappings
+from reconciler.api.versions.v1beta1 import BASIC
 
 
 def invalid_names(spec: Raw) -> Iterator[str]:
@@ -35,7 +36,6 @@ Warn = Callable[[str], None]
 _KINDS: dict[type, str] = {bool: "bool", int: "int", str: "string"}
 _NAMED = ("ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate")
 _WITH_BASIC = ("v1beta1", "v1alpha3")
-_FLAT = {"attributes", "capacity", "consumesCounters"}
 
 
 def fix_mistakes(raw: Raw, warn: Warn) -> Raw:
@@ -88,8 +88,6 @@ def _with_selectors(raw: Raw, warn: Warn, path: str) -> Raw:
     spec = raw.get("spec")
     if not isinstance(spec, Mapping):
         return raw
-    if "resourceClassName" in spec:
-        warn(f"{path}.resourceClassName: was removed in 1.31; without `devices` the claim requests nothing")
     devices = spec.get("devices")
     if not isinstance(devices, Mapping) or not isinstance(devices.get("requests"), list):
         return raw
@@ -135,13 +133,21 @@ def _devices(spec: Raw, version: str, warn: Warn) -> Raw:
         where = f"spec.devices[{number}]"
         if isinstance(device, Mapping) and "name" not in device:
             warn(f"{where}.name: is missing; the device is ignored")
-        elif isinstance(device, Mapping) and version.endswith(_WITH_BASIC) and _FLAT & device.keys():
-            warn(f"{where}: its fields belong under `basic` in {version}; read as if they were there")
-            rest = {key: value for key, value in device.items() if key != "name"}
-            devices.append({"name": device["name"], "basic": _attributes(rest, warn, f"{where}.basic")})
+        elif isinstance(device, Mapping) and version.endswith(_WITH_BASIC) and BASIC & device.keys():
+            devices.append(_with_basic(device, version, warn, where))
         else:
             devices.append(_attributes(device, warn, where))
     return {**spec, "devices": devices}
+
+
+def _with_basic(device: Raw, version: str, warn: Warn, where: str) -> Raw:
+    """The device with all fields under `basic`; as it is if a field is in both places."""
+    beside = {key: value for key, value in device.items() if key not in ("name", "basic")}
+    basic = mapping(device.get("basic"))
+    if beside.keys() & basic.keys():
+        return device
+    warn(f"{where}: its fields belong under `basic` in {version}; read as if they were there")
+    return {"name": device["name"], "basic": _attributes({**basic, **beside}, warn, f"{where}.basic")}
 
 
 def _attributes(device: Any, warn: Warn, where: str) -> Any:

@@ -207,9 +207,12 @@ def to_v1(raw: Mapping[str, Any], warnings: list[str] | None = None) -> Mapping[
             raw = with_annotated_fields(_slice_to_v1(raw, subject, warnings), subject)
             if warnings is not None:
                 warnings += [f"{subject}: {line}" for line in invalid_names(mapping(raw.get("spec")))]
-        case "ResourceClaim" | "ResourceClaimTemplate" if _is_inline(given):
-            convert = v1beta1.claim_to_v1 if name == "ResourceClaim" else v1beta1.template_to_v1
-            raw = convert(raw, subject)
+        case "ResourceClaim":
+            v1beta1.refuse_removed(raw.get("spec"), subject, "spec")
+            raw = v1beta1.claim_to_v1(raw, subject) if _is_inline(given) else raw
+        case "ResourceClaimTemplate":
+            v1beta1.refuse_removed(mapping(raw.get("spec")).get("spec"), subject, "spec.spec")
+            raw = v1beta1.template_to_v1(raw, subject) if _is_inline(given) else raw
         case "PodGroup" if given == pod_groups.V1ALPHA2:
             raw = pod_groups.to_current(raw)
     return {**raw, "apiVersion": served[0]}

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.api.objects.claims import INLINE
+from reconciler.api.objects.model import aliases_of
+from reconciler.api.objects.slices import Device
 from reconciler.api.versions.shapes import Raw, mapping, mappings
 from reconciler.errors import Malformed
 
@@ -11,7 +13,7 @@ from reconciler.errors import Malformed
 def slice_to_v1(raw: Raw, subject: str) -> dict[str, Any]:
     """A ResourceSlice with its devices flattened. In v1beta1 an unset node field is "" or false.
 
-    Raises Malformed for a device in the shape of v1, which would lose all its fields.
+    Raises Malformed for a device with fields in the shape of v1, which would get lost.
     """
     if not isinstance(raw.get("spec"), Mapping):
         return dict(raw)
@@ -35,41 +37,74 @@ def _flat(device: Any) -> Any:
     return {**device["basic"], "name": device.get("name")} if isinstance(device, Mapping) else device
 
 
+BASIC = frozenset(aliases_of(Device)) - {"name"}
+"""Fields of a device that are under `basic` in this version"""
+
+
 def _refuse_flat(devices: list[Any], subject: str) -> None:
     for number, device in enumerate(devices):
-        for key in ("attributes", "capacity"):
-            if isinstance(device, Mapping) and "basic" not in device and key in device:
+        for key in mapping(device):
+            if key in BASIC:
                 field = f"spec.devices[{number}].{key}"
                 raise Malformed(
                     subject, field, "belongs under `basic` in v1beta1; move it there, or set the version v1"
                 )
 
 
-def claim_to_v1(raw: Raw, _subject: str) -> dict[str, Any]:
+def claim_to_v1(raw: Raw, subject: str) -> dict[str, Any]:
     """A ResourceClaim whose requests have `exactly`."""
-    return _with_claim_spec(raw)
+    return _with_claim_spec(raw, subject, "spec")
 
 
-def template_to_v1(raw: Raw, _subject: str) -> dict[str, Any]:
+def template_to_v1(raw: Raw, subject: str) -> dict[str, Any]:
     """A ResourceClaimTemplate whose requests have `exactly`."""
     spec = raw.get("spec")
-    return {**raw, "spec": _with_claim_spec(spec)} if isinstance(spec, Mapping) else dict(raw)
+    if not isinstance(spec, Mapping):
+        return dict(raw)
+    return {**raw, "spec": _with_claim_spec(spec, subject, "spec.spec")}
 
 
-def _with_claim_spec(raw: Raw) -> dict[str, Any]:
+REMOVED = ("resourceClassName", "parametersRef", "controller", "allocationMode")
+"""Fields of claims that another component than a scheduler allocates; Kubernetes 1.32 has none of them"""
+
+
+def refuse_removed(spec: Any, subject: str, where: str) -> None:
+    """Raise Malformed if the spec of a claim asks a control plane controller for something.
+
+    Without the field, the claim would get what it does not ask for, or nothing and be ready.
+    """
+    for key in REMOVED:
+        if mapping(spec).get(key):
+            raise Malformed(
+                subject,
+                f"{where}.{key}",
+                "was removed in Kubernetes 1.32, with allocation by controllers of drivers; "
+                "remove it, and request devices of a DeviceClass in `devices`",
+            )
+
+
+def _with_claim_spec(raw: Raw, subject: str, where: str) -> dict[str, Any]:
     """`raw` with the claim spec in its `spec` converted. Validation rejects invalid parts later."""
     spec = raw.get("spec")
     devices = spec.get("devices") if isinstance(spec, Mapping) else None
     requests = devices.get("requests") if isinstance(devices, Mapping) else None
     if spec is None or devices is None or not isinstance(requests, list):
         return dict(raw)
-    return {**raw, "spec": {**spec, "devices": {**devices, "requests": [_request(r) for r in requests]}}}
+    made = [
+        _request(request, subject, f"{where}.devices.requests[{number}]")
+        for number, request in enumerate(requests)
+    ]
+    return {**raw, "spec": {**spec, "devices": {**devices, "requests": made}}}
 
 
-def _request(request: Any) -> Any:
+def _request(request: Any, subject: str, where: str) -> Any:
     if not isinstance(request, Mapping):
         return request
     inline = {key: request[key] for key in INLINE if _is_set(key, request.get(key))}
+    if inline and request.get("exactly") is not None:
+        raise Malformed(
+            subject, f"{where}.exactly", "belongs to v1; move its fields up, or set the version v1"
+        )
     rest = {key: value for key, value in request.items() if key not in INLINE}
     return {**rest, "exactly": inline} if inline else rest
 
