@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -28,14 +29,21 @@ from reconciler.cli.contexts import (
 )
 from reconciler.cli.exits import Exit, NoAnswer, errors_as, exit_unless
 from reconciler.cli.explain_cluster import ask_cluster
+from reconciler.cli.explain_list import Line, Selection, of_cluster, of_manifests, print_lines, watch
 from reconciler.cli.explanation import AllocationQuestion, Situation, print_explanation, without_questions
-from reconciler.cli.input import read_manifests, report_refused, report_warnings
+from reconciler.cli.input import read_files, read_manifests, report_refused, report_warnings
 from reconciler.cli.options import (
+    CLAIM_TYPES,
+    FOR_PEOPLE,
+    POD_TYPES,
+    Clock,
     contexts_option,
     fleet_options,
     koordinator_semantics_option,
+    named,
     namespace_of,
     namespace_option,
+    pass_clock,
     policy_options,
 )
 from reconciler.cli.output import Console, echo_value, plain, print_line, remark
@@ -45,19 +53,29 @@ from reconciler.control.planner import Blocked
 
 
 @click.command()
-@click.argument("target", metavar="[NAMESPACE/]CLAIM")
+@click.argument("target", metavar="[[NAMESPACE/|TYPE/]NAME]", required=False)
 @namespace_option
 @click.option(
-    "--pod", "of_pod", is_flag=True, help="The name is that of a pod: explain all its claims together."
+    "--pod", "of_pod", is_flag=True, help="The name is that of a pod, as pod/NAME: explain all its claims."
 )
+@click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="List all that waits.")
+@click.option("-l", "--selector", metavar="LABELS", help="List what waits with these labels, as for kubectl.")
+@click.option("--reason", metavar="REASON", help="List what waits for this reason.")
+@click.option("-w", "--watch", "watched", is_flag=True, help="Also list what changes, until interrupted.")
 @contexts_option
 @koordinator_semantics_option(default="proposal")
 @policy_options
-@fleet_options("table", "json", "yaml", steps=STEPS)
+@fleet_options("table", "wide", "json", "yaml", "name", steps=STEPS)
+@pass_clock
 def explain(
-    target: str,
+    clock: Clock,
+    target: str | None,
     namespace: str | None,
     of_pod: bool,
+    everywhere: bool,
+    selector: str | None,
+    reason: str | None,
+    watched: bool,
     files: tuple[str, ...],
     connection: Connection,
     contexts: tuple[str, ...],
@@ -69,16 +87,30 @@ def explain(
 ) -> None:
     """Explain why a claim is pending: the devices that pass each gate, the blocking gates, near misses.
 
+    Without a name, lists what waits, in one namespace or with -A in all; -o wide adds the message.
+
     Reads a cluster as it is now, or manifests with -f. In manifests, claims and pods that come first are
     allocated first, as `allocate` does. All claims of a pod are explained together, for one node. With --pod,
     also explains pods that request Koordinator's devices.
     """
     check_contexts(connection, contexts, files, output)
-    before, _, name = target.rpartition("/")
-    if not name or "/" in before:
-        raise click.UsageError(f"{target!r} is not a claim name: write CLAIM or NAMESPACE/CLAIM.")
-    quiet = output != "table"
     options = {"koordinator_semantics": koordinator_semantics}
+    if target is None:
+        if contexts or of_pod or (files and watched):
+            raise click.UsageError("A list has no --contexts and no --pod, and -w needs a cluster.")
+        if everywhere and namespace is not None:
+            raise click.UsageError("Name a namespace with -n, or all with -A, not both.")
+        inside = None if everywhere else namespace_of(namespace, connection, in_cluster=not files)
+        selection = Selection(inside, selector or "", reason)
+        _list(files, connection, selection, rules, options, policies, output, clock, steps, watched=watched)
+        return
+    if everywhere or selector or reason or watched:
+        raise click.UsageError("-A, -l, --reason and -w are for lists, without a name.")
+    if output in ("wide", "name"):
+        raise click.UsageError(f"-o {output} is for lists, without a name.")
+    kind, before, name = named(target, CLAIM_TYPES | POD_TYPES, "pod" if of_pod else "claim")
+    of_pod = kind == "pod"
+    quiet = output != "table"
     if contexts:
 
         async def ask(one: Connection) -> tuple[ObjectKey, Situation]:
@@ -114,6 +146,47 @@ def explain(
     explanations = _explained(situation, steps=steps, quiet=quiet)
     _print(explanations, output)
     exit_unless(any(one.allocatable for one in explanations))
+
+
+def _list(
+    files: tuple[str, ...],
+    connection: Connection,
+    selection: Selection,
+    rules: Semantics,
+    options: Mapping[str, str],
+    policies: Policies,
+    output: str,
+    clock: Clock,
+    steps: int,
+    *,
+    watched: bool,
+) -> None:
+    """List what waits, and exit with `Exit.NO` if anything does."""
+    console = Console(sys.stdout)
+
+    def show(lines: list[Line]) -> None:
+        if chosen := selection.of(lines):
+            print_lines(chosen, output, console, clock.now())
+
+    if watched:
+        with suppress(KeyboardInterrupt):
+            from_cluster(watch(connection, rules, policies, show))
+        return
+    with track_progress(quiet=output not in FOR_PEOPLE) as progress:
+        if files:
+            bundle = read_files(files, progress)
+            progress.stage("allocating claims")
+            report = decide(
+                bundle, rules, steps=steps, policies=policies, options=options, on_question=progress.step
+            )
+            lines = of_manifests(bundle, report)
+        else:
+            progress.stage("reading the cluster")
+            lines = from_cluster(of_cluster(connection, rules, policies))
+    chosen = selection.of(lines)
+    where = "" if selection.namespace is None else f" in namespace {selection.namespace}; -A looks in all"
+    print_lines(chosen, output, console, clock.now(), nothing=f"nothing is waiting{where}")
+    exit_unless(not chosen)
 
 
 def _of_manifests(

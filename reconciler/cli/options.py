@@ -4,7 +4,7 @@ A decorator adds a group of options. Some groups become one argument of the comm
 `connection` for the cluster, `rules` for the rules, `files` for all manifests.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce, wraps
@@ -108,7 +108,7 @@ def connection_options(**default: Any) -> Decorator:
         click.option(
             "--insecure-skip-tls-verify",
             is_flag=True,
-            help="Accept any certificate. A kubeconfig that sets this also needs this flag.",
+            help="Accept any certificate.",
             **default,
         ),
     )
@@ -296,6 +296,22 @@ namespace_option = click.option(
 def namespace_of(given: str | None, connection: Connection, *, in_cluster: bool) -> str:
     """The namespace of names without one. Raises Rejected if no cluster is found, to take it from."""
     return given or (connection.target().namespace if in_cluster else "default")
+
+
+def named(target: str, types: Mapping[str, str], default: str) -> tuple[str, str, str]:
+    """What `[TYPE/]NAME` or `[NAMESPACE/]NAME` names: the type, the namespace (maybe empty) and the name.
+
+    `types` has each spelling of a type. Raises UsageError.
+    """
+    before, _, name = target.rpartition("/")
+    if not name or "/" in before:
+        raise click.UsageError(f"{target!r} is not a name: write NAME, NAMESPACE/NAME or TYPE/NAME.")
+    kind = types.get(before.lower().partition(".")[0])
+    return (kind, "", name) if kind is not None else (default, before, name)
+
+
+CLAIM_TYPES = dict.fromkeys(("claim", "claims", "resourceclaim", "resourceclaims"), "claim")
+POD_TYPES = dict.fromkeys(("pod", "pods", "po"), "pod")
 
 
 def output_option(*formats: str, explained: str | None = None) -> Decorator:

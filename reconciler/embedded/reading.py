@@ -36,12 +36,18 @@ def everything(_obj: Object) -> bool:
 
 def parse_selectors(kind: ServedKind, served: GroupVersion, *, labels: str, fields: str) -> Predicate:
     """Both selectors of a request as one predicate. Raises a 400 if one cannot be parsed."""
-    tests = [_label(part.strip()) for part in _COMMA.split(labels) if labels.strip()]
+    tests = [label_predicate(labels)] if labels.strip() else []
     tests += [_field(kind, served, part.strip()) for part in fields.split(",") if part.strip()]
     if not tests:
         return everything
     if len(tests) == 1:
         return tests[0]
+    return lambda obj: all(test(obj) for test in tests)
+
+
+def label_predicate(labels: str) -> Predicate:
+    """A label selector as `kubectl -l` takes it. Raises a 400 if it cannot be parsed."""
+    tests = [_label(part.strip()) for part in _COMMA.split(labels)]
     return lambda obj: all(test(obj) for test in tests)
 
 

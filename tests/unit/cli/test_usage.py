@@ -101,8 +101,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         ("explain other/train -f all.yaml", 2, "there is no claim other/train; did you mean default/train?"),
         ("explain trian -f all.yaml", 2, "there is no claim default/trian; did you mean default/train?"),
-        ("explain a/b/c -f all.yaml", 2, "'a/b/c' is not a claim name: write CLAIM or NAMESPACE/CLAIM"),
-        ("explain default/ -f all.yaml", 2, "write CLAIM or NAMESPACE/CLAIM"),
+        ("explain a/b/c -f all.yaml", 2, "'a/b/c' is not a name: write NAME, NAMESPACE/NAME or TYPE/NAME"),
+        ("explain default/ -f all.yaml", 2, "write NAME, NAMESPACE/NAME"),
         ("whatif -f all.yaml --drain n2", 2, "there is no node n2; known nodes (1): n1"),
         ("whatif -f all.yaml --drain other", 2, "there is no node other; known nodes (1): n1\n"),
         ("whatif -f nodes.yaml -f all.yaml --drain zz", 2, "known nodes (5): a, b, c and 2 more\n"),

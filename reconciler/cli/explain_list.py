@@ -1,0 +1,259 @@
+"""`explain` without a name: what waits and why, a line for each pod or claim, of manifests or a cluster."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+import click
+from msgspec import Struct
+
+from reconciler.allocation.alignment.deciding import decide as decide_claims
+from reconciler.allocation.placement.order import queue_key
+from reconciler.allocation.policies.selection import Policies
+from reconciler.api.manifests.bundle import Bundle, Claims
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.core import Pod, claims_of, is_live
+from reconciler.api.objects.gangs import GangKey
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.plan import Granted, Unsatisfied
+from reconciler.api.objects.semantics import Semantics
+from reconciler.api.validation.fields import age
+from reconciler.cli.cluster import KINDS, Connection, connected, following, list_objects, split_held_room
+from reconciler.cli.explain_cluster import gang_now
+from reconciler.cli.output import Console, Table, echo_value, object_name, print_line, print_table
+from reconciler.cli.world import intake_of, planners
+from reconciler.control.gangs.planner import GangPlanner
+from reconciler.control.intake import Intake
+from reconciler.control.offline import Report
+from reconciler.control.planner import Blocked, Decide, Planner
+from reconciler.control.units import Kind, Unit, gang_unit
+
+FITS = "Allocatable"
+"""Instead of a reason: pending, though it fits now"""
+WATCH_SECONDS = 2.0
+"""Between two looks at a cluster that is watched"""
+
+
+class Line(Struct, frozen=True):
+    """A pod or a claim that is waiting."""
+
+    claims: tuple[ObjectKey, ...]
+    """None for a pod that asks for devices of a plugin"""
+    pod: ObjectKey | None
+    reason: str
+    message: str
+    missing: str
+    """`gpu: 2 of 8`: how much of what a request needs passes all tests; empty if the reason is no shortage"""
+    created: str
+    labels: Mapping[str, str]
+
+    @property
+    def namespace(self) -> str:
+        """That of the pod and its claims."""
+        return (self.pod or self.claims[0]).namespace
+
+    def as_json(self) -> dict[str, Any]:
+        """For `-o json` and `-o yaml`."""
+        return {
+            "namespace": self.namespace,
+            "claims": [key.name for key in self.claims],
+            "pod": self.pod.name if self.pod else None,
+            "reason": self.reason,
+            "message": self.message,
+            "missing": self.missing or None,
+            "created": self.created or None,
+        }
+
+
+class Selection(Struct, frozen=True):
+    """What is listed."""
+
+    namespace: str | None
+    """None for all"""
+    labels: str
+    reason: str | None
+
+    def of(self, lines: Iterable[Line]) -> list[Line]:
+        """The selected lines."""
+        # Late import: only for this option.
+        from reconciler.embedded.reading import label_predicate  # noqa: PLC0415
+
+        fits = label_predicate(self.labels) if self.labels else None
+        return [
+            line
+            for line in lines
+            if self.namespace in (None, line.namespace)
+            and self.reason in (None, line.reason)
+            and (fits is None or fits({"metadata": {"labels": line.labels}}))
+        ]
+
+
+def of_manifests(bundle: Bundle, report: Report) -> list[Line]:
+    """What `allocate` leaves waiting."""
+    things: dict[ObjectKey, ResourceClaim | Pod]
+    claims = Claims(bundle)
+    things = {key: claims.typed(key) for key in claims.entries}
+    pods = {pod.key: pod for pod in claims.pods}
+    lines = [
+        _line(
+            [things[key] for key in answer.claims if key in things],
+            pods.get(answer.pod) if answer.pod is not None else None,
+            *(answer.reason, answer.message, _missing(answer.outcome)),
+        )
+        for answer in report.waiting
+    ]
+    if report.devices is not None:
+        lines += [_line([], pods[key], why.reason, why.message, "") for key, why in report.devices.refused]
+    return lines
+
+
+def _line(
+    claims: Iterable[ResourceClaim | Pod], pod: Pod | None, reason: str, message: str, missing: str
+) -> Line:
+    claims = list(claims)
+    first = pod or claims[0]
+    labels = {**first.metadata.labels, **(claims[0].metadata.labels if claims else {})}
+    return Line(
+        tuple(claim.key for claim in claims),
+        pod.key if pod else None,
+        reason,
+        message,
+        missing,
+        first.metadata.creation_timestamp or "",
+        labels,
+    )
+
+
+def _missing(outcome: object) -> str:
+    if not isinstance(outcome, Unsatisfied):
+        return ""
+    short = (
+        f"{one.request}: {one.gates[-1].left} of {one.wanted}"
+        for one in outcome.counts
+        if one.wanted is not None and one.gates and one.gates[-1].left < one.wanted
+    )
+    return ", ".join(short)
+
+
+async def of_cluster(connection: Connection, rules: Semantics, policies: Policies) -> list[Line]:
+    """What waits on a cluster now: each as if it came next. Raises ReconcilerError or OSError."""
+    raws, held = split_held_room(await list_objects(KINDS, connection, volumes=True))
+    intake = intake_of(raws, rules)
+    for one in held:
+        intake.nominating.restore(one, "the leader holds it")
+    return list(_waiting(intake, policies))
+
+
+async def watch(
+    connection: Connection, rules: Semantics, policies: Policies, show: Callable[[list[Line]], None]
+) -> None:
+    """Show the lines that are new or changed, until interrupted. Raises ReconcilerError or OSError."""
+    from reconciler.cluster.discovery import discover  # noqa: PLC0415 - only for this
+
+    intake = intake_of((), rules)
+    before: list[Line] = []
+    async with connected(connection) as client:
+        served = await discover(client, also=KINDS)
+        kinds = [kind for kind in KINDS if kind in served]
+        async with following(client, served, kinds, intake.take):
+            while True:
+                now = list(_waiting(intake, policies))
+                show([line for line in now if line not in before])
+                before = now
+                await asyncio.sleep(WATCH_SECONDS)
+
+
+def _waiting(intake: Intake, policies: Policies) -> Iterator[Line]:
+    planner, gangs = planners(intake, policies)
+    store = intake.store
+    of_gang: dict[GangKey, tuple[str, str, str] | None] = {}
+    pods = (pod for pod in store.pods.values() if is_live(pod) and not pod.spec.node_name)
+    alone = (
+        claim for key, claim in store.claims.items() if not claim.allocation and not intake.roster.users(key)
+    )
+    waiting: list[Pod | ResourceClaim] = [*pods, *alone]
+    for thing in sorted(waiting, key=queue_key):
+        if isinstance(thing, ResourceClaim):
+            why = _why(Unit(Kind.CLAIM, thing.key), planner, intake, policies)
+            if why is not None:
+                yield _line([thing], None, *why)
+            continue
+        named = [store.claims[key] for key in claims_of(thing) if key in store.claims]
+        pending = [claim for claim in named if not claim.allocation]
+        if not pending:
+            continue
+        gang = next(iter(intake.gangs.of([thing.key])), None)
+        if gang is not None and gangs.serves(gang_unit(gang)):
+            if gang not in of_gang:
+                of_gang[gang] = _why_gang(gang, gangs, intake)
+            why = of_gang[gang]
+        else:
+            why = _why(Unit(Kind.POD, thing.key), planner, intake, policies)
+        if why is not None:
+            yield _line(pending, thing, *why)
+
+
+def _why(unit: Unit, planner: Planner, intake: Intake, policies: Policies) -> tuple[str, str, str] | None:
+    """Reason, message and what is missing; None if the unit waits for nothing."""
+    match planner.next(unit):
+        case Blocked(reason=reason, message=message):
+            return reason, message, ""
+        case Decide() as planned:
+            snapshot = intake.store.snapshot_for(planned.own)
+            answer = decide_claims(
+                planned.claims,
+                snapshot,
+                nodes=planned.nodes,
+                companions=planned.together,
+                policy=policies.of(planned.claims, snapshot),
+                pod=planned.room,
+            )
+            if isinstance(answer, Granted):
+                return FITS, f"fits on {answer.node or 'any node'} now", ""
+            message = "; ".join(filter(None, [answer.message, planner.left_out(planned)]))
+            return answer.reason, message, _missing(answer)
+    return None
+
+
+def _why_gang(gang: GangKey, gangs: GangPlanner, intake: Intake) -> tuple[str, str, str] | None:
+    match gang_now(gang, gangs, intake):
+        case Blocked(reason=reason, message=message):
+            return reason, f"gang {gang}: {message}", ""
+        case None:
+            return None
+    return FITS, f"gang {gang} can be placed, or is being written", ""
+
+
+def print_lines(
+    lines: list[Line],
+    output: str,
+    console: Console,
+    now: datetime,
+    *,
+    nothing: str = "",
+) -> None:
+    """Print the lines as the option says; `nothing` if there is none."""
+    if output in ("json", "yaml"):
+        echo_value({"waiting": [line.as_json() for line in lines]}, output)
+    elif output == "name":
+        for line in lines:
+            for key in line.claims:
+                click.echo(object_name("ResourceClaim", key.name))
+            if not line.claims and line.pod is not None:
+                click.echo(object_name("Pod", line.pod.name))
+    elif lines:
+        print_table(console, _table(lines, now, wide=output == "wide"), wide=output == "wide")
+    elif nothing:
+        print_line(console, nothing)
+
+
+def _table(lines: Iterable[Line], now: datetime, *, wide: bool) -> Table:
+    more = ("MESSAGE",) if wide else ()
+    table = Table(("NAMESPACE", "CLAIM", "POD", "REASON", "AGE", "MISSING", *more), names=3)
+    for line in lines:
+        claims = "\n".join(key.name for key in line.claims) or "-"
+        since = age(line.created, now) if line.created else "-"
+        cells = (line.namespace, claims, line.pod.name if line.pod else "-", line.reason, since)
+        table.add((*cells, line.missing or "-", *((line.message,) if wide else ())))
+    return table
