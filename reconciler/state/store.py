@@ -29,6 +29,7 @@ from reconciler.state.devices.occupancy_columns import OccupancyColumns
 from reconciler.state.devices.reach import NodeInfo
 from reconciler.state.devices.retained_draws import Drawn, RetainedDraws
 from reconciler.state.devices.snapshot import Snapshot, Topology
+from reconciler.state.devices.tainting import Tainting, taintings
 from reconciler.state.held_back import Reserved
 from reconciler.state.nominations import Nomination, Nominations, Nominee
 
@@ -328,8 +329,7 @@ class Store:
         if self._classes.get(name) == device_class:
             return NOTHING
         self._classes[name] = device_class
-        self._class_view = self._snapshot = None
-        return Delta(classes=frozenset([name]))
+        return self._class_changed(name)
 
     def _put_rule(self, rule: DeviceTaintRule) -> Delta:
         if self._taint_rules.get(rule.key.name) == rule:
@@ -346,8 +346,7 @@ class Store:
             case "ResourceSlice":
                 return self._drop_slice(key.name) | self._note_stating(key.name, stating)
             case "DeviceClass" if self._classes.pop(key.name, None) is not None:
-                self._class_view = self._snapshot = None
-                return Delta(classes=frozenset([key.name]))
+                return self._class_changed(key.name)
             case "Node" if self._nodes.pop(key.name, None) is not None:
                 self._node_view = None
                 return self._supply_changed()
@@ -458,10 +457,18 @@ class Store:
             self._node_view = MappingProxyType(dict(self._nodes))
         return self._node_view
 
-    def _effective_rules(self) -> tuple[DeviceTaintRule, ...]:
+    def _effective_rules(self) -> tuple[Tainting, ...]:
         if not (self._taint_rules and self.rules.has(TAINTS) and self.rules.has(TAINT_RULES)):
             return ()
-        return tuple([self._taint_rules[name] for name in sorted(self._taint_rules)])
+        return tuple(
+            taintings([self._taint_rules[name] for name in sorted(self._taint_rules)], self._classes)
+        )
+
+    def _class_changed(self, name: str) -> Delta:
+        self._class_view = self._snapshot = None
+        selectors = (rule.spec.device_selector for rule in self._taint_rules.values())
+        taints = any(one is not None and one.device_class_name == name for one in selectors)
+        return Delta(classes=frozenset([name])) | (self._supply_changed() if taints else NOTHING)
 
 
 _PUTS: Mapping[type, Callable[[Store, Any], Delta]] = {

@@ -37,6 +37,7 @@ from tests.tools.doctor_manifests import (
     named,
     node,
     numbered,
+    old_taint_rule,
     part,
     selecting,
     stating,
@@ -179,6 +180,18 @@ CASES = [
         yaml_of(pod("p", workloadRef={"name": "w", "podGroup": "g"})),
         ("spec.workloadRef",),
         "ignored: workloadRef, which could change the answer",
+    ),
+    Case(
+        "selector-refused",
+        "of a taint rule of 1.33",
+        yaml_of(old_taint_rule(selectors=[{"cel": {"expression": "device.nonsense"}}])),
+        ("spec.deviceSelector.selectors[0].cel.expression",),
+    ),
+    Case(
+        "missing-class",
+        "of a taint rule of 1.33",
+        yaml_of(old_taint_rule(deviceClassName="x")),
+        ("spec.deviceSelector.deviceClassName",),
     ),
     Case(
         "unknown-kind",

@@ -239,3 +239,10 @@ def two_sets(*modes: str) -> str:
     ]
     sets = {f"set-{name}": {"memory": "1"} for name in "ab"}
     return yaml_of(counters(sets=sets), part("s", *parts, count=2))
+
+
+def old_taint_rule(**selector: Any) -> Object:
+    """A DeviceTaintRule as 1.33 and 1.34 have it."""
+    spec = {"deviceSelector": selector, "taint": {"key": "example.org/bad", "effect": "NoSchedule"}}
+    made = {"apiVersion": "resource.k8s.io/v1alpha3", "kind": "DeviceTaintRule", "metadata": {"name": "r"}}
+    return {**made, "spec": spec}

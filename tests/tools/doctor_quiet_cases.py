@@ -29,6 +29,7 @@ from tests.tools.doctor_manifests import (
     machine,
     node,
     numbered,
+    old_taint_rule,
     part,
     selecting,
     stating,
@@ -89,6 +90,18 @@ QUIET = [
         "unknown-kind",
         "no answer depends on it",
         yaml_of({**ONE, "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}),
+    ),
+    Case(
+        "api-rules",
+        "a taint rule of 1.33",
+        yaml_of(old_taint_rule(deviceClassName="x", selectors=[{"cel": {"expression": "true"}}])),
+    ),
+    Case(
+        "selector-raises",
+        "a taint rule of 1.33 matches no device on which it fails",
+        yaml_of(
+            part("s", A), old_taint_rule(selectors=[{"cel": {"expression": "device.attributes['x'].y"}}])
+        ),
     ),
     Case("api-rules", "unreadable already", yaml_of(part("s", {"name": ["a"]}))),
     Case("claim-source", "none", yaml_of(job({"name": "c", "resourceClaimName": "x"}))),

@@ -239,7 +239,21 @@ class Scene:
         if selector is None or not self.has("DRADeviceTaintRules"):
             return False
         names = zip(("driver", "pool", "device"), device.key, strict=True)
-        return all(field not in selector or selector[field] == name for field, name in names)
+        if not all(field not in selector or selector[field] == name for field, name in names):
+            return False
+        if (of_class := selector.get("deviceClassName")) is not None and of_class not in self.classes:
+            return False
+        found = self.classes[of_class]["spec"].get("selectors", ()) if of_class is not None else ()
+        expressions = tuple(s["cel"]["expression"] for s in (*found, *selector.get("selectors", ())))
+        for expression in expressions:
+            try:
+                if not compile_selector(expression).matches(self.view(device)):
+                    return False
+            except CelRefused:
+                pass
+            except CelError:
+                return False
+        return True
 
     # -- SEL-1 to SEL-6
 

@@ -12,6 +12,7 @@ from tests.tools.builders import (
     labelled,
     node_selector,
     resource_slice,
+    selectors,
     taint,
     taint_rule,
     version,
@@ -197,5 +198,10 @@ def _draws(dice: Dice, sets: dict[str, dict[str, int]]) -> dict[str, dict[str, i
 
 
 def drawn_taint_rule(dice: Dice) -> Object:
-    selector = dice.one_of(({}, {"driver": "d"}, {"device": "B"}, {"pool": "p0", "device": "A"}, None))
-    return taint_rule("rule", selector, dice.one_of(TAINTS))
+    names: tuple[Object, ...] = ({}, {"driver": "d"}, {"device": "B"}, {"pool": "p0", "device": "A"})
+    selector: Object = dict(dice.one_of(names))
+    if dice.chance(25):
+        selector["deviceClassName"] = dice.one_of(("any", "some", "missing"))
+    if dice.chance(25):
+        selector["selectors"] = selectors(dice.one_of(COMPATIBLE))
+    return taint_rule("rule", None if dice.chance(15) else selector, dice.one_of(TAINTS))

@@ -22,6 +22,7 @@ from reconciler.api.objects.claims import (
     ResourceClaimTemplate,
 )
 from reconciler.api.objects.meta import DeviceID, PoolID
+from reconciler.api.objects.slices import DeviceTaintRule
 from reconciler.cel.derived import FAILS, compile_derived
 from reconciler.cel.program import CelRefused, Selector, compile_selector
 from reconciler.cel.reading import read
@@ -42,13 +43,16 @@ class Selection(Struct, frozen=True):
 
 
 def selections(data: DoctorInput) -> Iterator[Selection]:
-    """All selections of classes, claims and templates."""
+    """All selections of classes, claims, templates and old taint rules."""
     for entry, of_class in data.of(DeviceClass):
         yield Selection(entry, "spec", of_class.spec.selectors, None)
     for entry, claim in data.of(ResourceClaim):
         yield from _requests(entry, "spec", claim.spec.devices.requests)
     for entry, template in data.of(ResourceClaimTemplate):
         yield from _requests(entry, "spec.spec", template.spec.spec.devices.requests)
+    for entry, rule in data.of(DeviceTaintRule):
+        if (one := rule.spec.device_selector) is not None and (one.device_class_name or one.selectors):
+            yield Selection(entry, "spec.deviceSelector", one.selectors, one.device_class_name)
 
 
 def _requests(entry: Entry, path: str, requests: Sequence[DeviceRequest]) -> Iterator[Selection]:
@@ -90,6 +94,8 @@ def raising(data: DoctorInput) -> Iterator[Finding]:
     fleet = data.snapshot.fleet
     for one in selections(data):
         alive = _of_class(data, one)
+        if isinstance(one.entry.object, DeviceTaintRule):
+            continue  # it does not match such a device, and no more
         for path, expression in _expressions(one):
             selector = _compiled(expression)
             if alive is None or selector is None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from msgspec import Struct
 
 from reconciler.allocation.placement.order import queue_key
@@ -18,7 +19,7 @@ from reconciler.api.objects.changes import Changed, Removed
 from reconciler.api.objects.core import is_live
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.similar_names import instead
-from reconciler.api.objects.slices import Device, DeviceTaintRule, ResourceSliceSpec
+from reconciler.api.objects.slices import Device, ResourceSliceSpec
 from reconciler.errors import Rejected
 from reconciler.state.pods.placed import pinned_to
 from reconciler.state.trial import Trial
@@ -84,15 +85,13 @@ def of_driver_version(text: str) -> Matches:
 
 def of_taint(key: str, world: World) -> Matches:
     """The devices with a taint of this key, from their slice or from a DeviceTaintRule."""
-    rules: list[DeviceTaintRule] = [rule for rule in world.store.taint_rules if rule.spec.taint.key == key]
+    fleet = world.store.snapshot().fleet
+    taints = fleet.vocabulary.taints.values
+    codes = [code for code, found in enumerate(taints) if any(taint.key == key for taint in found)]
+    tainted = {fleet.id_of(row) for row in np.flatnonzero(np.isin(fleet.codes["taints"], codes)).tolist()}
 
     def matches(spec: ResourceSliceSpec, device: Device) -> bool:
-        if any(taint.key == key for taint in device.taints):
-            return True
-        one = DeviceID(spec.driver, spec.pool.name, device.name)
-        return any(
-            rule.spec.device_selector is not None and rule.spec.device_selector.matches(one) for rule in rules
-        )
+        return DeviceID(spec.driver, spec.pool.name, device.name) in tainted
 
     return matches
 

@@ -7,7 +7,8 @@ from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 from typing_extensions import TypedDict
 
-from reconciler.api.objects.meta import ApiObject, DeviceID, PoolID
+from reconciler.api.objects.claims import DeviceSelector
+from reconciler.api.objects.meta import ApiObject, PoolID
 from reconciler.api.objects.model import LEAN, Bool, Int, Map, Model, Str, Tuple
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.selectors import NodeSelector
@@ -201,16 +202,15 @@ def has_many_names(spec: ResourceSliceSpec) -> bool:
 
 
 class DeviceTaintSelector(Model):
-    """Driver, pool and name that a device must have; an absent one matches any."""
+    """What a device must have; what is absent matches any."""
 
     driver: Str | None = None
     pool: Str | None = None
     device: Str | None = None
-
-    def matches(self, device: DeviceID) -> bool:
-        """Whether the device has all names of this selector."""
-        wanted = (self.driver, self.pool, self.device)
-        return all(want is None or want == name for want, name in zip(wanted, device, strict=True))
+    device_class_name: Str | None = None
+    """The device must match all selectors of this class. Only v1alpha3 of Kubernetes 1.33 and 1.34 has it"""
+    selectors: Tuple[DeviceSelector] = ()
+    """The device must match these, too. Of the same versions"""
 
 
 class DeviceTaintRuleSpec(Model):

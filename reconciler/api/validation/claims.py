@@ -12,7 +12,9 @@ from reconciler.api.objects.claims import MAX_ALLOCATED_CONFIGS
 from reconciler.api.validation.bodies import encode, same
 from reconciler.api.validation.devices import (
     check_binding_conditions,
+    check_expression,
     check_node_selector,
+    check_selectors,
     check_tolerations,
     default_tolerations,
 )
@@ -31,11 +33,9 @@ from reconciler.api.validation.kinds import Object, Review
 
 MAX_REQUESTS = 32
 MAX_ALTERNATIVES = 8
-MAX_SELECTORS = 32
 MAX_CONSTRAINTS = 32
 MAX_CONFIGS = 32
 MAX_DERIVED_ATTRIBUTES = 32
-MAX_EXPRESSION = 10 * 1024
 MAX_PARAMETERS = 10 * 1024
 UNUSED = (
     "must be referenced by at least one matchAttribute or distinctAttribute constraint targeting this request"
@@ -117,23 +117,6 @@ def check_opaque(opaque: Field) -> None:
         parameters.too_long(MAX_PARAMETERS)
 
 
-def check_selectors(selectors: Field) -> None:
-    """Check shape and size only: expressions are compiled where they are evaluated."""
-    selectors.at_most(MAX_SELECTORS)
-    for selector in selectors.items():
-        if not selector["cel"].present:
-            selector["cel"].required()
-        else:
-            _expression(selector["cel"]["expression"])
-
-
-def _expression(expression: Field) -> None:
-    if not expression.text():
-        expression.required()
-    elif len(expression.text().encode()) > MAX_EXPRESSION:
-        expression.too_long(MAX_EXPRESSION)
-
-
 def _request(request: Field, used: Collection[tuple[str, str]]) -> None:
     exactly, alternatives = request["exactly"], request["firstAvailable"]
     if exactly.present == bool(alternatives.items()):
@@ -187,7 +170,7 @@ def _derived(attributes: Field, used: Collection[tuple[str, str]], names: Sequen
             name.unique(seen)
             if not any((name.text(), one) in used for one in names):
                 name.invalid(UNUSED)
-        _expression(attribute["expression"])
+        check_expression(attribute["expression"])
 
 
 def default_devices(devices: object) -> None:

@@ -113,6 +113,28 @@ def default_tolerations(tolerations: object) -> None:
             toleration["operator"] = "Equal"
 
 
+MAX_SELECTORS = 32
+MAX_EXPRESSION = 10 * 1024
+
+
+def check_selectors(selectors: Field) -> None:
+    """Check shape and size only: expressions are compiled where they are evaluated."""
+    selectors.at_most(MAX_SELECTORS)
+    for selector in selectors.items():
+        if not selector["cel"].present:
+            selector["cel"].required()
+        else:
+            check_expression(selector["cel"]["expression"])
+
+
+def check_expression(expression: Field) -> None:
+    """Check that an expression is not empty, nor too long."""
+    if not expression.text():
+        expression.required()
+    elif len(expression.text().encode()) > MAX_EXPRESSION:
+        expression.too_long(MAX_EXPRESSION)
+
+
 def default_rule(rule: Object, now: datetime) -> None:
     """Set the defaults of a DeviceTaintRule."""
     spec = rule.get("spec")
@@ -130,6 +152,14 @@ def check_rule(review: Review) -> list[Cause]:
     if selector["pool"].present:
         pool_name(selector["pool"])
     selector["device"].text()
+    if review.served.version == "v1alpha3":
+        check_selectors(selector["selectors"])
+        if selector["deviceClassName"].present:
+            dns_subdomain(selector["deviceClassName"])
+    else:
+        for field in ("deviceClassName", "selectors"):
+            if selector[field].present:
+                selector[field].forbidden("only v1alpha3 of Kubernetes 1.33 and 1.34 has it")
     if not spec["taint"].present:
         spec["taint"].required()
     else:

@@ -105,7 +105,6 @@ UNUSED: Mapping[type, Mapping[str, str]] = {
         "nodeAllocatableResources": "1.37, off",
         "nodeAllocatableResourceMappings": "1.36, off; another shape of the former",
     },
-    slices.DeviceTaintSelector: {"deviceClassName": "1.33, 1.34", "selectors": "1.33, 1.34"},
     core.PodSpec: {"workloadRef": "1.35, off: a gang, before there were PodGroups"},
     core.PodStatus: {
         "extendedResourceClaimStatus": "1.34: the claim that kube-scheduler made for extended resources",

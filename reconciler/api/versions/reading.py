@@ -213,9 +213,25 @@ def to_v1(raw: Mapping[str, Any], warnings: list[str] | None = None) -> Mapping[
         case "ResourceClaimTemplate":
             v1beta1.refuse_removed(mapping(raw.get("spec")).get("spec"), subject, "spec.spec")
             raw = v1beta1.template_to_v1(raw, subject) if _is_inline(given) else raw
+        case "DeviceTaintRule":
+            if given != f"{RESOURCE}/v1alpha3":
+                _refuse_old_selectors(raw, subject)
         case "PodGroup" if given == pod_groups.V1ALPHA2:
             raw = pod_groups.to_current(raw)
     return {**raw, "apiVersion": served[0]}
+
+
+def _refuse_old_selectors(raw: Mapping[str, Any], subject: str) -> None:
+    """A server would drop these fields, and the rule would then match every device."""
+    selector = mapping(mapping(raw.get("spec")).get("deviceSelector"))
+    for field in ("deviceClassName", "selectors"):
+        if selector.get(field):
+            raise Malformed(
+                subject,
+                f"spec.deviceSelector.{field}",
+                "only v1alpha3 of Kubernetes 1.33 and 1.34 has it, and without it the rule matches more "
+                "devices; name driver, pool or device instead, or set the version v1alpha3",
+            )
 
 
 def _slice_to_v1(raw: Mapping[str, Any], subject: str, warnings: list[str] | None) -> Mapping[str, Any]:

@@ -12,62 +12,23 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from kernels.groups import Inverse, distinct, invert
+from kernels.groups import Inverse, invert
 from kernels.types import Amounts, Codes, Rows
 from reconciler.api.objects.meta import PoolID
-from reconciler.api.objects.slices import DeviceTaint, DeviceTaintRule, DeviceTaintSelector
 from reconciler.cel.rows import followed
 from reconciler.state.caches import Caches
 from reconciler.state.devices.counters import CounterSetColumns
-from reconciler.state.devices.encoding.block import COLUMNS
-from reconciler.state.devices.encoding.interner import Interner
 from reconciler.state.devices.encoding.tables import DeviceColumns, Part, cel_rows, covers, join
 from reconciler.state.devices.encoding.vocabulary import Vocabulary
 from reconciler.state.devices.exclusion import gather
 from reconciler.state.devices.exclusion_rules import PoolExclusion
 from reconciler.state.devices.fleet import Fleet, coded, flagged
 from reconciler.state.devices.pool import Pool
-
-TAINTS = COLUMNS.index("taints")
-
-
-def with_taints(pool: Pool, rules: Sequence[DeviceTaintRule], vocabulary: Vocabulary) -> Sequence[Part]:
-    """The devices of a pool in order, with the taints that rules add to those of the slices.
-
-    As upstream, a rule without a selector matches no device.
-    """
-    concerning = [
-        (rule, selector)
-        for rule in rules
-        if (selector := rule.spec.device_selector) is not None
-        and selector.driver in (None, pool.id.driver)
-        and selector.pool in (None, pool.id.pool)
-    ]
-    if not concerning:
-        return pool.blocks
-    whole = join(pool.blocks)
-    for rule, selector in concerning:
-        _add(whole.codes[TAINTS], _matching(pool, selector), rule.spec.taint, vocabulary.taints)
-    return [whole]
-
-
-def _matching(pool: Pool, selector: DeviceTaintSelector) -> Rows:
-    """(n,) the devices of a pool that a selector matches. No device name matches all."""
-    if selector.device is None:
-        return np.arange(pool.size)
-    return np.array(pool.rows_of(selector.device), dtype=np.intp)
-
-
-def _add(column: Codes, rows: Rows, taint: DeviceTaint, taints: Interner[tuple[DeviceTaint, ...]]) -> None:
-    """Write the codes with one more taint into some rows of the column of taints."""
-    own = column[rows]
-    for code in distinct(own).tolist():
-        before = taints.values[code] if code >= 0 else ()
-        column[rows[own == code]] = taints.code((*before, taint))
+from reconciler.state.devices.tainting import Tainting, with_taints
 
 
 def patched(
-    previous: Fleet, pools: tuple[Pool, ...], replaced: Sequence[int], rules: Sequence[DeviceTaintRule]
+    previous: Fleet, pools: tuple[Pool, ...], replaced: Sequence[int], rules: Sequence[Tainting]
 ) -> Fleet | None:
     """The fleet of `pools`, which differs from the previous one at some positions.
 
@@ -103,7 +64,7 @@ class _Piece(NamedTuple):
     part: Part
 
 
-def _changed(previous: Fleet, at: int, pool: Pool, rules: Sequence[DeviceTaintRule]) -> Iterator[_Piece]:
+def _changed(previous: Fleet, at: int, pool: Pool, rules: Sequence[Tainting]) -> Iterator[_Piece]:
     """The slices that changed; the whole pool if slices have other sizes or rules concern it."""
     first, known = int(previous.start[at]), previous.pools[at]
     parts = with_taints(pool, rules, previous.vocabulary)
@@ -261,9 +222,7 @@ def _position(pool: Pool, previous: Fleet | None) -> int:
     return at if previous is not None and at >= 0 and previous.pools[at] is pool else -1
 
 
-def assemble(
-    layout: Layout, rules: Sequence[DeviceTaintRule], vocabulary: Vocabulary, matrix: Amounts
-) -> Fleet:
+def assemble(layout: Layout, rules: Sequence[Tainting], vocabulary: Vocabulary, matrix: Amounts) -> Fleet:
     """The columns of a layout. `rules` must be those of the previous fleet, if there is one.
 
     matrix (P, C)  all draws of the pools: `DrawTable.matrix`
@@ -302,7 +261,7 @@ def assemble(
     )
 
 
-def _parts(layout: Layout, rules: Sequence[DeviceTaintRule], vocabulary: Vocabulary) -> Iterator[Part]:
+def _parts(layout: Layout, rules: Sequence[Tainting], vocabulary: Vocabulary) -> Iterator[Part]:
     """The devices in order: ranges of the previous fleet, or the slices of fresh pools."""
     for run in layout.runs:
         if run.before >= 0 and layout.previous is not None:

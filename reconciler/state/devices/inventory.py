@@ -10,7 +10,7 @@ from msgspec import Struct
 from kernels.types import Amounts
 from reconciler.api.objects.meta import PoolID
 from reconciler.api.objects.semantics import Semantics
-from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
+from reconciler.api.objects.slices import ResourceSlice
 from reconciler.state.devices.assembly import Layout, assemble, lay_out
 from reconciler.state.devices.encoding.block import Block, build
 from reconciler.state.devices.encoding.parts import Encoder
@@ -21,6 +21,7 @@ from reconciler.state.devices.pool import Pool, PoolBuilder
 from reconciler.state.devices.reach import NodeInfo
 from reconciler.state.devices.retained_draws import Drawn
 from reconciler.state.devices.snapshot import Topology
+from reconciler.state.devices.tainting import Tainting
 from reconciler.state.lazy import Lazy
 
 
@@ -131,7 +132,7 @@ class Inventory:
         """Pools to build before the next fleet, ordered: pools that were listed by name are sorted faster"""
         self._stating = StatingDrivers()
         self._fleet = fleet
-        self._tainted_by: Sequence[DeviceTaintRule] = ()
+        self._tainted_by: Sequence[Tainting] = ()
 
     # -- reading
 
@@ -216,7 +217,7 @@ class Inventory:
 
     # -- joining
 
-    def fleet(self, taint_rules: Sequence[DeviceTaintRule]) -> tuple[Fleet, Layout | None]:
+    def fleet(self, taint_rules: Sequence[Tainting]) -> tuple[Fleet, Layout | None]:
         """The fleet, and its layout if it is new. Only pools whose slices changed are rebuilt."""
         tainted_alike = taint_rules == self._tainted_by
         self._stop_joining()

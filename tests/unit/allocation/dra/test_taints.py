@@ -6,9 +6,11 @@ from tests.tools.allocation_cases import Case, local
 from tests.tools.builders import (
     claim,
     device,
+    device_class,
     devices,
     first_of,
     request,
+    selectors,
     taint,
     taint_rule,
     wants,
@@ -40,6 +42,8 @@ def test_a_toleration_matches_a_taint(toleration, tolerated):
 
 
 EXISTS = [{"operator": "Exists"}]
+BIG = 'device.attributes["d"].size == "big"'
+SIZES = local(device("A", {"size": "big"}), device("B", {"size": "small"}))
 
 TAINTS = {
     "TNT-1 NoExecute keeps away": Case(
@@ -87,6 +91,33 @@ TAINTS = {
         local(*devices("A")),
         (claim("c", request()),),
         {"taint_rules": [taint_rule("x", None, TAINTED)]},
+    ),
+    "TNT-7 a rule by class": Case(
+        ["r=B"],
+        SIZES,
+        (claim("c", request()),),
+        {
+            "classes": (device_class(), device_class("big", BIG)),
+            "taint_rules": [taint_rule("x", {"deviceClassName": "big"}, TAINTED)],
+        },
+    ),
+    "TNT-7 a rule by expression": Case(
+        ["r=B"],
+        SIZES,
+        (claim("c", request()),),
+        {"taint_rules": [taint_rule("x", {"selectors": selectors(BIG)}, TAINTED)]},
+    ),
+    "TNT-7 a rule whose class does not exist": Case(
+        ["r=A"],
+        SIZES,
+        (claim("c", request()),),
+        {"taint_rules": [taint_rule("x", {"deviceClassName": "missing"}, TAINTED)]},
+    ),
+    "TNT-7 an expression that fails matches nothing": Case(
+        ["r=A"],
+        SIZES,
+        (claim("c", request()),),
+        {"taint_rules": [taint_rule("x", {"selectors": selectors(BIG.replace("size", "no"))}, TAINTED)]},
     ),
     "TNT-8 a rule adds to what the slice says": Case(
         None,

@@ -11,7 +11,6 @@ from reconciler.api.objects.claims import (
     ResourceClaim,
 )
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
-from reconciler.api.objects.slices import DeviceTaintSelector
 
 CLAIM = {
     "apiVersion": "resource.k8s.io/v1",
@@ -79,20 +78,6 @@ def test_a_constraint_applies_to_the_requests_it_names(
 ):
     constraint = DeviceConstraint.model_validate({"requests": named})
     assert constraint.applies_to(request_name, alternative) is applies
-
-
-@pytest.mark.parametrize(
-    ("selector", "matches"),
-    [
-        ({}, True),
-        ({"driver": "d"}, True),
-        ({"driver": "d", "pool": "p", "device": "0"}, True),
-        ({"driver": "d", "pool": "q"}, False),
-        ({"device": "1"}, False),
-    ],
-)
-def test_a_taint_rule_matches_devices_that_have_every_name_it_gives(selector: dict[str, str], matches: bool):
-    assert DeviceTaintSelector.model_validate(selector).matches(DeviceID("d", "p", "0")) is matches
 
 
 def test_keys_print_as_people_write_them():

@@ -297,3 +297,15 @@ def test_a_spec_may_be_absent_as_in_1_37(kind: str, version: str):
     found = read(raw)
     assert found == read({**raw, "spec": {}})
     assert isinstance(found, ResourceClaim | ResourceClaimTemplate | DeviceClass)
+
+
+@pytest.mark.parametrize(
+    "field", [{"deviceClassName": "c"}, {"selectors": [{"cel": {"expression": "true"}}]}]
+)
+def test_old_selectors_of_taint_rules_are_refused_where_servers_drop_them(field: dict[str, Any]):
+    spec = {"deviceSelector": field, "taint": {"key": "k", "effect": "NoSchedule"}}
+    raw = {"kind": "DeviceTaintRule", "metadata": {"name": "r"}, "spec": spec}
+    read({**raw, "apiVersion": "resource.k8s.io/v1alpha3"})
+    for version in ("v1", "v1beta2"):
+        with pytest.raises(Malformed, match="without it the rule matches more devices"):
+            read({**raw, "apiVersion": f"resource.k8s.io/{version}"})

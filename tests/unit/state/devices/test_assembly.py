@@ -390,3 +390,20 @@ def test_new_devices_are_tainted_and_deleted_rules_remove_their_taints():
     state.apply(Removed("DeviceTaintRule", ObjectKey("", "r")))
     assert [d["taints"] for d in picture(state.snapshot())["devices"].values()] == [[], ["own"], []]
     assert [d["taints"] for d in picture(before)["devices"].values()] == [["t"], ["own"]]
+
+
+def test_a_rule_follows_the_class_that_it_names():
+    state = store(node("n"), SLICES[0], taint_rule("r", {"deviceClassName": "c"}, taint("t")))
+
+    def shown() -> list[Any]:
+        return [d["taints"] for d in picture(state.snapshot())["devices"].values()]
+
+    plain = shown()
+    assert state.apply(Changed("DeviceClass", typed(device_class("c")))).supply
+    assert shown() == [[*taints, "t"] for taints in plain]
+    state.apply(Changed("DeviceClass", typed(device_class("c", "false"))))
+    assert shown() == plain
+    state.apply(Changed("DeviceClass", typed(device_class("c"))))
+    state.apply(Removed("DeviceClass", ObjectKey("", "c")))
+    assert shown() == plain
+    assert not state.apply(Changed("DeviceClass", typed(device_class("other")))).supply
