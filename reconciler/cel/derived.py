@@ -5,9 +5,9 @@ selector. Source: KEP-6080 (CEL-18).
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from threading import Lock
 
 import numpy as np
@@ -15,14 +15,22 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from reconciler.api.objects.semver import Semver
-from reconciler.cel.check import DERIVED_ATTRIBUTE, check
-from reconciler.cel.errors import COST_LIMIT, MASK_COST_LIMIT, CelError, Exhausted, RefusedAt
+from reconciler.api.validation.kinds import Refuses
+from reconciler.cel.check import DERIVED_ATTRIBUTE
+from reconciler.cel.errors import (
+    COST_LIMIT,
+    MASK_COST_LIMIT,
+    CelError,
+    CelRefused,
+    Exhausted,
+    Fatal,
+    RefusedAt,
+)
 from reconciler.cel.evaluate import Emitter
 from reconciler.cel.evaluation import Frame
 from reconciler.cel.leaves import combinations
-from reconciler.cel.program import KEPT_MASKS, KEPT_SELECTORS, OVERSPENT
-from reconciler.cel.reading import read
-from reconciler.cel.reads import inline, reads
+from reconciler.cel.program import KEPT_MASKS, KEPT_SELECTORS, OVERSPENT, checked_tree, compile_selector
+from reconciler.cel.reads import reads
 from reconciler.cel.rows import Rows
 from reconciler.cel.values import DeviceView, Value, name_of
 
@@ -47,13 +55,12 @@ class DerivedAttribute:
 
     def __init__(self, expression: str) -> None:
         """Raises CelRefused."""
-        tree = read(expression)
         try:
-            checked = check(inline(tree) if "bind" in expression else tree, DERIVED_ATTRIBUTE)
+            checked = checked_tree(expression, DERIVED_ATTRIBUTE)
+            emitter = Emitter(checked)
+            self._run = emitter.emit(checked.root, {})
         except RefusedAt as refusal:
             raise refusal.with_text(expression) from None
-        emitter = Emitter(checked)
-        self._run = emitter.emit(checked.root, {})
         self._names = emitter.names
         self._reads = reads(checked.root)
         self._kept: OrderedDict[Hashable, DerivedColumn] = OrderedDict()
@@ -84,7 +91,7 @@ class DerivedAttribute:
             if spent >= limit:
                 break
             frame = Frame(device, self._names)
-            with suppress(CelError, Exhausted):
+            with suppress(CelError, Exhausted, Fatal):
                 codes[at] = places.setdefault(key_of(self._run(frame)), len(places))
             spent += COST_LIMIT - frame.remaining
         found = np.where(rows.unreadable, np.int32(FAILS), codes[which])
@@ -98,12 +105,12 @@ class DerivedAttribute:
             return device.unreadable
         try:
             self.key(device)
-        except (CelError, Exhausted) as exc:
+        except (CelError, Exhausted, Fatal) as exc:
             return str(exc)
         return OVERSPENT
 
     def key(self, device: DeviceView) -> Hashable:
-        """The value on one device. Raises CelError and Exhausted."""
+        """The value on one device. Raises CelError, Exhausted and Fatal."""
         return key_of(self._run(Frame(device, self._names)))
 
 
@@ -130,3 +137,15 @@ def key_of(value: Value) -> Hashable:
 def compile_derived(expression: str) -> DerivedAttribute:
     """Compile an expression, once per text. Raises CelRefused."""
     return DerivedAttribute(expression)
+
+
+def _why_refused(compiler: Callable[[str], object], expression: str) -> str:
+    try:
+        compiler(expression)
+    except CelRefused as exc:
+        return str(exc)
+    return ""
+
+
+REFUSES = Refuses(partial(_why_refused, compile_selector), partial(_why_refused, compile_derived))
+"""For validation, which compiles nothing by itself"""

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from kernels.types import Mask
-from reconciler.cel.check import DEVICE_SELECTOR, Checked, check
+from reconciler.cel.check import DEVICE_SELECTOR, Checked, Environment, check
 from reconciler.cel.errors import MASK_COST_LIMIT, CelError, CelRefused, Exhausted, Fatal, RefusedAt
 from reconciler.cel.evaluate import Emitter
 from reconciler.cel.leaves import ERROR, FATAL, NO, YES, Budget, Codes, Leaf, batch
@@ -104,17 +104,24 @@ KEPT_MASKS = 4
 OVERSPENT = f"the selector exceeds {MASK_COST_LIMIT} steps over all devices"
 
 
+def checked_tree(expression: str, environment: Environment) -> Checked:
+    """The tree of an expression, checked as Kubernetes does, with short bindings replaced.
+
+    Raises CelRefused and RefusedAt.
+    """
+    tree = read(expression)
+    checked = check(tree, environment)
+    validate(checked)
+    return check(inline(tree), environment) if "bind" in expression else checked
+
+
 class Selector:
     """A compiled expression. Threads may share it."""
 
     def __init__(self, expression: str) -> None:
         self.expression = expression
-        tree = read(expression)
         try:
-            self._checked = check(tree, DEVICE_SELECTOR)
-            validate(self._checked)
-            if "bind" in expression:
-                self._checked = check(inline(tree), DEVICE_SELECTOR)
+            self._checked = checked_tree(expression, DEVICE_SELECTOR)
             self._program: Program = _program(self._checked.root, self._checked)
         except RefusedAt as refusal:
             raise refusal.with_text(expression) from None

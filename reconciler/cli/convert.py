@@ -17,6 +17,7 @@ from reconciler.api.validation.fields import WrongType
 from reconciler.api.validation.kinds import Object, Review
 from reconciler.api.validation.served_kinds import every_kind
 from reconciler.api.versions.reading import needs_conversion
+from reconciler.cel.derived import REFUSES
 from reconciler.cli.exits import NoAnswer, exit_unless
 from reconciler.cli.input import nothing_in, read_manifests, report_ignored, report_refused, report_warnings
 from reconciler.cli.options import files_option, output_option
@@ -125,7 +126,7 @@ def objections(obj: Object) -> list[str]:
     """Validate an object with the rules of the embedded API server; return the errors."""
     kind = _KINDS[obj["apiVersion"].rpartition("/")[0], obj["kind"]]
     copied = copy.deepcopy(obj)
-    review = Review(copied, None, kind.stored, "", _ADMIN)
+    review = Review(copied, None, kind.stored, "", _ADMIN, REFUSES)
     try:
         kind.defaults(copied, datetime.now(UTC))
         return [f"{cause.field}: {cause.message}" for cause in kind.validate(review)]

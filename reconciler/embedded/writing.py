@@ -20,6 +20,7 @@ from reconciler.api.validation.bodies import (
 from reconciler.api.validation.fields import Cause, Field, timestamp
 from reconciler.api.validation.kinds import Object, Review
 from reconciler.api.validation.served_kinds import BUDGET, NAMESPACE, NODE
+from reconciler.cel.derived import REFUSES
 from reconciler.embedded.reading import get_object
 from reconciler.embedded.routing import Target
 from reconciler.embedded.store import Record, Store
@@ -207,7 +208,8 @@ class Writer:
     def _validate(self, target: Target, new: Object, old: Object | None) -> None:
         namespace = self._store[NAMESPACE].get(target.namespace)
         labels = namespace.object["metadata"].get("labels", {}) if namespace else {}
-        writes.validate(target.kind, Review(new, old, target.served, target.subresource, labels))
+        review = Review(new, old, target.served, target.subresource, labels, REFUSES)
+        writes.validate(target.kind, review)
 
     def _check_options(self, target: Target, options: Mapping[str, Any], record: Record) -> None:
         preconditions = Field(options)["preconditions"]

@@ -18,7 +18,7 @@ BESIDE = {
     "settings": {"errors"},
     "cluster": {"api", "aio", "errors", "settings"},
     "ha": {"api", "aio", "errors", "settings", "cel", "cluster"},
-    "embedded": {"api", "errors"},
+    "embedded": {"api", "cel", "errors"},
 }
 """Rooms beside the levels, and what they may import."""
 

@@ -16,7 +16,7 @@ from reconciler.api.manifests.bundle import Entry
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Node
 from reconciler.api.objects.meta import PoolID
-from reconciler.api.objects.quantity import Quantity
+from reconciler.api.objects.quantity import ZERO, Quantity
 from reconciler.api.objects.selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from reconciler.api.objects.slices import CounterConsumption, ResourceSlice
 from reconciler.errors import Rejected
@@ -116,7 +116,7 @@ def published(slices: Slices) -> dict[str, Published]:
     found: dict[str, Published] = {}
     for entry, source in slices:
         for index, counters in enumerate(source.spec.shared_counters):
-            amounts = {name: counter["value"] for name, counter in counters.counters.items()}
+            amounts = {name: counter.get("value", ZERO) for name, counter in counters.counters.items()}
             found.setdefault(counters.name, Published(entry, f"spec.sharedCounters[{index}]", amounts))
     return found
 
@@ -169,7 +169,7 @@ def never_fits(data: DoctorInput) -> Iterator[Finding]:
             for entry, path, device, draw in _draws(peers):
                 known = sets[draw.counter_set].counters if draw.counter_set in sets else {}
                 for name, counter in draw.counters.items():
-                    if name in known and counter["value"].nanos > known[name].nanos:
+                    if name in known and counter.get("value", ZERO).nanos > known[name].nanos:
                         what = (
                             f"{device} draws {counter['value']} of {name}, "
                             f"but set {draw.counter_set} holds {known[name]}"
@@ -208,7 +208,7 @@ def overcommitted(data: DoctorInput) -> Iterator[Finding]:
         for _, _, device, draw in _draws(current):
             for name, counter in draw.counters.items() if (*pool, device) in held else ():
                 key = draw.counter_set, name
-                used[key] = used.get(key, Quantity.of(0)) + counter["value"]
+                used[key] = used.get(key, Quantity.of(0)) + counter.get("value", ZERO)
                 by.setdefault(key, {}).update(dict.fromkeys(held[(*pool, device)]))
         for (set_name, name), amount in used.items():
             known = sets.get(set_name)
@@ -261,7 +261,7 @@ def _by_set(slices: Slices) -> dict[str, list[_Drawing]]:
             node = source.spec.node_name or device.node_name or ""
             alone = len(device.consumes_counters) == 1
             for draw in device.consumes_counters:
-                amounts = {name: counter["value"].nanos for name, counter in draw.counters.items()}
+                amounts = {name: counter.get("value", ZERO).nanos for name, counter in draw.counters.items()}
                 drawing = _Drawing((at, index), device.name, node, amounts, alone)
                 found.setdefault(draw.counter_set, []).append(drawing)
     return found

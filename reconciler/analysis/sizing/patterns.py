@@ -15,6 +15,7 @@ from reconciler.api.objects.claims import DeviceClass
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import PoolID
 from reconciler.api.objects.plan import Granted, Reason
+from reconciler.api.objects.quantity import ZERO
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.errors import Rejected
@@ -137,7 +138,7 @@ def _likeness(node: Node, slices: Sequence[ResourceSlice]) -> Hashable:
         for set_ in one.spec.shared_counters:
             for name, counter in set_.counters.items():
                 key = (one.spec.driver, name)
-                counters[key] = counters.get(key, 0) + counter["value"].nanos
+                counters[key] = counters.get(key, 0) + counter.get("value", ZERO).nanos
     offers = {name: amount.nanos for name, amount in node.status.allocatable.items()}
     unusable = sum(one.spec.pool.resource_slice_count > len(slices) for one in slices)
     kinds = (

@@ -215,7 +215,7 @@ class _Renaming(Struct, frozen=True):
             made["attributes"] = {self.keys.attributes[key]: v for key, v in device["attributes"].items()}
         if device.get("capacity"):
             made["capacity"] = {
-                self.keys.capacity[key]: {**amount, "value": str(amount["value"])}
+                self.keys.capacity[key]: {**amount, "value": str(amount.get("value", 0))}
                 for key, amount in device["capacity"].items()
             }
         drawn = [self._draw(draw) for draw in draws if draw.get("counters")]
@@ -228,7 +228,7 @@ class _Renaming(Struct, frozen=True):
             **draw,
             "counterSet": self.sets.get(draw["counterSet"], draw["counterSet"]),
             "counters": {
-                counters.get(key, key): {"value": str(amount["value"])}
+                counters.get(key, key): {"value": str(amount.get("value", 0))}
                 for key, amount in mapping(draw["counters"]).items()
             },
         }

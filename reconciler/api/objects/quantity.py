@@ -101,6 +101,7 @@ class Quantity:
         )
 
 
+ZERO = Quantity(0)
 _SUFFIX_OF = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 
 

@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 from reconciler.api.objects.claims import DeviceSelector
 from reconciler.api.objects.meta import ApiObject, PoolID
 from reconciler.api.objects.model import LEAN, Bool, Int, Map, Model, Str, Tuple
-from reconciler.api.objects.quantity import Quantity
+from reconciler.api.objects.quantity import ZERO, Quantity
 from reconciler.api.objects.selectors import NodeSelector
 
 MAX_NAMES = 512
@@ -53,12 +53,12 @@ class CapacityPolicy(Model):
 class DeviceCapacity:
     """A capacity of a device."""
 
-    value: Quantity
+    value: Quantity = ZERO
     request_policy: CapacityPolicy | None = None
 
 
-class Counter(TypedDict):
-    """An amount in a counter set, or consumed from one. A plain dict, as attributes are."""
+class Counter(TypedDict, total=False):
+    """An amount in a counter set, or consumed from one; 0 if absent. A plain dict, as attributes are."""
 
     value: Quantity
 

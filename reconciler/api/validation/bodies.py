@@ -153,6 +153,10 @@ _RAW = ("parameters", "data", "stringData", "binaryData")
 """Fields with opaque values: kept unchanged, including nulls."""
 
 
+_OF_OBJECTS = ("attributes", "counters")
+"""Maps of objects: a null in them is an empty object to a typed decoder."""
+
+
 def encode(value: Any) -> bytes:
     """Compact JSON in ASCII, so that any decoded string can be encoded."""
     return json.dumps(value, separators=(",", ":")).encode()
@@ -173,7 +177,12 @@ def tidy(value: Any, depth: int = 0) -> Any:
     if isinstance(value, dict):
         if depth > MAX_DEPTH:
             raise bad_request(f"exceeded max depth of {MAX_DEPTH}")
-        return {k: (copy if k in _RAW else tidy)(v, depth + 1) for k, v in value.items() if v is not None}
+        tidied = {k: (copy if k in _RAW else tidy)(v, depth + 1) for k, v in value.items() if v is not None}
+        for key in _OF_OBJECTS:
+            if isinstance(entries := value.get(key), dict) and None in entries.values():
+                empty: dict[str, Any] = {name: {} for name, entry in entries.items() if entry is None}
+                tidied[key] = {**tidied[key], **empty}
+        return tidied
     if isinstance(value, list):
         if depth > MAX_DEPTH:
             raise bad_request(f"exceeded max depth of {MAX_DEPTH}")

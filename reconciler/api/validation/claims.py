@@ -15,6 +15,7 @@ from reconciler.api.validation.devices import (
     check_expression,
     check_node_selector,
     check_selectors,
+    check_skipped_operations,
     check_tolerations,
     default_tolerations,
 )
@@ -26,10 +27,12 @@ from reconciler.api.validation.fields import (
     dns_subdomain,
     driver_name,
     fully_qualified_name,
+    is_label_name,
     pool_name,
     quantity,
+    time,
 )
-from reconciler.api.validation.kinds import Object, Review
+from reconciler.api.validation.kinds import Object, Refuses, Review
 
 MAX_REQUESTS = 32
 MAX_ALTERNATIVES = 8
@@ -43,7 +46,7 @@ UNUSED = (
 NO_SUCH_REQUEST = "must name a request of the claim, or one of its alternatives as `request/name`"
 
 
-def check_devices(devices: Field) -> None:
+def check_devices(devices: Field, refuses: Refuses) -> None:
     """Check `spec.devices` of a claim."""
     requests = devices["requests"]
     requests.at_most(MAX_REQUESTS)
@@ -52,7 +55,7 @@ def check_devices(devices: Field) -> None:
     for request in requests.items():
         dns_label(request["name"])
         request["name"].unique(names)
-        _request(request, used)
+        _request(request, used, refuses)
     known = request_names(devices)
     devices["constraints"].at_most(MAX_CONSTRAINTS)
     for constraint in devices["constraints"].items():
@@ -117,29 +120,29 @@ def check_opaque(opaque: Field) -> None:
         parameters.too_long(MAX_PARAMETERS)
 
 
-def _request(request: Field, used: Collection[tuple[str, str]]) -> None:
+def _request(request: Field, used: Collection[tuple[str, str]], refuses: Refuses) -> None:
     exactly, alternatives = request["exactly"], request["firstAvailable"]
     if exactly.present == bool(alternatives.items()):
         request.required("exactly one of `exactly` or `firstAvailable` is required")
     name = request["name"].text()
     if exactly.present:
-        _wants(exactly)
-        _derived(exactly["derivedAttributes"], used, ("", name))
+        _wants(exactly, refuses)
+        _derived(exactly["derivedAttributes"], used, ("", name), refuses)
         exactly["adminAccess"].flag()
     alternatives.at_most(MAX_ALTERNATIVES)
     names: set[str] = set()
     for alternative in alternatives.items():
         dns_label(alternative["name"])
         alternative["name"].unique(names)
-        _wants(alternative)
+        _wants(alternative, refuses)
         full = f"{name}/{alternative['name'].text()}"
-        _derived(alternative["derivedAttributes"], used, ("", name, full))
+        _derived(alternative["derivedAttributes"], used, ("", name, full), refuses)
 
 
-def _wants(request: Field) -> None:
+def _wants(request: Field, refuses: Refuses) -> None:
     """CLM-2: rules for `exactly` and for each alternative."""
     dns_subdomain(request["deviceClassName"])
-    check_selectors(request["selectors"])
+    check_selectors(request["selectors"], refuses.selector)
     mode, count = request["allocationMode"], request["count"]
     if mode.text() == "ExactCount":
         if count.integer() <= 0:
@@ -154,8 +157,10 @@ def _wants(request: Field) -> None:
         quantity(amount)
 
 
-def _derived(attributes: Field, used: Collection[tuple[str, str]], names: Sequence[str]) -> None:
-    """CLM-9. Expressions are compiled where they are evaluated, like those of selectors.
+def _derived(
+    attributes: Field, used: Collection[tuple[str, str]], names: Sequence[str], refuses: Refuses
+) -> None:
+    """CLM-9.
 
     names  by which constraints refer to the request
     """
@@ -170,7 +175,7 @@ def _derived(attributes: Field, used: Collection[tuple[str, str]], names: Sequen
             name.unique(seen)
             if not any((name.text(), one) in used for one in names):
                 name.invalid(UNUSED)
-        check_expression(attribute["expression"])
+        check_expression(attribute["expression"], refuses.derived)
 
 
 def default_devices(devices: object) -> None:
@@ -285,7 +290,7 @@ def _allocation(allocation: Field, claimed: Field) -> None:
         check_opaque(config["opaque"])
     if allocation["nodeSelector"].present:
         check_node_selector(allocation["nodeSelector"])
-    allocation["allocationTimestamp"].text()
+    time(allocation["allocationTimestamp"])
 
 
 def _result(result: Field, known: set[str]) -> None:
@@ -297,6 +302,7 @@ def _result(result: Field, known: set[str]) -> None:
     result["adminAccess"].flag()
     check_tolerations(result["tolerations"])
     check_binding_conditions(result)
+    check_skipped_operations(result["skipNodeOperations"])
     if result["shareID"].present and not _UUID.fullmatch(result["shareID"].text()):
         result["shareID"].invalid("must be a lower-case UUID")
     for _, amount in result["consumedCapacity"].entries():
@@ -374,22 +380,30 @@ def check_template(review: Review) -> list[Cause]:
 
 
 def check_class(review: Review) -> list[Cause]:
-    """Check a DeviceClass."""
+    """Check a DeviceClass. Selectors that an update leaves as they are were compiled before."""
     root = Field(review.new)
     spec = root["spec"]
-    check_selectors(spec["selectors"])
-    check_configs(spec["config"], set())
+    before = Field(review.old)["spec"]["selectors"]
+    kept = review.old is not None and same(before.value, spec["selectors"].value)
+    check_selectors(spec["selectors"], Refuses().selector if kept else review.refuses.selector)
+    spec["config"].at_most(MAX_CONFIGS)
+    for config in spec["config"].items():
+        check_opaque(config["opaque"])
     if spec["extendedResourceName"].present:
-        dns_subdomain(Field(*_last_part(spec["extendedResourceName"])))
+        _extended_resource(spec["extendedResourceName"])
     return root.causes
 
 
-def _last_part(name: Field) -> tuple[str, str, list[Cause]]:
-    return name.text().replace("/", "."), name.path, name.causes
+def _extended_resource(field: Field) -> None:
+    """A name with a domain that is not Kubernetes' own, also as the name of a quota."""
+    name = field.text()
+    is_native = "/" not in name or "kubernetes.io/" in name or name.startswith("requests.")
+    if is_native or not is_label_name(f"requests.{name}"):
+        field.invalid("must be a domain other than kubernetes.io, '/' and at most 63 letters, digits, '-_.'")
 
 
 def _check_spec(spec: Field, review: Review) -> None:
-    check_devices(spec["devices"])
+    check_devices(spec["devices"], review.refuses)
     # CLM-6: the label matters only at creation.
     if review.namespace_labels.get(ADMIN_LABEL) == "true":
         return

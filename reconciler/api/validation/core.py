@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from reconciler.api.validation.devices import check_node_selector
-from reconciler.api.validation.fields import Cause, Field
+from reconciler.api.validation.fields import Cause, Field, time, time_in_micros
 from reconciler.api.validation.kinds import Object, Review
 
 MAX_CONFIG_BYTES = 1024 * 1024
@@ -28,6 +28,10 @@ def check_event(review: Review) -> list[Cause]:
         involved[key].text()
     for key in ("reason", "message", "type", "action", "reportingComponent", "reportingInstance"):
         root[key].text()
+    for moment in (root["eventTime"], root["series"]["lastObservedTime"]):
+        time_in_micros(moment)
+    for key in ("firstTimestamp", "lastTimestamp"):
+        time(root[key])
     if (involved["namespace"].text() or "default") != review.new["metadata"].get("namespace"):
         involved["namespace"].invalid("does not match event.namespace")
     if review.served.group == "events.k8s.io" and review.old is None:
@@ -71,7 +75,7 @@ def check_lease(review: Review) -> list[Cause]:
     if spec["leaseTransitions"].integer() < 0:
         spec["leaseTransitions"].invalid("must be greater than or equal to 0")
     for key in ("acquireTime", "renewTime"):
-        spec[key].text()
+        time_in_micros(spec[key])
     return root.causes
 
 

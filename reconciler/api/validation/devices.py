@@ -3,12 +3,12 @@
 Also tolerations and DeviceTaintRules (CLM-5, TNT-7).
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from itertools import pairwise
 
-from reconciler.api.objects.quantity import Quantity
-from reconciler.api.objects.semver import Semver
+from reconciler.api.objects.quantity import ZERO, Quantity
 from reconciler.api.validation.fields import (
     Cause,
     Field,
@@ -21,6 +21,7 @@ from reconciler.api.validation.fields import (
     pool_name,
     qualified_name,
     quantity,
+    time,
     timestamp,
 )
 from reconciler.api.validation.kinds import Object, Review
@@ -79,7 +80,7 @@ def check_taint(taint: Field) -> None:
         taint["effect"].required()
     else:
         taint["effect"].one_of(EFFECTS)
-    taint["timeAdded"].text()
+    time(taint["timeAdded"])
 
 
 def check_tolerations(tolerations: Field) -> None:
@@ -117,22 +118,24 @@ MAX_SELECTORS = 32
 MAX_EXPRESSION = 10 * 1024
 
 
-def check_selectors(selectors: Field) -> None:
-    """Check shape and size only: expressions are compiled where they are evaluated."""
+def check_selectors(selectors: Field, refused: Callable[[str], str]) -> None:
+    """Check shape and size, and compile what is neither missing nor too long."""
     selectors.at_most(MAX_SELECTORS)
     for selector in selectors.items():
         if not selector["cel"].present:
             selector["cel"].required()
         else:
-            check_expression(selector["cel"]["expression"])
+            check_expression(selector["cel"]["expression"], refused)
 
 
-def check_expression(expression: Field) -> None:
-    """Check that an expression is not empty, nor too long."""
+def check_expression(expression: Field, refused: Callable[[str], str]) -> None:
+    """Check that an expression is not empty, nor too long, and compiles."""
     if not expression.text():
         expression.required()
     elif len(expression.text().encode()) > MAX_EXPRESSION:
         expression.too_long(MAX_EXPRESSION)
+    elif why := refused(expression.text()):
+        expression.invalid(f"does not compile: {why}")
 
 
 def default_rule(rule: Object, now: datetime) -> None:
@@ -153,7 +156,7 @@ def check_rule(review: Review) -> list[Cause]:
         pool_name(selector["pool"])
     selector["device"].text()
     if review.served.version == "v1alpha3":
-        check_selectors(selector["selectors"])
+        check_selectors(selector["selectors"], review.refuses.selector)
         if selector["deviceClassName"].present:
             dns_subdomain(selector["deviceClassName"])
     else:
@@ -168,23 +171,22 @@ def check_rule(review: Review) -> list[Cause]:
 
 
 MAX_VALUES = 10
+INT64 = 2**63
+_MOST = Quantity.of(INT64 - 1)
 
 
 def check_policy(policy: Field, capacity: Quantity) -> None:
     """Check the request policy of a capacity."""
     values, valid_range = policy["validValues"], policy["validRange"]
-    if values.present and valid_range.present:
-        policy.value_invalid("set at most one of `validValues` and `validRange`")
-        return
     default = quantity(policy["default"])
-    if (values.present or valid_range.present) and default is None:
+    if values.items() and valid_range.present:
+        policy.forbidden("set at most one of `validValues` and `validRange`")
+    elif (values.items() or valid_range.present) and default is None:
         policy["default"].required("required with `validValues` and `validRange`")
-    if values.present:
+    elif values.items():
         _values(policy, capacity, default)
     elif valid_range.present:
         _range(policy, capacity, default)
-    elif default is not None and default > capacity:
-        policy["default"].invalid("exceeds the capacity")
 
 
 def _values(policy: Field, capacity: Quantity, default: Quantity | None) -> None:
@@ -215,12 +217,18 @@ def _range(policy: Field, capacity: Quantity, default: Quantity | None) -> None:
         return
     if step.nanos <= 0:
         field["step"].invalid("must be positive")
-    elif low + step > capacity:
+        return
+    if low + step > capacity:
         field["step"].invalid("`min` plus one step exceeds the capacity")
-    else:
-        for place, value in ((policy["default"], default), (field["max"], high)):
-            if value is not None and (value.nanos - low.nanos) % step.nanos:
-                place.invalid("must be `min` plus a whole number of steps")
+    stepped = ((policy["default"], default), (field["max"], high))
+    for place, value in (*stepped, (field["min"], low), (field["step"], step)):
+        if value is not None and value.nanos < 0:
+            place.invalid("must not be negative beside a step")
+        elif value is not None and value > _MOST:
+            place.invalid("must fit in 64 bits beside a step")
+    for place, value in stepped:
+        if value is not None and value.nanos >= 0 and (value.nanos - low.nanos) % step.nanos:
+            place.invalid("must be `min` plus a whole number of steps")
 
 
 MAX_ATTRIBUTES_AND_CAPACITIES = 32
@@ -231,9 +239,14 @@ MAX_COUNTERS = 32
 MAX_GROUPS = 2
 MAX_BINDING_CONDITIONS = 4
 MAX_STRING = 64
-INT64 = 2**63
 _SINGLE = ("int", "bool", "string", "version")
 _LISTS = {"ints": "int", "bools": "bool", "strings": "string", "versions": "version"}
+_NUMBER, _PART = r"(?:0|[1-9]\d*)", r"(?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)"
+_VERSION = re.compile(
+    rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:-{_PART}(?:\.{_PART})*)?(?:\+[0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*)?",
+    re.ASCII,
+)
+"""As API servers read it: numbers of any length, beyond those that expressions can compare (CEL-6)"""
 
 
 def check_device(device: Field, *, per_device: bool) -> None:
@@ -243,10 +256,8 @@ def check_device(device: Field, *, per_device: bool) -> None:
     shared = device["allowMultipleAllocations"].flag()
     for name, amount in device["capacity"].entries():
         qualified_name(amount, name)
-        value = quantity(amount["value"])
-        if value is None:
-            amount["value"].required()
-        elif amount["requestPolicy"].present and not shared:
+        value = quantity(amount["value"]) or ZERO
+        if amount["requestPolicy"].present and not shared:
             amount["requestPolicy"].forbidden("only allowed with `allowMultipleAllocations`")
         elif amount["requestPolicy"].present:
             check_policy(amount["requestPolicy"], value)
@@ -292,11 +303,8 @@ def _attribute_value(value: Field, kind: str) -> None:
         value.flag()
     elif len(value.text().encode()) > MAX_STRING:
         value.too_long(MAX_STRING)
-    elif kind == "version":
-        try:
-            Semver.parse(value.text())
-        except ValueError as exc:
-            value.invalid(str(exc))
+    elif kind == "version" and _VERSION.fullmatch(value.text()) is None:
+        value.invalid("must be a semantic version such as 1.2.3 (semver 2.0.0)")
 
 
 def _draws(draws: Field) -> None:
@@ -311,8 +319,7 @@ def _draws(draws: Field) -> None:
         draw["counters"].at_most(MAX_COUNTERS)
         for name, counter in draw["counters"].entries():
             dns_label(Field(name, counter.path, counter.causes))
-            if quantity(counter["value"]) is None:
-                counter["value"].required()
+            quantity(counter["value"])
         draw["compatibilityGroups"].at_most(MAX_GROUPS)
         groups: set[str] = set()
         for group in draw["compatibilityGroups"].items():
@@ -334,6 +341,19 @@ def _nodes(device: Field, *, per_device: bool) -> None:
         check_node_selector(device["nodeSelector"])
     if device["allNodes"].present and not device["allNodes"].flag():
         device["allNodes"].invalid("must be either unset or set to true")
+
+
+_SKIPPED = ("NodePrepareResources", "NodeUnprepareResources", "*")
+
+
+def check_skipped_operations(operations: Field) -> None:
+    """Check what a kubelet skips: what is prepared is also unprepared."""
+    seen: set[object] = set()
+    for operation in operations.items():
+        operation.one_of(_SKIPPED)
+        operation.unique(seen)
+    if "NodePrepareResources" in seen and not seen & {"NodeUnprepareResources", "*"}:
+        operations.invalid("skip NodeUnprepareResources as well as NodePrepareResources")
 
 
 def check_binding_conditions(holder: Field) -> None:

@@ -301,6 +301,9 @@ def _text(value: Any) -> str:
 _TIMESTAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)", re.ASCII)
 
 
+_MICROS = re.compile(r"\.\d{6}(?!\d)", re.ASCII)
+
+
 def timestamp(moment: datetime) -> str:
     """`moment` in RFC 3339."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -317,6 +320,28 @@ def parse_timestamp(text: str) -> datetime:
         return datetime.fromisoformat(f"{match[1]}.{fraction}{zone}").astimezone(UTC)
     except OverflowError as exc:
         raise ValueError("before the year 1 or after the year 9999") from exc
+
+
+def time(field: Field) -> None:
+    """A time in RFC 3339, which decoders read. Raises WrongType."""
+    if field.present:
+        _decoded(field, field.text())
+
+
+def time_in_micros(field: Field) -> None:
+    """A time with exactly six digits after the seconds. Raises WrongType."""
+    if field.present:
+        text = field.text()
+        _decoded(field, text if _MICROS.search(text) else "")
+
+
+def _decoded(field: Field, text: str) -> None:
+    try:
+        parse_timestamp(text)
+    except ValueError as exc:
+        wanted = "2024-01-31T12:00:00.000000Z" if text != field.text() else "2024-01-31T12:00:00Z"
+        shown = json.dumps(field.text()[:64])
+        raise WrongType(f"{field.path}: cannot read {shown} as a time; write it like {wanted}") from exc
 
 
 def age(since: str, now: datetime) -> str:

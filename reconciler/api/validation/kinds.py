@@ -136,6 +136,19 @@ class Column(NamedTuple):
     priority: int = 0
 
 
+def _not_compiled(_expression: str) -> str:
+    """Nothing is wrong with an expression as far as is looked."""
+    return ""
+
+
+class Refuses(NamedTuple):
+    """Why expressions do not compile; empty if they do. They are read in a higher room."""
+
+    selector: Callable[[str], str] = _not_compiled
+    derived: Callable[[str], str] = _not_compiled
+    """Of derived attributes"""
+
+
 class Review(Struct, frozen=True):
     """One write to validate."""
 
@@ -145,6 +158,7 @@ class Review(Struct, frozen=True):
     """The version that the client used."""
     subresource: str
     namespace_labels: Mapping[str, str]
+    refuses: Refuses = Refuses()
 
 
 class Conversion(NamedTuple):

@@ -2,7 +2,12 @@
 
 from datetime import datetime
 
-from reconciler.api.validation.devices import check_device, check_node_selector, default_taints
+from reconciler.api.validation.devices import (
+    check_device,
+    check_node_selector,
+    check_skipped_operations,
+    default_taints,
+)
 from reconciler.api.validation.fields import (
     Cause,
     Field,
@@ -41,6 +46,7 @@ def check_slice(review: Review) -> list[Cause]:
         device["name"].unique(names)
         check_device(device, per_device=per_device)
     _shared_counters(spec["sharedCounters"])
+    check_skipped_operations(spec["skipNodeOperations"])
     if review.old is not None:
         _immutable(spec, Field(review.old)["spec"])
     return root.causes
@@ -99,8 +105,7 @@ def _shared_counters(sets: Field) -> None:
         counters["counters"].at_most(MAX_COUNTERS)
         for name, counter in counters["counters"].entries():
             dns_label(Field(name, counter.path, counter.causes))
-            if quantity(counter["value"]) is None:
-                counter["value"].required()
+            quantity(counter["value"])
 
 
 def _immutable(spec: Field, old: Field) -> None:
@@ -124,16 +129,14 @@ def default_slice(obj: Object, now: datetime) -> None:
             _canonical_counters(draw)
         capacity = device.get("capacity")
         for amount in _dicts(list(capacity.values()) if isinstance(capacity, dict) else None):
-            if "value" in amount:
-                amount["value"] = canonical(amount["value"])
+            amount["value"] = canonical(amount.get("value", "0"))
             _canonical_policy(amount.get("requestPolicy"))
 
 
 def _canonical_counters(holder: Object) -> None:
     counters = holder.get("counters")
     for counter in _dicts(list(counters.values()) if isinstance(counters, dict) else None):
-        if "value" in counter:
-            counter["value"] = canonical(counter["value"])
+        counter["value"] = canonical(counter.get("value", "0"))
 
 
 def _canonical_policy(policy: object) -> None:

@@ -61,6 +61,11 @@ X = {"name": "v/x", "expression": "1"}
 DA = f"{R}.exactly.derivedAttributes"
 
 
+def test_a_derived_attribute_that_does_not_compile_is_refused():
+    found = causes(ApiServer(), "POST", CLAIMS, derived({**X, "expression": "device.nope"}))
+    assert found == [(f"{DA}[0].expression", "FieldValueInvalid")]
+
+
 def test_a_derived_attribute_is_used_by_a_constraint_on_its_request_or_alternative():
     ok(ApiServer(), "POST", CLAIMS, derived(X))
     ok(ApiServer(), "POST", CLAIMS, derived(X, requests=["r"]))
@@ -71,6 +76,22 @@ def test_a_derived_attribute_is_used_by_a_constraint_on_its_request_or_alternati
             constraints=[{"distinctAttribute": "v/x", "requests": [name]}],
         )
         ok(ApiServer(), "POST", CLAIMS, wanted)
+
+
+def test_a_claim_or_template_whose_selector_does_not_compile_is_refused():
+    api, bad = ApiServer(), [{"cel": {"expression": "device.nope == 1"}}]
+    at = "selectors[0].cel.expression"
+    alternative = [
+        {"name": "r", "firstAvailable": [{"name": "x", "deviceClassName": "gpu", "selectors": bad}]}
+    ]
+    for body, where in (
+        (exactly(selectors=bad), f"{R}.exactly.{at}"),
+        (devices(alternative), f"{R}.firstAvailable[0].{at}"),
+    ):
+        assert causes(api, "POST", CLAIMS, body) == [(where, "FieldValueInvalid")]
+    template = {"metadata": {"name": "t"}, "spec": {"spec": exactly(selectors=bad)["spec"]}}
+    path = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates"
+    assert causes(api, "POST", path, template) == [(f"spec.{R}.exactly.{at}", "FieldValueInvalid")]
 
 
 REFUSED = {

@@ -4,6 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from reconciler.api.validation.kinds import Object, Review
+from reconciler.api.validation.served_kinds import DEVICE_CLASS
+from reconciler.cel.derived import REFUSES
 from reconciler.embedded import ApiServer
 from tests.tools.driving import MERGE, SLICES, call, causes, device_slice, ok, refused
 
@@ -70,6 +73,21 @@ ACCEPTED = {
     "binding conditions": device(bindingConditions=["a"], bindingFailureConditions=["b"], bindsToNode=True),
     "a list of valid values": shared({"default": "2", "validValues": ["1", "2", "10"]}),
     "a valid range": shared({"default": "4", "validRange": {"min": "2", "max": "10", "step": "2"}}),
+    "an amount that is left out": device(
+        capacity={"m": {}}, consumesCounters=[{"counterSet": "s", "counters": {"c": {}}}]
+    ),
+    "counters without amounts": device_slice(
+        devices=None, sharedCounters=[{"name": "s", "counters": {"c": None}}]
+    ),
+    "a negative draw": device(consumesCounters=[{"counterSet": "s", "counters": {"c": {"value": "-3"}}}]),
+    "a default above the capacity": shared({"default": "11"}),
+    "a range below zero without steps": shared({"default": "-1", "validRange": {"min": "-2"}}),
+    "no valid values": shared({"default": "1", "validValues": [], "validRange": {"min": "1"}}),
+    "a version beyond 64 bits": device(attributes={"v": {"version": "1.0.99999999999999999999"}}),
+    "operations to skip": device_slice(
+        skipNodeOperations=["NodePrepareResources", "NodeUnprepareResources"], devices=None
+    ),
+    "all operations to skip": device_slice(skipNodeOperations=["*", "NodePrepareResources"]),
     "fields nobody here knows": device(compatibleOnlyWith=["x"]),
 }
 
@@ -143,6 +161,7 @@ REFUSED = {
     "33 attributes": (device(attributes={f"a{i}": {"int": 1} for i in range(33)}), (D, "Invalid")),
     "49 values": (device(attributes={"a": {"ints": list(range(49))}}), (f"{D}.attributes", "Invalid")),
     "an attribute without a value": (device(attributes={"a": {}}), (f"{D}.attributes[a]", "Invalid")),
+    "an attribute that is null": (device(attributes={"a": None}), (f"{D}.attributes[a]", "Invalid")),
     "an attribute with two": (
         device(attributes={"a": {"int": 1, "bool": True}}),
         (f"{D}.attributes[a]", "Invalid"),
@@ -186,7 +205,7 @@ REFUSED = {
     ),
     "values and range": (
         shared({"default": "1", "validValues": ["1"], "validRange": {"min": "1"}}),
-        (f"{D}.capacity[m].requestPolicy", "Invalid"),
+        (f"{D}.capacity[m].requestPolicy", "Forbidden"),
     ),
     "values out of order": (
         shared({"default": "1", "validValues": ["2", "1"]}),
@@ -207,6 +226,26 @@ REFUSED = {
     "a range beyond the capacity": (
         shared({"default": "1", "validRange": {"min": "1", "max": "11"}}),
         (f"{D}.capacity[m].requestPolicy.validRange.max", "Invalid"),
+    ),
+    "a range below zero": (
+        shared({"default": "0", "validRange": {"min": "-1", "step": "1"}}),
+        (f"{D}.capacity[m].requestPolicy.validRange.min", "Invalid"),
+    ),
+    "a step that is zero": (
+        shared({"default": "1", "validRange": {"min": "1", "step": "0"}}),
+        (f"{D}.capacity[m].requestPolicy.validRange.step", "Invalid"),
+    ),
+    "an operation that is not one": (
+        device_slice(skipNodeOperations=["Everything"]),
+        ("spec.skipNodeOperations[0]", "NotSupported"),
+    ),
+    "an operation twice": (
+        device_slice(skipNodeOperations=["*", "*"]),
+        ("spec.skipNodeOperations[1]", "Duplicate"),
+    ),
+    "preparing without unpreparing": (
+        device_slice(skipNodeOperations=["NodePrepareResources"]),
+        ("spec.skipNodeOperations", "Invalid"),
     ),
     "a default between two steps": (
         shared({"default": "3", "validRange": {"min": "2", "step": "2"}}),
@@ -252,6 +291,59 @@ def test_an_amount_that_cannot_be_read_is_a_bad_request():
     )
 
 
+@pytest.mark.parametrize("name", ["huawei.com/Ascend910B", "example.com/" + "x" * 63])
+def test_names_of_extended_resources(name: str):
+    spec = {"extendedResourceName": name, "config": [{"requests": ["r"], "opaque": CONFIG}]}
+    made = ok(ApiServer(), "POST", CLASSES, {"metadata": {"name": "c"}, "spec": spec})
+    assert made["spec"]["extendedResourceName"] == name
+
+
+def test_amounts_that_are_left_out_are_zero():
+    made = ok(ApiServer(), "POST", SLICES, ACCEPTED["an amount that is left out"])["spec"]["devices"][0]
+    assert made["capacity"] == {"m": {"value": "0"}}
+    assert made["consumesCounters"][0]["counters"] == {"c": {"value": "0"}}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "gpu",
+        "kubernetes.io/gpu",
+        "a.kubernetes.io/gpu",
+        "requests.example.com/gpu",
+        "a/b/c",
+        "Example.com/gpu",
+        "example.com/" + "x" * 64,
+        "example.com/",
+        "example.com/-x",
+    ],
+)
+def test_names_that_no_extended_resource_has(name: str):
+    body = {"metadata": {"name": "c"}, "spec": {"extendedResourceName": name}}
+    assert causes(ApiServer(), "POST", CLASSES, body) == [("spec.extendedResourceName", "FieldValueInvalid")]
+
+
+def test_a_class_whose_selector_does_not_compile_is_refused():
+    api = ApiServer()
+    for text in ("device.driver ==", "nope == 1", "uint(-1) == 0u"):
+        body = {"metadata": {"name": "c"}, "spec": {"selectors": [{"cel": {"expression": text}}]}}
+        assert causes(api, "POST", CLASSES, body) == [
+            ("spec.selectors[0].cel.expression", "FieldValueInvalid")
+        ]
+
+
+def test_selectors_that_an_update_leaves_as_they_are_are_not_compiled_again():
+    """Whoever upgrades keeps the classes of an older server."""
+    stored = {"selectors": [{"cel": {"expression": "nope"}}]}
+    changed = Object(metadata={"name": "c"}, spec={**stored, "extendedResourceName": "a.b/c"})
+    review = Review(changed, {"spec": stored}, DEVICE_CLASS.stored, "", {}, REFUSES)
+    assert DEVICE_CLASS.validate(review) == []
+    changed["spec"]["selectors"] = [*stored["selectors"], *stored["selectors"]]
+    assert len(DEVICE_CLASS.validate(review)) == 2
+
+
+CONFIG = {"driver": "d", "parameters": {}}
 CLASS_REFUSED = {
     "33 selectors": ({"selectors": [{"cel": {"expression": "true"}}] * 33}, ("spec.selectors", "TooMany")),
     "a selector of another language": ({"selectors": [{}]}, ("spec.selectors[0].cel", "Required")),

@@ -4,6 +4,7 @@ import asyncio
 import json
 from datetime import UTC, datetime
 from random import Random
+from typing import Any
 
 import aiohttp
 import pytest
@@ -24,6 +25,7 @@ from tests.tools.driving import (
 )
 
 MAPS = "/api/v1/namespaces/default/configmaps"
+EVENTS = "/api/v1/namespaces/default/events"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 
 
@@ -95,6 +97,24 @@ def test_a_uid_is_a_precondition_of_updates_and_deletions():
         409,
         "Conflict",
     )
+
+
+@pytest.mark.parametrize("field", ["acquireTime", "renewTime"])
+@pytest.mark.parametrize(
+    "moment", ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00.123Z", "2026-01-01T00:00:00.0000000Z", "now", ""]
+)
+def test_times_of_leases_have_six_digits_behind_the_seconds(field: str, moment: str):
+    lease = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "a", field: moment}}
+    assert refused(ApiServer(), "POST", LEASES, lease) == (400, "BadRequest")
+    lease["spec"][field] = "2026-01-01T00:00:00.123456+01:00"
+    assert ok(ApiServer(), "POST", LEASES, lease)["spec"][field]
+
+
+def test_times_of_events_too():
+    event: dict[str, Any] = {"metadata": {"name": "e"}, "eventTime": "2026-01-01T00:00:00Z"}
+    assert refused(ApiServer(), "POST", EVENTS, event) == (400, "BadRequest")
+    event = {"metadata": {"name": "e"}, "eventTime": None, "lastTimestamp": "2026-01-01T00:00:00Z"}
+    assert ok(ApiServer(), "POST", EVENTS, event)
 
 
 def test_a_lease_is_never_updated_blindly():

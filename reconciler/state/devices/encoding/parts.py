@@ -6,6 +6,7 @@ from zlib import compressobj, decompressobj
 
 import numpy as np
 
+from reconciler.api.objects.quantity import ZERO
 from reconciler.api.objects.semantics import LIST_ATTRIBUTES, Semantics
 from reconciler.api.objects.slices import (
     CounterConsumption,
@@ -207,7 +208,9 @@ class Encoder:
                 (
                     one.counter_set,
                     bool(one.compatibility_groups),
-                    tuple([(name, counter["value"].nanos) for name, counter in one.counters.items()]),
+                    tuple(
+                        [(name, counter.get("value", ZERO).nanos) for name, counter in one.counters.items()]
+                    ),
                 )
                 for one in consumed
             ]
@@ -236,7 +239,11 @@ class Encoder:
             tuple(
                 (
                     one.name,
-                    tuple(sorted((name, counter["value"].nanos) for name, counter in one.counters.items())),
+                    tuple(
+                        sorted(
+                            (name, counter.get("value", ZERO).nanos) for name, counter in one.counters.items()
+                        )
+                    ),
                 )
                 for one in sets
             )
