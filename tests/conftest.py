@@ -3,6 +3,7 @@ that what the process asks of servers, in any test, is granted by the roles of `
 """
 
 import asyncio
+import gc
 import logging
 import os
 import sys
@@ -36,6 +37,13 @@ settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(plugin(), "rights")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: to look at it again for circular garbage is a tenth of the work."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 @pytest.fixture(autouse=True)

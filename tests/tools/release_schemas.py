@@ -9,7 +9,9 @@ from typing import Any
 import kubernetes_validate
 import msgspec
 import pytest
+from kubernetes_validate import utils
 
+utils.schema_contents = cache(utils.schema_contents)  # else it reads megabytes for each object
 GROUP = "resource.k8s.io"
 MINORS = (32, 33, 34, 35, 36, 37)
 """Minor releases of Kubernetes 1 that docs/versions.md speaks of"""
@@ -20,6 +22,11 @@ _GATE = re.compile(r"\bDRA[A-Z]\w+")
 
 Fields = Mapping[str, str]
 """Field -> the type of what is in it, empty for anything that is no type of this group and version"""
+
+
+def assert_published(made: Mapping[str, Any], release: str = "1.36") -> None:
+    """The published schema has every field of an object, with a value of its type."""
+    kubernetes_validate.validate(made, release, strict=True)
 
 
 @cache

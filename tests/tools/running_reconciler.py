@@ -25,6 +25,8 @@ from tests.tools.small_fleet import Object
 from tests.tools.virtual_time import VirtualLoop
 
 D = TypeVar("D", bound=Decision)
+SETTLED = 60.0
+"""Seconds of the virtual clock after which whatever was due has had its turn"""
 
 
 class Cluster:

@@ -312,7 +312,6 @@ ANNOUNCING: dict[str, Mutant] = {
 
 SEEDS = {
     "writes without resourceVersion": 24,
-    "old versions count": 8,
     "answers about claims long gone count": 24,
     "claims in use are freed": 33,
     "refusals slow writes down": 36,
@@ -371,6 +370,7 @@ TESTS: dict[str, str] = {
     "late writes are not fenced": "tests/unit/control/test_settler.py::"
     "test_a_write_without_an_answer_is_resolved_by_reading[not applied: made impossible, then free]",
     "a listing drops nothing": "tests/unit/state/test_store.py::test_objects_that_are_not_listed_are_dropped",
+    "old versions count": "tests/unit/state/test_store.py::test_an_older_version_of_a_claim_is_ignored",
     "rewound events count": "tests/unit/cluster/test_events.py::"
     "test_what_is_no_change_leaves_the_cursor_where_it_is[an earlier version]",
     "500 means not applied": "tests/unit/cluster/test_client.py::"

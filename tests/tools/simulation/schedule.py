@@ -45,7 +45,7 @@ CUTS = 0.3
 PAIR_PROMPT = 60.0
 """As `PROMPT`, where what is in the way may also be that a renewal fails"""
 
-IN_MEMORY = 200
+IN_MEMORY = 100
 OVER_SOCKETS = 20
 PAIRS = 20
 GANGS = 30

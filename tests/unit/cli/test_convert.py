@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
 from click.testing import CliRunner, Result
@@ -22,6 +21,7 @@ from tests.tools.builders import device, device_class, devices, resource_slice
 from tests.tools.checkout import SHARED, needs
 from tests.tools.conversion_worlds import conversion, pool_of
 from tests.tools.first_revision import TEXT, composite, first_revision, four_partitions, two_gpus
+from tests.tools.release_schemas import assert_published
 from tests.tools.short_manifests import CLASS, claim, gpus, pod, together
 
 SAMPLES = SHARED / "samples"
@@ -38,11 +38,6 @@ def written(result: Result) -> list[dict[str, Any]]:
     return [made for made in yaml.safe_load_all(result.stdout) if made]
 
 
-def check(made: dict[str, Any]) -> None:
-    """Raises unless the schema of 1.36 has every field, with a value of its type."""
-    kubernetes_validate.validate(made, "1.36", strict=True)
-
-
 def dumped(*objects: dict[str, Any]) -> str:
     return yaml.safe_dump_all(objects)
 
@@ -53,7 +48,7 @@ class TestTwoGpus:
         result = run(tmp_path, dumped(two_gpus(), four_partitions(), device_class("mig.nvidia.com", MIG)))
         assert result.exit_code == 0
         for made in written(result):
-            check(made)
+            assert_published(made)
         report = decide(bundle(of_text("f.yaml", result.stdout)), Semantics("1.36"))
         (granted,) = report.granted
         assert [one.device for one in granted.plans[0].allocation.devices.results] == [
@@ -88,7 +83,7 @@ class TestTwoGpus:
 @pytest.mark.parametrize("seed", range(40))
 def test_output_is_valid_in_the_schemas_of_1_36(seed: int):
     for made in conversion(*pool_of(seed)).objects:
-        check(made)
+        assert_published(made)
 
 
 @needs(SAMPLES)
@@ -101,7 +96,7 @@ def test_published_manifests_of_older_versions_are_valid_after_conversion(tmp_pa
             result = CliRunner().invoke(main, ["convert", "-f", str(path)], catch_exceptions=False)
             for made in written(result):
                 if made["apiVersion"] == "resource.k8s.io/v1":
-                    check(made)
+                    assert_published(made)
                     count += 1
     assert count > 30
 

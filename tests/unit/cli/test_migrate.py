@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
-import kubernetes_validate
 import pytest
 import yaml
 from click.testing import CliRunner, Result
@@ -13,6 +12,7 @@ from reconciler.api.migrate.workloads import POD_SPECS
 from reconciler.cli import main
 from tests.tools.definitions import dropped, published
 from tests.tools.output_schemas import fitting
+from tests.tools.release_schemas import assert_published
 from tests.tools.running_reconciler import Cluster, reconciling
 from tests.tools.short_manifests import gpus, node, together
 
@@ -73,7 +73,7 @@ def test_everything_that_makes_pods_is_rewritten_and_valid(kind: str, tmp_path: 
     assert "example.com/gpu" not in str(workload)
     assert "gpu-2" in str(workload)
     for made in (template, *(jobs_of(workload) if workload["kind"] == "JobSet" else [workload])):
-        kubernetes_validate.validate(made, "1.36", strict=True)
+        assert_published(made)
 
 
 def jobs_of(jobset: Json) -> list[Json]:
@@ -120,7 +120,7 @@ def test_of_a_jobset_only_the_pods_that_need_devices_change(tmp_path: Path):
     made = list(yaml.safe_load_all(result.stdout))[-1]
     before = yaml.safe_load(JOBSET)
     for job in jobs_of(made):
-        kubernetes_validate.validate(job, "1.36", strict=True)
+        assert_published(job)
     for one in published():
         if one.name == "jobsets.jobset.x-k8s.io/v1alpha2":
             jsonschema.Draft202012Validator(one.schema).validate(made)

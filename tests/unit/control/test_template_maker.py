@@ -13,7 +13,7 @@ from reconciler.api.validation.served_kinds import TEMPLATE
 from reconciler.control import template_maker
 from reconciler.control.decisions.allocating import Ungated
 from tests.tools.faulty_transport import Faulty, answer
-from tests.tools.running_reconciler import Cluster, reconciling
+from tests.tools.running_reconciler import SETTLED, Cluster, reconciling
 from tests.tools.small_fleet import Object, device_class, devices, node, pod, template
 
 REWRITTEN = {"dra-reconciler.io/rewrite-resources": "true"}
@@ -100,10 +100,7 @@ async def test_a_label_that_comes_later_and_a_refusal_that_passes_are_both_met()
 async def until_looked_at(found: Cluster) -> None:
     """Wait until a pod that comes now has its template, if the namespace gets one."""
     found.load(pod("later", templates=("gpu-1",)))
-    for _ in range(20):
-        await asyncio.sleep(0.02)
-        if "gpu-1" in templates(found):
-            return
+    await asyncio.sleep(SETTLED)
 
 
 @pytest.mark.parametrize(

@@ -231,7 +231,7 @@ async def test_nobody_is_moved_who_is_not_opted_in():
     web = ReplicaSet(cluster, movable=False)
     async with moving(cluster, rebalance_goals="whole=2,node=2") as running, replaced(web):
         await scattered(running, cluster, web)
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(1.0)
     assert not running.of(MovesPlanned)
     assert not running.of(MoveEvicted)
 
