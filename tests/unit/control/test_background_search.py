@@ -6,10 +6,12 @@ from threading import Event
 import pytest
 
 from reconciler.allocation.dra.budget import UNLIMITED, Budget, SelectorsNotRun, Unfinished
+from reconciler.api.objects.changes import Recorded
 from reconciler.api.objects.plan import Granted
 from reconciler.control import background_search
 from reconciler.control.background_search import BackgroundSearch
 from reconciler.control.decider import Decider, Refusal
+from reconciler.control.inputs import Asked
 from reconciler.control.intake import Intake
 from reconciler.control.planner import Decide, Planner
 from reconciler.control.units import Unit
@@ -44,11 +46,17 @@ class Stage:
             devices("b", "d0"),
             *map(claim, claims),
         ]
-        self.intake: Intake = intake(*objects, ours=OURS)
+        self.asked: list[Unit] = []
+        """In the journal"""
+        self.intake: Intake = intake(*objects, ours=OURS, journal=self._record)
         roster, placement = self.intake.roster, self.intake.placement
         self.planner = Planner(self.intake.store, roster, placement, OURS, self.intake.reclaimed)
         self.decider = Slow(OURS, steps=100)
         self.search = BackgroundSearch(self.intake, self.planner, self.decider)
+
+    def _record(self, what: Recorded, _: Intake) -> None:
+        if isinstance(what, Asked):
+            self.asked += what.units
 
     def answer(self, unit: Unit) -> Granted | Refusal | None:
         question = self.planner.next(unit)
@@ -92,7 +100,9 @@ async def test_a_long_search_answers_in_a_later_turn():
     stage = Stage("c")
     stage.decider.raises = Unfinished()
     assert stage.answer(await stage.turn()) is None
+    assert stage.asked == [claim_unit("c")], "in the state in which the search began"
     assert isinstance(stage.answer(await stage.turn()), Granted)
+    assert stage.asked == [claim_unit("c")]
     stage.search.close()
 
 
@@ -106,6 +116,7 @@ async def test_an_answer_that_is_outdated_is_looked_for_again():
         found = stage.answer(await stage.turn())
     assert isinstance(found, Granted)
     assert found.node == "b"
+    assert len(stage.asked) == 2
     stage.search.close()
 
 

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.app.control import recording as begin
+from reconciler.control import background_search
+from reconciler.control.gangs import search as gang_search
 from reconciler.operations.journal.files import paths
 from reconciler.operations.journal.recording import Recorder
 from reconciler.operations.journal.replaying import replay
@@ -47,3 +49,15 @@ def test_a_run_is_decided_again_in_the_same_way(
     assert whole.same
     for path in paths(tmp_path)[1:]:
         assert replay(path).different == []
+
+
+@pytest.mark.parametrize("what", [{}, {"gangs": True}], ids=["claims and pods", "gangs"])
+def test_what_threads_searched_is_decided_again_from_where_they_began(
+    what: dict[str, bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for searching in (background_search, gang_search):
+        monkeypatch.setattr(searching, "QUICK_STEPS", 0)
+    run(3, tmp_path, what, monkeypatch)
+    whole = replay(tmp_path)
+    assert (whole.different, whole.unknown) == ([], 0)
+    assert whole.same
