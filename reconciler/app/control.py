@@ -13,6 +13,7 @@ from msgspec import Struct
 from reconciler.aio.queue import Queue
 from reconciler.aio.tasks import forever
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import Semantics
 from reconciler.app.foundation import Connection, Foundation, now
 from reconciler.app.from_settings import Found, Job, policies
@@ -25,7 +26,7 @@ from reconciler.cluster.watch import Sink, follow
 from reconciler.cluster.writer import Withdrawals, Writer
 from reconciler.control.background_search import BackgroundSearch
 from reconciler.control.claim_handler import ClaimHandler
-from reconciler.control.decider import Decider
+from reconciler.control.decider import Decider, Refusal
 from reconciler.control.decisions.declaration import Report, Reporter
 from reconciler.control.demand import DemandConfigMap, DemandLearner, PoliciesInUse
 from reconciler.control.fence import Fence
@@ -37,7 +38,7 @@ from reconciler.control.intake import Intake
 from reconciler.control.kept_config_map import KeptConfigMap
 from reconciler.control.loop import Failures, Reconciler
 from reconciler.control.ownership import Ownership
-from reconciler.control.planner import Blocked, Planner
+from reconciler.control.planner import Blocked, Decide, Planner
 from reconciler.control.settler import Settler
 from reconciler.control.shadow import Shadow
 from reconciler.control.units import Unit
@@ -111,6 +112,11 @@ class Placing(NamedTuple):
 
     in_use: PoliciesInUse
     comparison: PolicyComparison | None
+
+    def sample(self, asked: Decide, answer: Granted | Refusal) -> None:
+        """Offer an answer to the comparison."""
+        if self.comparison is not None:
+            self.comparison.offer(asked, answer)
 
     @property
     def signals(self) -> list[Signals]:
@@ -254,14 +260,13 @@ def build_control(
         intake,
         planner,
         decider,
-        BackgroundSearch(intake, planner, decider),
+        BackgroundSearch(intake, planner, decider, placing.sample),
         writer,
         settler,
         pending,
         clock=base.clock,
         now=now,
         report=reporter.report,
-        sample=None if placing.comparison is None else placing.comparison.offer,
     )
     gang_planner = _gang_planner(intake, planner, plugins)
     gangs = _gangs(base, intake, gang_planner, ours, settler, writer, pod_writer, reporter)

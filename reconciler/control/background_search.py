@@ -117,8 +117,16 @@ class _Found(Struct, frozen=True):
 class BackgroundSearch:
     """Answers a question on the loop, or in a thread. One long search and one selector run at a time."""
 
-    def __init__(self, intake: Intake, planner: Planner, decider: Decider) -> None:
+    def __init__(
+        self,
+        intake: Intake,
+        planner: Planner,
+        decider: Decider,
+        sample: Callable[[Decide, Granted | Refusal], None] = lambda *_: None,
+    ) -> None:
+        """`sample` gets what is answered in the present state, before anything is assumed."""
         self._intake = intake
+        self._sample = sample
         self._store = intake.store
         self._planner = planner
         self._decider = decider
@@ -196,6 +204,7 @@ class BackgroundSearch:
                 self._outdated[unit] = 0
             else:
                 self._intake.note(Asked((unit,)))
+                self._sample(question, answer)
                 return answer
         apart = snapshot.fork()
 

@@ -65,10 +65,9 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         clock: Callable[[], float],
         now: Callable[[], datetime],
         report: Report,
-        sample: Callable[[Decide, Granted | Refusal], None] | None = None,
     ) -> None:
-        """`clock` is that of the loop; `now` returns the time of day with its zone; `report` gets every
-        write; `sample` gets answers, before anything is assumed.
+        """`clock` is that of the loop; `now` returns the time of day with its zone; `report` gets
+        every write.
         """
         self._intake = intake
         self._store = intake.store
@@ -82,7 +81,6 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         self._clock = clock
         self._now = now
         self._report = report
-        self._sample = sample
 
     async def warm_up(self) -> None:
         await self._search.warm_up()
@@ -134,8 +132,6 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         if self._search.is_free_for(unit) and (batch := self._decide_batch(question, others)):
             return batch
         answer = self._search.answer(unit, decide)
-        if answer is not None and self._sample is not None:
-            self._sample(decide, answer)
         if isinstance(answer, Refusal):  # the changes that wake it do not depend on other pods' room
             classes = frozenset(name for claim in decide.claims for _, name in classes_of(claim))
             wants = Wants(classes, answer.room, decide.crowded, decide.awaits_pods)

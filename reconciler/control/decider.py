@@ -1,7 +1,7 @@
 """Answers one question: devices that this controller owns, or a refusal with its reason."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from kernels.types import Amounts
@@ -35,8 +35,6 @@ class Refusal:
     nodes: int = 0
     steps: int = 0
     counts: tuple[RequestCount, ...] = ()
-    version: int = field(default=-1, compare=False)
-    """Of the snapshot it was decided from"""
 
 
 class Decider:
@@ -72,11 +70,6 @@ class Decider:
         ours = takewhile(lambda pair: self._trespass(*pair) is None, zip(questions, found, strict=False))
         return [granted for _, granted in ours]
 
-    def find(self, question: Decide, snapshot: Snapshot, budget: Budget) -> Granted | Refusal:
-        """The same without the cache, for another thread with its own fork of a snapshot."""
-        answer, version = self._find(question, snapshot, budget), snapshot.version
-        return answer if answer.version == version else replace(answer, version=version)
-
     @staticmethod
     def is_first_fit(question: Decide, snapshot: Snapshot) -> bool:
         """Whether the answer is the first fit, and depends on one claim's spec, nodes and devices only."""
@@ -88,7 +81,8 @@ class Decider:
             and not has_preferences(question.claims, snapshot.classes)
         )
 
-    def _find(self, question: Decide, snapshot: Snapshot, budget: Budget) -> Granted | Refusal:
+    def find(self, question: Decide, snapshot: Snapshot, budget: Budget) -> Granted | Refusal:
+        """The same as `answer` without the cache, for another thread with its own fork of a snapshot."""
         if question.expected is not None:
             found = self._at(question.expected, question, snapshot, budget)
             if found is not None and self._trespass(question, found) is None:

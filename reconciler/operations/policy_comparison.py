@@ -57,13 +57,11 @@ class PolicyComparison:
         """Policy -> places that its choices cost the demand"""
 
     def offer(self, asked: Decide, answer: Granted | Refusal) -> None:
-        """Take a decision as a sample if one is due. Call it before the decision is assumed."""
+        """Take a decision from the present state as a sample if one is due, before it is assumed."""
         if self._clock() < self._due or self._sample is not None:
             return
         if not isinstance(answer, Granted) or asked.together is not None:
             return
-        if answer.version != self._store.snapshot().version:
-            return  # made from an earlier state
         fork = Forked.fork_of(self._store)
         self._sample = Sample(asked.claims, asked.nodes, asked.room, answer, fork)
         self._offered.set()

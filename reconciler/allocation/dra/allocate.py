@@ -135,7 +135,7 @@ def _at_once(
     if found is None or found[1] != least:  # another node may have a better rank
         return None
     budget.spend()
-    return Granted(name, (found[0],), plain.options[least].count, snapshot.version)
+    return Granted(name, (found[0],), plain.options[least].count)
 
 
 class _NodeLoop:

@@ -156,8 +156,6 @@ class Granted:
     plans: tuple[Plan, ...]
     steps: int
     """Devices that the search tried."""
-    version: int = field(default=-1, compare=False)
-    """Of the snapshot that the decision used; -1 if it is not recorded"""
     policy: str = field(default="", compare=False)
     """The placement policy that ordered nodes and devices; empty for first fit"""
 

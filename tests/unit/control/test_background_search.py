@@ -52,7 +52,10 @@ class Stage:
         roster, placement = self.intake.roster, self.intake.placement
         self.planner = Planner(self.intake.store, roster, placement, OURS, self.intake.reclaimed)
         self.decider = Slow(OURS, steps=100)
-        self.search = BackgroundSearch(self.intake, self.planner, self.decider)
+        self.sampled: list[Granted | Refusal] = []
+        self.search = BackgroundSearch(
+            self.intake, self.planner, self.decider, lambda _, answer: self.sampled.append(answer)
+        )
 
     def _record(self, what: Recorded, _: Intake) -> None:
         if isinstance(what, Asked):
@@ -103,6 +106,7 @@ async def test_a_long_search_answers_in_a_later_turn():
     assert stage.asked == [claim_unit("c")], "in the state in which the search began"
     assert isinstance(stage.answer(await stage.turn()), Granted)
     assert stage.asked == [claim_unit("c")]
+    assert stage.sampled == [], "it was decided from an earlier state"
     stage.search.close()
 
 
