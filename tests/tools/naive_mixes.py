@@ -1,4 +1,4 @@
-"""Twins of the kernels for mixes: every assignment of devices to kinds, every combination of sets."""
+"""Twins of the kernels for boxes: every assignment of devices to kinds, every vector."""
 
 from collections.abc import Iterator, Sequence
 from itertools import product
@@ -25,10 +25,16 @@ def _drawn(chosen: Sequence[int | None], draws: Sequence[Sequence[int]], width: 
         yield sum(draw[column] for draw, kind in zip(draws, chosen, strict=True) if kind is not None)
 
 
-def enough(tables: Sequence[Sequence[Counts]], wanted: Counts) -> bool:
-    """Whether one row of each table together reaches what is wanted."""
-    return any(
-        all(sum(column) >= need for column, need in zip(zip(*rows, strict=True), wanted, strict=True))
-        for rows in product(*tables)
-        if rows
-    ) or not any(wanted)
+def cells(caps: Sequence[int]) -> Iterator[Counts]:
+    """All vectors with counts from 0 to the caps."""
+    return product(*[range(cap + 1) for cap in caps])
+
+
+def below(one: Counts, other: Counts) -> bool:
+    """Whether a vector is nowhere above another."""
+    return all(a <= b for a, b in zip(one, other, strict=True))
+
+
+def largest(counts: set[Counts]) -> set[Counts]:
+    """The vectors that are below no other."""
+    return {one for one in counts if not any(other != one and below(one, other) for other in counts)}

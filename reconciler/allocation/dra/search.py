@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Codes, Mask, Rows
 from reconciler.allocation.dra.bounds import is_impossible
@@ -17,6 +18,7 @@ from reconciler.allocation.dra.budget import UNLIMITED, Budget, Fatal, GaveUp
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.companions import Reach
 from reconciler.allocation.dra.plain_request import entangled
+from reconciler.allocation.dra.prover import Prover
 from reconciler.allocation.dra.request_options import MAX_RESULTS, Slot
 from reconciler.allocation.dra.selector_masks import derived_failure
 from reconciler.allocation.dra.state import (
@@ -33,7 +35,6 @@ from reconciler.allocation.dra.state import (
     viable,
 )
 from reconciler.api.objects.plan import Reason
-from reconciler.errors import ReconcilerError
 
 
 def equality_classes(problem: NodeProblem, every: Sequence[Candidates], reach: Codes | None = None) -> Codes:
@@ -71,14 +72,29 @@ def equality_classes(problem: NodeProblem, every: Sequence[Candidates], reach: C
     return classes.reshape(-1).astype(np.int32)
 
 
-class _Impossible(ReconcilerError):
-    """The problem has no solution and meets no error; proved by the bounds."""
-
-
+NOWHERE = 1 << 30
+"""Behind every place on the way of a search."""
 MAX_FAILED_PROOFS = 32
-"""Failed proofs in a row before proofs are tried less often."""
+"""Dead ends in a row without a proof, before proofs are tried less often."""
 PROOF_INTERVAL = 16
-"""Then one in so many is tried."""
+"""Then at one dead end in so many."""
+CAREFUL = 2
+"""Choices that are tested by a proof before they are made, after one that was in vain."""
+
+
+class _Node(Struct):
+    """A place on the way of the search: what remains to be chosen, and the state."""
+
+    slot: int
+    candidates: Candidates | None
+    """The alternative that is being met; None if all are to be tried"""
+    count: int
+    """Devices that it still needs"""
+    start: int
+    """Their first place in its order"""
+    state: State
+    open: bool = False
+    """Whether a proof that it has no solution was tried and failed"""
 
 
 @dataclass(slots=True)
@@ -96,10 +112,15 @@ class Search:
     reach: Reach | None = None
     """Decides which solutions count; None: all do"""
     steps: int = 0
-    _proofs: int = field(default=0, repr=False)
-    _failed_proofs: int = field(default=0, repr=False)
-    """Failed proofs in a row"""
-    _backtracked: bool = field(default=False, repr=False)
+    _way: list[_Node] = field(default_factory=list, repr=False)
+    """From the first request to where the search is"""
+    _dead: int = field(default=NOWHERE, repr=False)
+    """The first place on the way that has no solution; the search returns from there at once"""
+    _careful: int = field(default=0, repr=False)
+    """How many choices are tested by a proof before they are made, since the last such choice was in vain"""
+    _ends: int = field(default=0, repr=False)
+    """Dead ends in a row where no proof was found"""
+    _prover: Prover | None = field(default=None, repr=False)
     _equals: np.ndarray | None = field(default=None, repr=False)
 
     def run(self) -> tuple[Choice, ...] | None:
@@ -109,53 +130,80 @@ class Search:
         """
         if not self.slots:
             return ()
-        try:
-            return self._solve(0, self._begin())
-        except _Impossible:
-            return None
+        return self._solve(0, begin(self.problem, self.problem.constraints[self.slots[0].claim]))
 
-    def _begin(self) -> State:
-        return begin(self.problem, self.problem.constraints[self.slots[0].claim])
+    def _is_dead(self, depth: int) -> bool:
+        """Whether the place so deep on the way has no solution, now that a choice there had none.
 
-    def _backtrack(self) -> None:
-        """Use proofs from now on: a branch failed. The whole problem first, since mostly all of it fails."""
-        if self.pruned and not self._backtracked:
-            self._backtracked = True
-            if is_impossible(self.problem, self.slots, self.by_slot, self._begin()):
-                raise _Impossible
+        Then neither has the place where the search turned back; the first such place on the way is found by
+        halving: what has no solution has none with more choices made. The search goes on above it, as if
+        it had tried everything below.
+        """
+        if not self.pruned:
+            return False
+        before = self._dead
+        dead = self._first_dead() if before == NOWHERE else before
+        if before == depth + 1:
+            self._careful = CAREFUL
+        self._dead = dead if dead <= depth else NOWHERE
+        return dead <= depth
+
+    def _first_dead(self) -> int:
+        """The first place on the way that is proved to have no solution; behind the last one if none is."""
+        ends = len(self._way)
+        self._ends += 1
+        if self._ends > MAX_FAILED_PROOFS and self._ends % PROOF_INTERVAL:
+            return ends
+        low, high = 0, ends  # all before `low` are open, all from `high` on are dead
+        while low < high:
+            middle = 0 if low == 0 else (low + high) // 2  # mostly nothing fits at all
+            if not self._way[middle].open and self._proves_impossible(self._way[middle]):
+                high = middle
+            else:
+                self._way[middle].open = True
+                low = middle + 1
+        if high < ends:
+            self._ends = 0
+        return high
+
+    def _is_vain(self, node: _Node) -> bool:
+        """Whether a choice that led here was in vain. Asked of the choices that follow on one such."""
+        vain = self._proves_impossible(node)
+        self._careful = CAREFUL if vain else self._careful - 1
+        return vain
+
+    def _proves_impossible(self, node: _Node) -> bool:
+        if self._prover is None:
+            self._prover = Prover(self.problem)
+        slot, state = node.slot, node.state
+        rest = [*self.by_slot[slot:]]
+        if node.candidates is not None and node.count:
+            rest[0] = [node.candidates.rest(node.count, node.start)]
+        elif node.candidates is not None:
+            slot, rest, state = slot + 1, rest[1:], self._entered(slot + 1, state)
+        return is_impossible(self._prover, self.slots[slot:], rest, state)
+
+    def _entered(self, slot: int, state: State) -> State:
+        """The state at the first choice for a slot, which may belong to a later claim."""
+        claim = self.slots[slot].claim
+        if slot and self.slots[slot - 1].claim != claim:
+            return enter_claim(state, self.problem.constraints[claim])
+        return state
 
     def _solve(self, slot: int, state: State) -> tuple[Choice, ...] | None:
         if slot == len(self.slots):
             return self._accepted(state.chosen)
-        claim = self.slots[slot].claim
-        if slot and self.slots[slot - 1].claim != claim:
-            state = enter_claim(state, self.problem.constraints[claim])
-        if self._backtracked and self._proves_impossible(slot, self.by_slot[slot], state):
-            return None
+        state = self._entered(slot, state)
+        depth = len(self._way)
+        self._way.append(_Node(slot, None, 0, 0, state))
+        found = None
         for candidates in self.by_slot[slot]:
-            if state.results + candidates.count > MAX_RESULTS or candidates.count == 0:
-                self._backtrack()
-                continue
-            found = self._meet(slot, candidates, state)
-            if found is not None:
-                return found
-            self._backtrack()
-        return None
-
-    def _proves_impossible(self, slot: int, alternatives: Sequence[Candidates], state: State) -> bool:
-        """Whether the bounds exclude the branch. `alternatives` are what remains to be chosen for `slot`.
-        Tried less often after many failed proofs.
-
-        A proof costs as much as many steps. Most searches never turn back and need no proof; where the
-        bounds do not help, searching is faster.
-        """
-        self._proofs += 1
-        if self._failed_proofs >= MAX_FAILED_PROOFS and self._proofs % PROOF_INTERVAL:
-            return False
-        rest = [alternatives, *self.by_slot[slot + 1 :]]
-        proved = is_impossible(self.problem, self.slots[slot:], rest, state)
-        self._failed_proofs = 0 if proved else self._failed_proofs + 1
-        return proved
+            if state.results + candidates.count <= MAX_RESULTS and candidates.count:
+                found = self._meet(slot, candidates, state)
+            if found is not None or self._is_dead(depth):
+                break
+        self._way.pop()
+        return found
 
     def _meet(self, slot: int, candidates: Candidates, state: State) -> tuple[Choice, ...] | None:
         if candidates.listed is not None:
@@ -174,10 +222,15 @@ class Search:
         """Choose the devices of an exact request, from the place `start` in their order on."""
         if chosen == candidates.count:
             return self._solve(slot + 1, state)
-        if chosen and self._backtracked:
-            rest = candidates.rest(candidates.count - chosen, start)
-            if self._proves_impossible(slot, [rest], state):
-                return None
+        depth = len(self._way)
+        self._way.append(_Node(slot, candidates, candidates.count - chosen, start, state))
+        found = self._pick_one(slot, candidates, state, chosen, start, depth)
+        self._way.pop()
+        return found
+
+    def _pick_one(
+        self, slot: int, candidates: Candidates, state: State, chosen: int, start: int, depth: int
+    ) -> tuple[Choice, ...] | None:
         possible = viable(self.problem, state, candidates)
         fatal = candidates.fatal & ~in_use(state, candidates)
         failing = underived(self.problem, state, candidates)
@@ -196,17 +249,16 @@ class Search:
             if fatal[at]:
                 raise self._failure(candidates, failing, at)
             if needed == 1 and slot + 1 == len(self.slots):
-                if (found := self._accepted((*state.chosen, Choice(slot, candidates, at)))) is not None:
-                    return found
-                self._backtrack()
-                if self.pruned:
+                found = self._accepted((*state.chosen, Choice(slot, candidates, at)))
+            else:
+                following = choose(self.problem, state, slot, candidates, at)
+                after = candidates.place_of(at) + 1
+                if self._careful and self._is_vain(_Node(slot, candidates, needed - 1, after, following)):
                     failed.add(int(self._class_of(at)))
-                continue
-            following = choose(self.problem, state, slot, candidates, at)
-            found = self._pick(slot, candidates, following, chosen + 1, candidates.place_of(at) + 1)
-            if found is not None:
+                    continue
+                found = self._pick(slot, candidates, following, chosen + 1, after)
+            if found is not None or self._is_dead(depth):
                 return found
-            self._backtrack()
             if self.pruned:
                 failed.add(int(self._class_of(at)))
         return None

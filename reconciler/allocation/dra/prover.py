@@ -1,0 +1,365 @@
+"""Whether devices for the next requests exist at all, decided for all of them together.
+
+The groups of devices (`proof_tables`) are combined one after the other to the set of all counts that they can
+give the requests together (`kernels.boxes.Box`). Groups in equal states are equal here, so neither equal GPUs
+nor the order of choices multiply the work: sets are kept by what led to them.
+
+Constraints join in as they can. A `distinctAttribute` is a counter of 1 for each value. A `matchAttribute`
+whose values are groups may be used in one group; of any other, the values are tried in turn. Counter sets
+that several groups share, and the most devices of a claim, limit the counts: by what requests draw at least.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+from msgspec import Struct, field
+
+from kernels.boxes import Box, Step, moved
+from kernels.groups import distinct
+from kernels.types import Amounts, Mask
+from reconciler.allocation.dra.proof_question import Alternatives, Asked, Reader, kinds_by_value
+from reconciler.allocation.dra.proof_tables import Groups, GroupState, Rule, group_state, groups_of, table_of
+from reconciler.allocation.dra.request_options import MAX_RESULTS, Slot
+from reconciler.allocation.dra.state import NodeProblem, State
+
+MOST_CELLS = 1 << 20
+"""Cells of a box. With more, the counts that are asked for are tried in parts."""
+MOST_VALUES = 512
+"""Combinations of the values of `matchAttribute` that are tried. With more, some constraints do not count."""
+MOST_KINDS = 60
+
+
+class Table(NamedTuple):
+    """What a group can give."""
+
+    number: int
+    """Equal tables have equal numbers"""
+    counts: Amounts
+    """(v, K) largest counts of the kinds"""
+    uses: Amounts
+    """(v, limits) how often each limit is used for that"""
+    limits: tuple[tuple[int, int], ...]
+    """The number of a rule, and the value if a group has several, else -1"""
+
+
+class _Entry(NamedTuple):
+    """One group."""
+
+    nearby: tuple[int, ...]
+    """Its values for limits that several groups share: such groups follow one another"""
+    number: int
+    """That of the table"""
+    codes: list[int]
+    """Its value for each rule"""
+    table: Table
+
+
+class _Frame(Struct):
+    """A box, and the sets of cells that were found in it."""
+
+    box: Box
+    sets: list[int]
+    known: dict[tuple[object, ...], int] = field(default_factory=dict)
+    """The next set: by a set, what is renewed, a table, and the places of its limits"""
+    steps: dict[tuple[object, ...], tuple[list[Step], list[int]]] = field(default_factory=dict)
+
+    def start(self, kinds: int) -> int:
+        """The number of the set where nothing is given yet, and everything is allowed."""
+        if not self.sets:
+            self.sets.append(self.box.below([0] * kinds + list(self.box.caps[kinds:])))
+        return 0
+
+    def after(self, node: int, renewed: tuple[int, ...], table: Table, places: tuple[int, ...]) -> int:
+        """The number of the set after a group has given what it can.
+
+        renewed  kinds of the box that stand for limits of the groups that follow
+        places   kinds of the box for the limits of the table; -1 for those that lie in the group
+        """
+        key = node, renewed, table.number, places
+        if key not in self.known:
+            cells = self.sets[node]
+            for kind in renewed:
+                cells = self.box.renewed(cells, kind)
+            steps, rises = self._steps(table, places)
+            cells |= self.box.closed(moved(cells, steps), rises)
+            self.known[key] = len(self.sets)
+            self.sets.append(cells)
+        return self.known[key]
+
+    def _steps(self, table: Table, places: tuple[int, ...]) -> tuple[list[Step], list[int]]:
+        key = table.number, places
+        if key not in self.steps:
+            vectors = np.zeros((len(table.counts), len(self.box.caps)), dtype=np.int64)
+            vectors[:, : table.counts.shape[1]] = table.counts
+            for at, place in enumerate(places):
+                if place >= 0:
+                    vectors[:, place] -= table.uses[:, at]
+            steps = [self.box.step(vector) for vector in np.unique(vectors, axis=0).tolist()]
+            self.steps[key] = steps, np.maximum(vectors.max(axis=0), 0).tolist()
+        return self.steps[key]
+
+
+class Prover:
+    """Proofs for one search on one node."""
+
+    def __init__(self, problem: NodeProblem) -> None:
+        self.problem = problem
+        self.groups: Groups = groups_of(problem.view)
+        drawn = np.where((problem.sets >= 0)[..., None], problem.table[problem.draws], 0)
+        self._total = drawn.sum(axis=1)
+        """(n, C) what each device draws from all its sets"""
+        self._shared = [
+            (number, np.where((problem.sets == number)[..., None], drawn, 0).sum(axis=1))
+            for number in self.groups.shared.tolist()
+        ]
+        """Sets of several groups, with what each device draws from it: (n, C)"""
+        self._states: dict[tuple[object, ...], GroupState] = {}
+        self._tables: dict[tuple[object, ...], Table | None] = {}
+        self._numbers: dict[tuple[object, ...], int] = {}
+        self._frames: dict[tuple[int, ...], _Frame] = {}
+
+    def is_impossible(
+        self, slots: Sequence[Slot], by_slot: Sequence[Alternatives], state: State
+    ) -> bool | None:
+        """Whether no devices meet the requests; the first of them belongs to the claim at hand.
+
+        Never true if they can be met. None if that takes too long, or if requests in mode All, for
+        administrators or for shared devices were left out. Exclusion does not count.
+        """
+        asked = Reader(self.problem, slots[0].claim, state).read(slots, by_slot)
+        if asked is None:
+            return True
+        if not 0 < len(asked.masks) <= MOST_KINDS or not len(asked.wanted):
+            return None
+        drawn, totals = self.draws(asked, state)
+        fine = (asked.wanted @ drawn <= totals).all(axis=1)
+        for claim in {claim for claim in asked.claims if claim >= 0}:
+            of_claim = asked.wanted[:, [one == claim for one in asked.claims]].sum(axis=1)
+            fine &= of_claim <= MAX_RESULTS - (state.results if claim == slots[0].claim else 0)
+        wanted = asked.wanted[fine]
+        if not len(wanted):
+            return True
+        trial = _Trial(self, asked, state, drawn)
+        if not any(trial.reaches(bits, wanted) for bits in trial.ways()):
+            return True
+        return False if asked.complete and not trial.unsure else None
+
+    def draws(self, asked: Asked, state: State) -> tuple[Amounts, Amounts]:
+        """(K, L) what one device of each kind draws at least of some totals, and (L,) the totals."""
+        left = np.maximum(state.left, 0)
+        drawn, limits = [], list[int]()
+        for amounts, most in [(self._total, left.sum(axis=0)), *((d, left[s]) for s, d in self._shared)]:
+            columns = np.concatenate([amounts, amounts.sum(axis=1)[:, None]], axis=1)
+            drawn.append(np.stack([columns[mask].min(axis=0) for mask in asked.masks]))
+            limits += [*most.tolist(), int(most.sum())]
+        return np.concatenate(drawn, axis=1), np.array(limits)
+
+    def group_state(self, group: int, bits: Amounts, rules: Sequence[Rule], left: Amounts) -> GroupState:
+        """What is left of a group, when its devices serve the kinds in `bits` (n,)."""
+        groups = self.groups
+        devices = groups.order[groups.begins[group] : groups.begins[group + 1]]
+        mine = bits[devices]
+        remaining = left[groups.sets[group]].reshape(-1)
+        inner = [rule.codes[devices] if rule.inner else None for rule in rules]
+        key = (
+            groups.shapes[group],
+            remaining.tobytes(),
+            mine.tobytes(),
+            tuple([None if codes is None else codes.tobytes() for codes in inner]),
+        )
+        if key not in self._states:
+            values = [[-1] * len(devices) if codes is None else codes.tolist() for codes in inner]
+            per_device = list(zip(*values, strict=True)) if values else [()] * len(devices)
+            self._states[key] = group_state(
+                len(self._states), remaining.tolist(), groups.draws[group], mine.tolist(), per_device
+            )
+        return self._states[key]
+
+    def table(
+        self, state: GroupState, rules: Sequence[Rule], caps: tuple[int, ...], *, whole: bool
+    ) -> Table | None:
+        """What a group can give; None if there is too much, unless `whole`."""
+        key = state.number, tuple([(rule.match, rule.bits) for rule in rules]), caps, whole
+        if key not in self._tables:
+            found = table_of(state, rules, caps, whole=whole)
+            if found is None:
+                self._tables[key] = None
+            else:
+                counts, uses, limits = found
+                content = counts.tobytes(), uses.tobytes(), limits, caps
+                number = self._numbers.setdefault(content, len(self._numbers))
+                self._tables[key] = Table(number, counts, uses, limits)
+        return self._tables[key]
+
+    def frame(self, caps: tuple[int, ...]) -> _Frame:
+        """The box of these caps, and what is known of it."""
+        if caps not in self._frames:
+            self._frames[caps] = _Frame(Box(caps), [])
+        return self._frames[caps]
+
+
+class _Trial:
+    """The counts that the groups can give in one state."""
+
+    def __init__(self, prover: Prover, asked: Asked, state: State, drawn: Amounts) -> None:
+        self._prover, self._left = prover, state.left
+        self._bits = (asked.masks.astype(np.int64) << np.arange(len(asked.masks))[:, None]).sum(axis=0)
+        self._rules: list[Rule] = []
+        self._tried: list[list[Amounts]] = []
+        """Of each constraint whose values are tried: for each value, (n,) the kinds that devices may serve"""
+        self._group_codes: list[Amounts] = []
+        """Of each rule: (G,) the value of each group, if it has one"""
+        of = prover.groups.of
+        for key in sorted(asked.before):
+            constraint = prover.problem.constraints[key[0]][key[1]]
+            members = [number for number, keys in enumerate(asked.rules) if key in keys]
+            kinds = sum([1 << number for number in members])
+            rows = np.flatnonzero(asked.masks[members].any(axis=0))
+            pairs = np.unique(np.stack([of[rows], constraint.codes[rows]]), axis=1)
+            inner = len(distinct(pairs[0])) < pairs.shape[1]
+            shared = len(distinct(pairs[1])) < pairs.shape[1]
+            if constraint.match and (inner or shared or constraint.derived or not constraint.plain):
+                self._tried.append(kinds_by_value(constraint, asked, members, asked.before[key]))
+                continue
+            code = np.full(len(prover.groups.begins) - 1, -1, dtype=np.int64)
+            code[pairs[0]] = pairs[1]
+            self._rules.append(Rule(constraint.match, kinds, constraint.codes, inner, shared))
+            self._group_codes.append(code)
+
+        self._weights, together, once = self._sums(len(asked.masks), drawn)
+        self._together: Mask = together
+        """(W,) sums that one group has to give"""
+        self._once: Mask = once
+        """(W,) sums of which a group gives 1 at most"""
+        self._bounds: dict[int, Amounts] = {}
+        self.unsure = False
+        """Whether some counts took too long"""
+
+    def _sums(self, kinds: int, drawn: Amounts) -> tuple[Amounts, Mask, Mask]:
+        """(K, W) sums of counts that are compared first: each kind, each pair, those of each rule, all."""
+        one = np.eye(kinds, dtype=np.int64)
+        first, second = np.triu_indices(kinds, 1)
+        of_rules = [np.array([[rule.bits >> kind & 1] for kind in range(kinds)]) for rule in self._rules]
+        plain = [one, one[:, first] + one[:, second], *of_rules]
+        weights = np.concatenate([*plain, np.ones((kinds, 1), dtype=np.int64), drawn], axis=1)
+        inside = np.zeros((2, weights.shape[1]), dtype=np.bool_)
+        for rule, mine in zip(self._rules, of_rules, strict=True):
+            if rule.match or not rule.inner:
+                inside[int(not rule.match)] |= ((weights > 0) <= (mine > 0)).all(axis=0)
+        inside[1] &= weights.max(axis=0) == 1
+        return weights, inside[0], inside[1]
+
+    def ways(self) -> Iterator[Amounts]:
+        """(n,) the kinds that each device may serve, for each choice of values."""
+        tried, count = [], 1
+        for values in sorted(self._tried, key=len):
+            count *= len(values)
+            if count <= MOST_VALUES:
+                tried.append(values)
+        for chosen in product(*tried):
+            yield np.bitwise_and.reduce([self._bits, *chosen])
+
+    def reaches(self, bits: Amounts, wanted: Amounts) -> bool:
+        """Whether the groups can give one of the counts that are asked for, or if that takes too long.
+
+        bits   (n,)    the kinds that each device may serve
+        wanted (v, K)
+        """
+        groups, rules = self._prover.groups, self._rules
+        some = np.logical_or.reduceat(bits[groups.order] != 0, groups.begins[:-1])
+        numbers = np.flatnonzero(some).tolist()
+        if not numbers:
+            return False
+        states = [self._prover.group_state(group, bits, rules, self._left) for group in numbers]
+        bounds = np.stack([self._bound(state) for state in states])
+        most = np.where(self._together, bounds.max(axis=0), bounds.sum(axis=0))
+        return self._gives(numbers, states, wanted[(wanted @ self._weights <= most).all(axis=1)])
+
+    def _bound(self, state: GroupState) -> Amounts:
+        if state.number not in self._bounds:
+            most = state.bound(self._weights)
+            self._bounds[state.number] = np.where(self._once, np.minimum(most, 1), most)
+        return self._bounds[state.number]
+
+    def _gives(self, numbers: list[int], states: list[GroupState], wanted: Amounts) -> bool:
+        """Whether groups in these states can give one of the counts, or if that takes too long."""
+        if not len(wanted):
+            return False
+        caps = tuple(wanted.max(axis=0).tolist())
+        tables = {
+            state.number: self._prover.table(state, self._rules, caps, whole=len(wanted) == 1)
+            for state in states
+        }
+        entries = []
+        for group, state in zip(numbers, states, strict=True):
+            table = tables[state.number]
+            if table is None:
+                return self._in_parts(numbers, states, wanted)
+            codes = [int(code[group]) for code in self._group_codes]
+            nearby = tuple([code for code, rule in zip(codes, self._rules, strict=True) if rule.shared])
+            entries.append(_Entry(nearby, table.number, codes, table))
+        entries.sort(key=lambda entry: entry[:2])
+        found = self._combine(entries, wanted, caps)
+        return self._in_parts(numbers, states, wanted) if found is None else found
+
+    def _combine(self, entries: list[_Entry], wanted: Amounts, caps: tuple[int, ...]) -> bool | None:
+        """Whether groups can give one of the counts together; None if the box is too large."""
+        places, renewed, used = self._places(entries, len(caps))
+        if prod([cap + 1 for cap in caps]) << used > MOST_CELLS:
+            return None
+        frame = self._prover.frame((*caps, *[1] * used))
+        strides = np.array(frame.box.strides[: len(caps)], dtype=np.int64)
+        target = sum([1 << cell for cell in (wanted @ strides).tolist()])
+        node = frame.start(len(caps))
+        for entry, mine, new in zip(entries, places, renewed, strict=True):
+            if frame.sets[node] & target:
+                return True
+            node = frame.after(node, new, entry.table, mine)
+        return bool(frame.sets[node] & target)
+
+    def _places(
+        self, entries: list[_Entry], kinds: int
+    ) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]], int]:
+        """Of each group: the kinds of the box for its limits, -1 for those that lie in the group.
+
+        And those of them that stood for another limit before; and how many such kinds there are. A limit
+        needs its kind from the first group that it concerns to the last one.
+        """
+        limits = [[self._limit(*limit, entry.codes) for limit in entry.table.limits] for entry in entries]
+        last = {limit: at for at, mine in enumerate(limits) for limit in mine}
+        place: dict[tuple[int, int] | None, int] = {None: -1}
+        free: list[int] = []
+        places, renewed, used = [], [], 0
+        for at, mine in enumerate(limits):
+            new = []
+            for limit in mine:
+                if limit not in place:
+                    if free:
+                        new.append(free[-1])
+                    else:
+                        free.append(kinds + used)
+                        used += 1
+                    place[limit] = free.pop()
+            places.append(tuple([place[limit] for limit in mine]))
+            renewed.append(tuple(new))
+            free += [place[limit] for limit in mine if limit is not None and last[limit] == at]
+        return places, renewed, used
+
+    def _limit(self, number: int, value: int, codes: list[int]) -> tuple[int, int] | None:
+        """What stands for a limit that several groups share; None for one that lies in its group."""
+        rule = self._rules[number]
+        if rule.match:
+            return number, -1
+        return (number, codes[number] if value < 0 else value) if rule.shared else None
+
+    def _in_parts(self, numbers: list[int], states: list[GroupState], wanted: Amounts) -> bool:
+        if len(wanted) == 1:
+            self.unsure = True
+            return True
+        spread = wanted.max(axis=0) - wanted.min(axis=0)
+        widest = wanted[:, int(spread.argmax())]
+        low = widest <= (widest.max() + widest.min()) // 2
+        return any(self._gives(numbers, states, part) for part in (wanted[low], wanted[~low]))

@@ -1,0 +1,54 @@
+"""Proofs against searches that try everything, on questions that are hard for their size."""
+
+from random import Random
+
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from perf.fleets.hard import FAMILIES, SMALL, Question, Scale, question
+from reconciler.allocation.dra.bounds import Remaining
+from reconciler.allocation.dra.candidates import find_candidates
+from reconciler.allocation.dra.node_attempt import NodeGrant
+from reconciler.allocation.dra.prover import Prover
+from reconciler.allocation.dra.state import begin, set_up
+from tests.tools.allocation_world import World, answer, on_node
+from tests.tools.examples import examples
+
+TINY = Scale(gpus=(2, 3), requests=(1, 4), shapes=SMALL)
+
+
+def world_of(asked: Question) -> World:
+    kinds = {kind: [one for one in asked.fleet if one["kind"] == kind] for kind in ("Node", "DeviceClass")}
+    slices = [one for one in asked.fleet if one["kind"] == "ResourceSlice"]
+    return World(slices, asked.claims, asked.held, kinds["DeviceClass"], kinds["Node"])
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> World:
+    rnd = Random(draw(st.integers(0, 2**32)))
+    family = draw(st.sampled_from(FAMILIES))
+    event(family)
+    return world_of(question(rnd, family, TINY, draw(st.sampled_from((0.0, 0.5)))))
+
+
+@examples(150)
+@given(worlds())
+def test_proofs_change_no_answer(world: World):
+    plain = on_node(world, "n0", pruned=False, steps=20_000)
+    if getattr(plain, "reason", None) != "SearchGaveUp":
+        event("granted" if isinstance(plain, NodeGrant) else "refused")
+        assert answer(on_node(world, "n0")) == answer(plain)
+
+
+@examples(150)
+@given(worlds())
+def test_what_is_not_proved_impossible_can_be_met(world: World):
+    """Everything counts in these questions: neither exclusion nor shares."""
+    seen = world.snapshot()
+    parsed, view = world.parsed(seen), seen.topology.view("n0")
+    by_slot = [[find_candidates(option, view, seen) for option in slot.options] for slot in parsed.slots]
+    problem = set_up(parsed, view, seen)
+    state = begin(problem, problem.constraints[0])
+    left = Remaining(problem, parsed.slots, by_slot, state)
+    proved = Prover(problem).is_impossible(left.slots, left.by_slot, state)
+    assert (proved is True) == (not isinstance(on_node(world, "n0"), NodeGrant))

@@ -1,0 +1,111 @@
+"""Sets of vectors as bits of integers, compared with sets of tuples."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernels.boxes import Box, handed_out, moved, packings
+from tests.tools import naive_mixes
+from tests.tools.naive_mixes import Counts, below, cells, largest
+
+MANY = 100_000
+
+
+def as_cells(box: Box, bits: int) -> set[Counts]:
+    return set(map(tuple, box.vectors(bits).tolist()))
+
+
+def down(counts: set[Counts], caps: Counts) -> set[Counts]:
+    return {one for one in cells(caps) if any(below(one, other) for other in counts)}
+
+
+def bits_of(box: Box, counts: set[Counts]) -> int:
+    return sum(
+        1 << sum(count * stride for count, stride in zip(one, box.strides, strict=True)) for one in counts
+    )
+
+
+@st.composite
+def closed_sets(draw: st.DrawFn) -> tuple[Counts, set[Counts], list[Counts]]:
+    """Caps, a set closed downwards, and vectors to add."""
+    caps = tuple(draw(st.lists(st.integers(0, 4), min_size=1, max_size=4)))
+    one = st.tuples(*[st.integers(0, cap) for cap in caps])
+    corners = draw(st.lists(one, min_size=1, max_size=4))
+    return caps, down(set(corners), caps), draw(st.lists(one, max_size=4))
+
+
+@given(closed_sets())
+def test_adding_vectors_gives_all_sums_in_the_box_and_all_below(
+    world: tuple[Counts, set[Counts], list[Counts]],
+):
+    caps, before, vectors = world
+    box = Box(caps)
+    rises = [max([vector[kind] for vector in vectors], default=0) for kind in range(len(caps))]
+    found = box.closed(moved(bits_of(box, before), map(box.step, vectors)), rises)
+    sums = {tuple(map(sum, zip(one, vector, strict=True))) for one in before for vector in vectors}
+    assert as_cells(box, found) == {one for one in cells(caps) if any(below(one, other) for other in sums)}
+
+
+@given(closed_sets())
+def test_largest_renewed_and_below(world: tuple[Counts, set[Counts], list[Counts]]):
+    caps, before, vectors = world
+    box, kind = Box(caps), len(caps) - 1
+    bits = bits_of(box, before)
+    assert as_cells(box, box.largest(bits)) == largest(before)
+    assert as_cells(box, box.renewed(bits, kind)) == {one for one in cells(caps) if (*one[:-1], 0) in before}
+    for corner in vectors:
+        assert as_cells(box, box.below(corner)) == down({corner}, caps)
+
+
+def test_a_step_can_use_up_what_is_allowed_and_can_ask_for_none_left():
+    box = Box([2, 1])
+    everything_allowed = bits_of(box, {(0, 0), (0, 1)})
+    used = moved(everything_allowed, [box.step([1, -1])])
+    assert as_cells(box, used) == {(1, 0)}
+    assert moved(used, [box.step([1, -1])]) == 0
+    assert as_cells(box, moved(everything_allowed, [box.step([1, 0], only_zero=[1])])) == {(1, 0)}
+
+
+@st.composite
+def groups(draw: st.DrawFn) -> tuple[list[int], list[list[int]], list[int], list[list[int]], list[int]]:
+    """What is left of a group, draws, class of each device, kinds that each class serves, caps."""
+    counters, count = draw(st.integers(0, 3)), draw(st.integers(0, 6))
+    left = draw(st.lists(st.integers(-1, 5), min_size=counters, max_size=counters))
+    row = st.lists(st.integers(0, 3), min_size=counters, max_size=counters)
+    draws = draw(st.lists(row, min_size=count, max_size=count))
+    classes = draw(st.lists(st.integers(0, 2), min_size=count, max_size=count))
+    serves = draw(st.lists(st.lists(st.integers(0, 2), unique=True), min_size=3, max_size=3))
+    return left, draws, classes, serves, draw(st.lists(st.integers(0, 3), min_size=3, max_size=3))
+
+
+@given(groups())
+def test_packings_are_the_largest_of_all_choices(
+    world: tuple[list[int], list[list[int]], list[int], list[list[int]], list[int]],
+):
+    left, draws, classes, _, _ = world
+    found = packings(left, draws, classes, limit=MANY)
+    assert found is not None
+    width = max(classes, default=-1) + 1
+    kinds = [[of == kind for kind in range(width)] for of in classes]
+    assert set(found) == largest(naive_mixes.fitting(left, draws, kinds, width))
+    assert len(set(found)) == len(found)
+
+
+@given(groups())
+def test_devices_are_handed_out_in_every_way(
+    world: tuple[list[int], list[list[int]], list[int], list[list[int]], list[int]],
+):
+    left, draws, classes, serves, caps = world
+    packed = packings(left, draws, classes, limit=MANY)
+    assert packed is not None
+    box, width = Box(caps), max(classes, default=-1) + 1
+    unit = [[int(kind == of) for kind in range(3)] for of in range(3)]
+    steps = [[box.step(unit[kind]) for kind in serves[of] if caps[kind]] for of in range(width)]
+    found = as_cells(box, handed_out(packed, steps, box.below([0] * 3)))
+    kinds = [[kind in serves[of] for kind in range(3)] for of in classes]
+    fitting = naive_mixes.fitting(left, draws, kinds, 3)
+    assert found == {one for one in cells(caps) if any(below(one, other) for other in fitting)}
+
+
+def test_a_group_with_too_many_states_is_given_up():
+    eye = [[int(a == b) for a in range(12)] for b in range(12)]
+    assert packings([1] * 12, eye, list(range(12)), limit=100) is None
