@@ -53,6 +53,7 @@ _HIDDEN = ("timestamp", "level", "logger", "event", "decision_id", "counts")
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True), metavar="FILE|-")
 @click.option("--claim", metavar="[NAMESPACE/]CLAIM", help="Show only lines about this claim.")
+@click.option("--pod", metavar="[NAMESPACE/]POD", help="Show only lines about this pod and its claims.")
 @click.option("--reason", metavar="REASON", help="Show only decisions with this reason.")
 @click.option(
     "--slow",
@@ -70,6 +71,7 @@ def logs(
     clock: Clock,
     file: str,
     claim: str | None,
+    pod: str | None,
     reason: str | None,
     slow: float | None,
     since: float | None,
@@ -78,7 +80,7 @@ def logs(
 ) -> None:
     """Summarize or filter the JSON log lines of `run --log-format json`; - is standard input.
 
-    Without --claim, --reason, --slow or --follow, prints a summary: counts by reason, latencies, the
+    Without --claim, --pod, --reason, --slow or --follow, prints a summary: counts by reason, latencies, the
     slowest decisions, conflicts and retries, warnings. With one of them, prints the matching lines.
 
     \b
@@ -93,12 +95,13 @@ def logs(
         line
         for line in seen.noting(reader.read(texts))
         if (oldest is None or line.at >= oldest)
-        and (claim is None or _is_about(line, claim))
+        and (claim is None or str(_key(claim)) in line.claims)
+        and (pod is None or str(_key(pod)) in line.pods)
         and (reason is None or line.fields.get("reason") == reason)
         and (slow is None or (line.milliseconds or 0.0) >= slow * 1000)
     )
     console = Console(sys.stdout)
-    if follow or claim or reason or slow is not None:
+    if follow or claim or pod or reason or slow is not None:
         count = _print_lines(matching, console, output, at_once=follow)
     else:
         summary = summarize(matching)
@@ -190,10 +193,6 @@ def _was_replaced(path: Path, opened: TextIO) -> bool:
     return now.st_ino != os.fstat(opened.fileno()).st_ino or now.st_size < opened.tell()
 
 
-def _is_about(line: Line, claim: str) -> bool:
-    return str(_key(claim)) in line.claims
-
-
 def _print_lines(lines: Iterable[Line], console: Console, output: str, *, at_once: bool) -> int:
     """Print lines and return their number."""
     table = Table(("TIME", "EVENT", "DETAILS", "DECISION"), names=2)
@@ -226,8 +225,10 @@ def _word(value: object) -> str:
 
 
 def _print_summary(summary: Summary, console: Console) -> None:
-    allocated, freed = summary.events["claim allocated"], summary.events["claim freed"]
-    counts = f"{counted(allocated, 'claim')} allocated, {freed} freed, {len(summary.waiting)} still pending"
+    ended = {what: summary.events[f"claim {what}"] for what in ("freed", "deleted")}
+    told = [f"{count} {what}" for what, count in ended.items() if count]
+    allocated = f"{counted(summary.events['claim allocated'], 'claim')} allocated"
+    counts = ", ".join([allocated, *told, f"{len(summary.waiting)} still pending"])
     print_line(console, counts)
     if summary.durations:
         parts = [f"{name} {value:g} ms" for name, value in latencies(summary.durations).items()]

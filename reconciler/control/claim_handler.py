@@ -248,7 +248,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
     async def _ungate(self, pod: Pod) -> None:
         # Not left to the watch: events of the claim may come first, and be taken for those of a gated pod.
         self._intake.observe_pod(await self._writer.ungate(pod))
-        self._report(Ungated(pod.key))
+        self._report(Ungated(pod.key, claims_of(pod)))
 
 
 def _pod(unit: Unit) -> ObjectKey | None:

@@ -26,6 +26,7 @@ from reconciler.api.objects.storage import STORAGE
 from reconciler.cluster.kinds import ON_DEMAND
 from reconciler.cluster.transport import PauseReasons
 from reconciler.control.audit import ReclaimedByScheduler
+from reconciler.control.decisions.allocating import Deleted
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.dispatching import Dispatcher
 from reconciler.control.early_names import EarlyNames
@@ -103,6 +104,7 @@ class Intake:
         self._journal = journal
         self._followers: list[Callable[[Change], None]] = []
         self._ours = ours
+        self._report = report
         self.store = store
         self.groups = PodGroups()
         self.wanted: dict[str, asyncio.Event] = {kind: asyncio.Event() for kind in ON_DEMAND}
@@ -222,6 +224,11 @@ class Intake:
                 self.reclaimed.note(thing)
                 self.audit.reached(thing.metadata.resource_version)
                 self.lag.shown(thing.metadata.resource_version)
+        if isinstance(change, Removed) and change.kind == "ResourceClaim":
+            gone = self.store.claims.get(change.key)
+            if gone is not None and self._ours.lost(gone):
+                held = gone.allocation.devices.results if gone.allocation else ()
+                self._report(Deleted(gone.key, tuple(device.id for device in held)))
 
     def _listed(self, kind: str) -> None:
         """A kind was listed; perhaps all are now."""

@@ -57,6 +57,12 @@ class Ownership(Struct, frozen=True):
         devices = claim.allocation.devices.results if claim.allocation else ()
         return bool(devices) and self.trespass(claim, claim.allocation) is None
 
+    def lost(self, claim: ResourceClaim) -> bool:
+        """Whether a claim that was deleted is told of: it was ours, or waited for a pod."""
+        if claim.allocation is None:
+            return self.claims(claim) or any(one.kind == "Pod" for one in claim.metadata.owner_references)
+        return self.frees(claim)
+
     def foreign_class(self, claim: ResourceClaim) -> str | None:
         """Why no device may be allocated to a claim, judging by its classes."""
         if self.alone or self.drivers:

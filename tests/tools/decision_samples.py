@@ -8,6 +8,7 @@ from reconciler.api.objects.plan import Gate, RequestCount
 from reconciler.control.decisions.allocating import (
     Allocated,
     Compared,
+    Deleted,
     DevicesGiven,
     ExclusionViolated,
     Freed,
@@ -244,7 +245,8 @@ SAMPLES = (
         {"gang": "ns/g", "claims": ["ns/c"], "why": "words"},
     ),
     Sample(Freed(CLAIM, "deleted"), "info", "claim freed", {"claim": "ns/c", "why": "deleted"}),
-    Sample(Ungated(POD), "info", "pod ungated", {"pod": "ns/p"}),
+    Sample(Deleted(CLAIM, (DEVICE,)), "info", "claim deleted", {"claim": "ns/c", "devices": ["d/p/x"]}),
+    Sample(Ungated(POD, (CLAIM,)), "info", "pod ungated", {"pod": "ns/p", "claims": ["ns/c"]}),
     Sample(
         DevicesGiven(POD, (DEVICE,), "n", 0.25),
         "info",

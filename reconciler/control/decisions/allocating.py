@@ -119,6 +119,17 @@ class Freed(Decision):
 
 
 @dataclass(frozen=True, slots=True)
+class Deleted(Decision):
+    """A claim of ours was deleted: it waits no longer, and its devices are free."""
+
+    LINES: ClassVar = (Line("claim deleted", Level.INFO),)
+
+    claim: ClaimKey
+    devices: Devices
+    """What it held"""
+
+
+@dataclass(frozen=True, slots=True)
 class Ungated(Decision):
     """All claims of a pod are allocated; the scheduler may bind the pod."""
 
@@ -126,6 +137,7 @@ class Ungated(Decision):
     METRICS: ClassVar = (Counted(UNGATED),)
 
     pod: PodKey
+    claims: ClaimKeys = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.decisions.allocating import (
     Allocated,
     Compared,
+    Deleted,
     DevicesGiven,
     ExclusionViolated,
     Freed,
@@ -342,6 +343,7 @@ DECISIONS: tuple[type[Decision], ...] = (
     PodMoved,
     GangPlaced,
     GangGivenBack,
+    Deleted,
     Freed,
     Ungated,
     DevicesGiven,

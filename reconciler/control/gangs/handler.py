@@ -65,7 +65,7 @@ class GangWriter:
                 await self._patch(step.gang, place.pod, self._release(place, pin=step.pinning))
             except Gone:  # the others run without it; a pod that replaces it is decided alone
                 continue
-            self._report(Ungated(place.pod.key))
+            self._report(Ungated(place.pod.key, claims_of(place.pod)))
 
     async def record(self, mark: SeatMark, pod: Pod) -> None:
         """Record the node of a gated pod."""

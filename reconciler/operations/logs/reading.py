@@ -35,10 +35,14 @@ class Line(Struct, frozen=True):
         return (*found, name) if kind == "claim" else tuple(found)
 
     @property
-    def pod(self) -> str:
-        """The pod of the line; empty if none."""
+    def pods(self) -> tuple[str, ...]:
+        """The pods of the line, as NAMESPACE/NAME."""
+        named = self.fields.get("pods")
+        found = [str(name) for name in named] if isinstance(named, list) else []
+        if isinstance(pod := self.fields.get("pod"), str):
+            found.append(pod)
         kind, _, name = str(self.fields.get("unit", "")).partition(" ")
-        return name if kind == "pod" else str(self.fields.get("pod", ""))
+        return (*found, name) if kind == "pod" else tuple(found)
 
     @property
     def decision(self) -> str:
@@ -127,7 +131,7 @@ def summarize(lines: Iterable[Line]) -> Summary:
             reason = str(line.fields.get("reason", ""))
             found.reasons[reason] += 1
             found.waiting.update(dict.fromkeys(line.claims, reason))
-        elif line.event == "claim allocated":
+        elif line.event in ("claim allocated", "claim deleted"):
             for claim in line.claims:
                 found.waiting.pop(claim, None)
         elif line.event == "reconcile will be retried":

@@ -71,7 +71,7 @@ def test_the_summary_counts_reasons_latencies_repetitions_and_problems():
 def test_the_table_says_the_same():
     text = run().stdout
     for part in (
-        "2 claims allocated, 0 freed, 1 still pending",
+        "2 claims allocated, 1 still pending",
         "p50 4 ms",
         "reconciles retried: 1 conflict, 1 retry",
         "CountersExhausted  1         1",
@@ -79,6 +79,25 @@ def test_the_table_says_the_same():
         "device held twice",
     ):
         assert part in text
+
+
+def test_a_deleted_claim_waits_no_longer_and_ends_its_timeline():
+    gone = line("claim deleted", claim="default/b", devices=[])
+    lines = [
+        pending("default/b", pod="default/p"),
+        gone,
+        line("pod ungated", pod="default/p", claims=["default/a"]),
+    ]
+    assert run(lines=lines).stdout.startswith("0 claims allocated, 1 deleted, 0 still pending\n")
+    events = [
+        json.loads(text)["event"]
+        for text in run("--claim", "b", "-o", "json", lines=lines).stdout.splitlines()
+    ]
+    assert events == ["claim pending", "claim deleted"]
+    events = [
+        json.loads(text)["event"] for text in run("--pod", "p", "-o", "json", lines=lines).stdout.splitlines()
+    ]
+    assert events == ["claim pending", "pod ungated"]
 
 
 @pytest.mark.parametrize("name", ["a", "default/a"])

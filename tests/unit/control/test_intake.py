@@ -7,10 +7,12 @@ from structlog.testing import capture_logs
 
 from reconciler.aio.queue import Queue
 from reconciler.api.objects.changes import Changed, Refused, Removed, Replaced
-from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.semantics import Semantics
+from reconciler.control.decisions.allocating import Deleted
 from reconciler.control.decisions.declaration import Decision
 from reconciler.control.intake import Intake
+from reconciler.control.ownership import Ownership
 from reconciler.control.waiting import Wants
 from reconciler.state.devices import naming
 from reconciler.state.store import Store
@@ -205,6 +207,28 @@ async def test_nothing_is_ready_before_every_kind_was_listed():
     assert not picture.listed.is_set()
     picture.take(Replaced("ResourceClaim", (), ()))
     assert picture.listed.is_set()
+
+
+async def test_the_deletion_of_our_claims_is_told_with_what_they_held():
+    told: list[Decision] = []
+    owned = Ownership(drivers=frozenset({DRIVER}))
+    picture = Intake(
+        Store(Semantics()),
+        Queue(base=1, cap=1, random=lambda: 0.0),
+        ["ResourceClaim"],
+        told.append,
+        ours=owned,
+    )
+    others = {**claim("others", managed=False), "status": held("other.example.com", "n", "d1")}
+    mine = {**claim("held", managed=False), "status": held(DRIVER, "n", "d0")}
+    for raw in (claim("theirs", managed=False), claim("ours"), mine, others):
+        picture.take(Changed("ResourceClaim", typed(raw)))
+    for name in ("theirs", "ours", "held", "others", "held"):
+        remove(picture, "ResourceClaim", name)
+    assert told == [
+        Deleted(key("ours"), ()),
+        Deleted(key("held"), (DeviceID(DRIVER, "n", "d0"),)),
+    ]
 
 
 async def test_an_unreadable_object_is_reported_once_for_each_reason():

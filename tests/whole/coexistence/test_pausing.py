@@ -108,7 +108,7 @@ async def test_only_that_one_config_map_is_asked_for():
 @pytest.mark.parametrize("name", ["switch", "/switch", "ops/", "Ops/switch", "a/b/c"])
 def test_the_name_of_the_config_map_has_a_namespace(name: str):
     flags: dict[str, Any] = {"pause_config_map": name}
-    with pytest.raises(Rejected, match="pause_config_map"):
+    with pytest.raises(Rejected, match="--pause-config-map"):
         load(flags, None)
 
 

@@ -10,6 +10,9 @@ from reconciler.cli.demo import play, read_demo_manifests
 from reconciler.cli.output import Console
 
 
+pytestmark = pytest.mark.loopback
+
+
 async def shown() -> str:
     out = StringIO()
     await play(read_demo_manifests(sys.stdin.buffer), Console(out))
