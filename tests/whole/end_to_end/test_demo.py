@@ -9,7 +9,6 @@ import pytest
 from reconciler.cli.demo import play, read_demo_manifests
 from reconciler.cli.output import Console
 
-
 pytestmark = pytest.mark.loopback
 
 
