@@ -258,7 +258,7 @@ class Intake:
         """Take in a pod that a request returned, unless the watch has seen it deleted or recreated."""
         known = self.store.pods.get(pod.key)
         if known is not None and known.metadata.uid == pod.metadata.uid:
-            self.apply(Changed("Pod", pod))
+            self.apply(self.early.within(Changed("Pod", pod)))
 
     def skips(self, key: ObjectKey, uid: str, version: str) -> bool:
         """Whether a watch event tells nothing new: the store has the claim in this version or a later one,

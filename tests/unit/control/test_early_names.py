@@ -11,7 +11,7 @@ from reconciler.api.objects.core import GATE
 from reconciler.api.objects.gangs import GANG
 from reconciler.control.intake import Intake
 from tests.tools.small_fleet import claim, pod
-from tests.tools.unit_pictures import claim_unit, intake, key, pod_unit, put, remove, taken, typed
+from tests.tools.unit_pictures import as_pod, claim_unit, intake, key, pod_unit, put, remove, taken, typed
 
 
 def made(name: str, owner: str = "p", entry: str = "t0", **metadata: Any) -> dict[str, Any]:
@@ -52,6 +52,12 @@ async def test_the_pod_is_requeued_and_supposed_no_more_when_it_names_the_claim(
     assert not picture.early.supposes(key("p"))
     assert names(picture) == ["a"]
     assert await taken(picture) == [pod_unit("p")]
+
+
+async def test_the_answer_to_a_patch_of_the_pod_gets_the_name_too():
+    picture = intake(pod("p", templates=("t",)), made("a"))
+    picture.observe_pod(as_pod(pod("p", templates=("t",))))
+    assert names(picture) == ["a"]
 
 
 async def test_what_the_pod_says_counts_for_more():
