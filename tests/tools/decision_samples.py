@@ -7,6 +7,7 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.plan import Gate, RequestCount
 from reconciler.control.decisions.allocating import (
     Allocated,
+    AllocationUnreadable,
     Compared,
     Deleted,
     DevicesGiven,
@@ -261,6 +262,12 @@ SAMPLES = (
         "warning",
         "device over-committed",
         {"device": "d/p/x", "pods": ["ns/p"]},
+    ),
+    Sample(
+        AllocationUnreadable(POD, "n", "words"),
+        "warning",
+        "device allocation unreadable",
+        {"pod": "ns/p", "node": "n", "message": "words"},
     ),
     Sample(
         ExclusionViolated("words", (CLAIM,)),

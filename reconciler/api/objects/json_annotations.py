@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from reconciler.api.objects.validating import without_nulls
+from reconciler.api.objects.validating import said_plainly, without_nulls
 from reconciler.errors import Malformed
 
 MAX_LENGTH = 2**20
@@ -67,7 +67,8 @@ def validated(
         first = exc.errors()[0]
         at = path_in_text([part for part in first["loc"] if part != _KEY])
         path = ".".join(map(str, at))
-        raise Malformed(subject, annotation, f"{path}: {first['msg']}" if path else first["msg"]) from exc
+        why = said_plainly(first)
+        raise Malformed(subject, annotation, f"{path}: {why}" if path else why) from exc
 
 
 def _place(text: str, at: int) -> str:

@@ -52,15 +52,19 @@ def subject_of(raw: Mapping[str, Any]) -> str:
 def _refusal(subject: str, exc: ValidationError) -> Malformed:
     """The first problem that pydantic reports, as one line."""
     problem = exc.errors(include_url=False)[0]
-    if problem["type"] in _REASONS:
-        reason = _REASONS[problem["type"]].format_map(problem.get("ctx", {}))
-    else:
-        reason = problem["msg"].removeprefix("Value error, ")
+    reason = said_plainly(problem)
     got = problem.get("input")
     if isinstance(got, str | int | float) and got != "" and repr(got) not in reason:
         reason = f"{reason}, got {got if isinstance(got, bool) else repr(got)[:80]}"
     field = problem.get("ctx", {}).get("field") if problem["type"] == MISPLACED else None
     return Malformed(subject, _path((*problem["loc"], field) if field else problem["loc"]), reason)
+
+
+def said_plainly(problem: Mapping[str, Any]) -> str:
+    """An error of pydantic in our words: its own name classes of the program."""
+    if problem["type"] in _REASONS:
+        return _REASONS[problem["type"]].format_map(problem.get("ctx", {}))
+    return str(problem["msg"]).removeprefix("Value error, ")
 
 
 _REASONS = {

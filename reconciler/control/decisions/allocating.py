@@ -263,6 +263,21 @@ class Overdrawn(Decision):
 
 
 @dataclass(frozen=True, slots=True)
+class AllocationUnreadable(Decision):
+    """A pod's annotation does not say which Koordinator devices it has.
+
+    All devices of its types on its node count as held until it can be read or the pod is gone.
+    """
+
+    LINES: ClassVar = (Line("device allocation unreadable", Level.WARNING),)
+    METRICS: ClassVar = (Counted(FINDINGS, ("unreadable",)),)
+
+    pod: PodKey
+    node: Node
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
 class ExclusionViolated(Decision):
     """Devices that exclude one another are allocated at the same time.
 

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.decisions.allocating import (
     Allocated,
+    AllocationUnreadable,
     Compared,
     Deleted,
     DevicesGiven,
@@ -349,6 +350,7 @@ DECISIONS: tuple[type[Decision], ...] = (
     DevicesGiven,
     HeldTwice,
     Overdrawn,
+    AllocationUnreadable,
     ExclusionViolated,
     GroupModeChanged,
     OverCommitted,

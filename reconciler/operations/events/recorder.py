@@ -19,6 +19,7 @@ from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
 from reconciler.cluster.kinds import Served
 from reconciler.control.decisions.allocating import (
     Allocated,
+    AllocationUnreadable,
     DevicesGiven,
     ExclusionViolated,
     HeldTwice,
@@ -110,7 +111,7 @@ BACKLOG = 256
 """Queued decisions of each sort; further ones have no Event"""
 
 Outcome = Allocated | DevicesGiven | Ungated | Evicted | MoveEvicted | MovesAborted
-Finding = HeldTwice | ExclusionViolated
+Finding = HeldTwice | ExclusionViolated | AllocationUnreadable
 
 
 class EventInbox:
@@ -132,13 +133,14 @@ class EventInbox:
             case Allocated() | DevicesGiven() | Ungated() | Evicted() | MoveEvicted() | MovesAborted():
                 if not self.outcomes.full():
                     self.outcomes.put_nowait(decision)
-            case HeldTwice() | ExclusionViolated():
+            case HeldTwice() | ExclusionViolated() | AllocationUnreadable():
                 if not self.findings.full():
                     self.findings.put_nowait(decision)
 
 
 ALLOCATED, UNGATED = "Allocated", "Ungated"
 HELD_TWICE, INCOMPATIBLE = "DeviceHeldTwice", "IncompatibleDevices"
+UNREADABLE = "DeviceAllocationUnreadable"
 PREEMPTED, MOVED, MOVES_DROPPED = "Preempted", "Moved", "MovesDropped"
 """Of preemption, kube-scheduler has the same reason and action"""
 UNGATING, AUDITING, PREEMPTING, MOVING = "Ungating", "Auditing", "Preempting", "Moving"
@@ -255,6 +257,12 @@ class EventRecorder:
 
     def _of_finding(self, finding: Finding) -> Iterator[Notice]:
         """On the claims that still hold devices, and on the pods that they are reserved for."""
+        if isinstance(finding, AllocationUnreadable):
+            pod = self._pod(finding.pod)
+            if pod is not None:
+                text = unreadable_note(finding)
+                yield Notice(pod, UNREADABLE, text, finding.decision_id, action=AUDITING)
+            return
         reason = HELD_TWICE if isinstance(finding, HeldTwice) else INCOMPATIBLE
         text = finding_note(finding)
         claims = [claim for claim in self._claims(finding.claims) if claim.allocation is not None]
@@ -293,6 +301,14 @@ def _pods_of(waits: Waits) -> Sequence[ObjectKey]:
 MOST_NAMED = 8
 """Devices that a note names: those of a whole node, as a rule"""
 UNGATED_NOTE = f"Removed the scheduling gate {GATE}: all its devices are allocated."
+
+
+def unreadable_note(finding: AllocationUnreadable) -> str:
+    """What follows from an annotation that cannot be read, and what to do."""
+    return (
+        f"{finding.message}. All devices of its types on node {finding.node} count as held. "
+        "Correct the annotation, or delete the pod."
+    )
 
 
 def refused_note(waits: Waits, explanation: Explanation | None) -> str:

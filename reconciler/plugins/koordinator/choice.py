@@ -24,7 +24,7 @@ from reconciler.plugins.koordinator.objects import (
     least,
     minus,
 )
-from reconciler.plugins.koordinator.partitions import Candidates, choices
+from reconciler.plugins.koordinator.partitions import Candidates, broken_by, choices
 from reconciler.plugins.koordinator.rules import Rules, device_score
 
 ByMinor = Mapping[int, Shares]
@@ -301,24 +301,42 @@ def _by_topology(at: Attempt, needed: Instance) -> tuple[Option, ...] | Failure:
         return Failure("multi-share-with-required-scope", Status.NEVER, message)
     if at.machine.tree is None and required:
         return Failure("topology-missing", Status.NEVER, "node(s) missing GPU Topology Tree")
+    broken = _broken(at, needed)
     if at.machine.tree is None or several_parts:
         minors = tuple(grant.minor for grant in usable(at, GPU, needed))
+        if broken:
+            minors = tuple(sorted(minors, key=lambda minor: broken.get(minor, ())))
         return (Option(minors, open_end=True),) if len(minors) >= needed.count else insufficient(GPU)
     free = at.free[GPU]
     fitting = {minor for minor, shares in free.items() if any_left(shares) and fits(needed.each, shares)}
-    found = serving(
-        at.machine.tree,
-        needed.count,
-        fitting,
-        at.used_gpus,
-        required=required,
-        score=(lambda minor: _tree_score(at, minor, needed)) if needed.shared else None,
-    )
+    least = min((broken[minor] for minor in fitting if minor in broken), default=())
+    found = [
+        scope
+        for among in dict.fromkeys(
+            (frozenset(m for m in fitting if not broken or broken.get(m) == least), frozenset(fitting))
+        )
+        for scope in serving(
+            at.machine.tree,
+            needed.count,
+            among,
+            at.used_gpus,
+            required=required,
+            score=(lambda minor: _tree_score(at, minor, needed)) if needed.shared else None,
+        )
+    ]
     if found:
         return tuple(Option(scope.minors) for scope in found)
     if required:
         return OUT_OF_SCOPE
     return Failure(f"insufficient-devices:{GPU}", Status.LATER, "Insufficient GPU Devices")
+
+
+def _broken(at: Attempt, needed: Instance) -> Mapping[int, tuple[int, ...]]:
+    """GPU -> the free partitions that a part of it would break; empty where that does not matter (KOO-15)."""
+    if at.rules.upstream or not needed.shared or at.machine.partitions is None:
+        return {}
+    healthy = {minor for minor, shares in at.machine.capacity[GPU].items() if any_left(shares)}
+    return broken_by(at.machine.partitions, Candidates(at.used_gpus, healthy, at.free[GPU]))
 
 
 def _tree_score(at: Attempt, minor: int, needed: Instance) -> int:

@@ -383,7 +383,10 @@ def allocate(
 
 
 def _unsuitable(demand: Demand, machine: Machine, rules: Rules) -> Failure | None:
-    """The failure if the machine cannot share GPUs as the pod requests (KOO-8)."""
+    """The failure if the machine's policy is unknown, or it cannot share GPUs as the pod requests (KOO-8)."""
+    if demand.gpu is not None and machine.unknown_policy:
+        message = f"node(s) with the unknown GPU partition policy {machine.unknown_policy!r}"
+        return Failure("partition-policy-unknown", Status.NEVER, message)
     if demand.gpu is None or not demand.gpu.shared:
         return None
     provider = demand.isolation

@@ -33,7 +33,12 @@ from reconciler.plugins.koordinator.names import (
     WHOLE_GPU,
 )
 from reconciler.plugins.koordinator.objects import Device, is_device
-from reconciler.plugins.koordinator.partitions import LenientPartition, Partition, read_table, table_of
+from reconciler.plugins.koordinator.partitions import (
+    LenientPartition,
+    Partition,
+    read_table,
+    table_of,
+)
 from reconciler.plugins.koordinator.rules import Semantics
 
 SHAPE: Final = Rule(
@@ -73,11 +78,9 @@ UNITS: Final = Rule(
     "Check the unit: percent of one GPU for koordinator.sh, whole GPUs for nvidia.com, bytes for gpu-memory.",
 )
 
-_PROPOSAL, _RELEASE = Semantics.PROPOSAL, Semantics.UPSTREAM
-
 
 def _table(subject: str, given: Mapping[str, str]) -> Mapping[int, tuple[Partition, ...]]:
-    listed = read_table(subject, given[PARTITIONS], _PROPOSAL)
+    listed = read_table(subject, given[PARTITIONS], Semantics.PROPOSAL)
     table_of(listed or {}, subject)
     return listed or {}
 
@@ -179,7 +182,7 @@ def _idle_parts(table: Mapping[int, tuple[Partition, ...]]) -> Iterator[str]:
 def _refused_by_the_release(subject: str, text: str) -> Iterator[str]:
     """What the proposal allows, but not the release: it then ignores the whole table."""
     try:
-        read_table(subject, text, _RELEASE)
+        read_table(subject, text, Semantics.UPSTREAM)
     except Malformed as exc:
         yield f"Koordinator's release ignores the whole table: {exc.reason}"
 

@@ -59,7 +59,8 @@ def not_excluded(rows: DeviceRows, demand: Demand, kind: str, *, upstream: bool)
     if policy == DEVICE_LEVEL:
         found = found & ~rows.held
     elif policy == PCIE_LEVEL:
-        found = found & ~group_held(rows.held, rows.pcie, len(rows.pcie))
+        # Without a known switch, no device is known to be alone on it.
+        found = found & (rows.pcie >= 0) & ~group_held(rows.held, rows.pcie, len(rows.pcie))
     return found
 
 
@@ -209,11 +210,13 @@ class Lack(IntEnum):
     """It may have enough devices once they are healthy"""
     SCOPE = 2
     SWITCH = 3
-    SIZE = 4
-    NUMBER = 5
-    FUNCTION = 6
-    MATCH = 7
-    TYPE = 8
+    ALONE = 4
+    """It does not say on which switches its devices are, and the pod wants to be alone on one"""
+    SIZE = 5
+    NUMBER = 6
+    FUNCTION = 7
+    MATCH = 8
+    TYPE = 9
 
 
 _VERDICTS = {Verdict.OUT_OF_SCOPE: Lack.SCOPE, Verdict.APART: Lack.SWITCH}
@@ -265,6 +268,8 @@ def _shortages(rows: DeviceRows, demand: Demand, size: int, *, upstream: bool) -
 
         needed = np.maximum(counted(matched), 1) if wanted.of_all else min(wanted.instance.count, LIMIT)
         base = TYPES.index(kind) * _WIDTH
+        if not upstream and demand.hint(kind).exclusive_policy == PCIE_LEVEL:
+            yield base + Lack.ALONE, counted(large & (rows.pcie >= 0)) < needed
         yield base + Lack.SIZE, counted(large) < needed
         yield base + Lack.NUMBER, counted(functional) < needed
         yield base + Lack.FUNCTION, counted(functional) == 0
@@ -287,6 +292,8 @@ def lack_failure(code: int, demand: Demand, *, upstream: bool) -> Failure:
         case Lack.SWITCH:
             why = f"with too few {', '.join(demand.joint)} devices on common PCIe switches"
             return Failure("joint-scope-impossible", never, why)
+        case Lack.ALONE:
+            return Failure(f"switch-unknown:{kind}", never, f"with too few {kind} devices on known switches")
         case Lack.SIZE | Lack.NUMBER:
             why = _too_few(Lack(lack), kind, demand, upstream=upstream)
             return Failure(f"exceeds-node-capacity:{kind}", never, why)

@@ -16,8 +16,17 @@ from reconciler.api.objects.pinning import pinned
 from reconciler.errors import Malformed
 from reconciler.plugins.koordinator import annotations
 from reconciler.plugins.koordinator.annotations import DEVICE_LEVEL, PCIE_LEVEL, AllocatedDevice, Hint
+from reconciler.plugins.koordinator.demand import by_type, requested
 from reconciler.plugins.koordinator.machine import Machine
-from reconciler.plugins.koordinator.objects import NOTHING, Shares, VirtualFunction, plus, shares_of
+from reconciler.plugins.koordinator.names import TYPES
+from reconciler.plugins.koordinator.objects import (
+    NOTHING,
+    DeviceInfo,
+    Shares,
+    VirtualFunction,
+    plus,
+    shares_of,
+)
 
 
 class Grant(Struct, frozen=True):
@@ -227,30 +236,59 @@ def holder(pod: Pod) -> Holder | None:
     return Holder(node, allocation, hints)
 
 
+def holder_of_all(pod: Pod, machine: Machine | None) -> Holder | None:
+    """What a pod counts as holding whose result annotation cannot be read: all devices of its types."""
+    node = pinned(pod)
+    if not node or pod.finished:
+        return None
+    types = _types_of(pod)
+    devices = machine.devices if machine is not None else {}
+    return Holder(
+        node,
+        {
+            kind: tuple(
+                Grant(minor, shares_of(str(pod.key), info.resources), _functions(info))
+                for minor, info in minors.items()
+            )
+            for kind, minors in devices.items()
+            if kind in types
+        },
+        {},
+    )
+
+
+def _types_of(pod: Pod) -> Collection[str]:
+    """The types that a pod requests; all if that cannot be read either."""
+    try:
+        return by_type(requested(pod)).keys() or TYPES
+    except Malformed:
+        return TYPES
+
+
+def _functions(info: DeviceInfo) -> tuple[VirtualFunction, ...]:
+    return tuple(function for group in info.vf_groups for function in group.vfs)
+
+
 def excluded_minors(
     kind: str, hint: Hint, machine: Machine, holdings: Holdings, released: Collection[int]
 ) -> frozenset[int]:
     """Minors of one type that a pod cannot have, because it or a holder requests exclusive use.
 
     Exclusive use is without another holder of that type on the device, or on its PCIe switch. A device
-    without a known switch counts as its own switch. The holders of minors in `released` are ignored.
+    without a known switch cannot be alone on it, and may be on that of any other one without. The holders of
+    minors in `released` are ignored.
     """
     minors = machine.devices.get(kind, {}).keys()
     closed = set(holdings.exclusive(kind, DEVICE_LEVEL)) - set(released)
     busy_switches = {
-        _switch(machine, kind, minor) for minor in holdings.exclusive(kind, PCIE_LEVEL).difference(released)
+        machine.pcie(kind, minor) for minor in holdings.exclusive(kind, PCIE_LEVEL).difference(released)
     }
     held = holdings.held(kind).difference(released)
     if hint.exclusive_policy == DEVICE_LEVEL:
         closed |= held
     elif hint.exclusive_policy == PCIE_LEVEL:
-        busy_switches |= {_switch(machine, kind, minor) for minor in held}
-    return frozenset(m for m in minors if m in closed or _switch(machine, kind, m) in busy_switches)
-
-
-def _switch(machine: Machine, kind: str, minor: int) -> str | int:
-    pcie = machine.pcie(kind, minor)
-    return minor if pcie is None else pcie
+        busy_switches |= {machine.pcie(kind, minor) for minor in held} | {None}
+    return frozenset(m for m in minors if m in closed or machine.pcie(kind, m) in busy_switches)
 
 
 class HeldAlone(Struct, frozen=True):

@@ -118,6 +118,8 @@ class Machine(Struct, frozen=True, dict=True):
     honors_partitions: bool
     well_planned: bool
     """Devices of secondary types are chosen only in the last phase."""
+    unknown_policy: str = ""
+    """A value of the label for the partition policy that nobody knows; then no GPU is allocated."""
     notes: tuple[str, ...] = ()
     """Invalid parts of the object, which count as absent."""
 
@@ -153,6 +155,7 @@ class Machine(Struct, frozen=True, dict=True):
             self.isolation,
             self.partitions and self.partitions.likeness(),
             self.honors_partitions,
+            self.unknown_policy,
             self.well_planned,
         )
 
@@ -203,14 +206,15 @@ def machine_of(
         devices.setdefault(info.type, {})[info.minor] = info
         shares = shares_of(subject, info.resources)
         capacity.setdefault(info.type, {})[info.minor] = shares if info.health else NOTHING
-    table, honors, notes = machine_partitions(device, node_labels, semantics)
+    partitions = machine_partitions(device, node_labels, semantics)
     return Machine(
         name=device.metadata.name,
         devices=devices,
         capacity=capacity,
         node_labels=node_labels,
-        partitions=table,
-        honors_partitions=honors,
+        partitions=partitions.table,
+        honors_partitions=partitions.honored,
         well_planned=device.metadata.labels.get(WELL_PLANNED) == "true",
-        notes=notes,
+        unknown_policy=partitions.unknown_policy,
+        notes=partitions.notes,
     )

@@ -8,12 +8,13 @@ from reconciler.allocation.pod_devices import HeldDevices, PodDevices, PodGrant,
 from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
+from reconciler.api.objects.pinning import pinned
 from reconciler.errors import Malformed
 from reconciler.plugins.koordinator.annotations import AllocatedDevice, allocated, allocation_patch
 from reconciler.plugins.koordinator.demand import Demand, Failure
 from reconciler.plugins.koordinator.explain import explain_pod
 from reconciler.plugins.koordinator.fleet import Fleet, Placed
-from reconciler.plugins.koordinator.holdings import Allocation, Holder, holder
+from reconciler.plugins.koordinator.holdings import Allocation, Holder, holder, holder_of_all
 from reconciler.plugins.koordinator.names import ALLOCATED
 from reconciler.plugins.koordinator.objects import Device
 from reconciler.plugins.koordinator.refusals import BOTH, BOTH_WHY, OFFERED, Unserved, reason_of, refusal
@@ -49,8 +50,8 @@ class OfflineMachines(PodDevices):
             try:
                 held = holder(pod)
             except Malformed as exc:
-                self.notes.append(str(exc))
-                continue
+                self.notes.append(f"{exc}; it counts as holding all devices of its types on its node")
+                held = holder_of_all(pod, self._fleet.machines.get(pinned(pod)))
             if held is not None:
                 yield pod.key, held
 

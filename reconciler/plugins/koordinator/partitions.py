@@ -5,7 +5,7 @@
 
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -55,8 +55,12 @@ class FlatTable:
 
 
 def _entry(entry: Any, number: int) -> Iterator[tuple[Path, Any]]:
-    # A group has only lists under its keys; a partition has its minors under that name.
-    if isinstance(entry, Mapping) and entry and "minors" not in entry:
+    # A group has lists under its keys; a partition has its minors under that name.
+    if (
+        isinstance(entry, Mapping)
+        and "minors" not in entry
+        and any(isinstance(v, list) for v in entry.values())
+    ):
         yield from _by_link_type(entry, (number,))
     else:
         yield (number,), entry
@@ -171,13 +175,48 @@ def table_of(listed: Mapping[int, Sequence[Partition]], subject: str) -> Partiti
     )
 
 
-def read_table(subject: str, text: str, semantics: Semantics) -> dict[int, tuple[Partition, ...]] | None:
-    """Size -> partitions as listed; None for null. Raises Malformed."""
-    value = read(subject, PARTITIONS, text)
+Listed = dict[int, tuple[Partition, ...]]
+"""Size -> partitions as listed"""
+
+
+def read_table(subject: str, text: str, semantics: Semantics) -> Listed | None:
+    """The whole table; None for null. Raises Malformed if any of it cannot be read."""
     if semantics is Semantics.UPSTREAM:
-        return validated(_TABLE, value, subject, PARTITIONS)
-    flat = FlatTable(value)
-    return validated(_LENIENT, flat.value, subject, PARTITIONS, path_in_text=flat.path_in_text)
+        found: Listed | None = validated(_TABLE, read(subject, PARTITIONS, text), subject, PARTITIONS)
+        return found
+    found, wrong = sound_partitions(subject, text)
+    if wrong:
+        raise wrong[0]
+    return found
+
+
+def _sound(alone: Mapping[str, Any], number: int, flat: FlatTable, subject: str) -> Listed:
+    """A table with one partition, which is entry `number` of the whole. Raises Malformed."""
+
+    def path_in_text(path: Path) -> Path:
+        return flat.path_in_text((path[0], number, *path[2:]) if len(path) > 1 else path)
+
+    found: Listed = validated(_LENIENT, alone, subject, PARTITIONS, path_in_text=path_in_text)
+    return found
+
+
+def sound_partitions(subject: str, text: str) -> tuple[Listed | None, tuple[Malformed, ...]]:
+    """The partitions that can be read, and what is wrong with the others; None for null. Raises Malformed."""
+    flat = FlatTable(read(subject, PARTITIONS, text))
+    if not isinstance(flat.value, Mapping):
+        return validated(_LENIENT, flat.value, subject, PARTITIONS), ()
+    found, wrong = Listed(), list[Malformed]()
+    for size, of_size in flat.value.items():
+        entries = [[one] for one in of_size] if isinstance(of_size, list) and of_size else [of_size]
+        for number, entry in enumerate(entries):
+            try:
+                alone = _sound({size: entry}, number, flat, subject)
+            except Malformed as exc:
+                wrong.append(exc)
+                continue
+            for key, partitions in alone.items():
+                found[key] = (*found.get(key, ()), *partitions)
+    return found, tuple(wrong)
 
 
 @cache
@@ -198,12 +237,24 @@ def honors(labels: Mapping[str, str]) -> bool:
     return labels.get(PARTITION_POLICY) == HONOR
 
 
+class MachinePartitions(NamedTuple):
+    """What a machine says about partitions."""
+
+    table: PartitionTable | None
+    honored: bool
+    unknown_policy: str
+    """Nobody knows whether the table must be honoured then; empty if it is known"""
+    notes: tuple[str, ...]
+    """Its invalid parts"""
+
+
 def machine_partitions(
     device: Device, node_labels: Mapping[str, str], semantics: Semantics
-) -> tuple[PartitionTable | None, bool, tuple[str, ...]]:
-    """The table of a machine, whether it must be honoured, and its invalid parts."""
+) -> MachinePartitions:
+    """The table of a machine, and its policy."""
     subject, labels = f"Device {device.metadata.name}", device.metadata.labels
     table, notes = _own_table(device, subject, semantics)
+    unknown = ""
     if semantics is Semantics.UPSTREAM:
         # The release reads the policy from the object that has the table.
         policy = labels if table is not None else node_labels
@@ -211,12 +262,15 @@ def machine_partitions(
         policy = labels if PARTITION_POLICY in labels else node_labels
         given = policy.get(PARTITION_POLICY, "")
         if given not in ("", HONOR, PREFER):
+            unknown = given
             which = subject if policy is labels else f"Node {device.metadata.name}"
-            notes += (f"{which}: {PARTITION_POLICY}: {given!r} is not one of {HONOR}, {PREFER}",)
+            notes += (
+                f"{which}: {PARTITION_POLICY}: {given!r} is not one of {HONOR}, {PREFER}; no GPU is given",
+            )
     hopper = node_labels.get(GPU_MODEL) in HOPPER_MODELS and node_labels.get(GPU_VENDOR, "nvidia") == "nvidia"
     if table is None and hopper:
         table = built_in()
-    return table, honors(policy), notes
+    return MachinePartitions(table, honors(policy), unknown, notes)
 
 
 def _own_table(
@@ -226,19 +280,22 @@ def _own_table(
     if text is None:
         return None, ()
     try:
-        listed = read_table(subject, text, semantics)
-        if listed is None:
-            return None, ()
         if semantics is Semantics.UPSTREAM:
-            return table_of(listed, subject), ()
+            listed = read_table(subject, text, semantics)
+            return (None if listed is None else table_of(listed, subject)), ()
+        listed, wrong = sound_partitions(subject, text)
+        if listed is None or (wrong and not listed):
+            return None, tuple(map(str, wrong))
+        notes = tuple(f"{one}; this partition is skipped" for one in wrong)
         sound = {
             size: [partition for partition in of_size if len(set(partition.minors)) == size]
             for size, of_size in listed.items()
         }
         total = sum(map(len, listed.values()))
         dropped = total - sum(map(len, sound.values()))
-        notes = (f"{subject}: {dropped} of {total} partitions are listed under the wrong size",)
-        return table_of(sound, subject), notes if dropped else ()
+        if dropped:
+            notes += (f"{subject}: {dropped} of {total} partitions are listed under the wrong size",)
+        return table_of(sound, subject), notes
     except Malformed as exc:
         return None, (str(exc),)
 
@@ -270,6 +327,19 @@ def choices(
         if upstream:
             break
     return found
+
+
+def broken_by(table: PartitionTable, among: Candidates) -> Mapping[int, tuple[int, ...]]:
+    """GPU -> how many free partitions its use would break, those of the highest score first."""
+    alive = [all(m not in among.used and m in among.healthy for m in minors) for minors in table.minors]
+    scores = sorted(distinct(table.scores[alive]).tolist(), reverse=True)
+    rows = [row for row, is_alive in enumerate(alive) if is_alive]
+    return {
+        minor: tuple(
+            sum(minor in table.minors[row] for row in rows if table.scores[row] == score) for score in scores
+        )
+        for minor in among.usable
+    }
 
 
 def _feasible(table: PartitionTable, row: int, spec: PartitionSpec, among: Candidates) -> bool:

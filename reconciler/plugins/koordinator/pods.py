@@ -7,7 +7,8 @@ from msgspec import Struct
 from reconciler.api.objects.changes import Change, Changed, Recorded, Refused, Removed, Replaced
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import DeviceID, ObjectKey
-from reconciler.control.decisions.allocating import Overdrawn
+from reconciler.api.objects.pinning import pinned
+from reconciler.control.decisions.allocating import AllocationUnreadable, Overdrawn
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.inputs import PluginInput
 from reconciler.control.intake import Intake
@@ -15,7 +16,7 @@ from reconciler.control.planner import Blocked
 from reconciler.errors import Malformed
 from reconciler.plugins.koordinator.demand import Demand, Failure
 from reconciler.plugins.koordinator.fleet import Fleet
-from reconciler.plugins.koordinator.holdings import Holder, holder, overdrawn
+from reconciler.plugins.koordinator.holdings import Holder, holder, holder_of_all, overdrawn
 from reconciler.plugins.koordinator.names import ALLOCATED, PLUGIN
 from reconciler.plugins.koordinator.objects import Device
 from reconciler.plugins.koordinator.reasons import IN_A_GANG
@@ -47,6 +48,8 @@ class KoordinatorState:
         self._pods: dict[ObjectKey, Pod] = {}
         self._demands: dict[ObjectKey, Demand | Failure] = {}
         self._held: dict[ObjectKey, Holder] = {}
+        self._unreadable: dict[ObjectKey, Pod] = {}
+        """Pods that count as holding all devices of their types"""
         self._assumed: dict[ObjectKey, Grant] = {}
         self._problems: dict[tuple[str, ObjectKey], str] = {}
         self._reported: dict[DeviceID, tuple[ObjectKey, ...]] = {}
@@ -171,9 +174,13 @@ class KoordinatorState:
             held = holder(pod)
             problem = "" if held or pod.finished or not annotated else "does not name the node of its devices"
             self._readable.pop(key, None)
+            self._unreadable.pop(key, None)
         except Malformed as exc:
-            held, problem = self._held.get(key), str(exc)
-            if held is not None and known is not None:
+            problem = str(exc)
+            held = None if key in self._unreadable else self._held.get(key)
+            if held is None:
+                held = self._hold_all(pod, problem)
+            elif known is not None:
                 self._readable.setdefault(key, known)
         self._log_problem("Pod", key, problem)
         if annotated or pod.finished:
@@ -181,8 +188,18 @@ class KoordinatorState:
         if key not in self._assumed:  # the write may be in flight: ignore versions before it
             self._hold(key, held)
 
+    def _hold_all(self, pod: Pod, why: str) -> Holder | None:
+        """What a pod holds whose annotation was never readable: nobody knows which devices it uses."""
+        held = holder_of_all(pod, self.fleet.machines.get(pinned(pod)))
+        if held is not None:
+            self._unreadable[pod.key] = pod
+            if self._problems.get(("Pod", pod.key)) != why:
+                self._report(AllocationUnreadable(pod.key, held.node, why))
+        return held
+
     def _forget_pod(self, key: ObjectKey) -> None:
         self._pods.pop(key, None)
+        self._unreadable.pop(key, None)
         self._readable.pop(key, None)
         self._demands.pop(key, None)
         self._assumed.pop(key, None)
@@ -223,6 +240,9 @@ class KoordinatorState:
             if name in self._devices:
                 self._gone[name] = self._devices.pop(name)
             self.fleet.remove(name)
+        for key, pod in self._unreadable.items():
+            if pinned(pod) == name:
+                self._hold(key, holder_of_all(pod, self.fleet.machines.get(name)))
         self._log_problem("Device", ObjectKey("", name), problem)
         self.room += 1
 
@@ -255,6 +275,8 @@ class KoordinatorState:
             return
         for found in overdrawn(machine, self.fleet.holders(held.node), held.allocation):
             device = DeviceID(found.kind, held.node, str(found.minor))
+            if self._unreadable.keys() & set(found.pods):
+                continue  # it need not hold this one
             if self._reported.get(device) != found.pods:
                 self._reported[device] = found.pods
                 self._report(Overdrawn(device, found.pods))

@@ -82,6 +82,14 @@ KOORDINATOR: Mapping[str, Advice] = {
         "all devices are free.",
         "Remove the required scope, or request fewer devices. Waiting does not help.",
     ),
+    "SwitchUnknown": _advice(
+        "The pod is to be alone on a PCIe switch, and the Device does not say which devices are on one.",
+        "Publish topology.pcieID in the Device, or set exclusivePolicy to DeviceLevel in the annotation.",
+    ),
+    "PartitionPolicyUnknown": _advice(
+        "The label for the partition policy has an unknown value: no GPU of the node is allocated.",
+        "Set node.koordinator.sh/gpu-partition-policy to Honor or Prefer, or remove it.",
+    ),
     "NoMatchingShareTemplate": _advice(
         "No share template fits the request.",
         "Request amounts that a template of the GPU model offers.",

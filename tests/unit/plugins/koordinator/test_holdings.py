@@ -137,9 +137,13 @@ def test_a_pod_may_be_alone_with_itself():
     assert given_devices(pod({"rdma": 2}, hint=hint), machine(*NICS)) == {"rdma": [0, 1]}
 
 
-def test_without_a_switch_a_device_is_one_by_itself():
-    on = machine(nic(0, vfs=2), nic(1, vfs=2))
-    assert given_devices(wants("PCIeLevel"), on, holding(nics=[0], share=1)) == {"rdma": [1]}
+def test_without_a_switch_a_device_is_known_to_be_alone_on_none():
+    """As SamePCIe has it. It may be on the switch of any other one without."""
+    on = machine(nic(0, vfs=2), nic(1, vfs=2), nic(2, (0, "a"), vfs=2))
+    assert given_devices(wants("PCIeLevel"), on) == {"rdma": [2]}
+    assert given_devices(wants("PCIeLevel"), on, holding(nics=[2], share=1)) == "insufficient-devices:rdma"
+    held = holding(nics=[0], share=1, hints={"rdma": {"exclusivePolicy": PCIE_LEVEL}})
+    assert given_devices(wants(), on, held) == {"rdma": [2]}
 
 
 def test_gpus_can_be_held_alone_too():

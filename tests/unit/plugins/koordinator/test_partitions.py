@@ -266,25 +266,72 @@ def test_the_story_is_read_with_scores_as_text_and_either_name_of_the_bandwidth(
     ("table", "why"),
     [
         ('{"1": {"NVLINK": [{"minors": [-1]}]}}', "1.NVLINK.0.minors.0: "),
-        ('{"1": [{"NVLINK": [{"minors": [0]},\n {"minors": "0"}]}]}', "1.0.NVLINK.1.minors: "),
+        ('{"2": [{"NVLINK": [{"minors": [0]},\n {"minors": "0"}]}]}', "2.0.NVLINK.1.minors: "),
         ('{"1": {"NVLINK": 7}}', "1.NVLINK: "),
         ('{"1": {"minors": [0]}}', "1.minors.0: "),
         ('{"1": 7}', "1: "),
-        ("[7]", "Input should be a valid dictionary"),
+        ("[7]", "must be an object"),
     ],
 )
 def test_an_error_in_a_grouped_table_names_the_place_in_the_text(table: str, why: str):
     on = with_table(table)
-    assert on.partitions is None
-    (note,) = on.notes
-    assert why in note
+    assert on.partitions is None or not len(on.partitions.sizes)
+    assert why in on.notes[0]
 
 
 @pytest.mark.parametrize("policy", ["honor", "Strict"])
-def test_an_unknown_partition_policy_is_reported(policy: str):
-    """It counts as Prefer, so pods get devices that the label may be meant to exclude."""
+def test_an_unknown_partition_policy_keeps_all_gpus_and_is_reported(policy: str):
+    """It may be meant to exclude what Prefer allows. The release counts it as Prefer."""
     key = "node.koordinator.sh/gpu-partition-policy"
     on = with_table(PAIRS, labels={key: policy})
-    assert on.notes == (f"Device n: {key}: '{policy}' is not one of Honor, Prefer",)
+    (note,) = on.notes
+    assert note.startswith(f"Device n: {key}: '{policy}' is not one of Honor, Prefer")
+    half = pod({"gpu": 50})
+    for asked in (gpus(2), gpus(1), half):
+        assert given(asked, on) == "partition-policy-unknown"
+        assert given(asked, with_table(PAIRS, labels={key: "Prefer"})) != "partition-policy-unknown"
+    assert given(gpus(2), with_table(PAIRS, labels={key: policy}, semantics=UPSTREAM), semantics=UPSTREAM)
     assert with_table(PAIRS, labels={key: policy}, semantics=UPSTREAM).notes == ()
     assert with_table(PAIRS, labels={key: "Prefer"}).notes == ()
+
+
+GOOD = [part(0, 1), part(2, 3)]
+BAD = [
+    {"minors": [4, 5], "allocationScore": "high"},
+    {"gpuLinkType": "NVLink"},
+    {"minors": ["a"]},
+    {"minors": [4, 5], "ringBusBandwidth": "x"},
+    7,
+]
+
+
+@pytest.mark.parametrize("at", range(3))
+@pytest.mark.parametrize("bad", BAD, ids=str)
+def test_one_bad_partition_costs_no_other_one(bad: Any, at: int):
+    listed = [*GOOD[:at], bad, *GOOD[at:]]
+    on = with_table({"2": listed})
+    assert on.partitions is not None
+    assert on.partitions.minors == ((0, 1), (2, 3))
+    (note,) = on.notes
+    assert f"gpu-partitions: 2.{at}" in note
+    assert note.endswith("; this partition is skipped")
+    assert "Partition " not in note  # nor any other name of a class
+    assert with_table({"2": listed}, semantics=UPSTREAM).partitions is None
+
+
+@pytest.mark.parametrize("placed", [True, False])
+def test_a_part_of_a_gpu_breaks_no_partition_while_another_gpu_is_free(placed: bool):
+    """Of the best partitions first; a GPU that is shared already breaks none."""
+    table = json.dumps({"2": [part(0, 1, score=2), part(2, 3)]})
+    on = machine(
+        *[gpu(minor, (0, str(minor)) if placed else None) for minor in range(4)],
+        labels=HONOR,
+        annotations={"scheduling.koordinator.sh/gpu-partitions": table},
+    )
+    half = pod({"gpu": 50})
+    assert given(half, on) == {"gpu": [2]}
+    assert given(half, on, holding(gpus=[2], share=50)) == {"gpu": [2]}
+    assert given(half, on, holding(gpus=[2])) == {"gpu": [3]}
+    assert given(half, on, holding(gpus=[2, 3])) == {"gpu": [0]}
+    assert given(half, on, holding(gpus=[0, 2, 3])) == {"gpu": [1]}
+    assert given(half, with_table({"2": [part(0, 1)]}), holding()) == {"gpu": [2]}

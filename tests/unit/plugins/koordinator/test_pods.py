@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import pytest
+
 from reconciler.api.objects.changes import Changed, Refused, Removed, Replaced
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.control.decisions.allocating import AllocationUnreadable
 from reconciler.control.decisions.declaration import Decision
 from reconciler.plugins.koordinator import names
 from reconciler.plugins.koordinator.demand import Demand
@@ -12,7 +15,7 @@ from reconciler.plugins.koordinator.fleet import Fleet, Placed
 from reconciler.plugins.koordinator.holdings import Holder
 from reconciler.plugins.koordinator.pods import DeviceIntake, Grant, KoordinatorState
 from reconciler.plugins.koordinator.rules import Rules
-from tests.tools.koordinator_builders import device, gpu
+from tests.tools.koordinator_builders import device, gpu, nic
 from tests.tools.koordinator_cluster import wants
 from tests.tools.unit_pictures import intake
 
@@ -125,11 +128,38 @@ def test_what_a_pod_holds_stays_held_when_it_cannot_be_read():
     found.apply(Refused("Pod", KEY, "odd"))
     found.apply(Replaced("Pod", (), (Refused("Pod", KEY, "odd"),)))
     assert not free(found)
-    unreadable = pod(3, held=True)
-    text = {names.ALLOCATED: "{"}
-    metadata = unreadable.metadata.model_copy(update={"annotations": text})
-    found.apply(Changed("Pod", unreadable.model_copy(update={"metadata": metadata})))
+    found.apply(Changed("Pod", unreadable(3)))
     assert not free(found)
+
+
+def unreadable(version: int, **fields: Any) -> Pod:
+    made = pod(version, held=True, **fields)
+    metadata = made.metadata.model_copy(update={"annotations": {names.ALLOCATED: "{"}})
+    return made.model_copy(update={"metadata": metadata})
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["the device is known", "the device comes later"])
+def test_a_pod_that_was_never_readable_holds_all_devices_of_its_types(late: bool):
+    """Until its annotation can be read, or it is gone. An Event says so, once."""
+    found, told = picture()
+    both = device(gpu(0), gpu(1), nic(0), name="n")
+    for change in [unreadable(2), both] if late else [both, unreadable(2)]:
+        found.apply(Changed(type(change).__name__, change))
+    holders = found.fleet.holders("n")
+    assert sorted(holders.held("gpu")) == [0, 1]
+    assert not holders.held("rdma")
+    found.apply(Changed("Pod", unreadable(3)))
+    heard = [one for one in told if isinstance(one, AllocationUnreadable)]
+    assert [(one.pod, one.node) for one in heard] == [(KEY, "n")]
+    assert "not JSON at line 1" in heard[0].message
+    assert not free(found)
+    found.apply(Changed("Pod", pod(4, held=True)))
+    assert found.fleet.holders("n").held("gpu") == {0}
+    assert free(found)
+    found.apply(Changed("Pod", unreadable(5, uid="v")))
+    assert not free(found)
+    found.apply(Removed("Pod", KEY))
+    assert free(found)
 
 
 def test_only_what_may_help_counts_as_room():
