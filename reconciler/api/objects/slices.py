@@ -1,6 +1,6 @@
 """ResourceSlice and DeviceTaintRule, resource.k8s.io/v1. Source: docs/reference/rules/slices.md."""
 
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -171,7 +171,7 @@ class ResourceSlice(ApiObject):
             raise ValueError(f"its devices have {what}; at most {MAX_NAMES} are allowed")
         return self
 
-    @cached_property
+    @property
     def pool_id(self) -> PoolID:
         return PoolID(self.spec.driver, self.spec.pool.name)
 

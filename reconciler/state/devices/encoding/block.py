@@ -10,8 +10,8 @@ from msgspec import Struct
 from kernels.types import Codes, Mask
 from reconciler.api.objects.meta import PoolID
 from reconciler.api.objects.slices import Device, ResourceSlice, ResourceSliceSpec
-from reconciler.state.devices.encoding.parts import Coded, Encoder, Header, Names, Packed
-from reconciler.state.devices.encoding.vocabulary import Name, Vocabulary
+from reconciler.state.devices.encoding.parts import Capacity, Encoder, Header, NamedCodes, Names, Packed
+from reconciler.state.devices.encoding.vocabulary import Binding, Name, Vocabulary
 
 COLUMNS = ("driver", "node", "selector", "taints", "shape", "binding", "operations")
 """The coded columns every block has, besides attributes and capacity."""
@@ -137,36 +137,32 @@ def build(source: ResourceSlice, encoder: Encoder) -> Block:
     """The columns of one slice. Reads every device once; adds new values to the vocabulary."""
     spec, vocabulary = source.spec, encoder.vocabulary
     driver, devices = spec.driver, spec.devices
-    attributes = [encoder.attributes(device.attributes, driver) for device in devices]
+    described, unreadable = encoder.attributes([device.attributes for device in devices], driver)
     capacity = [encoder.capacity(device.capacity, driver) for device in devices]
     consumption = [encoder.consumption(device.consumes_counters) for device in devices]
-    described = [one.coded for one in attributes]
-    amounts = [one.coded for one in capacity]
+    amounts = _by_names(capacity)
     header = encoder.header(Header(_names(described), _names(amounts)))
-    table = np.full(
-        (len(COLUMNS) + len(header.attributes) + len(header.capacity), len(devices)), -1, np.int32
-    )
-    table[0] = vocabulary.drivers.code(driver)
-    _place(spec, devices, vocabulary, table)
-    for row, device in enumerate(devices):
-        if device.taints:
-            table[3, row] = vocabulary.taints.code(device.taints)
-    table[4] = [one.shape for one in capacity]
-    table[5] = [encoder.binding(device) for device in devices]
-    if spec.skip_node_operations:
-        table[6] = vocabulary.operations.code(spec.skip_node_operations)
-    middle = len(COLUMNS) + len(header.attributes)
-    _fill(table[len(COLUMNS) : middle], header.attributes, described)
-    _fill(table[middle:], header.capacity, amounts)
+    columns = [
+        [vocabulary.drivers.code(driver)] * len(devices),
+        *_places(spec, devices, vocabulary),
+        [vocabulary.taints.code(device.taints) if device.taints else -1 for device in devices],
+        [one.shape for one in capacity],
+        [_binding(device, vocabulary) for device in devices],
+        [vocabulary.operations.code(spec.skip_node_operations) if spec.skip_node_operations else -1]
+        * len(devices),
+        *_columns(header.attributes, described, len(devices)),
+        *_columns(header.capacity, amounts, len(devices)),
+    ]
+    size = len(columns), len(devices)
+    first, steps = split(np.fromiter(chain.from_iterable(columns), np.int32, size[0] * size[1]).reshape(size))
     flags = np.zeros((len(FLAGS), len(devices)), dtype=np.bool_)
     flags[0] = _anywhere(spec, devices)
     flags[1] = [device.allow_multiple_allocations is True for device in devices]
-    flags[2] = [not one.readable for one in attributes]
+    flags[2, unreadable] = True
     flags[3] = [device.binds_to_node is True for device in devices]
-    first, steps = split(table)
     states = any(device.compatible_only_with is not None for device in devices)
     return Block(
-        name=source.key.name,
+        name=source.metadata.name,
         pool=source.pool_id,
         generation=spec.pool.generation,
         slice_count=spec.pool.resource_slice_count,
@@ -194,46 +190,59 @@ def split(codes: Codes) -> tuple[bytes, Codes]:
     return first.tobytes(), codes - first[:, None]
 
 
-def _names(coded: Sequence[Coded]) -> tuple[Name, ...]:
+def _by_names(capacity: Sequence[Capacity]) -> Sequence[NamedCodes]:
+    """The capacity of all devices, those with the same names together."""
+    rows_of: dict[int, list[int]] = {}
+    for row, one in enumerate(capacity):
+        rows_of.setdefault(id(one.names), []).append(row)
+    return [
+        NamedCodes(capacity[rows[0]].names, rows, [*zip(*[capacity[row].codes for row in rows], strict=True)])
+        for rows in rows_of.values()
+    ]
+
+
+def _names(coded: Sequence[NamedCodes]) -> tuple[Name, ...]:
     """All names in the order in which they were first seen."""
-    distinct = list({id(one.names): one.names for one in coded}.values())
-    return distinct[0] if len(distinct) == 1 else tuple(dict.fromkeys(chain.from_iterable(distinct)))
+    return coded[0].names if len(coded) == 1 else tuple(dict.fromkeys(chain(*[one.names for one in coded])))
 
 
-def _fill(table: Codes, names: tuple[Name, ...], coded: Sequence[Coded]) -> None:
-    """Write the codes of all devices. Devices with the same names are written at once.
-
-    table (names, n)  holds -1 everywhere
-    """
-    if not names:
-        return
-    groups: dict[int, list[int]] = {}
-    for row, one in enumerate(coded):
-        groups.setdefault(id(one.names), []).append(row)
-    for rows in groups.values():
-        own = coded[rows[0]].names
-        codes = np.fromiter(
-            chain.from_iterable([coded[row].codes for row in rows]), np.int32, len(rows) * len(own)
-        )
-        codes = codes.reshape(len(rows), len(own)).T
-        if own == names and len(rows) == len(coded):
-            table[:] = codes
-        else:
-            table[np.ix_([names.index(name) for name in own], rows)] = codes
+def _columns(names: tuple[Name, ...], coded: Sequence[NamedCodes], devices: int) -> Sequence[Sequence[int]]:
+    """(names, devices) the codes of all devices; -1 where one has no such name."""
+    if len(coded) == 1:
+        return coded[0].codes
+    columns = {name: [-1] * devices for name in names}
+    for one in coded:
+        for name, codes in zip(one.names, one.codes, strict=True):
+            column = columns[name]
+            for row, code in zip(one.rows, codes, strict=True):
+                column[row] = code
+    return [*columns.values()]
 
 
-def _place(spec: ResourceSliceSpec, devices: Sequence[Device], vocabulary: Vocabulary, table: Codes) -> None:
-    """Write the node or the node selector of each device."""
+def _binding(device: Device, vocabulary: Vocabulary) -> int:
+    if not (device.binding_conditions or device.binding_failure_conditions):
+        return -1
+    return vocabulary.bindings.code(Binding(device.binding_conditions, device.binding_failure_conditions))
+
+
+def _places(
+    spec: ResourceSliceSpec, devices: Sequence[Device], vocabulary: Vocabulary
+) -> tuple[Sequence[int], Sequence[int]]:
+    """The node and the node selector of each device."""
+    none = [-1] * len(devices)
     if spec.per_device_node_selection:
-        table[1] = [vocabulary.nodes.code(d.node_name) if d.node_name else -1 for d in devices]
-        table[2] = [
-            vocabulary.selectors.code(d.node_selector) if d.node_selector and _selects(d) else -1
-            for d in devices
-        ]
-    elif spec.node_name:
-        table[1] = vocabulary.nodes.code(spec.node_name)
-    elif not spec.all_nodes and spec.node_selector is not None:
-        table[2] = vocabulary.selectors.code(spec.node_selector)
+        return (
+            [vocabulary.nodes.code(d.node_name) if d.node_name else -1 for d in devices],
+            [
+                vocabulary.selectors.code(d.node_selector) if d.node_selector and _selects(d) else -1
+                for d in devices
+            ],
+        )
+    if spec.node_name:
+        return [vocabulary.nodes.code(spec.node_name)] * len(devices), none
+    if not spec.all_nodes and spec.node_selector is not None:
+        return none, [vocabulary.selectors.code(spec.node_selector)] * len(devices)
+    return none, none
 
 
 def _selects(device: Device) -> bool:

@@ -1,6 +1,6 @@
 """Distinct values as small integers."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Generic, TypeVar, cast
 
 T = TypeVar("T")
@@ -32,6 +32,15 @@ class Interner(Generic[T]):
         codes = parts[0] if len(parts) == 1 else parts[hash(key) % PARTS]
         known = codes.get(key)
         return self._add(value, key, codes) if known is None else known
+
+    def codes(self, values: Sequence[T]) -> Sequence[int]:
+        """The codes of values that are their own keys."""
+        parts, found = self._codes, list[int]()
+        for value in values:
+            codes = parts[0] if len(parts) == 1 else parts[hash(value) % PARTS]
+            known = codes.get(value)
+            found.append(self.code(value) if known is None else known)
+        return found
 
     def find(self, key: Hashable) -> int:
         """The code of a known value, else UNKNOWN."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
-from zlib import compressobj, decompressobj
+from zlib import DEFLATED, MAX_WBITS, compressobj, decompressobj
 
 import numpy as np
 
@@ -11,14 +11,12 @@ from reconciler.api.objects.semantics import LIST_ATTRIBUTES, Semantics
 from reconciler.api.objects.slices import (
     CounterConsumption,
     CounterSet,
-    Device,
     DeviceAttribute,
     DeviceCapacity,
 )
 from reconciler.state.devices.encoding.interner import Interner
 from reconciler.state.devices.encoding.recent import Recent
 from reconciler.state.devices.encoding.vocabulary import (
-    Binding,
     CapacitySlot,
     Name,
     Value,
@@ -33,33 +31,31 @@ Array = TypeVar("Array", bound=np.ndarray[Any, Any])
 
 LONGEST_SAMPLE = 1 << 15
 """Bytes of a sample that compression looks back on"""
+LITTLE_MEMORY = 5
+"""Of 9 levels. More takes as long to get and to clear as to compress a slice, and saves next to nothing"""
 LISTS = ("ints", "bools", "strings", "versions")
 
 KEPT = 1 << 14
 """Most layouts, capacities and draws that are cached: machines of one type have the same."""
 
 
-class Coded(NamedTuple):
-    """Named values of one device: attributes, or capacity."""
+class NamedCodes(NamedTuple):
+    """Attributes, or capacities, of the devices of a slice that have the same names in the same order."""
 
     names: tuple[Name, ...]
-    """Devices with the same names in the same order share this object"""
-    codes: tuple[int, ...]
-    """Codes of the values, in the order of `names`"""
-
-
-class Attributes(NamedTuple):
-    """The attributes of a device."""
-
-    coded: Coded
-    readable: bool
-    """Whether CEL can evaluate the device (CEL-6)"""
+    rows: Sequence[int]
+    """Positions of the devices"""
+    codes: Sequence[Sequence[int]]
+    """(names, rows)"""
 
 
 class Capacity(NamedTuple):
     """The capacity of a device."""
 
-    coded: Coded
+    names: tuple[Name, ...]
+    """Devices with the same names in the same order share this object"""
+    codes: tuple[int, ...]
+    """Codes of the values, in the order of `names`"""
     shape: int
     """Code of the amounts with their sharing policies; -1 for a device without capacity"""
 
@@ -75,6 +71,9 @@ class Consumption(NamedTuple):
     """Whether it declares compatibility groups"""
 
 
+NOTHING_CONSUMED = Consumption((), (), grouped=False)
+
+
 class Packed(NamedTuple):
     """A text, compressed with another one as its dictionary: what both have takes no room."""
 
@@ -83,13 +82,13 @@ class Packed(NamedTuple):
 
     @classmethod
     def of(cls, text: bytes, sample: bytes) -> "Packed":
-        """The text, compressed as fast as possible."""
-        packer = compressobj(1, zdict=sample)
+        """The text, compressed as fast as possible, without a checksum."""
+        packer = compressobj(1, DEFLATED, -MAX_WBITS, LITTLE_MEMORY, zdict=sample)
         return cls(packer.compress(text) + packer.flush(), sample)
 
     def text(self) -> bytes:
         """The text again."""
-        return decompressobj(zdict=self.sample).decompress(self.data)
+        return decompressobj(-MAX_WBITS, zdict=self.sample).decompress(self.data)
 
 
 class Header(NamedTuple):
@@ -135,7 +134,7 @@ class Encoder:
         self._lists_fail = rules.old and not rules.has(LIST_ATTRIBUTES)
         self._columns: dict[tuple[Name, ...], tuple[Name, ...]] = {}
         self._headers: dict[Header, Header] = {}
-        self._layouts: Recent[tuple[str, ...], _Layout] = Recent(KEPT)
+        self._layouts: Recent[tuple[str, tuple[str, ...]], _Layout] = Recent(KEPT)
         """(driver, keys of attributes as written) -> their columns"""
         self._samples: dict[str, bytes] = {}
         """Driver -> the text of its first slice"""
@@ -152,9 +151,10 @@ class Encoder:
 
     def shared(self, array: Array) -> Array:
         """The shared object of all equal arrays, which becomes read-only: machines of one type have many."""
-        key = array.shape, hash(array.tobytes())
+        data = array.tobytes()
+        key = array.shape, hash(data)
         known = self._arrays.get(key)
-        if known is None or not np.array_equal(known, array):
+        if known is None or known.tobytes() != data:
             array.setflags(write=False)
             known = self._arrays.put(key, array)
         return known
@@ -167,50 +167,78 @@ class Encoder:
         """The shared object of all equal headers."""
         return self._headers.setdefault(header, header)
 
-    def attributes(self, attributes: Mapping[str, DeviceAttribute], driver: str) -> Attributes:
-        """The attributes of a device of a driver."""
-        key = (driver, *attributes)
-        layout = self._layouts.get(key) or self._lay_out(key, attributes, driver)
+    def attributes(
+        self, described: Sequence[Mapping[str, DeviceAttribute]], driver: str
+    ) -> tuple[Sequence[NamedCodes], Sequence[int]]:
+        """The attributes of the devices of a slice, and which devices CEL cannot evaluate (CEL-6)."""
+        rows_of: dict[tuple[str, ...], list[int]] = {}
+        for row, attributes in enumerate(described):
+            rows_of.setdefault(tuple(attributes), []).append(row)
+        found, unreadable = [], set[int]()
+        for keys, rows in rows_of.items():
+            layout = self._layouts.get((driver, keys)) or self._lay_out(driver, keys)
+            own = [described[row] for row in rows]
+            codes: list[Sequence[int]] = []
+            for interner, written in layout.columns:
+                values = [attributes[written] for attributes in own]
+                texts = [value.get("string") for value in values]
+                if None in texts:
+                    codes.append(self._codes(values, interner, rows, unreadable))
+                else:
+                    codes.append(interner.codes(texts))  # type: ignore[arg-type]
+            found.append(NamedCodes(layout.names, rows, codes))
+        return found, [*unreadable]
+
+    def _codes(
+        self,
+        values: Sequence[DeviceAttribute],
+        interner: Interner[Value],
+        rows: Sequence[int],
+        unreadable: set[int],
+    ) -> Sequence[int]:
+        """The codes of values of any type. Adds to `unreadable` the rows that CEL cannot evaluate."""
         codes: list[int] = []
-        readable = True
-        for interner, written in layout.columns:
-            attribute = attributes[written]
-            if "string" in attribute:  # most are
-                codes.append(interner.code(attribute["string"]))
-                continue
-            tag, value, fine = value_of(attribute)
-            if self._lists_fail and not attribute.keys().isdisjoint(LISTS):
-                fine = False  # CEL cannot read lists in old versions without the feature gate
-            codes.append(interner.code(value, tag))
-            readable = readable and fine
-        return Attributes(Coded(layout.names, tuple(codes)), readable)
+        before: DeviceAttribute | None = None
+        code, is_fine = -1, False
+        for row, value in zip(rows, values, strict=True):
+            if value != before:
+                before = value
+                tag, plain, is_fine = value_of(value)
+                if self._lists_fail and not value.keys().isdisjoint(LISTS):
+                    is_fine = False  # CEL cannot read lists in old versions without the feature gate
+                code = interner.code(plain, tag)
+            codes.append(code)
+            if not is_fine:
+                unreadable.add(row)
+        return codes
 
     def capacity(self, capacity: Mapping[str, DeviceCapacity], driver: str) -> Capacity:
         """The capacity of a device of a driver."""
-        shape = tuple(
-            [CapacitySlot(key, amount.value, amount.request_policy) for key, amount in capacity.items()]
-        )
-        known = self._capacity.get((driver, shape))
+        key = driver, tuple([(key, one.value.nanos, one.request_policy) for key, one in capacity.items()])
+        known = self._capacity.get(key)
         if known is None:
             codes: dict[Name, int] = {}
-            for key, amount in _unqualified_first(capacity):
-                name = qualified(key, driver)
+            for written, amount in _unqualified_first(capacity):
+                name = qualified(written, driver)
                 codes[name] = self.vocabulary.amount(name).code(amount.value)
-            by_key = tuple(sorted(shape, key=lambda slot: slot.key))
-            code = self.vocabulary.shapes.code(by_key) if shape else -1
-            known = self._capacity.put((driver, shape), Capacity(self._coded(codes), code))
+            slots = [CapacitySlot(name, one.value, one.request_policy) for name, one in capacity.items()]
+            by_key = tuple(sorted(slots, key=lambda slot: slot.key))
+            code = self.vocabulary.shapes.code(by_key) if slots else -1
+            names = self._shared(tuple(codes))
+            known = self._capacity.put(key, Capacity(names, tuple(codes.values()), code))
         return known
 
     def consumption(self, consumed: Sequence[CounterConsumption]) -> Consumption:
         """The draws of a device. Several draws from one set are added."""
+        if not consumed:
+            return NOTHING_CONSUMED
         key = tuple(
             [
                 (
                     one.counter_set,
                     bool(one.compatibility_groups),
-                    tuple(
-                        [(name, counter.get("value", ZERO).nanos) for name, counter in one.counters.items()]
-                    ),
+                    tuple(one.counters),
+                    tuple([counter.get("value", ZERO).nanos for counter in one.counters.values()]),
                 )
                 for one in consumed
             ]
@@ -218,15 +246,15 @@ class Encoder:
         known = self._consumption.get(key)
         if known is None:
             found: dict[str, dict[str, int]] = {}
-            for counter_set, _, counters in key:
+            for counter_set, _, names, drawn in key:
                 amounts = found.setdefault(counter_set, {})
-                for name, nanos in counters:
+                for name, nanos in zip(names, drawn, strict=True):
                     amounts[name] = amounts.get(name, 0) + nanos
             draws = [tuple(sorted(amounts.items())) for amounts in found.values()]
             made = Consumption(
                 tuple([self.vocabulary.sets.code(name) for name in found]),
                 tuple([self.vocabulary.draws.code(draw) for draw in draws]),
-                any(grouped for _, grouped, _ in key),
+                any(grouped for _, grouped, *_ in key),
             )
             known = self._consumption.put(key, made)
         return known
@@ -249,25 +277,14 @@ class Encoder:
             )
         )
 
-    def binding(self, device: Device) -> int:
-        """The code of a device's binding conditions; -1 for none."""
-        if not (device.binding_conditions or device.binding_failure_conditions):
-            return -1
-        return self.vocabulary.bindings.code(
-            Binding(device.binding_conditions, device.binding_failure_conditions)
-        )
-
-    def _lay_out(
-        self, key: tuple[str, ...], attributes: Mapping[str, DeviceAttribute], driver: str
-    ) -> _Layout:
+    def _lay_out(self, driver: str, keys: tuple[str, ...]) -> _Layout:
         """The columns of the devices of a driver that have attributes of the same keys in the same order."""
         # If two keys have one name, the last one counts; see `_unqualified_first`.
-        of_name = {qualified(written, driver): written for written, _ in _unqualified_first(attributes)}
-        columns = [(self.vocabulary.attribute(name), written) for name, written in of_name.items()]
-        return self._layouts.put(key, _Layout(self._shared(tuple(of_name)), columns))
-
-    def _coded(self, codes: Mapping[Name, int]) -> Coded:
-        return Coded(self._shared(tuple(codes)), tuple(codes.values()))
+        of_name = {
+            qualified(written, driver): written for written, _ in _unqualified_first(dict.fromkeys(keys))
+        }
+        columns = [(self.vocabulary.attribute(name), key) for name, key in of_name.items()]
+        return self._layouts.put((driver, keys), _Layout(self._shared(tuple(of_name)), columns))
 
     def _shared(self, names: tuple[Name, ...]) -> tuple[Name, ...]:
         """The shared object of all equal names."""
