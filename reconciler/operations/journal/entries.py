@@ -32,6 +32,10 @@ RECORDED_SETTINGS = (
 """Settings that the header has with their values"""
 
 
+APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+"""An annotation that repeats all that was applied: of a pod its environment, too. It is not recorded"""
+
+
 class Header(Struct, frozen=True, tag_field="t", tag="header"):
     """The configuration of the decisions in a file."""
 
@@ -69,13 +73,17 @@ Entry = (
 
 
 def _plain(value: object) -> object:
-    """An object of the API with its kind, or a part of one: only the fields that are read, so no secrets.
+    """An object of the API with its kind, or a part of one: only what is read, so no secrets.
 
     A slice is its own text, if that is at hand: a fleet has thousands, and drivers put no secrets there.
     """
     if isinstance(value, ResourceSlice) and value.text is not None and b"\n" not in value.text:
         return [ResourceSlice.__name__, msgspec.Raw(value.text)]
     if isinstance(value, Model):
+        if isinstance(value, ApiObject) and APPLIED in value.metadata.annotations:
+            kept = {name: text for name, text in value.metadata.annotations.items() if name != APPLIED}
+            metadata = value.metadata.model_copy(update={"annotations": kept})
+            value = value.model_copy(update={"metadata": metadata})
         json = msgspec.Raw(
             value.model_dump_json(by_alias=True, exclude_unset=True, exclude_none=True).encode()
         )

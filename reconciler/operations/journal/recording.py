@@ -30,7 +30,7 @@ KEPT_BY_STORE = ("DeviceClass", "DeviceTaintRule", "ResourceSlice", "Pod", "Reso
 
 
 class Recorder:
-    """The journal of an intake. If the disk fails, the journal stops; allocation continues."""
+    """The journal of an intake. If it cannot be written, it stops; allocation continues."""
 
     def __init__(self, folder: Path, header: Header, *, full: int = FULL_BYTES, files: int = FILES) -> None:
         """Keeps `files` files of about `full` bytes. Raises Rejected if the folder is not writable."""
@@ -81,10 +81,10 @@ class Recorder:
             self._files.write(encode(what), beginning, with_last=is_answer)
             if is_answer:
                 self._files.flush()
-        except OSError as exc:
+        except (OSError, ValueError) as exc:  # the disk fails, or an object has no JSON
             self._stop(exc)
 
-    def _stop(self, exc: OSError) -> None:
+    def _stop(self, exc: Exception) -> None:
         self._files = None
         log.warning("journal stopped", file=str(self._folder), error=str(exc))
 

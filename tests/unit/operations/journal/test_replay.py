@@ -1,6 +1,7 @@
 """A journal of a reconciler at work, replayed: the same decisions, whatever happened in between."""
 
 import gzip
+import json
 import re
 from collections.abc import Callable
 from math import inf
@@ -276,6 +277,15 @@ def test_a_disk_that_fails_ends_the_journal_and_nothing_else(tmp_path: Path, mon
     run.recorder.close()
 
 
+def test_an_object_that_has_no_json_ends_the_journal_and_nothing_else(tmp_path: Path):
+    run = Recorded(tmp_path)
+    odd = device_class()
+    odd["metadata"]["annotations"] = {"note": "\ud800"}
+    run.see(odd)
+    assert run.store.snapshot().classes
+    run.recorder.close()
+
+
 def test_heartbeats_of_nodes_are_not_recorded(tmp_path: Path):
     run = Recorded(tmp_path)
     for version, zone in enumerate("aab"):
@@ -292,11 +302,14 @@ def test_environments_of_pods_are_not_recorded(tmp_path: Path):
     run = Recorded(tmp_path)
     secret = pod("p")
     secret["spec"]["containers"] = [{"name": "c", "env": [{"name": "TOKEN", "value": "hidden"}]}]
-    run.see(secret)
+    applied = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps(secret), "kept": "x"}
+    run.see({**secret, "metadata": {**secret["metadata"], "annotations": applied}})
     run.recorder.close()
     (path,) = paths(tmp_path)
     assert [type(one) for one in written(path)] == [PoliciesUsed, Changed]
-    assert b"hidden" not in gzip.decompress(path.read_bytes())
+    text = gzip.decompress(path.read_bytes())
+    assert b"hidden" not in text
+    assert b'"annotations":{"kept":"x"}' in text
 
 
 def test_changes_are_the_same_when_they_are_read_again():
