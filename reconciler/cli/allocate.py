@@ -228,6 +228,8 @@ def _summary(report: Report) -> str:
     pending = {key for answer in report.waiting for key in answer.claims}
     if report.waiting:
         parts.append(f"{len(pending)} pending")
+    if pods := sum(not answer.claims for answer in report.waiting):
+        parts.append(f"{counted(pods, 'pod')} waiting")
     if report.held:
         parts.append(f"{len(report.held)} already allocated")
     return ", ".join(parts)

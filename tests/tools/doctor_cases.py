@@ -30,6 +30,7 @@ from tests.tools.doctor_manifests import (
     either,
     excluding,
     extended,
+    from_claim,
     grouped,
     job,
     kind_is,
@@ -42,6 +43,7 @@ from tests.tools.doctor_manifests import (
     selecting,
     stating,
     two_sets,
+    using,
     yaml_of,
 )
 from tests.tools.small_fleet import pod
@@ -213,6 +215,49 @@ CASES = [
         yaml_of(job({"name": "c", "source": {"resourceClaimName": "x"}})),
         ("spec.template.spec.resourceClaims[0].source",),
     ),
+    Case(
+        "unrendered-template",
+        "that is no YAML",
+        "{{- if .Values.on }}\na: 1\n{{- end }}\n",
+        ("",),
+        "{{- if .Values.on }}; render it first",
+    ),
+    Case("claim-entry", "no source", yaml_of(using({"name": "a"})), ("spec.resourceClaims[0]",), "one of"),
+    Case(
+        "claim-entry",
+        "two sources, in a Job",
+        yaml_of(job({**from_claim("a", "c"), "resourceClaimTemplateName": "t"})),
+        ("spec.template.spec.resourceClaims[0]",),
+        "one of",
+    ),
+    Case(
+        "claim-entry",
+        "an entry that is not declared",
+        yaml_of(claim("c"), using(from_claim("a", "c"), container="initContainers", name="b")),
+        ("spec.initContainers[0].resources.claims[0].name",),
+        'Not found: "b"',
+    ),
+    Case(
+        "claim-entry",
+        "a request that the claim does not have",
+        yaml_of(claim("c"), using(from_claim("a", "c"), name="a", request="rr")),
+        ("spec.containers[0].resources.claims[0].request",),
+        "has no request rr",
+    ),
+    Case(
+        "missing-claim",
+        "a slip",
+        yaml_of(claim("claim"), using(from_claim("a", "clam"))),
+        ("spec.resourceClaims[0].resourceClaimName",),
+        "did you mean claim?",
+    ),
+    Case(
+        "missing-claim",
+        "a template, in a Job",
+        yaml_of(job({"name": "a", "resourceClaimTemplateName": "t"})),
+        ("spec.template.spec.resourceClaims[0].resourceClaimTemplateName",),
+        "ResourceClaimTemplate default/t",
+    ),
     Case("koordinator-shape", "no spec", yaml_of(koordinator("{}", spec={})), ("spec",)),
     Case(
         "koordinator-shape",
@@ -271,6 +316,25 @@ CASES = [
         yaml_of(counters(), part("s", drawing("a", draw("set", memry="1")), count=2)),
         ("spec.devices[0].consumesCounters[0].counters[memry]",),
         "did you mean memory?",
+    ),
+    Case(
+        "negative-draw",
+        "below zero",
+        yaml_of(counters(), part("s", drawing("a", draw("set", memory="-1")), count=2)),
+        ("spec.devices[0].consumesCounters[0].counters[memory].value",),
+        "-1 of memory",
+    ),
+    Case(
+        "pool-invalid",
+        "amounts that cannot be added",
+        yaml_of(
+            counters(sets={"set": {"memory": "9E"}}),
+            part(
+                "s", drawing("a", draw("set", memory="9E")), drawing("b", draw("set", memory="1n")), count=2
+            ),
+        ),
+        ("spec.pool",),
+        "too far apart",
     ),
     Case(
         "device-never-fits",

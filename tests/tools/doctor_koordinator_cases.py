@@ -60,6 +60,13 @@ def hinting(annotation: str, value: Any) -> str:
 
 CASES = [
     Case(
+        "duplicate-minor",
+        "two NICs",
+        yaml_of(machine(gpu(0), gpu(1, type="rdma"), gpu(1, type="rdma"))),
+        ("spec.devices[2].minor",),
+        "rdma 1 is also spec.devices[1]",
+    ),
+    Case(
         "koordinator-shape",
         "a table without minors",
         yaml_of(partitioned({"1": [{}]})),

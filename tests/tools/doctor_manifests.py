@@ -150,8 +150,21 @@ def named(made: Object, namespace: str) -> Object:
 
 
 def job(entry: Object) -> Object:
-    spec = {"template": {"spec": {"resourceClaims": [entry]}}}
+    spec = {"template": {"spec": {"containers": [], "resourceClaims": [entry]}}}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": spec}
+
+
+def using(*entries: Any, container: Any = "containers", **claims: Any) -> Object:
+    """A pod with these entries of resourceClaims, and a container that uses claims."""
+    spec: Object = {"containers": [{"name": "c", "image": "i"}], "resourceClaims": list(entries)}
+    if claims:
+        spec[container] = [{"name": "d", "image": "i", "resources": {"claims": [claims]}}]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
+
+
+def from_claim(name: str, claim: str) -> Object:
+    """An entry of a pod."""
+    return {"name": name, "resourceClaimName": claim}
 
 
 def koordinator(partitions: str, *, spec: Object | None = None) -> Object:

@@ -21,6 +21,7 @@ from tests.tools.doctor_manifests import (
     either,
     excluding,
     extended,
+    from_claim,
     gpu,
     grouped,
     job,
@@ -34,12 +35,23 @@ from tests.tools.doctor_manifests import (
     selecting,
     stating,
     two_sets,
+    using,
     yaml_of,
 )
 
 SOUND = yaml_of(counters(), part("s", *HALVES, count=2), GPU, claim("c", held=("a",)), node("n"))
 
 QUIET = [
+    *(
+        Case(check, "a sound pod", yaml_of(claim("c"), using(from_claim("a", "c"), name="a", request="r")))
+        for check in ("claim-entry", "missing-claim")
+    ),
+    Case("duplicate-minor", "minors of two types", yaml_of(machine(gpu(0), gpu(0, type="rdma")))),
+    Case(
+        "negative-draw",
+        "nothing",
+        yaml_of(counters(), part("s", drawing("a", draw("set", memory="0")), count=2)),
+    ),
     *(
         Case(check, "a sound pool", SOUND)
         for check in (
@@ -58,6 +70,8 @@ QUIET = [
             "duplicate-counter-set",
             "dangling-counter-set",
             "dangling-counter",
+            "negative-draw",
+            "pool-invalid",
             "unused-counter",
             "counters-overcommitted",
             "selector-refused",

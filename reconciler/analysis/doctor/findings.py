@@ -118,6 +118,14 @@ CLAIM_SOURCE: Final = Rule(
     "claim-source", _E, "An entry of a pod's resourceClaims has `source`, which servers drop.",
     "Move the fields below `source` up to the entry.",
 )  # fmt: skip
+CLAIM_ENTRY: Final = Rule(
+    "claim-entry", _E, "An entry of a pod's resourceClaims, or the use of one in a container, is invalid.",
+    "Name one claim or one template in each entry; containers name entries and requests of their claims.",
+)  # fmt: skip
+MISSING_CLAIM: Final = Rule(
+    "missing-claim", _W, "A pod names a claim or template that is not in the input.",
+    "Create it, or fix its name. Ignore this if the cluster has it.",
+)  # fmt: skip
 
 POOL_INCOMPLETE: Final = Rule(
     "pool-incomplete", _E, "The newest generation of a pool does not have resourceSliceCount slices.",
@@ -151,6 +159,14 @@ DANGLING_COUNTER_SET: Final = Rule(
 DANGLING_COUNTER: Final = Rule(
     "dangling-counter", _E, "A device draws a counter that the counter set does not have.",
     "Fix the name, or add the counter to the set.",
+)  # fmt: skip
+NEGATIVE_DRAW: Final = Rule(
+    "negative-draw", _E, "A device draws a negative amount from a counter set.",
+    "Draw zero or more; until then no device of the pool is allocated.",
+)  # fmt: skip
+POOL_INVALID: Final = Rule(
+    "pool-invalid", _E, "The counters of a pool cannot be used.",
+    "Fix what the finding names; until then no device of the pool is allocated.",
 )  # fmt: skip
 DEVICE_NEVER_FITS: Final = Rule(
     "device-never-fits", _E, "A device draws more than its counter set holds, so it is never allocated.",
@@ -260,10 +276,10 @@ EXTENSION_CONFLICT: Final = Rule(
 RULES: Final = (
     UNREADABLE, PUT_RIGHT, OLD_VERSION, DUPLICATE_OBJECT, API_RULES, FIRST_REVISION,
     UNKNOWN_FIELD, UNUSED_FIELD, UNKNOWN_KIND,
-    UNRENDERED, CLAIM_SOURCE,
+    UNRENDERED, CLAIM_SOURCE, CLAIM_ENTRY, MISSING_CLAIM,
     POOL_INCOMPLETE, POOL_OBSOLETE, POOL_DISAGREES, DUPLICATE_DEVICE, DEVICE_ON_TWO_NODES,
-    DUPLICATE_COUNTER_SET, DANGLING_COUNTER_SET, DANGLING_COUNTER, DEVICE_NEVER_FITS, UNUSED_COUNTER,
-    COUNTERS_OVERCOMMITTED, LARGER_FIRST,
+    DUPLICATE_COUNTER_SET, DANGLING_COUNTER_SET, DANGLING_COUNTER, NEGATIVE_DRAW, POOL_INVALID,
+    DEVICE_NEVER_FITS, UNUSED_COUNTER, COUNTERS_OVERCOMMITTED, LARGER_FIRST,
     SELECTOR_REFUSED, SELECTOR_RAISES, MATCHES_NOTHING, FOREIGN_DOMAIN, MISSING_CLASS,
     NO_NODE_SELECTION, BAD_NODE_SELECTOR, SEVERAL_TERMS, MATCHES_NO_NODE,
     DOUBLE_ALLOCATION, UNKNOWN_DEVICE, HELD_AT_ODDS,

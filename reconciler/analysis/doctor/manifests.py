@@ -6,7 +6,7 @@ from typing import Any, get_args, get_origin
 from reconciler.analysis.doctor import findings
 from reconciler.analysis.doctor.findings import DoctorInput, Finding, suggestion
 from reconciler.api.manifests.bundle import already_read
-from reconciler.api.manifests.documents import Origin
+from reconciler.api.manifests.documents import UNRENDERED, Origin
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.model import fields_of
 from reconciler.api.objects.validating import subject_of
@@ -22,7 +22,8 @@ def unreadable(data: DoctorInput) -> Iterator[Finding]:
         subject = problem.subject.removeprefix(f"{refusal.origin}: ")
         if subject.startswith(refusal.origin.file):  # there is no object; the subject is a place
             subject = "document"
-        yield findings.UNREADABLE.finding_at(refusal.origin, subject, problem.field, problem.reason)
+        rule = findings.UNRENDERED if problem.reason.startswith(UNRENDERED) else findings.UNREADABLE
+        yield rule.finding_at(refusal.origin, subject, problem.field, problem.reason)
 
 
 def put_right(data: DoctorInput) -> Iterator[Finding]:
@@ -59,7 +60,7 @@ def unrendered(data: DoctorInput) -> Iterator[Finding]:
     for one in data.documents:
         if not str(one.document.raw.get("kind")).startswith(("Resource", "Device", "Pod")):
             continue
-        for path, text in _values(one.document.raw, ""):
+        for path, text in nested(one.document.raw, ""):
             if isinstance(text, str) and "{{" in text:
                 subject = subject_of(one.document.raw)
                 yield findings.UNRENDERED.finding_at(
@@ -71,7 +72,7 @@ def unrendered(data: DoctorInput) -> Iterator[Finding]:
 def claim_sources(data: DoctorInput) -> Iterator[Finding]:
     """`source` in the resource claims of a pod template; servers dropped it in 1.31."""
     for one in data.documents:
-        for path, value in _values(one.document.raw, ""):
+        for path, value in nested(one.document.raw, ""):
             if not path.endswith("resourceClaims") or one.document.raw.get("kind") == "Pod":
                 continue
             for number, entry in enumerate(mappings(value)):
@@ -82,15 +83,15 @@ def claim_sources(data: DoctorInput) -> Iterator[Finding]:
                     )
 
 
-def _values(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+def nested(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     """Every nested value, with its path."""
     yield path, value
     if isinstance(value, Mapping):
         for key, part in value.items():
-            yield from _values(part, f"{path}.{key}" if path else str(key))
+            yield from nested(part, f"{path}.{key}" if path else str(key))
     elif isinstance(value, list):
         for number, part in enumerate(value):
-            yield from _values(part, f"{path}[{number}]")
+            yield from nested(part, f"{path}[{number}]")
 
 
 def unknown_fields(data: DoctorInput) -> Iterator[Finding]:

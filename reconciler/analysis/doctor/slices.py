@@ -129,36 +129,47 @@ def _draws(slices: Slices) -> Iterator[tuple[Entry, str, str, CounterConsumption
                 yield entry, f"spec.devices[{index}].consumesCounters[{number}]", device.name, draw
 
 
-def duplicate_sets(data: DoctorInput) -> Iterator[Finding]:
+def counter_problems(data: DoctorInput) -> Iterator[Finding]:
+    """What makes the counter sets of a generation unusable, and with them the pool."""
+    invalid = {pool.id: pool.counters.problems for pool in data.snapshot.fleet.pools}
+    for pool, slices in data.pools().items():
+        for generation, peers in generations(slices).items():
+            found = [*_duplicate_sets(pool, peers), *_bad_draws(pool, peers)]
+            yield from found
+            problem = invalid.get(pool, {}).get(generation)
+            if problem and not found:
+                yield findings.POOL_INVALID.finding(peers[0][0], "spec.pool", f"pool {pool}: {problem}")
+
+
+def _duplicate_sets(pool: PoolID, peers: Slices) -> Iterator[Finding]:
     """Counter sets of one name in one generation."""
-    for pool, slices in data.pools().items():
-        for peers in generations(slices).values():
-            first = published(peers)
-            for entry, source in peers:
-                for index, counters in enumerate(source.spec.shared_counters):
-                    path, other = f"spec.sharedCounters[{index}]", first[counters.name]
-                    if other.entry is not entry or other.path != path:
-                        what = f"pool {pool} also has set {counters.name} at {other.entry.origin}"
-                        yield findings.DUPLICATE_COUNTER_SET.finding(entry, f"{path}.name", what)
+    first = published(peers)
+    for entry, source in peers:
+        for index, counters in enumerate(source.spec.shared_counters):
+            path, other = f"spec.sharedCounters[{index}]", first[counters.name]
+            if other.entry is not entry or other.path != path:
+                what = f"pool {pool} also has set {counters.name} at {other.entry.origin}"
+                yield findings.DUPLICATE_COUNTER_SET.finding(entry, f"{path}.name", what)
 
 
-def dangling(data: DoctorInput) -> Iterator[Finding]:
-    """References to sets and counters that do not exist."""
-    for pool, slices in data.pools().items():
-        for peers in generations(slices).values():
-            sets = published(peers)
-            for entry, path, device, draw in _draws(peers):
-                known = sets.get(draw.counter_set)
-                if known is None:
-                    hint = suggestion(draw.counter_set, sets)
-                    what = f"{device} draws from {draw.counter_set}, which pool {pool} does not have{hint}"
-                    yield findings.DANGLING_COUNTER_SET.finding(entry, f"{path}.counterSet", what)
-                    continue
-                for name in draw.counters:
-                    if name not in known.counters:
-                        hint = suggestion(name, known.counters)
-                        what = f"{device} draws {name}, which set {draw.counter_set} does not have{hint}"
-                        yield findings.DANGLING_COUNTER.finding(entry, f"{path}.counters[{name}]", what)
+def _bad_draws(pool: PoolID, peers: Slices) -> Iterator[Finding]:
+    """Draws from sets and counters that do not exist, and draws of negative amounts."""
+    sets = published(peers)
+    for entry, path, device, draw in _draws(peers):
+        known = sets.get(draw.counter_set)
+        if known is None:
+            hint = suggestion(draw.counter_set, sets)
+            what = f"{device} draws from {draw.counter_set}, which pool {pool} does not have{hint}"
+            yield findings.DANGLING_COUNTER_SET.finding(entry, f"{path}.counterSet", what)
+            continue
+        for name, counter in draw.counters.items():
+            if name not in known.counters:
+                hint = suggestion(name, known.counters)
+                what = f"{device} draws {name}, which set {draw.counter_set} does not have{hint}"
+                yield findings.DANGLING_COUNTER.finding(entry, f"{path}.counters[{name}]", what)
+            elif (amount := counter.get("value", ZERO)) < ZERO:
+                what = f"{device} draws {amount} of {name} from set {draw.counter_set}"
+                yield findings.NEGATIVE_DRAW.finding(entry, f"{path}.counters[{name}].value", what)
 
 
 def never_fits(data: DoctorInput) -> Iterator[Finding]:

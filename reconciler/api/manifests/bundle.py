@@ -17,7 +17,8 @@ from reconciler.api.objects.gangs import PodGroup, group_claims
 from reconciler.api.objects.meta import ApiObject, ObjectKey, OwnerReference
 from reconciler.api.objects.storage import STORAGE
 from reconciler.api.objects.validating import subject_of
-from reconciler.api.validation.pods import with_label_keys
+from reconciler.api.validation.fields import Field, WrongType
+from reconciler.api.validation.pods import check_claims, with_label_keys
 from reconciler.api.versions import reading
 from reconciler.api.versions.kinds import KINDS, RESOURCE
 from reconciler.api.versions.mistakes import fix_mistakes
@@ -182,7 +183,10 @@ class Claims:
         self._owners: dict[ObjectKey, Pod] = {}
         self._groups = {group.key: group for group in bundle.of(PodGroup)}
         self._owning_groups: dict[ObjectKey, PodGroup] = {}
-        self.pods = tuple(self._served(pod) if is_live(pod) else _with_uid(pod) for pod in bundle.of(Pod))
+        raws = bundle.entries.get(Pod.__name__, {})
+        self.pods = tuple(
+            self._served(pod, raws[pod.key].raw) if is_live(pod) else _with_uid(pod) for pod in bundle.of(Pod)
+        )
         """As a server would show them, with the names of the claims that were made for them"""
 
     def typed(self, key: ObjectKey) -> ResourceClaim:
@@ -203,8 +207,12 @@ class Claims:
             metadata = metadata.model_copy(update={"owner_references": (owner,)})
         return claim.model_copy(update={"metadata": metadata})
 
-    def _served(self, pod: Pod) -> Pod:
-        """A pod whose claims are made, as far as they can be."""
+    def _served(self, pod: Pod, raw: Mapping[str, Any]) -> Pod:
+        """A pod whose claims are made, as far as they can be; without any if a server would refuse them."""
+        if problem := _invalid_claims(raw):
+            self.unmade[pod.key] = problem
+            spec = pod.spec.model_copy(update={"resource_claims": ()})
+            return _with_uid(pod).model_copy(update={"spec": spec})
         templates = {entry.name: entry.resource_claim_template_name for entry in pod.spec.resource_claims}
         references = {entry.name: entry.resource_claim_name for entry in pod.spec.resource_claims}
         made = list(pod.status.resource_claim_statuses)
@@ -236,15 +244,13 @@ class Claims:
 
     def _make(self, maker: Pod | PodGroup, entry: str, key: ObjectKey, template: str | None) -> str:
         """Make a claim from a template unless it is there already. Returns what stands against it."""
-        if template is None:
-            return f"resourceClaims entry {entry!r} names neither a claim nor a template"
         known = self.entries.get(key)
         if known is not None:
             made = known.object.metadata.annotations.get(POD_CLAIM) == entry
             return (
                 "" if made else f"the claim for entry {entry!r} would be {key}, which is another claim's name"
             )
-        source = self._templates.get(ObjectKey(maker.key.namespace, template))
+        source = self._templates.get(ObjectKey(maker.key.namespace, template or ""))
         if source is None:
             return f"template {maker.key.namespace}/{template} is not among the objects read"
         raw = claim_from_template(maker, entry, source.raw)
@@ -255,6 +261,16 @@ class Claims:
         """Whether a claim was made for a pod, as far as uids tell; manifests may have lost them."""
         owners = {one.uid for one in self.entries[key].object.metadata.owner_references if one.controller}
         return not owners or not pod.metadata.uid or pod.metadata.uid in owners
+
+
+def _invalid_claims(raw: Mapping[str, Any]) -> str:
+    """What is wrong with the claims of a pod or with their use in its containers; empty if nothing is."""
+    root = Field(raw)
+    try:
+        check_claims(root["spec"])
+    except WrongType as exc:
+        return str(exc)
+    return "; ".join(f"{cause.field}: {cause.message}" for cause in root.causes)
 
 
 def _uid(pod: Pod) -> str:

@@ -136,7 +136,7 @@ def of_text(name: str, text: str) -> Iterator[Document | InvalidDocument]:
         try:
             value = parse_yaml(part)
         except ParseError as exc:
-            yield _unreadable(name, line, exc)
+            yield _unrendered(name, line, part) or _unreadable(name, line, exc)
         else:
             if value is not None:
                 yield from _objects(Origin(name, line + 1 + _blank(part)), value)
@@ -170,6 +170,20 @@ def _blank(part: str) -> int:
 def _unreadable(name: str, line: int, exc: ParseError) -> InvalidDocument:
     at = line + exc.line + 1
     return InvalidDocument(Origin(name, at), Malformed(f"{name}:{at}:{exc.column + 1}", "", exc.problem))
+
+
+_ACTION = re.compile(r"^[^#\n]*?(\{\{.*?\}\})", re.MULTILINE)
+UNRENDERED = "is a template that is not rendered"
+
+
+def _unrendered(name: str, line: int, part: str) -> InvalidDocument | None:
+    """The refusal of a template as Helm keeps it, which is often no YAML; None for other texts."""
+    found = _ACTION.search(part)
+    if found is None:
+        return None
+    origin = Origin(name, line + part.count("\n", 0, found.start(1)) + 1)
+    reason = f"{UNRENDERED}: {found[1][:60]}; render it first, for example with helm template"
+    return invalid_document(origin, "document", "", reason)
 
 
 def _objects(origin: Origin, value: Any) -> Iterator[Document | InvalidDocument]:

@@ -1,5 +1,6 @@
 """Pods: validation at creation and of the few updates that are allowed."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from datetime import datetime
@@ -102,7 +103,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-_IMAGES = ("containers", "initContainers", "ephemeralContainers")
+CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 _GATED_ONLY = "only `spec.schedulingGates`, tolerations and images of a pod may change"
 
 
@@ -149,19 +150,28 @@ def _check_pod_spec(spec: Field) -> None:
             if not container["image"].text():
                 container["image"].required()
             check_resources(container)
-    claims: set[str] = set()
-    for claim in spec["resourceClaims"].items():
-        _check_claim(claim, claims)
-    for container in spec["containers"].items():
-        for use in container["resources"]["claims"].items():
-            if use["name"].text() not in claims:
-                use["name"].note("FieldValueNotFound", f"Not found: {use['name'].text()!r}")
+    check_claims(spec)
     gates: set[str] = set()
     for gate in spec["schedulingGates"].items():
         label_name(gate["name"])
         gate["name"].unique(gates)
     if gates and spec["nodeName"].text():
         spec["nodeName"].forbidden("cannot be set until all schedulingGates have been cleared")
+
+
+def check_claims(spec: Field) -> None:
+    """Check the claims of a pod, and where its containers use them."""
+    claims: set[str] = set()
+    for claim in spec["resourceClaims"].items():
+        _check_claim(claim, claims)
+    for key in CONTAINERS:
+        for container in spec[key].items():
+            used: set[tuple[str, str]] = set()
+            for use in container["resources"]["claims"].items():
+                name = use["name"].text()
+                use.unique(used, (name, use["request"].text()))
+                if name not in claims:
+                    use["name"].note("FieldValueNotFound", f"Not found: {json.dumps(name)}")
 
 
 def _check_claim(claim: Field, names: set[str]) -> None:
@@ -236,7 +246,7 @@ def _without_changeables(spec: Object, *, gated: bool) -> Object:
     if gated:
         kept.pop("nodeSelector", None)
         kept.pop("affinity", None)
-    for key in _IMAGES:
+    for key in CONTAINERS:
         if isinstance(kept.get(key), list):
             kept[key] = [{**item, "image": ""} if isinstance(item, dict) else item for item in kept[key]]
     return kept

@@ -65,6 +65,12 @@ PARTITION_UNKNOWN_GPU: Final = Rule(
     "A partition names a GPU that the Device lacks, so it is never allocated.",
     "Fix the minor, or add the GPU to spec.devices.",
 )
+DUPLICATE_MINOR: Final = Rule(
+    "duplicate-minor",
+    Severity.ERROR,
+    "Two devices of one type have the same minor: only the last of them counts.",
+    "Give each device of a type a minor of its own.",
+)
 REQUEST: Final = Rule(
     "koordinator-request",
     Severity.ERROR,
@@ -140,6 +146,17 @@ def shape(data: DoctorInput) -> Iterator[Finding]:
                 field = f"{holder.path}.annotations[{name}]"
                 what = exc.reason if exc.field == name else f"{exc.field}: {exc.reason}"
                 yield SHAPE.finding_at(holder.origin, holder.subject, field, what)
+
+
+def minors(data: DoctorInput) -> Iterator[Finding]:
+    """Devices of one type with the same minor."""
+    for entry, device in data.of(Device):
+        first: dict[tuple[str, int], int] = {}
+        for number, info in enumerate(device.spec.devices):
+            earlier = first.setdefault((info.type, info.minor), number)
+            if earlier != number:
+                what = f"{info.type} {info.minor} is also spec.devices[{earlier}]"
+                yield DUPLICATE_MINOR.finding(entry, f"spec.devices[{number}].minor", what)
 
 
 def partitions(data: DoctorInput) -> Iterator[Finding]:
@@ -366,6 +383,6 @@ def _place(one: _Asking, names: Mapping[str, int]) -> str:
 
 
 CHECKS: Final = Checks(
-    (SHAPE, VALUE, PARTITION_TABLE, PARTITION_UNKNOWN_GPU, REQUEST, UNITS),
-    (shape, partitions, values, requests, units),
+    (SHAPE, VALUE, DUPLICATE_MINOR, PARTITION_TABLE, PARTITION_UNKNOWN_GPU, REQUEST, UNITS),
+    (shape, minors, partitions, values, requests, units),
 )

@@ -115,7 +115,18 @@ def test_the_name_in_the_pods_status_wins_over_the_template():
         ((pod("p", "gpu:t"), template("t"), claim("p-gpu")), "which is another claim's name"),
         (
             ("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {resourceClaims: [{name: gpu}]}}\n",),
-            "names neither a claim nor a template",
+            "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
+        ),
+        (
+            (pod("p", "gpu=a").replace("a}", "a, resourceClaimTemplateName: t}"), claim("a"), template("t")),
+            "one of",
+        ),
+        (
+            (
+                pod("p", "gpu=a", spec="containers: [{name: c, resources: {claims: [{name: gup}]}}]"),
+                claim("a"),
+            ),
+            'spec.containers[0].resources.claims[0].name: Not found: "gup"',
         ),
     ],
 )
