@@ -195,7 +195,7 @@ DEVICES = MetricSpec(
     by_leader=True,
 )
 COUNTER_CAPACITY = MetricSpec(
-    "counter_capacity",
+    "counters_capacity",
     "gauge",
     "Total of a counter in all counter sets of a driver, in the unit of the counter.",
     (
@@ -209,9 +209,9 @@ COUNTER_CAPACITY = MetricSpec(
     by_leader=True,
 )
 COUNTER_AVAILABLE = MetricSpec(
-    "counter_available",
+    "counters_available",
     "gauge",
-    "Available part of counter_capacity. Negative if a slice changed while its devices were held.",
+    "Available part of counters_capacity. Negative if a slice changed while its devices were held.",
     COUNTER_CAPACITY.labels,
     by_leader=True,
 )
@@ -235,7 +235,7 @@ PROFILE_FRAGMENTATION = MetricSpec(
     by_leader=True,
 )
 STRANDED = MetricSpec(
-    "counter_stranded_ratio",
+    "counters_stranded_ratio",
     "gauge",
     "Part of an available counter that no device can use: the highest value of the driver's counters.",
     PROFILE_FITS.labels[:1],

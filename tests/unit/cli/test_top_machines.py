@@ -120,7 +120,7 @@ async def test_metrics_have_the_same_numbers():
         assert await running.value("dra_reconciler_devices", state="held", **of) == 1
         assert await running.value("dra_reconciler_devices", state="allocatable", **of) == 1
         core = {**of, "counter": "koordinator.sh/gpu-core"}
-        assert await running.value("dra_reconciler_counter_capacity", **core) == 200
-        assert await running.value("dra_reconciler_counter_available", **core) == 100
+        assert await running.value("dra_reconciler_counters_capacity", **core) == 200
+        assert await running.value("dra_reconciler_counters_available", **core) == 100
         functions = {"driver": "koordinator.sh/rdma", "counter": "virtual-functions"}
-        assert await running.value("dra_reconciler_counter_available", **functions) == 4
+        assert await running.value("dra_reconciler_counters_available", **functions) == 4

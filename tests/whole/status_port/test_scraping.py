@@ -187,6 +187,7 @@ def test_names_follow_prometheus_rules():
     assert len({spec.name for spec in CATALOGUE}) == len(CATALOGUE)
     for spec in CATALOGUE:
         assert re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", spec.name)
+        assert not {"counter", "gauge", "histogram", "summary"} & {*spec.name.split("_")}, "promtool finds it"
         assert spec.name.endswith("_total") == (spec.kind == "counter"), spec.name
         assert spec.kind != "histogram" or (spec.name.endswith("_seconds") and spec.buckets)
         assert not {"claim", "pod", "device", "node", "namespace"} & set(spec.label_names)
