@@ -27,6 +27,7 @@ from reconciler.embedded.claim_controllers import (
     status,
     update_status,
 )
+from reconciler.embedded.pod_neighbours import keeps_apart, neighbourhood
 from reconciler.embedded.store import Change
 from reconciler.errors import Rejected
 
@@ -56,6 +57,8 @@ class PodController:
         self._api = api
         self._waiting: dict[str, set[str]] = {}
         self._without_node: set[str] = set()
+        self._choosy: set[str] = set()
+        """Pods that keep others away from their nodes"""
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def stop(self) -> None:
@@ -64,9 +67,10 @@ class PodController:
             timer.cancel()
 
     def keys(self, change: Change) -> Iterable[str]:
-        """The pod itself, or the pods that wait for a claim or a node."""
+        """The pod itself, and pods that the change may help: those that wait for a claim or a node."""
         if change.record.kind is POD:
-            return [change.record.key]
+            pods, self._without_node = self._without_node - {change.record.key}, set()
+            return [change.record.key, *pods]
         if change.record.kind is CLAIM:
             return self._waiting.pop(change.record.key, ())
         pods, self._without_node = self._without_node, set()
@@ -75,6 +79,7 @@ class PodController:
     def reconcile(self, key: str) -> None:
         """Move a pod to its next phase."""
         record = self._api.store[POD].get(key)
+        (self._choosy.add if record is not None and keeps_apart(record.object) else self._choosy.discard)(key)
         if record is None or is_deleting(record.object) or is_finished(record.object):
             return
         pod = record.object
@@ -124,7 +129,8 @@ class PodController:
         }
 
     def _node(self, pod: Object, claims: list[Object]) -> str:
-        """The first node by name that matches every allocation and the pod."""
+        """The first node by name that matches every allocation, the pod, and what other pods require."""
+        near = neighbourhood(pod, self._api, self._choosy)
         selectors = [status(claim)["allocation"].get("nodeSelector") for claim in claims]
         for record in self._api.store[NODE].scan(""):
             node = record.object
@@ -133,6 +139,7 @@ class PodController:
                 and pod["spec"].get("nodeSelector", {}).items() <= node["metadata"].get("labels", {}).items()
                 and matches(_required(pod), node)
                 and all(matches(selector, node) for selector in selectors)
+                and near.allows(node)
             ):
                 return node["metadata"]["name"]
         return ""

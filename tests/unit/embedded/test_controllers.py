@@ -310,6 +310,67 @@ SELECTORS = {
 }
 
 
+ZONES = {"n1": "a", "n2": "a", "n3": "b"}
+
+
+def near(kind, **term):
+    required = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "zone", **term}
+    return {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [required]}}
+
+
+HOST = {"topologyKey": "kubernetes.io/hostname"}
+APART, TOGETHER = near("podAntiAffinity"), near("podAffinity")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "nodes"),
+    [
+        pytest.param({}, near("podAntiAffinity", **HOST), ("n1", "n2"), id="another node"),
+        pytest.param(near("podAntiAffinity", **HOST), {}, ("n1", "n2"), id="the one that runs says so"),
+        pytest.param({}, APART, ("n1", "n3"), id="another zone"),
+        pytest.param(APART, APART, ("n1", "n3"), id="both"),
+        pytest.param(TOGETHER, TOGETHER, ("n1", "n1"), id="together, the first alone"),
+        pytest.param(
+            {},
+            near("podAffinity", labelSelector={"matchLabels": {"app": "y"}}),
+            ("n1", None),
+            id="with nobody",
+        ),
+        pytest.param({}, near("podAntiAffinity", namespaces=["other"]), ("n1", "n1"), id="another namespace"),
+        pytest.param({}, near("podAntiAffinity", namespaceSelector={}), ("n1", "n3"), id="all namespaces"),
+    ],
+)
+async def test_pods_are_bound_as_required_affinity_says(first, second, nodes):
+    """A pod that fits nowhere is bound when another one leaves."""
+    api = ApiServer()
+    for name, zone in ZONES.items():
+        labels = {"zone": zone, "kubernetes.io/hostname": name}
+        ok(api, "POST", "/api/v1/nodes", node(name, labels=labels))
+    async with run_controllers(api):
+        for name, affinity in (("p1", first), ("p2", second)):
+            made = pod(name, affinity=affinity)
+            made["metadata"]["labels"] = {"app": "x"}
+            ok(api, "POST", PODS, made)
+            await settle(api)
+        found = [ok(api, "GET", f"{PODS}/{name}")["spec"].get("nodeName") for name in ("p1", "p2")]
+        assert found == list(nodes)
+
+
+async def test_a_pod_that_is_kept_away_is_bound_when_the_other_one_leaves():
+    api = ApiServer()
+    ok(api, "POST", "/api/v1/nodes", node("n1", labels={"zone": "a"}))
+    async with run_controllers(api):
+        for name in ("p1", "p2"):
+            made = pod(name, affinity=APART)
+            made["metadata"]["labels"] = {"app": "x"}
+            ok(api, "POST", PODS, made)
+        await settle(api)
+        assert "nodeName" not in ok(api, "GET", f"{PODS}/p2")["spec"]
+        ok(api, "DELETE", f"{PODS}/p1")
+        await settle(api)
+        assert ok(api, "GET", f"{PODS}/p2")["spec"]["nodeName"] == "n1"
+
+
 @pytest.mark.parametrize(("term", "fits"), SELECTORS.values(), ids=SELECTORS.keys())
 async def test_a_pod_is_bound_to_the_node_of_its_allocation(term, fits):
     api = ApiServer()
