@@ -1,4 +1,4 @@
-"""`dra-reconciler convert`: convert manifests of any version and shape for Kubernetes 1.36."""
+"""`dra-reconciler convert`: convert manifests of any version and shape for a release of Kubernetes."""
 
 import copy
 import sys
@@ -13,10 +13,12 @@ from reconciler.api.convert.layout import Rename
 from reconciler.api.convert.objects import Converted, converted
 from reconciler.api.manifests.bundle import Bundle, as_served, bundle
 from reconciler.api.manifests.documents import Document, InvalidDocument, documents
+from reconciler.api.objects.semantics import NEWEST_MINOR
 from reconciler.api.validation.fields import WrongType
-from reconciler.api.validation.kinds import Object, Review
+from reconciler.api.validation.kinds import GroupVersion, Object, Review
 from reconciler.api.validation.served_kinds import every_kind
 from reconciler.api.versions.reading import needs_conversion
+from reconciler.api.versions.releases import OLDEST_MINOR
 from reconciler.cel.derived import REFUSES
 from reconciler.cli.exits import NoAnswer, exit_unless
 from reconciler.cli.input import nothing_in, read_manifests, report_ignored, report_refused, report_warnings
@@ -34,6 +36,14 @@ from reconciler.cli.progress import track_progress
     help="Write the renames to this file, as YAML, instead of to standard error.",
 )
 @click.option(
+    "--to",
+    "release",
+    type=click.Choice([f"1.{minor}" for minor in range(OLDEST_MINOR, NEWEST_MINOR + 1)]),
+    default=f"1.{NEWEST_MINOR}",
+    show_default=True,
+    help="The release of Kubernetes to write for.",
+)
+@click.option(
     "--order-by-size",
     is_flag=True,
     help="List smaller devices of a pool first: claims that match several sizes get the smallest.",
@@ -47,21 +57,24 @@ def convert(
     files: tuple[str, ...],
     output: str,
     rename_map: TextIO | None,
+    release: str,
     order_by_size: bool,
     keep_other_kinds: bool,
 ) -> None:
-    """Convert manifests of any version and shape to objects that Kubernetes 1.36 accepts.
+    """Convert manifests of any version and shape to objects that a release of Kubernetes accepts.
 
     Reads the same input as `allocate`. Expands mixins and includes, replaces composite devices by counters,
     moves counters into separate slices and splits slices that are too large. A claim gets the same devices
     before and after. Fields that the API does not have go into the annotation
-    dra-reconciler.io/device-extensions; invalid names are replaced, always in the same way. Other kinds are
-    left out, unless --keep-other-kinds is set.
+    dra-reconciler.io/device-extensions; invalid names are replaced, always in the same way. What an older
+    release cannot express is reported and left out. Other kinds are left out, unless --keep-other-kinds is
+    set.
     """
     with track_progress(quiet=output == "json") as progress:
         bundle = read_manifests(files, progress)
         progress.stage("converting")
-        conversion = convert_bundle(bundle, order_by_size=order_by_size)
+        minor = int(release.removeprefix("1."))
+        conversion = convert_bundle(bundle, release=minor, order_by_size=order_by_size)
         result = conversion.result
     report_warnings(bundle.warnings)
     report_refused(bundle.refused)
@@ -106,11 +119,12 @@ class Conversion(NamedTuple):
         return zip(self.numbers, self.result.objects, strict=True)
 
 
-def convert_bundle(bundle: Bundle, *, order_by_size: bool = False) -> Conversion:
+def convert_bundle(bundle: Bundle, *, release: int = NEWEST_MINOR, order_by_size: bool = False) -> Conversion:
     """Convert all objects of manifests, and validate them as an API server does."""
     entries = [entry for by_key in bundle.entries.values() for entry in by_key.values()]
     entries.sort(key=lambda entry: entry.number)
-    result = converted([entry.raw for entry in entries], objections, order_by_size=order_by_size)
+    raws = [entry.raw for entry in entries]
+    result = converted(raws, objections, release=release, order_by_size=order_by_size)
     return Conversion(result, tuple(entries[source].number for source in result.sources))
 
 
@@ -124,9 +138,10 @@ def report_conversion(result: Converted, *, renames: bool = True) -> None:
 
 def objections(obj: Object) -> list[str]:
     """Validate an object with the rules of the embedded API server; return the errors."""
-    kind = _KINDS[obj["apiVersion"].rpartition("/")[0], obj["kind"]]
-    copied = copy.deepcopy(obj)
-    review = Review(copied, None, kind.stored, "", _ADMIN, REFUSES)
+    group, _, version = obj["apiVersion"].rpartition("/")
+    kind, served = _KINDS[group, obj["kind"]], GroupVersion(group, version)
+    copied = kind.upgrade(copy.deepcopy(obj), served)
+    review = Review(copied, None, served, "", _ADMIN, REFUSES)
     try:
         kind.defaults(copied, datetime.now(UTC))
         return [f"{cause.field}: {cause.message}" for cause in kind.validate(review)]

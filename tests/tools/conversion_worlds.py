@@ -6,6 +6,7 @@ from typing import Any
 
 from reconciler.api.convert.objects import Converted, converted
 from reconciler.api.objects.plan import Granted, Unsatisfied
+from reconciler.api.objects.semantics import NEWEST_MINOR
 from reconciler.api.versions.reading import read, to_v1
 from tests.tools.allocation_world import World, decide
 from tests.tools.builders import (
@@ -31,9 +32,9 @@ def nothing_against(_obj: Object) -> list[str]:
     return []
 
 
-def conversion(*raws: Object) -> Converted:
+def conversion(*raws: Object, release: int = NEWEST_MINOR) -> Converted:
     """Objects of any shape, converted without asking a server."""
-    return converted([to_v1(raw) for raw in raws], nothing_against)
+    return converted([to_v1(raw) for raw in raws], nothing_against, release=release)
 
 
 def slices_of(result: Converted) -> list[Object]:

@@ -46,6 +46,7 @@ from tests.tools.doctor_manifests import (
     using,
     yaml_of,
 )
+from tests.tools.gangs import pod_group
 from tests.tools.small_fleet import pod
 
 CASES = [
@@ -175,6 +176,12 @@ CASES = [
         yaml_of(pod("p", newer=1)),
         ("spec.newer",),
         "this release knows no field newer here",
+    ),
+    Case(
+        "api-rules",
+        "a PodGroup that is no gang",
+        yaml_of(pod_group(least=0)),
+        ("spec.schedulingPolicy.gang.minCount",),
     ),
     Case(
         "unused-field",

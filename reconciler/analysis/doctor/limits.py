@@ -14,7 +14,7 @@ from reconciler.api.validation.bodies import MAX_BODY, Refusal, decode_json, enc
 from reconciler.api.validation.fields import WrongType, timestamp
 from reconciler.api.validation.kinds import GroupVersion, Object, Review, ServedKind
 from reconciler.api.validation.served_kinds import BUILTIN, NAMESPACE, START_NAMESPACES, every_kind
-from reconciler.api.versions.kinds import RESOURCE
+from reconciler.api.versions.kinds import RESOURCE, SCHEDULING
 from reconciler.api.versions.proposals import is_first_revision
 from reconciler.api.versions.reading import is_ours
 from reconciler.api.versions.shapes import Raw, mapping, mappings
@@ -44,12 +44,12 @@ def api_rules(data: DoctorInput) -> Iterator[Finding]:
 
 @cache
 def _served() -> Mapping[tuple[str, str], tuple[ServedKind, GroupVersion]]:
-    """Version and kind -> the kinds of claims and devices, and those of plugins."""
+    """Version and kind -> the kinds of devices and gangs, and those of plugins."""
     return {
         (str(version), kind.kind): (kind, version)
         for kind in every_kind()
         for version in kind.served
-        if version.group == RESOURCE or kind not in BUILTIN
+        if version.group in (RESOURCE, SCHEDULING) or kind not in BUILTIN
     }
 
 

@@ -1,16 +1,15 @@
 """Checks of documents as they are written: unreadable, old, unrendered, duplicate, or with unknown fields."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, get_args, get_origin
+from typing import Any
 
 from reconciler.analysis.doctor import findings
 from reconciler.analysis.doctor.findings import DoctorInput, Finding, suggestion
 from reconciler.api.manifests.bundle import already_read
 from reconciler.api.manifests.documents import UNRENDERED, Origin
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.model import fields_of
 from reconciler.api.objects.validating import subject_of
-from reconciler.api.versions.ignored import UNUSED, ignored, used
+from reconciler.api.versions.ignored import UNUSED, ignored, parts_of, used
 from reconciler.api.versions.kinds import RESOURCE, is_newer
 from reconciler.api.versions.shapes import mappings
 
@@ -125,7 +124,7 @@ def unknown_kinds(data: DoctorInput) -> Iterator[Finding]:
 
 def unknown_in(model: type, raw: Mapping[str, Any], path: str) -> Iterator[tuple[str, str, frozenset[str]]]:
     """Path and name of each unknown field of an object of `model`, and the known names there."""
-    for kind, there, part in _parts(model, raw, path):
+    for kind, there, part in parts_of(model, raw, path):
         known = frozenset(used(kind)) | ignored(kind) | frozenset(UNUSED.get(kind, ()))
         for key in part:
             if key not in known:
@@ -134,39 +133,7 @@ def unknown_in(model: type, raw: Mapping[str, Any], path: str) -> Iterator[tuple
 
 def _unused_in(model: type, raw: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
     """Path and name of each field of an object that is known and not used."""
-    for kind, there, part in _parts(model, raw, path):
+    for kind, there, part in parts_of(model, raw, path):
         for key in UNUSED.get(kind, ()):
             if part.get(key) is not None:
                 yield f"{there}.{key}" if there else key, key
-
-
-def _parts(model: type, raw: Mapping[str, Any], path: str) -> Iterator[tuple[type, str, Mapping[str, Any]]]:
-    """An object and all parts of it that have a model, with their models and paths."""
-    yield model, path, raw
-    fields = used(model)
-    for key, value in raw.items():
-        if key in fields:
-            yield from _below(fields[key], value, f"{path}.{key}" if path else key)
-
-
-def _below(annotation: Any, value: Any, path: str) -> Iterator[tuple[type, str, Mapping[str, Any]]]:
-    model = model_in(annotation)
-    if model is None:
-        return
-    if isinstance(value, list):
-        for number, one in enumerate(value):
-            if isinstance(one, Mapping):
-                yield from _parts(model, one, f"{path}[{number}]")
-    elif isinstance(value, Mapping) and get_origin(annotation) is dict:
-        for key, one in value.items():
-            if isinstance(one, Mapping):
-                yield from _parts(model, one, f"{path}[{key}]")
-    elif isinstance(value, Mapping):
-        yield from _parts(model, value, path)
-
-
-def model_in(annotation: Any) -> type | None:
-    """The model in `Model`, `Model | None`, or a tuple or map of models."""
-    if isinstance(annotation, type) and fields_of(annotation):
-        return annotation
-    return next(filter(None, map(model_in, get_args(annotation))), None)

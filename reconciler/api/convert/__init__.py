@@ -1,1 +1,1 @@
-"""Objects of any version and shape, written as Kubernetes 1.36 takes them, without changing any answer."""
+"""Objects of any version and shape, written as a release of Kubernetes takes them. No answer changes."""

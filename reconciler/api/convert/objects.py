@@ -1,4 +1,4 @@
-"""Converts all objects to the API of Kubernetes 1.36."""
+"""Converts all objects to the API of a release of Kubernetes."""
 
 import json
 import re
@@ -9,57 +9,35 @@ from msgspec import Struct, field
 
 from reconciler.api.convert.layout import Rename, as_key, valid_names
 from reconciler.api.convert.pools import KEPT_METADATA, Keys, NewPool, OldPool
+from reconciler.api.convert.target import Target
+from reconciler.api.objects.semantics import NEWEST_MINOR
 from reconciler.api.validation.fields import MAX_IDENTIFIER, is_key
 from reconciler.api.versions.extensions import COMPATIBLE_ONLY_WITH
+from reconciler.api.versions.ignored import ignored, model_in, used
+from reconciler.api.versions.kinds import KINDS
 from reconciler.api.versions.shapes import Raw, mapping, mappings
 from reconciler.errors import Rejected
 
-Shape = Mapping[str, "Shape | None"]
-"""Field -> the fields below it (of each entry for a list); None keeps the value unchanged"""
-
-_SELECTORS: Shape = {"cel": {"expression": None}}
-_CONFIG: Shape = {"requests": None, "opaque": {"driver": None, "parameters": None}}
-_SUBREQUEST: Shape = {
-    "deviceClassName": None,
-    "selectors": _SELECTORS,
-    "allocationMode": None,
-    "count": None,
-    "tolerations": {"key": None, "operator": None, "value": None, "effect": None, "tolerationSeconds": None},
-    "capacity": {"requests": None},
-}
-_CLAIM: Shape = {
-    "devices": {
-        "requests": {
-            "name": None,
-            "exactly": {**_SUBREQUEST, "adminAccess": None},
-            "firstAvailable": {**_SUBREQUEST, "name": None},
-        },
-        "constraints": {"requests": None, "matchAttribute": None, "distinctAttribute": None},
-        "config": _CONFIG,
-    }
-}
-SPECS: Mapping[str, Shape] = {
-    "ResourceClaim": _CLAIM,
-    "ResourceClaimTemplate": {"metadata": None, "spec": _CLAIM},
-    "DeviceClass": {"selectors": _SELECTORS, "config": _CONFIG, "extendedResourceName": None},
-}
-"""Kind -> its spec"""
+SPECS = ("ResourceClaim", "ResourceClaimTemplate", "DeviceClass")
+"""Kinds whose spec is written with known fields only"""
 
 
-def without_unknown_fields(value: Any, shape: Shape, path: str, unknown: dict[str, None]) -> Any:
-    """`value` without fields that `shape` lacks; their paths are added to `unknown`, each once."""
+def without_unknown_fields(value: Any, annotation: Any, path: str, unknown: dict[str, None]) -> Any:
+    """`value` without fields that its model lacks; their paths are added to `unknown`, each once."""
+    model = model_in(annotation)
+    if model is None:
+        return value
     if isinstance(value, list):
-        return [without_unknown_fields(entry, shape, path, unknown) for entry in value]
+        return [without_unknown_fields(entry, model, path, unknown) for entry in value]
     if not isinstance(value, Mapping):
         return value
-    made: dict[str, Any] = {}
+    fields, made = used(model), dict[str, Any]()
     for key, part in value.items():
         way = f"{path}.{key}"
-        if key not in shape:
+        if key not in fields and key not in ignored(model):
             unknown[way] = None
         elif part is not None:
-            below = shape[key]
-            made[key] = part if below is None else without_unknown_fields(part, below, way, unknown)
+            made[key] = without_unknown_fields(part, fields[key], way, unknown) if key in fields else part
     return made
 
 
@@ -72,9 +50,6 @@ CORE_KINDS = ("Node", "Pod")
 STATUS = ("allocation", "reservedFor")
 ALLOCATION = ("devices", "nodeSelector", "allocationTimestamp")
 """The fields of a claim's status that define its allocation; drivers report the others again"""
-
-TAINT_RULES = "resource.k8s.io/v1beta2"
-"""The newest version of DeviceTaintRule that 1.36 serves"""
 
 
 class Converted(Struct, frozen=True):
@@ -102,13 +77,16 @@ class _Pools(Struct):
     """(driver, pool) -> device -> its new name"""
 
 
-def converted(raws: Sequence[Raw], check: Check, *, order_by_size: bool = False) -> Converted:
-    """Convert objects in the shape of `legacy.reading`, in their order, to Kubernetes 1.36.
+def converted(
+    raws: Sequence[Raw], check: Check, *, release: int = NEWEST_MINOR, order_by_size: bool = False
+) -> Converted:
+    """Convert objects in the shape of today, in their order, to a minor release of Kubernetes 1.
 
     `order_by_size`: smaller devices of a pool come first (CTR-12), so claims may get other devices.
     """
+    target = Target(release)
     keys, renames = _keys([raw for raw in raws if raw["kind"] == "ResourceSlice"])
-    pools = _converted_pools(raws, keys, check, order_by_size=order_by_size)
+    pools = _converted_pools(raws, keys, check, order_by_size=order_by_size, target=target)
     objects: list[dict[str, Any]] = []
     sources: list[int] = []
     notes, problems = pools.notes, pools.problems
@@ -124,14 +102,19 @@ def converted(raws: Sequence[Raw], check: Check, *, order_by_size: bool = False)
             notes += _old_names_in(raw, [one for one in expressions if one is not None], renamed)
             continue
         made, more_notes = _other(raw, pools.devices, renamed)
-        errors = check(made) if raw["kind"] not in CORE_KINDS else ()
+        (written,), errors = target.write([made])
+        errors = errors or list(check(written) if raw["kind"] not in CORE_KINDS else ())
         notes += more_notes
         problems += [f"{subject(raw)} cannot be converted: {line}" for line in errors[:1]]
         if not errors:
-            objects.append(made)
+            objects.append(written)
             sources.append(at)
     return Converted(
-        tuple(objects), (*renames, *pools.renames), tuple(notes), tuple(problems), tuple(sources)
+        tuple(objects),
+        (*renames, *pools.renames),
+        (*notes, *target.notes()),
+        tuple(problems),
+        tuple(sources),
     )
 
 
@@ -167,7 +150,7 @@ def _keys(slices: Iterable[Raw]) -> tuple[Mapping[str, Keys], list[Rename]]:
 
 
 def _converted_pools(
-    raws: Sequence[Raw], keys: Mapping[str, Keys], check: Check, *, order_by_size: bool
+    raws: Sequence[Raw], keys: Mapping[str, Keys], check: Check, *, order_by_size: bool, target: Target
 ) -> _Pools:
     groups: dict[tuple[str, str, int], list[int]] = {}
     for at, raw in enumerate(raws):
@@ -184,8 +167,12 @@ def _converted_pools(
         old = OldPool([raws[at] for at in ordered], keys[driver])
         new = _checked(old, taken, check, result, order_by_size=order_by_size)
         if new is not None:
+            slices, errors = target.write(new.slices)
+            if errors:
+                result.problems.append(f"pool {old.name} cannot be converted: {errors[0]}")
+                continue
             taken |= {made["metadata"]["name"] for made in new.slices}
-            result.slices[members[0]] = list(new.slices)
+            result.slices[members[0]] = slices
             result.renames += new.renames
             result.notes += new.notes
             result.problems += new.problems
@@ -218,8 +205,9 @@ def _other(
     made["metadata"] = {key: raw["metadata"][key] for key in KEPT_METADATA if raw["metadata"].get(key)}
     if raw["kind"] in SPECS:
         unknown: dict[str, None] = {}
-        made["spec"] = without_unknown_fields(mapping(raw.get("spec")), SPECS[raw["kind"]], "spec", unknown)
-        notes += [f"{subject(raw)}: Kubernetes 1.36 has no field {path}; it is dropped" for path in unknown]
+        spec = used(KINDS[raw["kind"]].model)["spec"]
+        made["spec"] = without_unknown_fields(mapping(raw.get("spec")), spec, "spec", unknown)
+        notes += [f"{subject(raw)}: Kubernetes has no field {path}; it is dropped" for path in unknown]
     if raw["kind"] in CORE_KINDS:
         return made, notes
     if raw["kind"] == "DeviceTaintRule":
@@ -238,7 +226,6 @@ def _old_names_in(raw: Raw, part: Any, keys: Mapping[str, str]) -> Iterator[str]
 
 
 def _taint_rule(made: dict[str, Any], devices: Mapping[tuple[str, str], Mapping[str, str]]) -> dict[str, Any]:
-    made["apiVersion"] = TAINT_RULES
     selector = mapping(mapping(made.get("spec")).get("deviceSelector"))
     name = selector.get("device")
     new = devices.get((selector.get("driver", ""), selector.get("pool", "")), {}).get(name or "", name)

@@ -34,11 +34,13 @@ KEPT_METADATA = ("name", "namespace", "labels", "annotations", "finalizers", "ow
 DEVICE_FIELDS = (
     "name", "attributes", "capacity", "consumesCounters", "nodeName", "nodeSelector", "allNodes", "taints",
     "bindsToNode", "bindingConditions", "bindingFailureConditions", "allowMultipleAllocations",
-    "nodeAllocatableResourceMappings", "compatibleOnlyWith",
+    "nodeAllocatableResources", "compatibleOnlyWith",
 )  # fmt: skip
-"""The device fields of 1.36, and the field that moves to an annotation"""
+"""The device fields of the newest release, and the field that moves to an annotation"""
 
-SPEC_FIELDS = (*TARGETS, "driver", "pool", "devices", "sharedCounters")
+KEPT_FIELDS = ("skipNodeOperations", "partitionTypeAttribute")
+"""Fields of a slice that stay as they are"""
+SPEC_FIELDS = (*TARGETS, "driver", "pool", "devices", "sharedCounters", *KEPT_FIELDS)
 
 
 class Keys(Struct, frozen=True):
@@ -148,6 +150,7 @@ class OldPool:
         pool = {**spec["pool"], "resourceSliceCount": spec["pool"]["resourceSliceCount"] + more}
         pool["generation"] = pool.get("generation") or 0
         made: dict[str, Any] = {"driver": spec["driver"], "pool": pool, target: spec[target]}
+        made |= {key: spec[key] for key in KEPT_FIELDS if spec.get(key) and part.devices}
         if part.sets:
             made["sharedCounters"] = [
                 {
@@ -166,7 +169,12 @@ class OldPool:
         }
         metadata |= {"name": name, **({"annotations": annotations} if annotations else {})}
         written = {"apiVersion": API_VERSION, "kind": "ResourceSlice", "metadata": metadata, "spec": made}
-        return dict(with_annotation(written))
+        found = dict(with_annotation(written))
+        if part.devices:  # groups stay where they are, too: a server may have the field
+            devices = zip(found["spec"]["devices"], part.devices, strict=True)
+            groups = [{**now, **_draws_of(before)} for now, before in devices]
+            found["spec"] = {**found["spec"], "devices": groups}
+        return found
 
     def _renames(self, rename: "_Renaming") -> Iterator[Rename]:
         for before, after in rename.devices.items():
@@ -182,15 +190,13 @@ class OldPool:
                     yield Rename("counter", where, before, after)
 
     def _unknown(self) -> Iterator[str]:
-        """Fields that 1.36 would drop."""
+        """Fields that every server would drop."""
         found: dict[str, None] = {}
         for raw in self.slices:
             found |= dict.fromkeys(f"spec.{key}" for key in raw["spec"] if key not in SPEC_FIELDS)
             for device in mappings(raw["spec"].get("devices")):
                 found |= dict.fromkeys(f"spec.devices[].{key}" for key in device if key not in DEVICE_FIELDS)
-        yield from (
-            f"pool {self.name}: Kubernetes 1.36 has no field {field}; it is dropped" for field in found
-        )
+        yield from (f"pool {self.name}: Kubernetes has no field {field}; it is dropped" for field in found)
 
 
 class _Renaming(Struct, frozen=True):
@@ -232,6 +238,14 @@ class _Renaming(Struct, frozen=True):
                 for key, amount in mapping(draw["counters"]).items()
             },
         }
+
+
+def _draws_of(device: Raw) -> Raw:
+    draws = [
+        {key: value for key, value in draw.items() if value is not None}
+        for draw in mappings(device.get("consumesCounters"))
+    ]
+    return {"consumesCounters": draws} if draws else {}
 
 
 def _values(counters: Any) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from reconciler.api.versions.mistakes import fix_mistakes
 from reconciler.errors import Malformed
 
 NAMESPACED = (
-    *("ResourceClaim", "ResourceClaimTemplate", "Pod", "PodGroup"),
+    *("ResourceClaim", "ResourceClaimTemplate", "Pod", "PodGroup", "Workload"),
     *("PersistentVolumeClaim", "CSIStorageCapacity", "PodDisruptionBudget"),
 )
 T = TypeVar("T", bound=ApiObject)

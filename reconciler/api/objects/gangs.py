@@ -123,6 +123,13 @@ class PodGroup(ApiObject):
         return GangRules(gang.min_count, tuple(Tier(tier.key, required=True) for tier in tiers))
 
 
+class SchedulingWorkload(ApiObject):
+    """Templates of PodGroups, scheduling.k8s.io. Controllers make the groups; no decision reads it."""
+
+    kind: Literal["Workload"] = "Workload"
+    spec: dict[str, Any] = Field(default_factory=dict)
+
+
 class CoschedulingPodGroupSpec(Model):
     """The fields of a coscheduling PodGroup that a placement depends on."""
 

@@ -192,7 +192,7 @@ POD_GROUP: Final = _kind(
 )  # fmt: skip
 """Served on real servers with the feature gate GenericWorkload, as is the next."""
 WORKLOAD: Final = _kind(
-    "Workload.scheduling.k8s.io",
+    "SchedulingWorkload",
     description="Templates of the PodGroups of a workload, as its controller makes them.",
     counts_generations=True, columns=columns.NAMED, validate=pod_groups.check_workload,
     conversions={V1ALPHA2: Conversion(shapes.workload_to_current, shapes.workload_to_v1alpha2)},

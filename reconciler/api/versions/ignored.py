@@ -3,8 +3,8 @@ that could change one. A test compares models and both tables with the schemas o
 doctor reports fields of the second table, and all that are in none.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, get_args, get_origin
 
 from reconciler.api.objects import claims, core, gangs, meta, slices, storage
 from reconciler.api.objects.model import fields_of
@@ -134,3 +134,39 @@ def ignored(model: type) -> frozenset[str]:
 def used(model: type) -> dict[str, Any]:
     """The fields that a model has, by their names in the API, with their types."""
     return {field.alias or name: field.annotation for name, field in fields_of(model).items()}
+
+
+Part = tuple[type, str, Mapping[str, Any]]
+"""The model of a part of an object, its path, and the part itself"""
+
+
+def parts_of(model: type, raw: Mapping[str, Any], path: str = "") -> Iterator[Part]:
+    """An object and all parts of it that have a model."""
+    yield model, path, raw
+    fields = used(model)
+    for key, value in raw.items():
+        if key in fields:
+            yield from _below(fields[key], value, f"{path}.{key}" if path else key)
+
+
+def _below(annotation: Any, value: Any, path: str) -> Iterator[Part]:
+    model = model_in(annotation)
+    if model is None:
+        return
+    if isinstance(value, list):
+        for number, one in enumerate(value):
+            if isinstance(one, Mapping):
+                yield from parts_of(model, one, f"{path}[{number}]")
+    elif isinstance(value, Mapping) and get_origin(annotation) is dict:
+        for key, one in value.items():
+            if isinstance(one, Mapping):
+                yield from parts_of(model, one, f"{path}[{key}]")
+    elif isinstance(value, Mapping):
+        yield from parts_of(model, value, path)
+
+
+def model_in(annotation: Any) -> type | None:
+    """The model in `Model`, `Model | None`, or a tuple or map of models."""
+    if isinstance(annotation, type) and fields_of(annotation):
+        return annotation
+    return next(filter(None, map(model_in, get_args(annotation))), None)

@@ -5,14 +5,15 @@ A new version of a kind is one word here. If its shape differs from that of the 
 converts it, and `conversions` of the embedded server's kind (`validation/served_kinds.py`) does.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from reconciler.api.objects import storage
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from reconciler.api.objects.core import ConfigMap, Namespace, Node, Pod, PodDisruptionBudget
-from reconciler.api.objects.gangs import CoschedulingPodGroup, PodGroup
+from reconciler.api.objects.gangs import CoschedulingPodGroup, PodGroup, SchedulingWorkload
 from reconciler.api.objects.meta import ApiObject
+from reconciler.api.objects.semantics import NEWEST_MINOR
 from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
 
 RESOURCE = "resource.k8s.io"
@@ -40,6 +41,21 @@ class Kind(NamedTuple):
     """Versions that are read from manifests, and used of no server"""
     in_files: bool = True
     """Whether manifests have it for decisions"""
+    since: Mapping[str, int] = {}
+    """Version -> the first minor release of Kubernetes 1 that has it; others are older than 1.32"""
+    until: Mapping[str, int] = {}
+    """Version -> the last one; others are in the newest"""
+
+    def version_of(self, minor: int) -> str | None:
+        """The best version that a release of Kubernetes 1 has; None if it has none that is used."""
+        return next(
+            (
+                one
+                for one in self.versions
+                if self.since.get(one, 0) <= minor <= self.until.get(one, NEWEST_MINOR)
+            ),
+            None,
+        )
 
     def api_version(self, version: str) -> str:
         """As objects write it."""
@@ -81,27 +97,41 @@ def _add(kind: Kind) -> None:
     NAMES[kind.group, written] = key
 
 
-_OF_CLAIMS = ("v1", "v1beta2", "v1beta1")
+_OF_CLAIMS = {"v1": 34, "v1beta2": 33, "v1beta1": 32}
 _INLINE = ("v1beta1", "v1alpha3")
 """Versions with devices under `basic`, and requests without `exactly`"""
 _FILES = ("v1alpha3",)
 """Kubernetes 1.31 does not accept our writes, so claims of it are read from files only"""
-_OF_GROUPS = ("v1beta1", "v1alpha3", "v1alpha2")
+_OF_RULES = {"v1": 37, "v1beta2": 36, "v1alpha3": 33}
+_OF_GROUPS = {"v1beta1": 37, "v1alpha3": 37, "v1alpha2": 36}
+_GROUPS_UNTIL = {"v1alpha2": 36}
 _V1 = ("v1",)
 
-_CLAIM = Kind(RESOURCE, _OF_CLAIMS, ResourceClaim, other_shapes=_INLINE, only_in_files=_FILES)
+_CLAIM = Kind(
+    *(RESOURCE, tuple(_OF_CLAIMS), ResourceClaim),
+    other_shapes=_INLINE,
+    only_in_files=_FILES,
+    since=_OF_CLAIMS,
+)
+_GROUP = Kind(
+    *(SCHEDULING, tuple(_OF_GROUPS), PodGroup),
+    other_shapes=("v1alpha2",),
+    since=_OF_GROUPS,
+    until=_GROUPS_UNTIL,
+)
 for _kind in (
     _CLAIM,
     _CLAIM._replace(model=ResourceClaimTemplate),
     _CLAIM._replace(model=ResourceSlice, namespaced=False),
     _CLAIM._replace(model=DeviceClass, plural="deviceclasses", namespaced=False, other_shapes=()),
-    Kind(RESOURCE, ("v1", "v1beta2", "v1alpha3"), DeviceTaintRule, namespaced=False),
+    Kind(RESOURCE, tuple(_OF_RULES), DeviceTaintRule, namespaced=False, since=_OF_RULES),
     Kind("", _V1, Node, namespaced=False),
     Kind("", _V1, Pod),
     Kind("", _V1, Namespace, namespaced=False),
     Kind("", _V1, ConfigMap, in_files=False),
     Kind("policy", _V1, PodDisruptionBudget),
-    Kind(SCHEDULING, _OF_GROUPS, PodGroup, other_shapes=("v1alpha2",)),
+    _GROUP,
+    _GROUP._replace(model=SchedulingWorkload),
     Kind("scheduling.x-k8s.io", ("v1alpha1",), CoschedulingPodGroup),
     Kind("", _V1, storage.PersistentVolume, namespaced=False),
     Kind("", _V1, storage.PersistentVolumeClaim),
@@ -115,6 +145,5 @@ for _kind in (
     Kind("", _V1, name="Event", in_files=False),
     Kind("", _V1, name="PodTemplate", in_files=False),
     Kind("coordination.k8s.io", _V1, name="Lease", in_files=False),
-    Kind(SCHEDULING, _OF_GROUPS, name="Workload", in_files=False),
 ):
     _add(_kind)

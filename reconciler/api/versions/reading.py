@@ -216,6 +216,8 @@ def to_v1(raw: Mapping[str, Any], warnings: list[str] | None = None) -> Mapping[
                 _refuse_old_selectors(raw, subject)
         case "PodGroup" if given == pod_groups.V1ALPHA2:
             raw = pod_groups.to_current(raw)
+        case "SchedulingWorkload" if given == pod_groups.V1ALPHA2:
+            raw = pod_groups.workload_to_current(raw)
     return {**raw, "apiVersion": served[0]}
 
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +12,23 @@ from click.testing import CliRunner, Result
 
 from reconciler.api.manifests.bundle import bundle, read_bundle
 from reconciler.api.manifests.documents import Document, Origin, of_text
-from reconciler.api.objects.semantics import Semantics
+from reconciler.api.objects.semantics import NEWEST_MINOR, Semantics
+from reconciler.api.versions.releases import OLDEST_MINOR
 from reconciler.cli import main
 from reconciler.cli.convert import read_for_server
-from reconciler.cli.exits import NoAnswer
+from reconciler.cli.exits import Exit, NoAnswer
 from reconciler.control.offline import decide
 from reconciler.embedded import ApiServer
-from tests.tools.builders import device, device_class, devices, resource_slice
+from tests.tools.builders import device, device_class, devices, resource_slice, taint, taint_rule
 from tests.tools.checkout import SHARED, needs
 from tests.tools.conversion_worlds import conversion, pool_of
 from tests.tools.first_revision import TEXT, composite, first_revision, four_partitions, two_gpus
+from tests.tools.gangs import pod_group
 from tests.tools.release_schemas import assert_published
 from tests.tools.short_manifests import CLASS, claim, gpus, pod, together
 
 SAMPLES = SHARED / "samples"
+RELEASES = range(OLDEST_MINOR, NEWEST_MINOR + 1)
 MIG = 'device.driver == "gpu.nvidia.com" && device.attributes["gpu.nvidia.com"].type == "mig"'
 
 
@@ -48,7 +52,7 @@ class TestTwoGpus:
         result = run(tmp_path, dumped(two_gpus(), four_partitions(), device_class("mig.nvidia.com", MIG)))
         assert result.exit_code == 0
         for made in written(result):
-            assert_published(made)
+            assert_published(made, "1.37")
         report = decide(bundle(of_text("f.yaml", result.stdout)), Semantics("1.36"))
         (granted,) = report.granted
         assert [one.device for one in granted.plans[0].allocation.devices.results] == [
@@ -81,9 +85,71 @@ class TestTwoGpus:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_output_is_valid_in_the_schemas_of_1_36(seed: int):
-    for made in conversion(*pool_of(seed)).objects:
-        assert_published(made)
+def test_output_is_valid_in_the_schemas_of_each_release(seed: int):
+    for release in RELEASES:
+        for made in conversion(*pool_of(seed), release=release).objects:
+            assert_published(made, f"1.{release}")
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_an_older_release_gets_the_same_pools_or_none(release: int):
+    """What is read of the older version is what the newest has, but for fields that change no answer."""
+    written = 0
+    for seed in range(40):
+        old = conversion(*pool_of(seed), release=release)
+        if old.problems:
+            assert release < 33 or not old.objects
+            continue
+        again = conversion(*old.objects)
+        assert answers(again.objects) == answers(conversion(*pool_of(seed)).objects)
+        written += bool(old.objects)
+    assert (written > 20) == (release > 32)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_what_is_written_for_a_release_passes_its_schema_and_the_doctor(release: int, tmp_path: Path):
+    rich = claim("rich").replace("count: 1", "count: 1, tolerations: [{operator: Exists}]")
+    result = run(
+        tmp_path,
+        together(CLASS, gpus("n1"), claim("a"), rich),
+        dumped(pod_group(), taint_rule("r", {"driver": "d"}, taint("k"))),
+        options=("--to", f"1.{release}"),
+    )
+    lost = {
+        "DeviceTaintRule r": release < 33,
+        "PodGroup default/g": release < 36,
+        "ResourceClaim default/rich": release < 33,
+    }
+    said = [line.split(" cannot")[0] for line in result.stderr.splitlines() if line.startswith("Error")]
+    assert set(said) == {f"Error: {name}" for name, is_lost in lost.items() if is_lost}
+    for made in written(result):
+        assert_published(made, f"1.{release}")
+    path = tmp_path / "new.yaml"
+    path.write_text(result.stdout)
+    found = CliRunner().invoke(main, ["doctor", "-f", str(path), "-o", "json"])
+    assert {one["check"] for one in json.loads(found.stdout)["findings"]} <= {"old-version"}
+
+
+def test_an_old_taint_rule_is_written_for_the_releases_that_have_its_selectors(tmp_path: Path):
+    old = {**taint_rule("r", {"deviceClassName": "c"}, taint("k")), "apiVersion": "resource.k8s.io/v1alpha3"}
+    for release in RELEASES:
+        result = run(tmp_path, dumped(old), options=("--to", f"1.{release}"))
+        if release in (33, 34):
+            assert written(result)[0] == old
+        else:
+            assert result.exit_code == Exit.NO
+            assert written(result) == []
+
+
+def answers(objects: Iterable[dict[str, Any]]) -> list[Any]:
+    """Devices and counters of slices, whatever their slices are."""
+    found = [
+        (kind, json.dumps(one, sort_keys=True))
+        for raw in objects
+        for kind in ("devices", "sharedCounters")
+        for one in raw["spec"].get(kind, ())
+    ]
+    return sorted(found)
 
 
 @needs(SAMPLES)
@@ -96,7 +162,7 @@ def test_published_manifests_of_older_versions_are_valid_after_conversion(tmp_pa
             result = CliRunner().invoke(main, ["convert", "-f", str(path)], catch_exceptions=False)
             for made in written(result):
                 if made["apiVersion"] == "resource.k8s.io/v1":
-                    assert_published(made)
+                    assert_published(made, "1.37")
                     count += 1
     assert count > 30
 

@@ -10,14 +10,25 @@ from functools import cache
 
 import pytest
 
-from reconciler.analysis.doctor.manifests import model_in
-from reconciler.api.objects.claims import ExactDeviceRequest
+from reconciler.api.objects.claims import DeviceRequest, ExactDeviceRequest
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.slices import Device
 from reconciler.api.validation.served_kinds import every_kind
-from reconciler.api.versions.ignored import HARMLESS, UNUSED, ignored, used
+from reconciler.api.versions.ignored import HARMLESS, UNUSED, ignored, model_in, used
 from reconciler.api.versions.kinds import KINDS, NAMES, RESOURCE, SCHEDULING, Kind, is_newer
+from reconciler.api.versions.releases import SINCE
 from tests.tools.release_schemas import MINORS, definitions, full_name, type_of
+
+
+def _models(model: type) -> set[type]:
+    """A model and all models in it."""
+    found = {model}
+    for annotation in used(model).values():
+        inner = model_in(annotation)
+        if inner is not None and inner not in found:
+            found |= _models(inner)
+    return found
+
 
 READ = {name: kind for name, kind in KINDS.items() if kind.model is not ApiObject}
 OF_KUBERNETES = {
@@ -29,6 +40,12 @@ INLINE = {"BasicDevice": Device, "DeviceRequest": ExactDeviceRequest}
 """Types of older versions that have the fields of a part of today's, besides their own"""
 CONVERTED = {("Device", "basic"), ("PodGroupSpec", "podGroupTemplateRef")}
 """(type, field) of older versions that is gone after reading"""
+OF_CLAIMS = {
+    model
+    for name, kind in OF_KUBERNETES.items()
+    if kind.group in (RESOURCE, SCHEDULING)
+    for model in _models(kind.model)
+}
 ABSENT = {
     "CompositePodGroup": {"v1alpha3"},
     "Workload": {"v1alpha1"},  # its groups of pods were named in 1.35 in a way that is gone
@@ -119,6 +136,32 @@ def test_every_kind_and_version_about_devices_and_gangs_is_known(minor: int):
             assert {*known.versions, *known.only_in_files} | ABSENT.get(kind, set()) >= {version}, kind
         else:
             assert is_newer(group, kind) == (kind in ABSENT), kind
+
+
+def test_fields_are_dated_by_their_first_release():
+    """But for those of parts that are newer themselves, and of kinds that are."""
+    first: dict[tuple[type, str], int] = {}
+    for minor in MINORS:
+        for model, short, field in compared(minor):
+            first.setdefault((model if field in used(model) else INLINE.get(short, model), field), minor)
+    oldest: dict[type, int] = {}
+    for (model, _), minor in first.items():
+        oldest[model] = min(oldest.get(model, minor), minor)
+    del first[DeviceRequest, "exactly"]  # inline before
+    newer = {key: minor for key, minor in first.items() if minor > max(oldest[key[0]], MINORS[0])}
+    dated = {
+        (model, field): since.minor for model, fields in SINCE.items() for field, since in fields.items()
+    }
+    assert {key: minor for key, minor in newer.items() if key[0] in OF_CLAIMS and key[1] in used(key[0])} == {
+        key: minor for key, minor in dated.items() if key[1] in used(key[0])
+    }
+
+
+@pytest.mark.parametrize("minor", MINORS)
+def test_each_release_gets_the_best_version_that_it_has(minor: int):
+    for name, kind in OF_KUBERNETES.items():
+        served = [one for one in kind.versions if full_name(kind.group, one, kind.name) in definitions(minor)]
+        assert kind.version_of(minor) == (served[0] if served else None), name
 
 
 @pytest.mark.parametrize("name", OF_KUBERNETES)

@@ -117,7 +117,7 @@ def test_what_a_server_filled_in_is_left_out():
     assert made["metadata"] == {"name": "s", "labels": {"k": "v"}}
 
 
-def test_groups_and_exclusions_go_into_an_annotation():
+def test_groups_and_exclusions_are_in_an_annotation():
     draws = [{"counterSet": "set-0", "counters": {"c0": {"value": "1"}}, "compatibilityGroups": ["mig"]}]
     only = {"expression": "device.driver == 'd'"}
     content = [
@@ -131,7 +131,10 @@ def test_groups_and_exclusions_go_into_an_annotation():
             "compatibleOnlyWith": only,
         }
     }
-    assert "compatib" not in json.dumps(made["spec"])
+    # Groups stay in place as well, for servers that have the field.
+    assert "compatibleOnlyWith" not in json.dumps(made["spec"])
+    assert made["spec"]["devices"][0]["consumesCounters"] == draws
+    assert "compatib" not in json.dumps(made["spec"]["devices"][1])
 
 
 def test_a_tree_that_needs_more_than_two_sets_names_the_devices_that_cannot_be_had():
@@ -193,11 +196,8 @@ def test_what_no_server_would_take_is_left_out_and_said(raw: Object, problem: st
     assert result.problems == (problem,)
 
 
-def test_fields_that_1_36_would_drop_are_left_out_and_said():
-    raw = resource_slice("s", [device("a", later=1)], nodeName="n", skipNodeOperations=["prepare"])
+def test_fields_that_servers_would_drop_are_left_out_and_said():
+    raw = resource_slice("s", [device("a", later=1)], nodeName="n")
     result = conversion(raw)
-    assert result.notes == (
-        "pool d/p: Kubernetes 1.36 has no field spec.skipNodeOperations; it is dropped",
-        "pool d/p: Kubernetes 1.36 has no field spec.devices[].later; it is dropped",
-    )
+    assert result.notes == ("pool d/p: Kubernetes has no field spec.devices[].later; it is dropped",)
     assert result.objects == (resource_slice("s", [device("a")], nodeName="n"),)

@@ -100,7 +100,7 @@ def test_a_taint_rule_for_a_device_follows_it():
     rule = taint_rule("t", {"driver": "d", "pool": "p", "device": "gpu.0"}, taint("k"))
     *_, made = conversion(RAW, rule).objects
     assert made["spec"]["deviceSelector"]["device"] == "gpu-0"
-    assert made["apiVersion"] == "resource.k8s.io/v1beta2"
+    assert made["apiVersion"] == "resource.k8s.io/v1"
 
 
 def test_a_claim_that_names_a_renamed_key_is_told():
