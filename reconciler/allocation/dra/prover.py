@@ -108,7 +108,9 @@ class Prover:
     def __init__(self, problem: NodeProblem) -> None:
         self.problem = problem
         self.groups: Groups = groups_of(problem.view)
-        drawn = np.where((problem.sets >= 0)[..., None], problem.table[problem.draws], 0)
+        nothing = np.zeros((1, problem.table.shape[1]), dtype=np.int64)  # -1 names the last row
+        table = np.concatenate([problem.table, nothing])
+        drawn = table[np.where(problem.sets >= 0, problem.draws, -1)]
         self._total = drawn.sum(axis=1)
         """(n, C) what each device draws from all its sets"""
         self._shared = [

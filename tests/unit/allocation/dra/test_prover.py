@@ -12,6 +12,7 @@ from reconciler.allocation.dra.node_attempt import NodeGrant
 from reconciler.allocation.dra.prover import Prover
 from reconciler.allocation.dra.state import begin, set_up
 from tests.tools.allocation_world import World, answer, on_node
+from tests.tools.builders import claim, device, device_class, node, request, resource_slice
 from tests.tools.examples import examples
 
 TINY = Scale(gpus=(2, 3), requests=(1, 4), shapes=SMALL)
@@ -52,3 +53,16 @@ def test_what_is_not_proved_impossible_can_be_met(world: World):
     left = Remaining(problem, parsed.slots, by_slot, state)
     proved = Prover(problem).is_impossible(left.slots, left.by_slot, state)
     assert (proved is True) == (not isinstance(on_node(world, "n0"), NodeGrant))
+
+
+def test_devices_that_draw_nothing_are_counted():
+    slices = [resource_slice("s", [device("A"), device("B")], nodeName="n0")]
+    wanted = [request(f"r{at}") for at in range(3)]
+    world = World(slices, [claim("c", *wanted)], [], [device_class()], [node("n0")])
+    seen = world.snapshot()
+    parsed, view = world.parsed(seen), seen.topology.view("n0")
+    by_slot = [[find_candidates(option, view, seen) for option in slot.options] for slot in parsed.slots]
+    problem = set_up(parsed, view, seen)
+    state = begin(problem, problem.constraints[0])
+    left = Remaining(problem, parsed.slots, by_slot, state)
+    assert Prover(problem).is_impossible(left.slots, left.by_slot, state)
