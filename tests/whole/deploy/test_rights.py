@@ -79,7 +79,6 @@ async def running(
     here = {
         "status_address": "127.0.0.1",
         "status_port": 0,
-        "doctor_seconds": 0.01,
         "koordinator": True,
         "event_delay_seconds": 0.0,
         "rebalance_calm_seconds": 0.01,
@@ -131,7 +130,10 @@ def rights(monkeypatch: pytest.MonkeyPatch) -> Rights:
 
 @pytest.fixture
 def round_made(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Set when the doctor looked at the cluster, in a process of its own, and came back with findings."""
+    """Set when the doctor looked at the cluster, in a process of its own, and came back with findings.
+
+    In tests without it, the first round would be later than their end.
+    """
     made, take = asyncio.Event(), DoctorSchedule._take
 
     def taken(made_by: DoctorSchedule, findings: Any) -> None:
@@ -139,6 +141,7 @@ def round_made(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
         made.set()
 
     monkeypatch.setattr(DoctorSchedule, "_take", taken)
+    monkeypatch.setattr(doctor_schedule, "DELAY_SECONDS", 0.01)
     monkeypatch.setattr(doctor_schedule, "NICENESS", 0)  # beside other tests it would hardly get a turn
     return made
 
