@@ -20,10 +20,9 @@ class Kubectl:
     folder: Path
     api: ApiServer
 
-    async def end(self, *arguments: str, stdin: str = "") -> tuple[int, str, str]:
-        """Exit code, output and errors of a command."""
+    async def _start(self, *arguments: str) -> asyncio.subprocess.Process:
         environment = {**os.environ, "HOME": str(self.folder), "KUBECONFIG": "/dev/null", "EDITOR": "true"}
-        process = await asyncio.create_subprocess_exec(
+        return await asyncio.create_subprocess_exec(
             self.program,
             f"--server={self.url}",
             *arguments,
@@ -33,6 +32,22 @@ class Kubectl:
             env=environment,
             cwd=self.folder,
         )
+
+    async def until(self, word: str, *arguments: str) -> None:
+        """Wait until a command that goes on has said a word; then end it."""
+        process = await self._start(*arguments)
+        assert process.stdout is not None
+        said = b""
+        async with asyncio.timeout(PATIENCE):
+            while word.encode() not in said:
+                said += (piece := await process.stdout.read(4096))
+                assert piece, said.decode()
+        process.kill()
+        await process.communicate()
+
+    async def end(self, *arguments: str, stdin: str = "") -> tuple[int, str, str]:
+        """Exit code, output and errors of a command."""
+        process = await self._start(*arguments)
         async with asyncio.timeout(PATIENCE):
             out, err = await process.communicate(stdin.encode())
         assert process.returncode is not None

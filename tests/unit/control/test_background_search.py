@@ -17,6 +17,7 @@ from reconciler.control.planner import Decide, Planner
 from reconciler.control.units import Unit
 from reconciler.state.devices.snapshot import Snapshot
 from tests.tools.burst_loop import OURS
+from tests.tools.patience import PATIENCE
 from tests.tools.small_fleet import claim, device_class, devices, node
 from tests.tools.unit_pictures import claim_unit, intake, put
 
@@ -68,7 +69,7 @@ class Stage:
 
     async def turn(self) -> Unit:
         """The next unit that is due."""
-        async with asyncio.timeout(5), self.intake.queue.take() as unit:
+        async with asyncio.timeout(PATIENCE), self.intake.queue.take() as unit:
             return unit
 
 

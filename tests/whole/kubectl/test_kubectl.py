@@ -1,6 +1,5 @@
 """The real kubectl, if installed, works with the embedded server."""
 
-import asyncio
 import json
 
 import pytest
@@ -29,10 +28,16 @@ spec:
 
 
 @pytest.fixture
-async def kubectl(tmp_path):
-    """A function that runs the newest kubectl against a server of its own, and that server's logic."""
+async def newest(tmp_path):
+    """The newest kubectl with a server of its own."""
     async with session(kubectls()[KNOWN[-1]], tmp_path) as found:
-        yield found.run, found.api
+        yield found
+
+
+@pytest.fixture
+def kubectl(newest):
+    """A function that runs it, and the logic of its server."""
+    return newest.run, newest.api
 
 
 async def test_apply_creates_configures_and_leaves_alone(kubectl):
@@ -120,16 +125,14 @@ async def test_imperative_commands(kubectl):
     await run("delete", "namespace", "team")
 
 
-async def test_tables_watches_and_descriptions(kubectl):
-    run, api = kubectl
+async def test_tables_watches_and_descriptions(newest):
+    run, watching, api = newest.run, newest.until, newest.api
     await run("create", "-f", "-", stdin=MANIFESTS.replace("IMAGE", "one"))
     status = {"status": {"allocation": allocation()}}
     found = ok(api, "PATCH", f"{CLAIMS}/c/status", status, media=MERGE)
     table = await run("get", "resourceclaims", "--no-headers")
     assert table.split()[:2] == ["c", "allocated"]
-    watching = asyncio.create_task(
-        run("get", "resourceclaims", "-w", "--no-headers", "--request-timeout=2s", "--output-watch-events")
-    )
+    await watching("ADDED", "get", "resourceclaims", "-w", "--no-headers", "--output-watch-events")
     event = {
         "metadata": {"name": "e"},
         "eventTime": "2026-01-01T00:00:00.000000Z",
@@ -151,6 +154,5 @@ async def test_tables_watches_and_descriptions(kubectl):
     described = await run("describe", "resourceclaim", "c")
     assert "one device of pool p" in described
     assert "Name:         c" in described
-    assert "ADDED" in await watching
     version = json.loads(await run("version", "-o", "json"))["serverVersion"]
     assert (version["major"], version["minor"]) == ("1", "36")

@@ -269,6 +269,6 @@ async def test_gangs_of_a_cluster_are_on_the_page():
     cluster = Cluster([small_fleet.device_class(), small_fleet.node("n")])
     cluster.load(annotated("p0", size=2), annotated("q0", size=1, gang="h", gates=(), nodeName="n"))
     async with watched(cluster) as there:
-        await there.heard(Waits)
+        await there.told(Waits, reason="GangIncomplete")
         found = Seen((await ask(there.url)).text)
     assert "default/g 2 1 gated – GangIncomplete 1 of 2 pods exist default/h 1 1 bound – –" in found.text

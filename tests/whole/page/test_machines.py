@@ -129,7 +129,7 @@ async def test_a_running_reconciler_shows_devices_and_pending_pods():
         await seen.heard(DevicesGiven)
         before = (await page(seen)).all("section", id="machines")
         cluster.load(wants("greedy", {"nvidia.com/gpu": 1}))
-        await seen.heard(Waits)
+        await seen.told(Waits, reason="InsufficientDevices")
         found = await page(seen)
         assert found.all("section", id="machines") == before
         assert "1 pod is pending. InsufficientDevices 1 pod" in found.text

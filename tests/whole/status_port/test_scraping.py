@@ -91,8 +91,8 @@ async def test_pending_claims_are_counted_by_reason():
     cluster = fleet("d0")
     cluster.load(claim("big", 2), pod("p", "missing"))
     async with watched(cluster) as seen:
-        waits = await seen.heard(Waits, 2)
-        (reason,) = {w.reason for w in waits if w.pod is None}
+        await seen.told(Waits, reason="ClaimNotFound")
+        reason = (await seen.told(Waits, pod=None)).reason
         assert await seen.value("dra_reconciler_pending_claims", reason=reason) == 1
         assert await seen.value("dra_reconciler_pending_claims", reason="ClaimNotFound") == 1
         assert (await seen.value("dra_reconciler_refusals_total", reason=reason) or 0) >= 1

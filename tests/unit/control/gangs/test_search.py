@@ -16,6 +16,7 @@ from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner
 from reconciler.control.units import gang_unit
 from tests.tools.gangs import annotated
+from tests.tools.patience import PATIENCE
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, held, node, pod
 from tests.tools.unit_pictures import intake, key, put, remove
 from tests.tools.unit_pictures import taken as queued
@@ -52,7 +53,7 @@ class Searching:
 
     async def turn(self) -> Answer | None:
         """The answer in the next turn of the gang."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 async with self.intake.queue.take() as unit:
                     if unit == gang_unit(G):
@@ -100,7 +101,7 @@ async def test_a_gang_that_lost_a_pod_is_requeued():
     world = Searching()
     assert world.ask() is None
     remove(world.intake, "Pod", "p1")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while world.search._lane.works_for(gang_unit(G)):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     assert gang_unit(G) in await queued(world.intake)
@@ -118,7 +119,7 @@ async def test_a_refusal_says_how_many_fit():
 
 async def test_another_gang_waits_for_the_thread_and_is_requeued():
     world, go_on = Searching(), threading.Event()
-    other = asyncio.create_task(world.search._lane.thread.run(lambda _: go_on.wait(10)))
+    other = asyncio.create_task(world.search._lane.thread.run(lambda _: go_on.wait(PATIENCE)))
     await asyncio.sleep(0)
     assert world.ask() is None
     assert not world.search._lane.works_for(gang_unit(G))
@@ -132,6 +133,6 @@ async def test_a_closed_search_ends():
     world = Searching()
     assert world.ask() is None
     world.search.close()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while world.search._lane.works_for(gang_unit(G)):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
