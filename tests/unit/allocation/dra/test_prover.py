@@ -2,8 +2,11 @@
 
 from random import Random
 
+import numpy as np
+import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from perf.fleets.hard import FAMILIES, SMALL, Question, Scale, question
 from reconciler.allocation.dra.bounds import Remaining
@@ -55,14 +58,17 @@ def test_what_is_not_proved_impossible_can_be_met(world: World):
     assert (proved is True) == (not isinstance(on_node(world, "n0"), NodeGrant))
 
 
-def test_devices_that_draw_nothing_are_counted():
+@pytest.mark.parametrize("columns", [0, 1])
+def test_devices_that_draw_nothing_are_counted(columns: int):
+    """The columns of sets may outlast the last device that draws from one."""
     slices = [resource_slice("s", [device("A"), device("B")], nodeName="n0")]
     wanted = [request(f"r{at}") for at in range(3)]
     world = World(slices, [claim("c", *wanted)], [], [device_class()], [node("n0")])
     seen = world.snapshot()
     parsed, view = world.parsed(seen), seen.topology.view("n0")
     by_slot = [[find_candidates(option, view, seen) for option in slot.options] for slot in parsed.slots]
-    problem = set_up(parsed, view, seen)
+    none = np.full((2, columns), -1, dtype=np.int32)
+    problem = replace(set_up(parsed, view, seen), sets=none, draws=none)
     state = begin(problem, problem.constraints[0])
     left = Remaining(problem, parsed.slots, by_slot, state)
     assert Prover(problem).is_impossible(left.slots, left.by_slot, state)
