@@ -18,7 +18,7 @@ from reconciler.cli.cluster import Connection, list_objects
 from reconciler.cli.exits import Unreachable, errors_as
 from reconciler.cli.input import list_cluster, read_files, read_valid
 from reconciler.cli.options import cluster_options, manifest_options, output_option, rules_options
-from reconciler.cli.output import Console, Table, echo_value, print_line, print_table, remark
+from reconciler.cli.output import Console, Table, counted, echo_value, print_line, print_table, remark
 from reconciler.errors import Rejected
 from reconciler.plugins.plugin import Shown
 from reconciler.state.devices.exclusion_modes import Held, Mode, group_modes, problems
@@ -130,7 +130,7 @@ def _print(snapshot: Snapshot, alone: Sequence[Shown], out: TextIO, *, wide: boo
                 table.add(row)
             print_table(console, table, wide=wide)
     if not found and not any(shown.rows for shown in alone):
-        console.print("no devices exclude each other")
+        print_line(console, f"no devices exclude each other by groups or expressions{_blocked(snapshot)}")
     for mode in found:
         for conflict in mode.conflicts:
             print_line(
@@ -140,6 +140,13 @@ def _print(snapshot: Snapshot, alone: Sequence[Shown], out: TextIO, *, wide: boo
         print_line(console, f"groups of {one.driver} are compared {_AS[one.mode]}: {one.because}")
     for problem in problems(snapshot):
         print_line(console, f"problem: {problem}")
+
+
+def _blocked(snapshot: Snapshot) -> str:
+    """Devices that cannot be had since others consume their counters: `top` counts them."""
+    occupancy = snapshot.occupancy
+    blocked = int((~(occupancy.free | occupancy.held | occupancy.sharing)).sum())
+    return f"; {counted(blocked, 'device')} blocked by counters, see top" if blocked else ""
 
 
 def _columns(held: Iterable[Held]) -> tuple[str, str, str]:

@@ -9,9 +9,9 @@ from reconciler.cli.output import Table
 
 NONE = "-"
 _WIDE: dict[By, list[str]] = {
-    "driver": ["FITS", "STRANDED"],
-    "pool": ["STRANDED", "NODE"],
-    "node": ["STRANDED"],
+    "driver": ["USE", "FULL", "FITS", "STRANDED"],
+    "pool": ["USE", "FULL", "STRANDED", "NODE"],
+    "node": ["USE", "FULL", "STRANDED"],
 }
 """Columns of -o wide"""
 
@@ -41,6 +41,7 @@ def _summary(lines: Iterable[Line], by: By, *, wide: bool) -> Table:
     for line in lines:
         own = {"DRIVER": line.driver, "POOL": line.pool, "NODE": line.node or NONE}
         own |= {"LARGEST FIT": line.largest or NONE, "FITS": _fitting(line), "STRANDED": _stranded(line)}
+        own |= {"USE": f"{line.use:.0%}", "FULL": f"{line.full} of {line.physical}"}
         counts = (line.devices, line.held, line.shared, line.allocatable, line.blocked, line.tainted)
         table.add((*(own[name] for name in names), *map(str, counts), *(own[name] for name in last)))
     return table
@@ -89,6 +90,9 @@ def _usage_line(line: Line) -> dict[str, Any]:
         "blocked": line.blocked,
         "tainted": line.tainted,
         "largestFit": line.largest or None,
+        "physicalDevices": line.physical,
+        "fullDevices": line.full,
+        "use": round(line.use, 4),
         "profiles": [_profile(one) for one in line.profiles],
         "counters": [_counter(one) for one in line.counters],
     }

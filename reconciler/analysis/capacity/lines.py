@@ -4,11 +4,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from kernels.groups import distinct
 from kernels.types import Rows
 from reconciler.analysis.capacity.layout import families, family_sums
 from reconciler.analysis.capacity.measure import Measurement
+from reconciler.analysis.capacity.use import cutting, use_of_sets
 
 By = Literal["driver", "pool", "node"]
 
@@ -62,6 +64,12 @@ class Line(Struct, frozen=True):
     profiles: tuple[ProfileUsage, ...]
     """The largest profile first"""
     counters: tuple[CounterUsage, ...]
+    physical: int
+    """Physical devices: counter sets, and devices without counters"""
+    full: int
+    """Physical devices of which nothing that is published still fits"""
+    use: float
+    """The mean share of a physical device that claims hold"""
 
     @property
     def largest(self) -> str:
@@ -86,6 +94,7 @@ def lines(measurement: Measurement, by: By) -> list[Line]:
     counts = [np.bincount(parts.of_device[mask], minlength=len(parts.names)).tolist() for mask in masks]
     profiles = _profiles(measurement, parts, fragmentation=by == "driver")
     counters = _counters(measurement, parts)
+    physical, full, use = _use(measurement, parts)
     return [
         Line(
             driver=name[0],
@@ -99,12 +108,32 @@ def lines(measurement: Measurement, by: By) -> list[Line]:
             blocked=devices - held - shared - allocatable - tainted,
             profiles=tuple(profiles.get(at, ())),
             counters=tuple(counters.get(at, ())),
+            physical=int(physical[at]),
+            full=int(full[at]),
+            use=float(use[at] / max(physical[at], 1)),
         )
         for at, (name, devices, held, shared, allocatable, tainted) in enumerate(
             zip(parts.names, *counts, strict=True)
         )
         if devices
     ]
+
+
+def _use(measurement: Measurement, parts: _Parts) -> tuple[NDArray[np.float64], ...]:
+    """By part: physical devices, how many of them are full, and the sum of their use."""
+    layout, count = measurement.layout, len(parts.names)
+    fleet = layout.fleet
+    fitting = measurement.allocatable | measurement.tainted | measurement.shared
+    sets = np.flatnonzero(layout.used.any(axis=1))
+    open_ = np.zeros(len(fleet.totals) + 1, dtype=np.bool_)
+    open_[fleet.sets[fitting].ravel()] = True  # -1 is the last one
+    alone = np.flatnonzero(layout.offered & (fleet.sets < 0).all(axis=1))
+    taken = (measurement.held | measurement.shared)[alone]
+    of_part = np.concatenate([parts.of_set[sets], parts.of_device[alone]])
+    use = np.concatenate([use_of_sets(fleet.totals, measurement.left, cutting(fleet))[sets], taken])
+    full = np.concatenate([~open_[sets], ~fitting[alone]])
+    weights = (None, full, use)
+    return tuple([np.bincount(of_part, weights=one, minlength=count).astype(np.float64) for one in weights])
 
 
 def _divide(measurement: Measurement, by: By) -> _Parts:

@@ -7,14 +7,16 @@ counters are shown by amount.
 import asyncio
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 from weakref import ref
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from kernels.types import Amounts, Codes, Rows
+from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.analysis.capacity.layout import tainted_devices
+from reconciler.analysis.capacity.use import cutting, use_of_sets
 from reconciler.analysis.explain.shortage import amount
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.state.devices.fleet import Fleet
@@ -47,6 +49,15 @@ class Chart(Struct, frozen=True, eq=False):
         return self.of.id
 
 
+class Used(NamedTuple):
+    """How full each chart is."""
+
+    part: NDArray[np.float64]
+    """(charts,) the share of the physical device that claims hold, 0 to 1"""
+    full: Mask
+    """(charts,) whether nothing that is published still fits"""
+
+
 class Charts:
     """The charts of one fleet, in its order."""
 
@@ -73,6 +84,7 @@ class Charts:
         self._chart_of_row = np.repeat(np.arange(len(self.all)), sizes)
         sets = np.array([chart.set for chart in self.all], dtype=np.intp)
         self._sets: Rows = np.where(sets >= 0, sets + fleet.first_set[self.pool_of], -1)
+        self._cut = cutting(fleet)
 
     def of_device(self, device: DeviceID, fleet: Fleet) -> Iterator[int]:
         """Positions of the charts that show a device."""
@@ -84,20 +96,17 @@ class Charts:
             if np.isin(rows, self.all[chart].rows).any():
                 yield chart
 
-    def used(self, occupancy: Occupancy, fleet: Fleet) -> NDArray[np.float64]:
-        """(charts,) used part of each chart, 0 to 1; for a counter set, of its scarcest counter."""
+    def used(self, occupancy: Occupancy, fleet: Fleet) -> "Used":
+        """How full each chart is, as `analysis/capacity/use.py` defines it."""
         in_use = occupancy.held | occupancy.sharing
         count = len(self.all)
         sizes = np.bincount(self._chart_of_row, minlength=count)
         held = np.bincount(self._chart_of_row, weights=in_use[self.rows], minlength=count)
-        used = held / np.maximum(sizes, 1)
+        part = held / np.maximum(sizes, 1)
         at = np.flatnonzero(self._sets >= 0)
-        if len(at) and fleet.totals.shape[1]:
-            totals = fleet.totals[self._sets[at]].astype(np.float64)
-            consumed = totals - occupancy.left[self._sets[at]]
-            share = np.divide(consumed, totals, out=np.zeros_like(totals), where=totals > 0)
-            used[at] = share.max(axis=1)
-        return np.clip(used, 0.0, 1.0)
+        part[at] = use_of_sets(fleet.totals, occupancy.left, self._cut)[self._sets[at]]
+        fitting = np.bincount(self._chart_of_row, weights=occupancy.free[self.rows], minlength=count)
+        return Used(part, (fitting == 0) & (sizes > 0))
 
 
 class Index:
@@ -107,7 +116,7 @@ class Index:
         self._snapshot = snapshot
         self._pools: dict[Pool, tuple[Chart, ...]] = {}
         self._charts: Charts | None = None
-        self._used: tuple[int, Charts, NDArray[np.float64]] | None = None
+        self._used: tuple[int, Charts, Used] | None = None
         self._lock = asyncio.Lock()
 
     async def charts(self) -> Charts:
@@ -135,8 +144,8 @@ class Index:
             assert self._charts is not None
             return self._charts
 
-    async def used(self) -> tuple[Charts, NDArray[np.float64]] | None:
-        """The charts and the used part of each, see `Charts.used`. None if slices have just changed."""
+    async def used(self) -> tuple[Charts, Used] | None:
+        """The charts and how full each is, see `Charts.used`. None if slices have just changed."""
         charts = await self.charts()
         snapshot = self._snapshot()
         if charts.fleet() is not snapshot.fleet:

@@ -7,10 +7,10 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from kernels.types import Codes, Rows
+from kernels.types import Codes, Mask, Rows
 from reconciler.operations.metrics.catalogue import OTHER
 from reconciler.operations.metrics.devices import STATES, Holdings
-from reconciler.operations.page.charts import Charts
+from reconciler.operations.page.charts import Charts, Used
 from reconciler.operations.page.parts import Area, Panel, Part
 from reconciler.operations.page.query import Query, named_by, select_charts, shown
 from reconciler.state.devices.snapshot import Snapshot
@@ -87,30 +87,34 @@ def bar(counts: Sequence[int], states: Sequence[str] = STATES) -> tuple[tuple[st
     return tuple(made)
 
 
-def use_map(used: NDArray[np.float64]) -> UseMap | None:
-    """`used` is (charts,), 0 to 1. None without charts."""
-    if not len(used):
+def use_map(used: Used) -> UseMap | None:
+    """How full the charts are. None without charts."""
+    count = len(used.part)
+    if not count:
         return None
-    each = -(-len(used) // MOST_SQUARES)
-    starts = np.arange(0, len(used), each)
-    means = np.add.reduceat(used, starts) / np.diff(np.append(starts, len(used)))
+    each = -(-count // MOST_SQUARES)
+    starts = np.arange(0, count, each)
+    means = np.add.reduceat(used.part, starts) / np.diff(np.append(starts, count))
+    full = np.logical_and.reduceat(used.full, starts)
     columns = min(len(means), max(28, round((len(means) * 12) ** 0.5)))
     squares: list[list[str]] = [[] for _ in LEVELS]
-    for at, one in enumerate(_levels(means).tolist()):
+    for at, one in enumerate(_levels(means, full).tolist()):
         row, column = divmod(at, columns)
         squares[one].append(f"M{column * SQUARE + 1} {row * SQUARE + 1}h10v10h-10z")
-    what = "counter set or group of devices" if each == 1 else f"{each} counter sets or groups of devices"
-    counts = np.bincount(_levels(used), minlength=len(LEVELS)).tolist()
+    what = "physical device or group of devices" if each == 1 else f"{each} physical devices or groups"
+    counts = np.bincount(_levels(used.part, used.full), minlength=len(LEVELS)).tolist()
     summary = f"Each square {'is one' if each == 1 else 'stands for'} {what}"
-    summary += f": {counts[4]} of {len(used)} {'is' if counts[4] == 1 else 'are'} full, {counts[0]} unused."
+    verb = "is" if counts[4] == 1 else "are"
+    summary += f": {counts[4]} of {count} {verb} full, so that nothing more fits; {counts[0]} unused."
     paths = tuple(["".join(of_level) for of_level in squares])
     height = -(-len(means) // columns) * SQUARE
     return UseMap(summary, columns * SQUARE, height, paths, tuple(zip(LEVELS, counts, strict=True)))
 
 
-def _levels(used: NDArray[np.float64]) -> Codes:
-    """(n,) position in LEVELS of parts from 0 to 1."""
-    return np.where(used <= 0, 0, np.where(used >= 1, 4, 1 + np.floor(used * 3))).astype(np.int32)
+def _levels(part: NDArray[np.float64], full: Mask) -> Codes:
+    """(n,) position in LEVELS of parts from 0 to 1, and of what is full."""
+    by_part = np.where(part <= 0, 0, np.minimum(1 + np.floor(part * 3), 3))
+    return np.where(full, 4, by_part).astype(np.int32)
 
 
 class NodesPanel(Panel):
@@ -131,7 +135,7 @@ class NodesPanel(Panel):
             if used is not None and offered is not None:
                 charts, parts = used
                 selected = select_charts(query.without_node, charts, snapshot, self.sources)
-                nodes = node_list(query, snapshot, charts, parts, offered, selected)
+                nodes = node_list(query, snapshot, charts, parts.part, offered, selected)
                 badge = str(nodes.selected)
                 first = (nodes.page - 1) * NODES_A_PAGE + 1
                 values["nodes"] = nodes

@@ -5,6 +5,7 @@ columns.
 """
 
 import asyncio
+import re
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Sequence
 from typing import ClassVar, NamedTuple
@@ -150,7 +151,7 @@ def chart_values(found: Scene, drawing: Drawing, name: str, query: Query) -> dic
     free = [device.name for device in found.devices if device.state == "allocatable"]
     tainted = [device.name for device in found.devices if device.state == "tainted"]
     blocked = [device.name for device in found.devices if device.state == "blocked"]
-    title = shown(chart.name)
+    title = _physical(chart.name, found.nodes)
     if chart.set < 0:
         numbers = f"{chart.rows[0] + 1} to {chart.rows[-1] + 1}"
         title = f"Devices {numbers} of {shown(chart.pool.pool)}"
@@ -195,6 +196,18 @@ def chart_values(found: Scene, drawing: Drawing, name: str, query: Query) -> dic
         "tainted": _listed(tainted, MOST_NAMES),
         "blocked": _listed(blocked, MOST_NAMES) or "none",
     }
+
+
+_SET_WORDS = re.compile(r"[-_.]?(shared[-_.]?)?counter[-_.]?sets?$|[-_.]counters?$", re.IGNORECASE)
+_NUMBERED = re.compile(r"([a-z]{2,4})[-_.]?(\d+)", re.IGNORECASE)
+
+
+def _physical(name: str, nodes: Sequence[str]) -> str:
+    """A counter set by the device that it stands for: `GPU 0 on a100-0` for `gpu-0-counter-set`."""
+    device = _SET_WORDS.sub("", name) or name
+    if found := _NUMBERED.fullmatch(device):
+        device = f"{found[1].upper()} {int(found[2])}"
+    return shown(f"{device} on {nodes[0]}" if len(nodes) == 1 else device)
 
 
 def _chart_summary(found: Scene, title: str, claims: int) -> str:

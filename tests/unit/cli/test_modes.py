@@ -144,7 +144,10 @@ def test_json_also_has_conflicts(tmp_path: Path):
 
 
 def test_a_fleet_without_exclusive_devices(tmp_path: Path):
-    assert run("modes", "-f", write(tmp_path, gpus("n1"))).stdout == "no devices exclude each other\n"
+    assert (
+        run("modes", "-f", write(tmp_path, gpus("n1"))).stdout
+        == "no devices exclude each other by groups or expressions\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,7 @@ def test_the_free_part_of_a_set_with_an_allocated_partition():
     (found,) = json.loads(top("-o", "json", manifests=text([*partitioned(), taken("left")])).stdout)["items"]
     assert (found["devices"], found["held"], found["allocatable"], found["blocked"]) == (4, 1, 2, 1)
     assert found["largestFit"] == "half"
+    assert (found["physicalDevices"], found["fullDevices"], found["use"]) == (1, 0, 0.5)
     fits = {
         one["profile"]: (one["fits"], one["fitsAtMost"], one["fragmentation"]) for one in found["profiles"]
     }
@@ -83,7 +84,7 @@ def test_lines_are_drivers_pools_or_nodes():
     (_, line) = rows(top("--node", "n1", manifests=text(both)))
     assert line == ["n1", "d", "4", "1", "0", "2", "1", "0", "half:", "1"]
     (_, line) = rows(top("--node", "n1", "-o", "wide", manifests=text(both)))
-    assert line == ["n1", "d", "4", "1", "0", "2", "1", "0", "half:", "1", "mem:", "2"]
+    assert line == ["n1", "d", "4", "1", "0", "2", "1", "0", "half:", "1", "50%", "0", "of", "1", "mem:", "2"]
     ordered = json.loads(top("--by", "node", "--sort", "held", "-o", "json", manifests=text(both)).stdout)
     assert [one["node"] for one in ordered["items"]] == ["n1", "n2"]
     roomy = json.loads(top("--by", "node", "--sort", "fits", "-o", "json", manifests=text(both)).stdout)
@@ -156,7 +157,7 @@ async def test_a_cluster_is_watched():
 def test_a_search_that_gave_up_is_shown_as_a_range():
     fits = ProfileUsage("p", devices=9, held=0, fits=2, at_most=4, size=0.5, fragmentation=None)
     left = CounterUsage("mem", 10**10, 10**10, 3 * 10**9, exact=False)
-    line = Line("d", "", "", 9, 0, 0, 9, 0, 0, (fits,), (left,))
+    line = Line("d", "", "", 9, 0, 0, 9, 0, 0, (fits,), (left,), 1, 0, 0.5)
     _, profiles, counters = usage_tables([line], "driver", wide=False)
     assert profiles.rows == [("d", "p", "9", "0", "2-4", "-")]
     assert counters.rows[0][-1] == "3 or more"

@@ -15,6 +15,7 @@ import pytest
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.decisions.allocating import Allocated, Waits
 from reconciler.operations.page import routes
+from reconciler.operations.page.charts import Used
 from reconciler.operations.page.fleet import use_map
 from reconciler.operations.page.sources import Fact, PendingUnit
 from tests.tools.page_documents import Seen, page
@@ -321,15 +322,16 @@ async def test_the_page_asks_for_the_token_like_everything_else(tmp_path):
 
 
 def test_a_large_fleet_is_a_few_paths():
-    used = np.linspace(0, 1, 10_001)
-    found = use_map(used)
+    part = np.linspace(0, 1, 10_001)
+    found = use_map(Used(part, part >= 1))
     assert found is not None
     assert len(found.levels) == 5
     assert sum(path.count("M") for path in found.levels) <= 2000
     # The legend counts counter sets and groups, as the map does, not squares.
     assert [count for _, count in found.names] == [1, 3333, 3333, 3333, 1]
-    assert "1 of 10001 is full, 1 unused" in found.summary
-    assert use_map(used[:0]) is None
-    exact = use_map(np.array([0.0, 0.2, 0.5, 0.9, 1.0]))
+    assert "1 of 10001 is full, so that nothing more fits; 1 unused" in found.summary
+    assert use_map(Used(part[:0], part[:0] > 0)) is None
+    # A device may be full although much of it is unused, and all used while something fits.
+    exact = use_map(Used(np.array([0.0, 0.2, 0.5, 1.0, 0.1]), np.array([False, False, False, False, True])))
     assert exact is not None
     assert [count for _, count in exact.names] == [1, 1, 1, 1, 1]

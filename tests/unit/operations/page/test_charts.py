@@ -13,6 +13,7 @@ from reconciler.control.units import Kind, Unit
 from reconciler.control.waiting import Pending
 from reconciler.operations.page.charts import CELLS, Charts, Index, Scene, scene
 from reconciler.operations.page.drawing import draw
+from reconciler.operations.page.map import _physical
 from reconciler.operations.page.query import Query, select_charts, select_claims
 from reconciler.operations.page.sources import SPARE, RefusalMessages
 from tests.tools import builders
@@ -87,9 +88,20 @@ async def test_how_full_charts_are_is_what_counting_by_name_says(seed: int):
         for number, shown in enumerate(one.devices):
             if shown in taken:
                 drawn = [a + int(b) for a, b in zip(drawn, one.draws[number], strict=True)]
-        expected.append(max(a / b for a, b in zip(drawn, one.totals, strict=True)))
+        cut = [at for at, name in enumerate(one.counters) if name.startswith(("slice", "lanes"))]
+        expected.append(sum(drawn[at] for at in cut) / sum(one.totals[at] for at in cut))
         assert list(one.left) == [b - a for a, b in zip(drawn, one.totals, strict=True)]
-    assert index.used(world.occupancy, world.fleet).tolist() == pytest.approx(expected)
+    used = index.used(world.occupancy, world.fleet)
+    assert used.part.tolist() == pytest.approx(expected)
+    full = [all(shown.state in ("held", "blocked") for shown in one.devices) for one in await scenes(fleet)]
+    assert used.full.tolist() == full
+
+
+async def test_a_card_is_titled_by_its_device_and_node():
+    assert _physical("gpu-0-counter-set", ("a100-0",)) == "GPU 0 on a100-0"
+    assert _physical("gpu-11", ()) == "GPU 11"
+    assert _physical("links", ("n1", "n2")) == "links"
+    assert _physical("counter-set", ()) == "counter-set"
 
 
 async def test_who_draws_from_two_sets_is_on_both_charts():
