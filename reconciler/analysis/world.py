@@ -29,9 +29,9 @@ from reconciler.api.objects.plan import Granted, Plan, Reason
 from reconciler.api.objects.semantics import Semantics
 from reconciler.errors import Rejected
 from reconciler.state.devices.snapshot import NodeSubset
-from reconciler.state.nodes.room import demand
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.nominations import NOBODY, Nominee, of_claim, own_of_all
+from reconciler.state.pods.device_shares import demand_of
 from reconciler.state.pods.groups import PodGroups
 from reconciler.state.pods.placed import node_of
 from reconciler.state.store import Store
@@ -84,7 +84,7 @@ def world_of(
         nodes.suppose(node)
     for pod in store.pods.values():
         nodes.residents.nominate(pod.key, pod if not pod.spec.node_name else None)
-        nodes.host(pod.key, pod, node_of(pod, store), demand(pod))
+        nodes.host(pod.key, pod, node_of(pod, store), demand_of(pod, store))
     return World(store, nodes, groups, tuple(budgets.values()), may_suppose)
 
 
@@ -299,6 +299,10 @@ def attempt(
         if node is not None:
             return Fit(node, ())
         return NoFit(Reason.NO_NODE, left_out() or "no node suits the pod")
+    charging = None if pod is None else placement.charging(pod, wanted.held, snapshot)
+    if charging is not None:
+        shared = frozenset(at for _, _, positions in wanted.sharing for at in positions)
+        charging = replace(charging, shared=shared)
     outcome = decide(
         claims,
         snapshot,
@@ -306,6 +310,7 @@ def attempt(
         steps=steps,
         budget=budget,
         companions=together,
+        charging=charging,
         policy=None if policies is None else policies.of(claims, snapshot, budget),
         pod=None if pod is None or policies is None else placement.room(pod, snapshot, policies),
     )

@@ -97,6 +97,7 @@ def on_cluster(
                         snapshot,
                         nodes=planned.nodes,
                         companions=planned.together,
+                        charging=planned.charging,
                         policy=policies.of(planned.claims, snapshot),
                         pod=planned.room,
                     )

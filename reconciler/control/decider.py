@@ -76,6 +76,7 @@ class Decider:
         return (
             len(question.claims) == 1
             and question.together is None
+            and question.charging is None
             and question.policies.first_fit
             and not prefers(question.room)
             and not has_preferences(question.claims, snapshot.classes)
@@ -117,6 +118,7 @@ class Decider:
             steps=self._steps,
             budget=budget,
             companions=question.together,
+            charging=question.charging,
             only=only,
         )
         return found if isinstance(found, Granted) else None
@@ -134,6 +136,7 @@ class Decider:
             steps=self._steps,
             budget=budget,
             companions=question.together,
+            charging=question.charging,
             policy=policy,
             pod=question.room,
         )

@@ -19,8 +19,8 @@ from reconciler.control.ownership import Ownership
 from reconciler.control.units import GangRoster, Kind, Roster, Unit, UnitLookup, gang_unit
 from reconciler.control.waiting import Waiting
 from reconciler.state.delta import Delta
-from reconciler.state.nodes.room import demand
 from reconciler.state.nodes.table import HERE, Hosted, Nodes
+from reconciler.state.pods.device_shares import demand_of
 from reconciler.state.pods.placed import node_of
 from reconciler.state.store import Store
 from reconciler.state.volumes.objects import claims_named
@@ -58,7 +58,7 @@ class Charges:
         self._roster = roster
         self._nodes = nodes
         self._counted: dict[ObjectKey, tuple[Pod, str]] = {}
-        """The pods as they were counted, and their nodes"""
+        """The pods as they were counted, and their nodes; without those that take room for devices"""
         self.assumed: dict[ObjectKey, str] = {}
         """The decided nodes of pods, while not known to be written"""
 
@@ -88,8 +88,16 @@ class Charges:
         if before is pod and on == node:
             return HERE  # most events of a claim come from our own writes
         self._counted[key] = pod, node
+        if self._store.counts_device_shares and pod.spec.resource_claims:
+            del self._counted[key]  # it changes with the claims and their devices
         nominated = self._nodes.residents.nominate(key, None)
-        return _roomier(self._nodes.host(key, pod, node, demand(pod)), nominated)
+        return _roomier(self._nodes.host(key, pod, node, demand_of(pod, self._store)), nominated)
+
+    def devices(self) -> Hosted:
+        """Update pods with claims after a change of slices, if devices use resources of their nodes."""
+        if not self._store.counts_device_shares:
+            return HERE
+        return hosted(self.pod(key) for key, pod in self._store.pods.items() if pod.spec.resource_claims)
 
     def claims(self, keys: Iterable[ObjectKey]) -> Hosted:
         """Update the pods of allocated or freed claims. Returns what that means for pods that wait."""
@@ -154,6 +162,8 @@ class Dispatcher:
         if delta.devices or not self.audit.is_quiet:
             for key in self.audit.check(delta.devices) | self.audit.sharing(delta.claims):
                 self.put(Unit(Kind.CLAIM, key))  # one of them may have to be freed
+        if delta.supply:
+            self.wake(self.charges.devices())
         if delta.devices or delta.supply:
             self.changed.set()
         if woken := self.waiting.woken_by(delta):

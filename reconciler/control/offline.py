@@ -359,6 +359,7 @@ class _Run:
             nodes=question.nodes,
             steps=self._steps,
             companions=question.together,
+            charging=question.charging,
             policy=question.policies.of(question.claims, snapshot),
             pod=question.room,
         )

@@ -4,10 +4,11 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import field, replace
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from kernels.types import Amounts
 from reconciler.allocation.alignment.preferences import preferences_of
+from reconciler.allocation.dra.charging import Charging
 from reconciler.allocation.dra.companions import Companions
 from reconciler.allocation.placement.placing import Placement, refusal_reason
 from reconciler.allocation.placement.together import Together
@@ -78,6 +79,8 @@ class Decide:
     """For whom is decided, if anything is nominated: what is nominated for others is held"""
     expected: HeldPlace | None = field(default=None, compare=False)
     """What is held for the pod because it replaces one that was evicted: it gets this, if it fits there"""
+    charging: Charging | None = field(default=None, compare=False)
+    """The room of nodes for the pod, if devices take of it"""
 
 
 class Free(Struct, frozen=True):
@@ -313,7 +316,13 @@ class Planner:
             pods = [pod.key] if together is None else together.pods
             own = own_of_all(self._store.pods[key] for key in pods)
             expected = self._store.nominations.expected(own)
-        return Decide(todo, nodes, held, pod, crowded, awaits, together, policies, room, own, expected)
+        charging = self._placement.charging(pod, held, self._store.snapshot())
+        if charging is not None:
+            shared = frozenset(at for _, _, claims in self.sharing(pod, todo) for at in claims)
+            charging, crowded = structs.replace(charging, shared=shared), True
+        return Decide(
+            todo, nodes, held, pod, crowded, awaits, together, policies, room, own, expected, charging
+        )
 
     def _together(
         self, pod: Pod, todo: tuple[ResourceClaim, ...], held: tuple[ResourceClaim, ...]

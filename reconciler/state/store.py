@@ -17,11 +17,12 @@ from reconciler.api.objects.claims import Allocation, DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.plan import Plan
-from reconciler.api.objects.semantics import TAINT_RULES, TAINTS, Semantics
+from reconciler.api.objects.semantics import NODE_ALLOCATABLE, TAINT_RULES, TAINTS, Semantics
 from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
 from reconciler.state.delta import NOTHING, SUPPLY, Delta
 from reconciler.state.devices.assembly import Layout
 from reconciler.state.devices.encoding.block import Block
+from reconciler.state.devices.encoding.vocabulary import NodeUse
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.inventory import Assembled, Assembly, Inventory
 from reconciler.state.devices.ledger import DeviceState, Holder, Ledger
@@ -114,6 +115,20 @@ class Store:
     def holders(self, device: DeviceID) -> list[Holder]:
         """The claims that hold a device, assumed ones included."""
         return self._ledger.state(device).holders
+
+    @property
+    def counts_device_shares(self) -> bool:
+        """Whether some device uses resources of its node, and that counts (NAR-1)."""
+        return bool(self._inventory.vocabulary.mapped.values) and self.rules.has(NODE_ALLOCATABLE)
+
+    def node_uses(self, device: DeviceID) -> tuple[NodeUse, ...]:
+        """How a device uses resources of its node, by the newest slice that has it."""
+        blocks = [one for one in self._inventory.blocks(device.pool_id) if device.device in one.names]
+        if not blocks:
+            return ()
+        block = max(blocks, key=lambda one: one.generation)
+        code = int(block.column("mapped")[block.names.index(device.device)])
+        return self._inventory.vocabulary.mapped.values[code] if code >= 0 else ()
 
     def snapshot(self) -> Snapshot:
         """The current state, frozen. Later changes create another snapshot."""

@@ -22,9 +22,10 @@ from reconciler.state.devices.occupancy_columns import OccupancyColumns
 from reconciler.state.devices.retained_draws import RetainedDraws
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.held_back import Reserved
-from reconciler.state.nodes.room import Wanted, demand
+from reconciler.state.nodes.room import Wanted
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.nominations import NOBODY, Nominations, Nominee
+from reconciler.state.pods.device_shares import demand_of
 from reconciler.state.store import Store
 
 
@@ -156,7 +157,7 @@ class Trial:
         for plan in plans:
             self.assume(plan)
         if pod is not None and node:
-            self.host(pod, node)
+            self.host(pod, node, demand_of(pod, self.store, plans))
 
     def assume(self, plan: Plan) -> None:
         """Count a plan as held. What its claim held before is released."""
@@ -167,7 +168,7 @@ class Trial:
     def host(self, pod: Pod, node: str, takes: Wanted | None = None) -> None:
         """Count a pod on a node, and not where it was before. `takes` is its demand, if it is known."""
         self._remember(pod.key)
-        self.nodes.host(pod.key, pod, node, demand(pod) if takes is None else takes)
+        self.nodes.host(pod.key, pod, node, demand_of(pod, self.store) if takes is None else takes)
 
     def release(self, uid: str) -> None:
         """Count the devices of a claim as free."""

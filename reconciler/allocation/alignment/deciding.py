@@ -29,6 +29,7 @@ from reconciler.allocation.alignment.preferences import (
 )
 from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.dra.budget import STEPS, UNLIMITED, Budget
+from reconciler.allocation.dra.charging import Charging
 from reconciler.allocation.dra.companions import Companions
 from reconciler.allocation.dra.constraints import ANY_DOMAIN
 from reconciler.allocation.dra.node_attempt import random_share
@@ -240,6 +241,7 @@ def decide(
     budget: Budget = UNLIMITED,
     without: Collection[PreferenceKey] = (),
     companions: Companions | None = None,
+    charging: Charging | None = None,
     only: Only | None = None,
     policy: Policy | None = None,
     pod: PodRoom | None = None,
@@ -251,7 +253,8 @@ def decide(
     Invalid preferences refuse the claims. Preferences in `without` are ignored. `only` restricts requests to
     some devices. A refusal says what would be missing without any preference; if nothing would, it names
     alignment or partitions. `companions` are pods that use the claims, too: without nodes for all of them,
-    the claims are refused. `policy` and `pod` are those of `allocate`: the policy chooses among equal tiers.
+    the claims are refused. `charging`, `policy` and `pod` are those of `allocate`: the policy chooses among
+    equal tiers.
     """
     allocate_on = partial(
         allocate,
@@ -259,6 +262,7 @@ def decide(
         new_share=new_share,
         budget=budget,
         companions=companions,
+        charging=charging,
         policy=policy,
         pod=pod,
     )

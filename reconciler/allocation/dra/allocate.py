@@ -7,6 +7,7 @@ import numpy as np
 
 from kernels.types import Mask
 from reconciler.allocation.dra.budget import STEPS, UNLIMITED, Budget, Fatal, SelectorsNotRun
+from reconciler.allocation.dra.charging import Charging
 from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
 from reconciler.allocation.dra.companions import Companions
 from reconciler.allocation.dra.constraints import nodes_with_a_value
@@ -46,6 +47,7 @@ def allocate(
     budget: Budget = UNLIMITED,
     only: Only | None = None,
     companions: Companions | None = None,
+    charging: Charging | None = None,
     policy: Policy | None = None,
     pod: PodRoom | None = None,
 ) -> Granted | Unsatisfied:
@@ -54,8 +56,9 @@ def allocate(
     The first node in order of names that fits wins; with `firstAvailable` the node whose choice ranks best
     (SC-1), equal ranks by name. An error on one node excludes that node only, except that a derived attribute
     that fails ends the decision (CON-13). `nodes` limits the choice; None is all nodes. `only` restricts
-    requests to some devices, `companions` are pods that must fit on the nodes that reach the devices; the
-    counts of a refusal ignore both. `steps` bounds the devices tried on a node; ten times as many are tried
+    requests to some devices, `companions` are pods that must fit on the nodes that reach the devices,
+    `charging` is the pod that must fit beside what they take of the node; the counts of a refusal ignore all.
+    `steps` bounds the devices tried on a node; ten times as many are tried
     on all nodes. Steps are counted, not timed: the same fleet gives the same answer on a slow machine. The
     steps of selectors are bounded too. `policy` orders nodes of equal rank and the devices inside; None is
     first fit, which also answers, with steps of its own, where the order of the policy leads nowhere. `pod`
@@ -70,7 +73,7 @@ def allocate(
             return Unsatisfied(tuple(claim.key for claim in claims), Reason.GAVE_UP, OVERSPENT)
         considered, among = plausible(shape, nodes, snapshot)
         by_name = policy is None and not prefers(pod)
-        if by_name and only is None and companions is None:
+        if by_name and only is None and companions is None and charging is None:
             granted = _at_once(shape, claims[0], among, snapshot, steps, budget) if claims else None
             if granted is not None:
                 return granted
@@ -84,6 +87,7 @@ def allocate(
             budget=budget,
             only=only,
             companions=companions,
+            charging=charging,
         )
         if not by_name and among.any():
             question = PolicyQuestion(parsed, snapshot, pod)

@@ -148,7 +148,7 @@ class BestSet:
 
     def _equal(self, found: tuple[Choice, ...]) -> Codes:
         every = list({choice.slot: choice.candidates for choice in found}.values())
-        reach = self.reach.codes if self.reach is not None else None
+        reach = [self.reach.codes] if self.reach is not None else []
         equal = equality_classes(self.problem, every, reach).astype(np.int64)
         _, classes = np.unique(equal << 32 | self.judge.classes, return_inverse=True)
         return classes.reshape(-1).astype(np.int32)

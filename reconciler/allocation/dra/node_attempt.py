@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.allocation.dra.budget import UNLIMITED, Budget, Fatal, GaveUp
 from reconciler.allocation.dra.candidates import Candidates, find_candidates
+from reconciler.allocation.dra.charging import Charging, NodeCharging
 from reconciler.allocation.dra.companions import Companions, Reach
 from reconciler.allocation.dra.request_options import MAX_RESULTS, ParsedClaims, read_claims
 from reconciler.allocation.dra.result import plans
@@ -68,12 +69,14 @@ def attempt(
     budget: Budget = UNLIMITED,
     only: Only | None = None,
     companions: Companions | None = None,
+    charging: Charging | None = None,
     ordered: Ordered | None = None,
     choose_set: ChooseSet | None = None,
 ) -> NodeGrant | NodeRefusal:
     """Try to allocate all claims on one node, with a better rank than `better_than` if that is set.
 
-    `companions` are pods that must fit on the nodes that reach the devices.
+    `companions` are pods that must fit on the nodes that reach the devices; `charging` is the pod that must
+    fit beside what the devices take of the node.
     `pruned=False` searches without bounds and does not skip equal devices: the same answers, slower.
     `ordered` sets the order in which candidates are tried; None for first fit. `choose_set` may replace
     what is found by a set that is preferred. Raises what `budget` raises.
@@ -89,14 +92,17 @@ def attempt(
             reach = Reach(companions, len(parsed.claims), view, snapshot, budget)
             by_slot = [[_for_all(reach, one) for one in of_slot] for of_slot in by_slot]
         problem = set_up(parsed, view, snapshot)
-        search = Search(problem, parsed.slots, by_slot, steps, pruned, budget, reach)
+        charged = None if charging is None else NodeCharging(charging, parsed, view, snapshot)
+        if charged is not None and pruned and charged.is_impossible(by_slot):
+            return NodeRefusal(Reason.NODE_ROOM, charged.refusal, 0)
+        search = Search(problem, parsed.slots, by_slot, steps, pruned, budget, reach, charged)
         chosen = search.run()
         spent = search.steps
         if chosen is not None:
             rank = _rank(parsed, chosen)
             if better_than is not None and rank >= better_than:
                 return NodeRefusal(None, NO_BETTER, spent)
-            if choose_set is not None and len(chosen) > 1:
+            if choose_set is not None and charged is None and len(chosen) > 1:
                 chosen, tried = choose_set(problem, chosen, reach)
                 spent += tried
             if ordered is not None:  # results list devices by position, however they were tried
@@ -111,6 +117,8 @@ def attempt(
         return NodeRefusal(Reason.NODE_SELECTOR, str(rejected), 0)
     except GaveUp as gave_up:
         return NodeRefusal(Reason.GAVE_UP, str(gave_up), steps)
+    if charged is not None and charged.refusal:
+        return NodeRefusal(Reason.NODE_ROOM, charged.refusal, spent)
     invalid = view.invalid
     if invalid is not None:  # POOL-13: an error only if the search fails
         return NodeRefusal(Reason.INVALID_POOL, f"pool {invalid.pool} is invalid: {invalid.problem}", spent)

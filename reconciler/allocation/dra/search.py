@@ -16,6 +16,7 @@ from kernels.types import Codes, Mask, Rows
 from reconciler.allocation.dra.bounds import is_impossible
 from reconciler.allocation.dra.budget import UNLIMITED, Budget, Fatal, GaveUp
 from reconciler.allocation.dra.candidates import Candidates
+from reconciler.allocation.dra.charging import NodeCharging
 from reconciler.allocation.dra.companions import Reach
 from reconciler.allocation.dra.plain_request import entangled
 from reconciler.allocation.dra.prover import Prover
@@ -37,13 +38,15 @@ from reconciler.allocation.dra.state import (
 from reconciler.api.objects.plan import Reason
 
 
-def equality_classes(problem: NodeProblem, every: Sequence[Candidates], reach: Codes | None = None) -> Codes:
+def equality_classes(
+    problem: NodeProblem, every: Sequence[Candidates], besides: Sequence[Codes] = ()
+) -> Codes:
     """(n,) class numbers. Devices of one class can replace each other in any solution.
 
     Two devices are equal if all options have equal masks for them, all constraints see the same value, they
     draw the same from the same counter sets, and they exclude the same devices. Shared devices are never
-    equal, because the capacity consumed of each changes from step to step. `reach` (n,) are the nodes that
-    use a device, if they matter.
+    equal, because the capacity consumed of each changes from step to step. `besides` (n,) each: what else
+    must be equal, such as the nodes that use a device.
     """
     fleet, rows = problem.snapshot.fleet, problem.rows
     count = len(rows)
@@ -65,8 +68,7 @@ def equality_classes(problem: NodeProblem, every: Sequence[Candidates], reach: C
             columns.append(listed[None])
     if problem.exclusion is not None:
         columns.append(equality_columns(problem.exclusion))
-    if reach is not None:
-        columns.append(reach[None])
+    columns += [codes[None] for codes in besides]
     columns += [codes[None] for of_claim in problem.constraints for c in of_claim for codes in c.columns]
     _, classes = np.unique(np.concatenate(columns).T, axis=0, return_inverse=True)
     return classes.reshape(-1).astype(np.int32)
@@ -111,6 +113,8 @@ class Search:
     budget: Budget = UNLIMITED
     reach: Reach | None = None
     """Decides which solutions count; None: all do"""
+    charged: NodeCharging | None = None
+    """Decides the same by what devices take of the node"""
     steps: int = 0
     _way: list[_Node] = field(default_factory=list, repr=False)
     """From the first request to where the search is"""
@@ -208,7 +212,7 @@ class Search:
     def _meet(self, slot: int, candidates: Candidates, state: State) -> tuple[Choice, ...] | None:
         if candidates.listed is not None:
             return self._take_all(slot, candidates, state)
-        if self.pruned and self.reach is None and slot + 1 == len(self.slots):
+        if self.pruned and self.reach is None and self.charged is None and slot + 1 == len(self.slots):
             rows = _finish(self.problem, candidates, state)
             if rows is not None:
                 self._step(len(rows))
@@ -299,14 +303,16 @@ class Search:
         return derived_failure(candidates.option, attribute, fleet, row)
 
     def _accepted(self, chosen: tuple[Choice, ...]) -> tuple[Choice, ...] | None:
-        """A solution, unless it leaves pods without nodes."""
+        """A solution, unless it leaves pods without nodes or without room on the node."""
+        if self.charged is not None and not self.charged.accepts(chosen):
+            return None
         return chosen if self.reach is None or self.reach.accepts(chosen) else None
 
     def _class_of(self, at: int) -> int:
         if self._equals is None:
             every = [candidates for of_slot in self.by_slot for candidates in of_slot]
-            reach = self.reach.codes if self.reach is not None else None
-            self._equals = equality_classes(self.problem, every, reach)
+            besides = [one.codes for one in (self.reach, self.charged) if one is not None]
+            self._equals = equality_classes(self.problem, every, besides)
         return int(self._equals[at])
 
     def _step(self, devices: int = 1) -> None:

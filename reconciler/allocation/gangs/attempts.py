@@ -176,8 +176,8 @@ class Attempts:
                 self._trial.assume(plan)
             return list(outcome.plans), False
         others = [claim for seated in seats.seated for claim in seated.claims]
-        if not self._apart or not others:
-            return None, gave_up
+        if not self._apart or not others or self._trial.store.counts_device_shares:
+            return None, gave_up  # with other devices, others might take more of their node
         mark = self._trial.mark()
         for claim in others:
             self._trial.release(claim.metadata.uid)

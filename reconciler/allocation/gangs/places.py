@@ -28,6 +28,8 @@ from reconciler.errors import Rejected
 from reconciler.state.caches import Cache
 from reconciler.state.devices.pool import Usable
 from reconciler.state.devices.snapshot import Snapshot, View, still_valid, wants_all
+from reconciler.state.nodes.room import Wanted
+from reconciler.state.pods.device_shares import demand_of, use_of
 from reconciler.state.trial import Trial
 
 
@@ -58,6 +60,21 @@ class Places:
         row = self._trial.nodes.row_of(node)
         return row is not None and self._trial.nodes.room.holds(row, kind.wanted, kind.waived)
 
+    def fits_with_devices(self, kind: Kind, member: int, node: str) -> bool:
+        """Whether a member whose claims have devices in the trial has room for what these take of its node.
+
+        Claims of several members have no device that stands for a resource of the node (NAR-4).
+        """
+        store = self._trial.store
+        if not store.counts_device_shares:
+            return True
+        plans = [store.assumed(claim.metadata.uid) for claim in kind.shared]
+        if any(plan is not None and use_of(plan.allocation, store.node_uses).is_mapped for plan in plans):
+            return False
+        row = self._trial.nodes.row_of(node)
+        wanted = takes(kind, member, self._trial)
+        return row is not None and self._trial.nodes.room.holds(row, wanted, kind.waived)
+
     def left_out(self, kind: Kind, snapshot: Snapshot) -> str:
         """Why nodes are left out for the pod of a kind; empty if none is."""
         return self._placement.left_out(kind.pod, kind.held, snapshot)
@@ -74,6 +91,13 @@ class Places:
         partners = self._company.pods
         nodes = self._placement.before_binding(pod, held, snapshot, partners=partners).nodes
         return np.ones(self._size, dtype=np.bool_) if nodes is None else nodes.mask
+
+
+def takes(kind: Kind, member: int, trial: Trial) -> Wanted:
+    """What a member takes of its node, with the devices that its claims have in a trial."""
+    if not trial.store.counts_device_shares:
+        return kind.wanted
+    return demand_of(kind.members[member].pod, trial.store)
 
 
 def leave(question: GangQuestion, trial: Trial) -> dict[ObjectKey, str]:
@@ -105,6 +129,7 @@ class Likeness:
     ) -> None:
         """`devices` (D,) may be used; None for all. `joined`: claims that several members use exist."""
         self._snapshot = trial.snapshot
+        self._trial = trial
         self._nodes = trial.nodes
         self._devices = devices
         self._options = {
@@ -138,6 +163,8 @@ class Likeness:
         return devices, self._masks[:, place].tobytes(), self._room[:, row].tobytes()
 
     def _comparable(self, kinds: Sequence[Kind]) -> bool:
+        if self._trial.store.counts_device_shares:
+            return False  # what devices take of nodes differs
         for option in self._options.values():
             current = available(option, self._snapshot)
             if option.all or option.admin or option.derived or current.fails or not current.local:
@@ -265,5 +292,7 @@ def _pods_fit(granted: GangGranted, question: GangQuestion, trial: Trial) -> boo
         allowed = places.now(kind, number, known, trial.snapshot)[place_of[node]]
         if not (allowed and places.at_first[kind.number][place_of[node]] and places.has_room(kind, node)):
             return False
-        trial.host(kind.members[number].pod, node, kind.wanted)
+        if not places.fits_with_devices(kind, number, node):
+            return False
+        trial.host(kind.members[number].pod, node, takes(kind, number, trial))
     return True

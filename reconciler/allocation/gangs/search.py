@@ -18,7 +18,7 @@ from reconciler.allocation.dra.preferred import preferred_places
 from reconciler.allocation.gangs.attempts import Attempts, NodeSeats, OutOfSteps, Pace, Pair, PlacedMember
 from reconciler.allocation.gangs.kinds import Kind, PodInteractions
 from reconciler.allocation.gangs.limits import Limits
-from reconciler.allocation.gangs.places import Likeness, Places
+from reconciler.allocation.gangs.places import Likeness, Places, takes
 from reconciler.allocation.policies.policy import PodRoom
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.objects.claims import ResourceClaim
@@ -99,7 +99,8 @@ class Partial(Struct, frozen=True):
             field.trial.assume(plan)
         for one in self.taken:
             kind = field.kinds[one.kind]
-            field.trial.host(kind.members[one.member].pod, field.order[one.place], kind.wanted)
+            node, wanted = field.order[one.place], takes(kind, one.member, field.trial)
+            field.trial.host(kind.members[one.member].pod, node, wanted)
 
 
 class Field(Struct, eq=False):
@@ -239,6 +240,8 @@ class Search:
                 tried.add(self._like(seats))
                 continue
             for _ in self._ways(kind, claims, seats):
+                if not self._field.places.fits_with_devices(kind, member, self._order[place]):
+                    continue
                 self._sit(kind, member, claims, seats)
                 yield True
                 self._stand(kind, seats)
@@ -249,14 +252,18 @@ class Search:
 
         Where policies order nodes, one member: the next one may prefer another node.
         """
-        first = self._placed[kind.number]
+        first, one_by_one = self._placed[kind.number], self._trial.store.counts_device_shares
         tried: set[Hashable] = set()
         for place in self._candidates(kind, self._claims(kind, first)):
             seats = self._seats[place]
             if tried and self._like(seats) in tried:
                 continue
             most = 1
-            if self._in_order.fixed and not (seats.seated or kind.prefers or kind.has_alternatives):
+            if (
+                self._in_order.fixed
+                and not one_by_one
+                and not (seats.seated or kind.prefers or kind.has_alternatives)
+            ):
                 most = min(int(self._limits.each[kind.number][place]), target - first)
             for number in (most, 1) if most > 1 else (1,):
                 self._pace.step()
@@ -264,7 +271,11 @@ class Search:
                 claims = [kind.own_claims(member) for member in members]
                 if not self._field.places.has_room(kind, self._order[place]):
                     break
+                mark = self._trial.mark()
                 if self._attempts.put(kind, list(chain.from_iterable(claims)), seats, number) is None:
+                    continue
+                if not self._field.places.fits_with_devices(kind, first, self._order[place]):
+                    self._trial.back_to(mark)
                     continue
                 for member, own in zip(members, claims, strict=True):
                     self._sit(kind, member, own, seats)
@@ -354,7 +365,8 @@ class Search:
         return seats.place if like is None else (like, tuple(sorted(seats.kinds)))
 
     def _sit(self, kind: Kind, member: int, claims: Sequence[ResourceClaim], seats: NodeSeats) -> None:
-        self._trial.host(kind.members[member].pod, self._order[seats.place], kind.wanted)
+        wanted = takes(kind, member, self._trial)
+        self._trial.host(kind.members[member].pod, self._order[seats.place], wanted)
         seats.seated.append(PlacedMember(kind.number, member, tuple(claims)))
         self._taken.append(Taken(kind.number, member, seats.place))
         self._placed[kind.number] += 1

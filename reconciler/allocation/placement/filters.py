@@ -21,7 +21,7 @@ from reconciler.allocation.placement.pod_tests import (
 from reconciler.allocation.placement.volumes import volumes
 from reconciler.api.objects.core import Pod
 from reconciler.errors import Rejected
-from reconciler.state.nodes.room import PODS, demand
+from reconciler.state.nodes.room import PODS
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.pods.terms import KIND as NAMESPACE
 from reconciler.state.pods.terms import (
@@ -76,11 +76,17 @@ def other_claims(question: PodQuestion) -> Iterator[Test]:
     if question.held:
         passed = question.nodes.matching(question.held)
         yield Test("DynamicResources", "away from other claims of the pod", passed)
+    if question.taken:
+        reason = (
+            f"where another pod uses claim {question.taken}, whose devices stand for resources of the node"
+        )
+        nowhere = ~question.nodes.every()
+        yield Test("DynamicResources", reason, nowhere, "give each pod a claim of its own", by_pods=True)
 
 
 def room(question: PodQuestion) -> Iterator[Test]:
     """CPU, memory, other resources, and the number of pods."""
-    wanted, waived, but = demand(question.pod), question.waived, question.counters.but
+    wanted, waived, but = question.wanted, question.waived, question.counters.but
     if not question.by_resource:
         passed = question.nodes.room.fits(wanted, waived, but=but)
         yield Test(ROOM, "Insufficient resources", passed, by_pods=True)

@@ -56,7 +56,7 @@ def _has_room(question: PodQuestion, row: int, pods: Iterable[Pod]) -> bool:
     left = room.free(question.waived, but=question.counters.but)[:, row].copy()
     for pod in pods:
         left -= room.vector(demand(pod))
-    wanted = room.vector(demand(question.pod))
+    wanted = room.vector(question.wanted)
     return bool((left[wanted > 0] >= wanted[wanted > 0]).all())
 
 

@@ -13,6 +13,8 @@ from msgspec.structs import replace
 from kernels.domains import Counter, Even, Near
 from kernels.matching import Kind
 from kernels.types import Amounts, Mask
+from reconciler.allocation.dra.charging import Charging
+from reconciler.allocation.placement.device_room import charging_of, share_of_held
 from reconciler.allocation.placement.filters import require_objects, tests_of
 from reconciler.allocation.placement.other_pods import (
     RESERVED,
@@ -182,6 +184,10 @@ class Placement:
         free = self._nodes.in_order(free, snapshot.topology.order)
         return PodRoom(demand(pod).get(CPU, 0), free, preferred)
 
+    def charging(self, pod: Pod, held: Iterable[ResourceClaim], snapshot: Snapshot) -> Charging | None:
+        """The room of nodes for a pod beside what devices take of it; see `charging_of`."""
+        return charging_of(pod, held, snapshot, self._nodes)
+
     def release(self, pod: Pod, held: Iterable[ResourceClaim], snapshot: Snapshot) -> Release:
         """What a gated pod with all its claims needs before its gate can be removed. Raises as
         `before_binding`.
@@ -227,7 +233,7 @@ class Placement:
             if reserved := self._nominated(question):
                 allowed = allowed & ~beside_nominated(question, reserved)
             allowed = self._nodes.in_order(allowed, order)
-            found.append((Kind(1, allowed, room.vector(demand(pod)), tuple(rules)), claims, pod))
+            found.append((Kind(1, allowed, room.vector(question.wanted), tuple(rules)), claims, pod))
         if len(found) == 1:
             return None
         rows = self._nodes.rows(order)
@@ -351,7 +357,7 @@ class Placement:
         if not nodes.nominated:
             return ""
         everything = (*own, *nodes.nominated.charges())
-        short = nodes.room.short_of(demand(question.pod), question.waived, but=everything)
+        short = nodes.room.short_of(question.wanted, question.waived, but=everything)
         if resource in short:
             out = out & ~nodes.in_order(short[resource], order)
         places = {order[at] for at in np.flatnonzero(out).tolist()}
@@ -388,11 +394,15 @@ class Placement:
     def _question(
         self, pod: Pod, held: Iterable[ResourceClaim], snapshot: Snapshot, offered: frozenset[str]
     ) -> PodQuestion:
+        held = tuple(held)
+        share, taken = share_of_held(pod, held, snapshot)
         return PodQuestion(
             pod,
             self._nodes,
             Counters(self._nodes, (pod.key, *self._nodes.nominated.charges_of_pod(pod))),
             held=tuple(selectors_of(held)),
+            share=share,
+            taken=taken,
             waived=backed_resources(snapshot.classes, pod) | offered,
             supposed=self._supposed,
         )

@@ -20,6 +20,7 @@ from reconciler.api.objects.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
+from reconciler.state.nodes.room import DeviceShare, Wanted, demand
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.on_demand import KindsOnDemand
 from reconciler.state.volumes.objects import StorageObjects, claims_named, plugin_of
@@ -102,6 +103,15 @@ class PodQuestion(Struct, frozen=True, eq=False):
     """Pods that may be placed before it: what they require counts, too"""
     partners: Collection[ObjectKey] = ()
     """Pods that are placed together with it: a volume that it uses with them need not be where they are"""
+    share: DeviceShare | None = None
+    """What it takes for the devices of its allocated claims"""
+    taken: str = ""
+    """Such a claim that only one pod may use, and that another one uses (NAR-4)"""
+
+    @property
+    def wanted(self) -> Wanted:
+        """What it takes of its node."""
+        return demand(self.pod, self.share)
 
 
 def nodes_passing(test: Test, counters: Counters) -> Mask:

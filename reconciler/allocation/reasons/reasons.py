@@ -95,6 +95,11 @@ REASONS: dict[str, Advice] = {
         "or let fewer pods share the claim. The message names the pods.",
         Section.WAIT,
     ),
+    Reason.NODE_ROOM: Advice(
+        "Devices are free, but they take more of their node's own resources, such as CPUs, than pods leave.",
+        "Wait for pods to end, request less in the claim or the pod, or add nodes. The message has amounts.",
+        Section.WAIT,
+    ),
     Reason.GAVE_UP: Advice(
         "The search reached its step limit. It is unknown whether the claim fits.",
         "Raise --steps, or simplify the claim: use fewer constraints and alternatives.",

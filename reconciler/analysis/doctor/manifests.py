@@ -5,11 +5,11 @@ from typing import Any
 
 from reconciler.analysis.doctor import findings
 from reconciler.analysis.doctor.findings import DoctorInput, Finding, suggestion
-from reconciler.api.manifests.bundle import already_read
+from reconciler.api.manifests.bundle import Entry, already_read
 from reconciler.api.manifests.documents import UNRENDERED, Origin
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.validating import subject_of
-from reconciler.api.versions.ignored import UNUSED, ignored, parts_of, used
+from reconciler.api.versions.ignored import GATED, UNUSED, ignored, parts_of, used
 from reconciler.api.versions.kinds import RESOURCE, is_newer
 from reconciler.api.versions.shapes import mappings
 
@@ -105,11 +105,19 @@ def unknown_fields(data: DoctorInput) -> Iterator[Finding]:
 
 
 def unused_fields(data: DoctorInput) -> Iterator[Finding]:
-    """Fields that Kubernetes uses and this program does not; each name is reported once for an object."""
+    """Fields that Kubernetes uses and this program does not, or not with the gates that are on.
+
+    Each name is reported once for an object.
+    """
     for entry in data.entries:
-        found = {key: path for path, key in _unused_in(type(entry.object), entry.raw, "")}
-        for key, path in found.items():
-            yield findings.UNUSED_FIELD.finding(entry, path, f"ignored: {key}, which could change the answer")
+        found = {key: (path, gate) for path, key, gate in _unused_in(data, entry)}
+        for key, (path, gate) in found.items():
+            why = (
+                f"which needs the feature gate {gate}, and that is off"
+                if gate
+                else "which could change the answer"
+            )
+            yield findings.UNUSED_FIELD.finding(entry, path, f"ignored: {key}, {why}")
 
 
 def unknown_kinds(data: DoctorInput) -> Iterator[Finding]:
@@ -131,9 +139,11 @@ def unknown_in(model: type, raw: Mapping[str, Any], path: str) -> Iterator[tuple
                 yield f"{there}.{key}" if there else key, key, known
 
 
-def _unused_in(model: type, raw: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
-    """Path and name of each field of an object that is known and not used."""
-    for kind, there, part in parts_of(model, raw, path):
-        for key in UNUSED.get(kind, ()):
+def _unused_in(data: DoctorInput, entry: Entry) -> Iterator[tuple[str, str, str]]:
+    """Path and name of each field of an object that is known and not used, and the gate that it lacks."""
+    rules = data.snapshot.rules
+    for kind, there, part in parts_of(type(entry.object), entry.raw, ""):
+        off = {key: gate for key, gate in GATED.get(kind, {}).items() if not rules.has(gate)}
+        for key, gate in (dict.fromkeys(UNUSED.get(kind, ()), "") | off).items():
             if part.get(key) is not None:
-                yield f"{there}.{key}" if there else key, key
+                yield f"{there}.{key}" if there else key, key, gate

@@ -20,9 +20,9 @@ from reconciler.api.objects.plan import Plan, Reason
 from reconciler.api.objects.selectors import NodeSelector
 from reconciler.errors import Rejected
 from reconciler.state.devices.snapshot import Snapshot
-from reconciler.state.nodes.room import demand
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.nominations import NOBODY, Nominee
+from reconciler.state.pods.device_shares import demand_of
 from reconciler.state.pods.groups import INCOMPLETE
 from reconciler.state.pods.placed import node_of
 from reconciler.state.trial import Trial
@@ -266,7 +266,7 @@ class Simulation:
         )
         if isinstance(found, PodRefusal):
             return Refused(unit.name, copy, found.reason, found.message)
-        self._trial.nodes.host(pod.key, pod, found.node, demand(pod))
+        self._trial.nodes.host(pod.key, pod, found.node, demand_of(pod, self._trial.store))
         devices = tuple((pod.key, kind, device) for kind, device in found.held.devices)
         return Placed(unit.name, copy, found.node, devices)
 
@@ -280,7 +280,7 @@ class Simulation:
             self._budget.spend()
             if pod.key not in self._absent:
                 nodes.residents.nominate(pod.key, pod if not pod.spec.node_name else None)
-                nodes.host(pod.key, pod, node_of(pod, store), demand(pod))
+                nodes.host(pod.key, pod, node_of(pod, store), demand_of(pod, store))
 
 
 def _seat(unit: str, copy: int, seat: Seat) -> Placed:

@@ -251,9 +251,16 @@ class Toleration(Model):
     effect: Str = ""
 
 
+class ContainerClaim(Model):
+    """An entry of the pod's `resourceClaims` that a container refers to."""
+
+    name: Str
+
+
 class ResourceRequirements(Model):
     """Requests and limits of a container. Without a request its limit counts."""
 
+    claims: Tuple[ContainerClaim] = ()
     requests: Resources = Field(default_factory=dict)
     limits: Resources = Field(default_factory=dict)
 
@@ -331,6 +338,30 @@ class ContainerStatus(Model):
     allocated_resources: Resources = Field(default_factory=dict)
 
 
+class MappedResource(Model):
+    """What the devices of a claim are of a resource of the node."""
+
+    name: Str
+    quantity: Quantity | None = None
+
+
+class OverheadResource(Model):
+    """What a pod and its containers need of a resource of the node beside the devices of a claim."""
+
+    name: Str
+    per_pod: Quantity | None = None
+    per_container: Quantity | None = None
+
+
+class NodeAllocatableClaimStatus(Model):
+    """What a claim of the pod takes of the resources of its node, as kube-scheduler wrote it (NAR-5)."""
+
+    resource_claim_name: Str
+    containers: Tuple[Str] = ()
+    mapping: Tuple[MappedResource] = ()
+    overhead: Tuple[OverheadResource] = ()
+
+
 class PodStatus(Model):
     """The phase of a pod, its claims and its containers."""
 
@@ -344,6 +375,7 @@ class PodStatus(Model):
     resources: ResourceRequirements | None = None
     """Those of the pod as a whole that are in effect now: they differ during a resize"""
     allocated_resources: Resources = Field(default_factory=dict)
+    node_allocatable_resource_claim_statuses: Tuple[NodeAllocatableClaimStatus] = ()
 
 
 class Pod(ApiObject):

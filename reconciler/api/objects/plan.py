@@ -27,6 +27,7 @@ class Reason(StrEnum):
     COUNTERS = "CountersExhausted"
     CONSTRAINT = "ConstraintUnmet"
     TOGETHER = "RequestsCompete"
+    NODE_ROOM = "NodeResourcesExceeded"
     NO_NODE = "NoSuitableNode"
     NO_NODES = "NoNode"
     ALIGNMENT = "AlignmentUnmet"

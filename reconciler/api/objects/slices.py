@@ -86,6 +86,28 @@ class CompatibleOnlyWith(Model):
     expression: Str = ""
 
 
+class NodeAllocatableMapping(Model):
+    """What a device is of a resource of its node: a multiple of a capacity, or an amount a device (NAR-2)."""
+
+    capacity_key: Str | None = None
+    capacity_multiplier: Quantity | None = None
+    device_multiplier: Quantity | None = None
+
+
+class NodeAllocatableOverhead(Model):
+    """What each pod, and each container with the claim, needs of its node beside a device (NAR-3)."""
+
+    per_pod: Quantity | None = None
+    per_container: Quantity | None = None
+
+
+class NodeAllocatableResource(Model):
+    """How a device uses a resource of its node that pods request as well, such as CPU. Source: KEP-5517."""
+
+    mapping: NodeAllocatableMapping | None = None
+    overhead: NodeAllocatableOverhead | None = None
+
+
 class DeviceTaint(Model):
     """A reason not to use a device unless a request tolerates it."""
 
@@ -111,6 +133,7 @@ class Device:
     binding_conditions: Tuple[Str] = ()
     binding_failure_conditions: Tuple[Str] = ()
     allow_multiple_allocations: Bool | None = None
+    node_allocatable_resources: Map[NodeAllocatableResource] = Field(default_factory=dict)
     compatible_only_with: CompatibleOnlyWith | None = None
     """Not part of the API; servers drop it. Also read from an annotation of the slice"""
 

@@ -267,7 +267,47 @@ def check_device(device: Field, *, per_device: bool) -> None:
     for taint in device["taints"].items():
         check_taint(taint)
     check_binding_conditions(device)
+    _node_resources(device["nodeAllocatableResources"], device["capacity"].object())
     device["bindsToNode"].flag()
+
+
+_OF_NODES = ("cpu", "memory", "ephemeral-storage")
+_ONE_MULTIPLE = "exactly one of `capacityKey` or `deviceMultiplier` is required"
+
+
+def _node_resources(resources: Field, capacity: Object) -> None:
+    """NAR-7: how a device uses resources of its node."""
+    for name, use in resources.entries():
+        if name not in _OF_NODES and not name.startswith("hugepages-"):
+            use.value_invalid("must be a node allocatable resource name")
+        mapping, overhead = use["mapping"], use["overhead"]
+        if not (mapping.present or overhead.present):
+            use.required("at least one of mapping or overhead must be set")
+        if mapping.present:
+            _mapping(mapping, capacity)
+        if overhead.present:
+            amounts = [quantity(overhead[key]) for key in ("perPod", "perContainer")]
+            if amounts == [None, None]:
+                overhead.value_invalid("at least one of perPod or perContainer must be set")
+            for key, amount in zip(("perPod", "perContainer"), amounts, strict=True):
+                if amount is not None and amount.nanos < 0:
+                    overhead[key].invalid("must be non-negative")
+
+
+def _mapping(mapping: Field, capacity: Object) -> None:
+    key, times, alone = mapping["capacityKey"], mapping["capacityMultiplier"], mapping["deviceMultiplier"]
+    if key.present == alone.present:
+        mapping.value_invalid(_ONE_MULTIPLE)
+    if key.present and key.text() not in capacity:
+        key.note("FieldValueNotFound", f"Not found: {key.text()!r}")
+    if key.present and not times.present:
+        times.required("capacityMultiplier is required when capacityKey is set")
+    if times.present and not key.present:
+        key.required("capacityKey is required when capacityMultiplier is set")
+    for one in (times, alone):
+        amount = quantity(one)
+        if amount is not None and amount.nanos <= 0:
+            one.invalid("must be positive")
 
 
 def _attributes(device: Field) -> None:

@@ -8,6 +8,7 @@ from typing import Any, get_args, get_origin
 
 from reconciler.api.objects import claims, core, gangs, meta, slices, storage
 from reconciler.api.objects.model import fields_of
+from reconciler.api.objects.semantics import NODE_ALLOCATABLE
 
 _OF_OBJECTS = "apiVersion"
 _SOURCES = (
@@ -63,7 +64,6 @@ HARMLESS: Mapping[type, str] = {
         "qosClass reason resize volumeHealth"
     ),
     core.Rbd: "fsType keyring secretRef user",
-    core.ResourceRequirements: "claims",
     core.RestartRule: "exitCodes",
     core.Taint: "timeAdded",
     core.Toleration: "tolerationSeconds",
@@ -102,13 +102,11 @@ HARMLESS: Mapping[type, str] = {
 }
 UNUSED: Mapping[type, Mapping[str, str]] = {
     slices.Device: {
-        "nodeAllocatableResources": "1.37, off",
-        "nodeAllocatableResourceMappings": "1.36, off; another shape of the former",
+        "nodeAllocatableResourceMappings": "1.36, off; another shape of `nodeAllocatableResources`",
     },
     core.PodSpec: {"workloadRef": "1.35, off: a gang, before there were PodGroups"},
     core.PodStatus: {
         "extendedResourceClaimStatus": "1.34: the claim that kube-scheduler made for extended resources",
-        "nodeAllocatableResourceClaimStatuses": "1.36, off",
     },
     core.PodDisruptionBudgetSpec: {"unhealthyPodEvictionPolicy": "1.26: counts as `IfHealthyBudget`"},
     gangs.PodGroupSpec: {
@@ -122,6 +120,13 @@ UNUSED: Mapping[type, Mapping[str, str]] = {
     storage.CSIDriverSpec: {"preventPodSchedulingIfMissing": "1.36"},
 }
 """Field -> since when, and what is known about it. docs/versions.md shows them."""
+
+
+GATED: Mapping[type, Mapping[str, str]] = {
+    slices.Device: {"nodeAllocatableResources": NODE_ALLOCATABLE},
+    core.PodStatus: {"nodeAllocatableResourceClaimStatuses": NODE_ALLOCATABLE},
+}
+"""Field -> the feature gate without which it is ignored"""
 
 
 def ignored(model: type) -> frozenset[str]:

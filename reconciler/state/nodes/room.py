@@ -8,6 +8,7 @@ from collections.abc import Container as AbstractContainer
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.fit import has_room, shortages
 from kernels.types import Amounts, Mask
@@ -32,32 +33,62 @@ _HUGE_PAGES = "hugepages-"
 Nanos = dict[str, int]
 
 
-def demand(pod: Pod) -> dict[str, int]:
+class DeviceShare(Struct, frozen=True):
+    """What a pod takes of its node for the devices of its claims, beside what it requests (NAR-2, NAR-3)."""
+
+    fixed: Nanos
+    """For as long as the pod runs"""
+    per_container: Mapping[str, Nanos]
+    """Name of a container -> while it runs"""
+
+
+_NO_SHARE = DeviceShare({}, {})
+
+
+def demand(pod: Pod, share: DeviceShare | None = None) -> dict[str, int]:
     """Resource -> amount that the pod takes. Zero amounts are left out.
 
     Amounts are whole numbers: thousandths of a CPU, otherwise the unit of the resource. As upstream, the
-    total is rounded up, not its parts.
+    total is rounded up, not its parts. Resources of the pod as a whole include those of its devices.
     """
+    spec = pod.spec
+    total = _in_containers(pod, share or _NO_SHARE)
+    if spec.resources is not None:
+        whole = _in_effect(_nanos(spec.resources.requests), pod.status)
+        total = total | {name: amount for name, amount in whole.items() if _for_whole_pods(name)}
+    if spec.overhead:
+        total = _sum([total, _nanos(spec.overhead)])
+    return {name: amount(name, nanos) for name, nanos in total.items() if nanos > 0} | {PODS: 1}
+
+
+def beyond_budget(pod: Pod, share: DeviceShare) -> str:
+    """A resource of which containers and devices need more than the pod requests as a whole; else empty."""
+    if pod.spec.resources is None:
+        return ""
+    needed = _in_containers(pod, share)
+    budget = {
+        name: nanos for name, nanos in _nanos(pod.spec.resources.requests).items() if _for_whole_pods(name)
+    }
+    return next((name for name, nanos in budget.items() if needed.get(name, 0) > nanos), "")
+
+
+def _in_containers(pod: Pod, share: DeviceShare) -> Nanos:
+    """Resource -> billionths of all containers of a pod and its devices."""
     spec, status = pod.spec, pod.status
-    running = _sum(_each(spec.containers, status.container_statuses))
-    if not (spec.init_containers or spec.overhead or spec.resources):  # most pods
-        return {name: amount(name, nanos) for name, nanos in running.items() if nanos > 0} | {PODS: 1}
+    running = _sum(_each(spec.containers, status.container_statuses, share))
+    if not spec.init_containers:  # most pods
+        return _sum([running, share.fixed]) if share.fixed else running
     sidecars: Nanos = {}
     peak: Nanos = {}
     for container, asked in zip(
-        spec.init_containers, _each(spec.init_containers, status.init_container_statuses), strict=True
+        spec.init_containers, _each(spec.init_containers, status.init_container_statuses, share), strict=True
     ):
         # Init containers run one after another; sidecars that started earlier keep running.
         starting = _sum([sidecars, asked])
         if container.restart_policy == _ALWAYS:
             sidecars = starting
         peak = _most(peak, starting)
-    total = _most(_sum([running, sidecars]), peak)
-    if spec.resources is not None:
-        whole = _in_effect(_nanos(spec.resources.requests), status)
-        total |= {name: amount for name, amount in whole.items() if _for_whole_pods(name)}
-    total = _sum([total, _nanos(spec.overhead)])
-    return {name: amount(name, nanos) for name, nanos in total.items() if nanos > 0} | {PODS: 1}
+    return _sum([_most(_sum([running, sidecars]), peak), share.fixed])
 
 
 def amount(resource: str, nanos: int) -> int:
@@ -70,15 +101,27 @@ def amounts(resources: Mapping[str, Quantity]) -> dict[str, int]:
     return {name: amount(name, quantity.nanos) for name, quantity in resources.items()}
 
 
-def _each(containers: Iterable[Container], statuses: Iterable[ContainerStatus]) -> list[Nanos]:
+def _each(
+    containers: Iterable[Container], statuses: Iterable[ContainerStatus], share: DeviceShare
+) -> list[Nanos]:
     now = {status.name: status for status in statuses}
-    return [_asked(container, now.get(container.name)) for container in containers]
+    return [
+        _asked(container, now.get(container.name), share.per_container.get(container.name))
+        for container in containers
+    ]
 
 
-def _asked(container: Container, now: ContainerStatus | None) -> Nanos:
-    """The largest of requested, actual and allocated resources: they differ during a resize."""
+def _asked(container: Container, now: ContainerStatus | None, more: Nanos | None) -> Nanos:
+    """The largest of requested, actual and allocated resources: they differ during a resize.
+
+    `more` is for its devices. What is actual has it.
+    """
     asked = _nanos({**container.resources.limits, **container.resources.requests})
-    return asked if now is None else _in_effect(asked, now)
+    if more is None:
+        return asked if now is None else _in_effect(asked, now)
+    allocated = {} if now is None else _nanos(now.allocated_resources)
+    actual = _nanos(now.resources.requests) if now is not None and now.resources is not None else {}
+    return _most(_sum([_most(asked, allocated), more]), actual)
 
 
 def _in_effect(asked: Nanos, now: ContainerStatus | PodStatus) -> Nanos:
@@ -246,6 +289,20 @@ class Room(Forkable):
             found[self._rows[own.node]] += own.amounts.get(resource, 0)
         found[self._unknown[: self._size]] = MOST
         return np.clip(found, 0, MOST)
+
+    def by_name(
+        self, resources: Iterable[str], *, but: Collection[ObjectKey]
+    ) -> tuple[dict[str, Amounts], dict[str, Amounts]]:
+        """Resource -> (N,) what nodes offer, and what is left of it, without the charges of the pods `but`.
+
+        `MOST` at nodes that are not tested; 0 of a resource that no node offers.
+        """
+        total, _ = self._columns(())
+        free, unknown = self.free(frozenset(), but=but), self._unknown[: self._size]
+        none = np.where(unknown, MOST, 0)
+        rows = {name: self._resources.get(name) for name in resources}
+        offered = {name: none if r is None else np.where(unknown, MOST, total[r]) for name, r in rows.items()}
+        return offered, {name: none if r is None else free[r] for name, r in rows.items()}
 
     def vector(self, wanted: Wanted) -> Amounts:
         """(R,) amounts, in the order of `free`; resources that no node offers are left out."""

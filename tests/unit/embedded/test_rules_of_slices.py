@@ -38,7 +38,22 @@ def shared(policy, value="10"):
     return device(allowMultipleAllocations=True, capacity={"m": {"value": value, "requestPolicy": policy}})
 
 
+def uses(use, resource="cpu"):
+    return device(
+        allowMultipleAllocations=True,
+        capacity={"cpus": {"value": "8"}},
+        nodeAllocatableResources={resource: use},
+    )
+
+
+PER_CPU = {"capacityKey": "cpus", "capacityMultiplier": "1"}
+CPU = "spec.devices[0].nodeAllocatableResources[cpu]"
+
+
 ACCEPTED = {
+    "a device that is CPUs by capacity": uses({"mapping": PER_CPU}),
+    "a device that is huge pages": uses({"mapping": {"deviceMultiplier": "8"}}, "hugepages-2Mi"),
+    "a device with overhead": uses({"overhead": {"perPod": "0", "perContainer": "100m"}}),
     "128 plain devices": many(128),
     "64 devices with taints": many(64, taints=[{"key": "k", "effect": "None"}]),
     "counters without devices": device_slice(devices=None, sharedCounters=sets(8, 32)),
@@ -104,6 +119,29 @@ def test_slices_that_are_accepted(body):
 
 D = "spec.devices[0]"
 REFUSED = {
+    "a use of no resource of nodes": (
+        uses({"mapping": PER_CPU}, "x.io/gpu"),
+        ("spec.devices[0].nodeAllocatableResources[x.io/gpu]", "Invalid"),
+    ),
+    "a use without mapping and overhead": (uses({}), (CPU, "Required")),
+    "a mapping by capacity and by device": (
+        uses({"mapping": {**PER_CPU, "deviceMultiplier": "1"}}),
+        (f"{CPU}.mapping", "Invalid"),
+    ),
+    "a mapping of an unknown capacity": (
+        uses({"mapping": {**PER_CPU, "capacityKey": "gpus"}}),
+        (f"{CPU}.mapping.capacityKey", "NotFound"),
+    ),
+    "a mapping by nothing": (
+        uses({"mapping": {"deviceMultiplier": "0"}}),
+        (f"{CPU}.mapping.deviceMultiplier", "Invalid"),
+    ),
+    "a mapping without multiplier": (
+        uses({"mapping": {"capacityKey": "cpus"}}),
+        (f"{CPU}.mapping.capacityMultiplier", "Required"),
+    ),
+    "an empty overhead": (uses({"overhead": {}}), (f"{CPU}.overhead", "Invalid")),
+    "a negative overhead": (uses({"overhead": {"perPod": "-1"}}), (f"{CPU}.overhead.perPod", "Invalid")),
     "no driver": (device_slice(driver=None), ("spec.driver", "Required")),
     "a long driver": (device_slice(driver="x" * 64), ("spec.driver", "TooLong")),
     "a bad driver": (device_slice(driver="a_b"), ("spec.driver", "Invalid")),

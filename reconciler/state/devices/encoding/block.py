@@ -11,9 +11,9 @@ from kernels.types import Codes, Mask
 from reconciler.api.objects.meta import PoolID
 from reconciler.api.objects.slices import Device, ResourceSlice, ResourceSliceSpec
 from reconciler.state.devices.encoding.parts import Capacity, Encoder, Header, NamedCodes, Names, Packed
-from reconciler.state.devices.encoding.vocabulary import Binding, Name, Vocabulary
+from reconciler.state.devices.encoding.vocabulary import Binding, Name, Vocabulary, node_uses
 
-COLUMNS = ("driver", "node", "selector", "taints", "shape", "binding", "operations")
+COLUMNS = ("driver", "node", "selector", "taints", "shape", "binding", "operations", "mapped")
 """The coded columns every block has, besides attributes and capacity."""
 
 FLAGS = ("anywhere", "shared", "unreadable", "binds")
@@ -150,6 +150,7 @@ def build(source: ResourceSlice, encoder: Encoder) -> Block:
         [_binding(device, vocabulary) for device in devices],
         [vocabulary.operations.code(spec.skip_node_operations) if spec.skip_node_operations else -1]
         * len(devices),
+        [_mapped(device, driver, vocabulary) for device in devices],
         *_columns(header.attributes, described, len(devices)),
         *_columns(header.capacity, amounts, len(devices)),
     ]
@@ -223,6 +224,12 @@ def _binding(device: Device, vocabulary: Vocabulary) -> int:
     if not (device.binding_conditions or device.binding_failure_conditions):
         return -1
     return vocabulary.bindings.code(Binding(device.binding_conditions, device.binding_failure_conditions))
+
+
+def _mapped(device: Device, driver: str, vocabulary: Vocabulary) -> int:
+    if not device.node_allocatable_resources:
+        return -1
+    return vocabulary.mapped.code(node_uses(device.node_allocatable_resources, driver))
 
 
 def _places(

@@ -10,10 +10,15 @@ from functools import lru_cache
 from threading import Lock
 from typing import Any, NamedTuple
 
-from reconciler.api.objects.quantity import Quantity
+from reconciler.api.objects.quantity import NANO, Quantity
 from reconciler.api.objects.selectors import NodeSelector, NodeSelectorRequirement
 from reconciler.api.objects.semver import Semver
-from reconciler.api.objects.slices import CapacityPolicy, DeviceAttribute, DeviceTaint
+from reconciler.api.objects.slices import (
+    CapacityPolicy,
+    DeviceAttribute,
+    DeviceTaint,
+    NodeAllocatableResource,
+)
 from reconciler.errors import Rejected
 from reconciler.state.devices.encoding.interner import Interner
 
@@ -135,6 +140,49 @@ class Binding(NamedTuple):
     failures: tuple[str, ...]
 
 
+class NodeUse(NamedTuple):
+    """How a device uses one resource of its node. Amounts are billionths."""
+
+    resource: str
+    capacity: Name | None
+    """The capacity of which a claim gets `times` for what it consumes"""
+    times: int
+    """Without a capacity: what the claim gets for the device; 0 if it stands for nothing"""
+    per_pod: int
+    per_container: int
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether the device stands for the resource, so that pods cannot share its claim (NAR-4)."""
+        return self.capacity is not None or self.times > 0
+
+
+def node_uses(resources: Mapping[str, NodeAllocatableResource], driver: str) -> tuple[NodeUse, ...]:
+    """How a device uses the resources of its node, by their names. Negative amounts count as zero."""
+    found = []
+    for resource, use in sorted(resources.items()):
+        mapping, overhead = use.mapping, use.overhead
+        capacity, times = None, None
+        if mapping is not None:
+            key = mapping.capacity_key
+            capacity = qualified(key, driver) if key else None
+            times = mapping.capacity_multiplier if key else mapping.device_multiplier
+        found.append(
+            NodeUse(
+                resource,
+                capacity,
+                _nanos(times, NANO if capacity else 0),
+                _nanos(overhead.per_pod if overhead else None),
+                _nanos(overhead.per_container if overhead else None),
+            )
+        )
+    return tuple(found)
+
+
+def _nanos(quantity: Quantity | None, default: int = 0) -> int:
+    return default if quantity is None else max(quantity.nanos, 0)
+
+
 class Vocabulary:
     """All interners of one fleet. It only grows; `Store` replaces it when slices use few of its values."""
 
@@ -149,6 +197,7 @@ class Vocabulary:
         self.shapes: Interner[tuple[CapacitySlot, ...]] = Interner()
         self.bindings: Interner[Binding] = Interner()
         self.operations: Interner[tuple[str, ...]] = Interner()
+        self.mapped: Interner[tuple[NodeUse, ...]] = Interner()
         self.sets: Interner[str] = Interner()
         self.draws: Interner[Amounts] = Interner()
         self.published: Interner[tuple[tuple[str, Amounts], ...]] = Interner()
@@ -178,6 +227,7 @@ class Vocabulary:
             "shape": self.shapes,
             "binding": self.bindings,
             "operations": self.operations,
+            "mapped": self.mapped,
         }
         return interners[column]
 

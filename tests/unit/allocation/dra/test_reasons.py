@@ -39,8 +39,8 @@ def part_slice(*parts: Object) -> Object:
 
 
 def test_every_reason_has_a_case():
-    """The limit of steps and pods that share a claim have tests of their own, and so have preferences, which
-    the allocator ignores.
+    """The limit of steps, the room of nodes and pods that share a claim have tests of their own, and so have
+    preferences, which the allocator ignores.
     """
     assert set(Reason) - set(CASES) == {
         Reason.GAVE_UP,
@@ -48,6 +48,7 @@ def test_every_reason_has_a_case():
         Reason.PARTITION,
         Reason.PREFERENCES_INVALID,
         Reason.PODS_COMPETE,
+        Reason.NODE_ROOM,
     }
 
 

@@ -1,0 +1,209 @@
+"""Devices that take of their node's own resources (NAR-1 to NAR-6), against a naive twin."""
+
+import json
+from fractions import Fraction
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from click.testing import CliRunner
+from hypothesis import event, given
+
+from reconciler.api.manifests.bundle import bundle
+from reconciler.api.manifests.documents import of_text
+from reconciler.api.objects.plan import Reason, Unsatisfied
+from reconciler.api.objects.semantics import Semantics
+from reconciler.cli import main
+from reconciler.control.offline import Report, decide
+from tests.tools.allocation_world import without
+from tests.tools.checkout import SHARED, needs
+from tests.tools.device_room_twin import RESOURCES, Object, by_node, world
+from tests.tools.examples import examples
+from tests.tools.naive_rules import exact
+
+CLASS = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "any"}, "spec": {}}
+
+
+def decided(*objects: Object, rules: Semantics | None = None) -> Report:
+    found = bundle(of_text("f.yaml", "\n---\n".join(map(json.dumps, (CLASS, *objects)))))
+    assert not found.refused
+    return decide(found, rules or Semantics())
+
+
+def allocations(report: Report) -> dict[str, tuple[str, list[Any]]]:
+    """Claim -> node and results as JSON."""
+    return {
+        plan.claim.name: (plan.node, [one.to_json() for one in plan.allocation.devices.results])
+        for granted in report.granted
+        for plan in granted.plans
+    }
+
+
+@examples(300)
+@given(st.integers(0, 10**9))
+def test_no_node_gives_more_than_it_has(seed: int):
+    nodes, slices, claims, pods = world(seed)
+    report = decided(*nodes, *slices, *claims, *pods)
+    for node in nodes:
+        used = dict.fromkeys(RESOURCES, Fraction(0))
+        bound = dict.fromkeys(RESOURCES, Fraction(0))
+        for pod in pods:
+            for name, takes in by_node([pod], allocations(report), slices):
+                if name == node["metadata"]["name"]:
+                    for resource in RESOURCES:
+                        used[resource] += takes[resource]
+                        bound[resource] += takes[resource] if "nodeName" in pod["spec"] else 0
+        for resource in RESOURCES:
+            offered = exact(node["status"]["allocatable"][resource])
+            # Pods that run already may exceed it alone: nothing more is given then.
+            assert used[resource] <= max(offered, bound[resource]), resource
+    event(", ".join(sorted({str(getattr(a.outcome, "reason", "granted")) for a in report.answers})) or "none")
+
+
+def node(cpu: str = "8") -> Object:
+    status = {"allocatable": {"cpu": cpu, "memory": "16Gi", "pods": "50"}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "w1"}, "status": status}
+
+
+def slice_of(*devices: Object) -> Object:
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": "s"},
+        "spec": {
+            "driver": "d.example",
+            "nodeName": "w1",
+            "pool": {"name": "w1", "generation": 1, "resourceSliceCount": 1},
+            "devices": list(devices),
+        },
+    }
+
+
+def claim(name: str, **wants: Any) -> Object:
+    exactly = {"deviceClassName": "any", **wants}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": name, "namespace": "default", "uid": name},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
+    }
+
+
+def pod(name: str, *claims: str, cpu: str = "0", on: str = "", **spec: Any) -> Object:
+    refers = [{"name": one} for one in claims]
+    made: Object = {
+        "containers": [
+            {"name": "k", "image": "x", "resources": {"requests": {"cpu": cpu}, "claims": refers}}
+        ],
+        **spec,
+    }
+    if claims:
+        made["resourceClaims"] = [{"name": one, "resourceClaimName": one} for one in claims]
+        made["schedulingGates"] = [{"name": "dra-reconciler.io/allocation"}]
+    if on:
+        made["nodeName"] = on
+    metadata = {"name": name, "namespace": "default", "uid": name}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": made}
+
+
+def device(name: str, **uses: Object) -> Object:
+    return {"name": name, "nodeAllocatableResources": uses}
+
+
+def mapped(cpus: str) -> Object:
+    return {"mapping": {"deviceMultiplier": cpus}}
+
+
+def given_to(report: Report) -> dict[str, list[str]]:
+    return {name: [one["device"] for one in results] for name, (_, results) in allocations(report).items()}
+
+
+def test_the_claim_is_charged_once_however_many_containers_refer_to_it():
+    containers = [
+        {"name": f"k{at}", "image": "x", "resources": {"claims": [{"name": "c"}]}} for at in range(3)
+    ]
+    world_of = (node("8"), slice_of(device("A", cpu=mapped("8"))), claim("c"))
+    assert given_to(decided(*world_of, pod("p", "c", containers=containers))) == {"c": ["A"]}
+
+
+def test_overhead_is_charged_for_the_pod_and_for_each_container_that_refers_to_the_claim():
+    uses = {"overhead": {"perPod": "2", "perContainer": "1"}}
+    objects = slice_of(device("A", cpu=uses)), claim("c"), pod("p", "c", cpu="1")
+    assert given_to(decided(node("4"), *objects)) == {"c": ["A"]}
+    assert given_to(decided(node("3"), *objects)) == {}
+
+
+def test_other_devices_of_the_node_are_tried():
+    """Unlike kube-scheduler, which tests the first choice alone (NAR-6)."""
+    devices = slice_of(device("A", cpu=mapped("6")), device("B", cpu=mapped("2")))
+    report = decided(node(), devices, claim("c"), pod("p", "c", cpu="4"))
+    assert given_to(report) == {"c": ["B"]}
+
+
+def test_what_is_given_to_one_pod_is_not_there_for_the_next():
+    devices = slice_of(device("A", cpu=mapped("5")), device("B", cpu=mapped("5")))
+    report = decided(node(), devices, claim("c"), claim("d"), pod("p", "c"), pod("q", "d"))
+    assert given_to(report) == {"c": ["A"]}
+    (refused,) = report.waiting
+    assert isinstance(refused.outcome, Unsatisfied)
+    assert refused.outcome.reason is Reason.NODE_ROOM
+    assert refused.message == "node w1: 8 CPUs, 5 requested, 5 by devices"
+
+
+def test_pods_cannot_share_a_claim_of_devices_that_stand_for_resources():
+    objects = node(), slice_of(device("A", cpu=mapped("1"))), claim("c")
+    report = decided(*objects, pod("p", "c"), pod("q", "c"))
+    assert given_to(report) == {}
+    assert "only one pod may use the claim" in report.waiting[0].message
+
+
+def test_pods_may_share_a_claim_of_devices_with_overhead():
+    objects = node(), slice_of(device("A", cpu={"overhead": {"perPod": "1"}})), claim("c")
+    assert given_to(decided(*objects, pod("p", "c"), pod("q", "c"))) == {"c": ["A"]}
+
+
+def test_the_status_of_a_pod_counts_as_kube_scheduler_wrote_it():
+    running = pod("busy", on="w1", cpu="1")
+    running["status"] = {
+        "phase": "Running",
+        "nodeAllocatableResourceClaimStatuses": [
+            {
+                "resourceClaimName": "special",
+                "containers": ["k"],
+                "mapping": [{"name": "cpu", "quantity": "3"}],
+                "overhead": [{"name": "cpu", "perPod": "1", "perContainer": "500m"}],
+            }
+        ],
+    }
+    objects = node(), slice_of(device("A", cpu=mapped("3"))), claim("c"), pod("p", "c"), running
+    (refused,) = decided(*objects).waiting
+    assert refused.message == "node w1: 8 CPUs, 5.5 requested, 3 by devices"
+    assert given_to(decided(*objects, rules=without("DRANodeAllocatableResources"))) == {"c": ["A"]}
+
+
+def test_what_the_pod_requests_as_a_whole_has_to_cover_its_devices():
+    objects = node(), slice_of(device("A", cpu=mapped("3"))), claim("c")
+    whole: Object = {"resources": {"requests": {"cpu": "2"}}}
+    (refused,) = decided(*objects, pod("p", "c", **whole)).waiting
+    assert "the pod as a whole requests less cpu than its containers and devices need" in refused.message
+    whole = {"resources": {"requests": {"cpu": "3"}}}
+    assert given_to(decided(*objects, pod("p", "c", **whole))) == {"c": ["A"]}
+
+
+def test_a_capacity_of_a_device_that_is_not_shared_is_refused():
+    """kube-scheduler refuses every pod with such a device, since no claim consumes anything of it."""
+    uses = {"mapping": {"capacityKey": "cpus", "capacityMultiplier": "1"}}
+    one = {**device("A", cpu=uses), "capacity": {"cpus": {"value": "2"}}}
+    (refused,) = decided(node(), slice_of(one), claim("c"), pod("p", "c")).waiting
+    assert "does not allow multiple allocations" in refused.message
+
+
+@needs(SHARED / "found")
+@pytest.mark.parametrize("gates", [(), ("--feature-gates", "DRANodeAllocatableResources=false")])
+def test_eight_cpus_do_not_serve_a_pod_of_four_and_a_device_of_six(gates: tuple[str, ...]):
+    path = str(SHARED / "found" / "node-allocatable-device.yaml")
+    result = CliRunner().invoke(main, ["allocate", "-f", path, *gates])
+    if gates:
+        assert "1 claim allocated" in result.stdout
+    else:
+        assert "node w1: 8 CPUs, 4 requested, 6 by devices, 1 by the pod itself" in result.stdout
