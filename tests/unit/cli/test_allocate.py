@@ -138,9 +138,9 @@ BAD = {
     "a document that is no object": ("- 1", "bad.yaml:1: document: is a list, not an object"),
     "a document without a kind": ("a: 1", "bad.yaml:1: document: kind: is missing"),
     "a key twice": ("kind: A\nkind: B", "bad.yaml:2:1: the key 'kind' occurs twice in one mapping"),
-    "a claim without a spec": (
-        "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: x}}",
-        "ResourceClaim default/x: spec: is missing",
+    "a claim whose spec is a list": (
+        "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: x}, spec: []}",
+        "ResourceClaim default/x: spec: must be an object",
     ),
 }
 
