@@ -11,11 +11,11 @@ from reconciler.api.manifests.bundle import Entry
 from reconciler.api.objects.validating import subject_of
 from reconciler.api.validation import writes
 from reconciler.api.validation.bodies import MAX_BODY, Refusal, decode_json, encode, not_found, too_large
-from reconciler.api.validation.fields import WrongType, timestamp
+from reconciler.api.validation.fields import WrongType, is_dns_label, timestamp
 from reconciler.api.validation.kinds import GroupVersion, Object, Review, ServedKind
 from reconciler.api.validation.served_kinds import BUILTIN, NAMESPACE, START_NAMESPACES, every_kind
 from reconciler.api.versions.kinds import RESOURCE, SCHEDULING
-from reconciler.api.versions.proposals import is_first_revision
+from reconciler.api.versions.proposals import NO_LABEL, is_first_revision
 from reconciler.api.versions.reading import is_ours
 from reconciler.api.versions.shapes import Raw, mapping, mappings
 
@@ -192,6 +192,8 @@ def _exceeded(spec: Raw) -> Iterator[Problem]:
         yield "spec.devices", what
     bodies: dict[str, Raw] = {}
     for number, mixin in enumerate(mixins):
+        if not is_dns_label(str(mixin.get("name"))):
+            yield f"spec.deviceMixins[{number}].name", NO_LABEL
         body = bodies[str(mixin.get("name"))] = mapping(mixin.get("composite"))
         yield from _too_many(f"spec.deviceMixins[{number}].composite", _names(body), "")
     for number, device in enumerate(devices):

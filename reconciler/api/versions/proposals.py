@@ -13,6 +13,7 @@ from itertools import groupby
 from typing import Any
 
 from reconciler.api.objects.quantity import Quantity
+from reconciler.api.validation.fields import is_dns_label
 from reconciler.api.versions.consumption import (
     CounterLimit,
     Forest,
@@ -73,6 +74,7 @@ def _amount(value: Any) -> Any:
 
 MAX_INCLUDES = 8
 
+NO_LABEL = "must be a DNS label: at most 63 lower case letters, digits and '-'"
 DEVICE_FIELDS = ("attributes", "capacity")
 COUNTER_FIELDS = ("counters",)
 
@@ -80,16 +82,32 @@ Mixins = Mapping[str, Raw]
 """Name -> the fields that it adds"""
 
 
-def mixins_by_name(entries: Any, subject: str, field: str, wrapper: str = "") -> Mixins:
-    """Mixins by name; if a mixin has the key `wrapper`, its fields are below that key."""
+def mixins_by_name(
+    entries: Any, subject: str, field: str, wrapper: str = "", *, wrapped: bool = False
+) -> Mixins:
+    """Mixins by name; if a mixin has the key `wrapper`, its fields are below that key.
+
+    wrapped  whether it must have that key, and no other type
+    """
     found: dict[str, Raw] = {}
     for number, entry in enumerate(mappings(entries)):
-        name = entry.get("name")
-        if not isinstance(name, str) or not name:
-            raise Malformed(subject, f"{field}[{number}].name", "must be a string")
+        name, where = entry.get("name"), f"{field}[{number}]"
+        # The text wants DNS labels, but names profiles such as 1g.5gb in its own examples.
+        if not isinstance(name, str) or not is_dns_label(name.replace(".", "-")):
+            raise Malformed(subject, f"{where}.name", NO_LABEL)
         if name in found:
-            raise Malformed(subject, f"{field}[{number}].name", f"two mixins are named {name}")
+            raise Malformed(subject, f"{where}.name", f"two mixins are named {name}")
+        others = [key for key in entry if key not in ("name", wrapper)]
+        if wrapped and (others or not isinstance(entry.get(wrapper), Mapping)):
+            beside = f", and {', '.join(map(str, others))}" if others else ""
+            raise Malformed(
+                subject, where, f"must have exactly one type, {wrapper}; it has name{beside}"[:300]
+            )
         found[name] = mapping(entry[wrapper]) if wrapper in entry else entry
+        if "includes" in found[name]:
+            inside = f"{where}.{wrapper}" if wrapper in entry else where
+            reason = "a mixin cannot include mixins; list them in the devices"
+            raise Malformed(subject, f"{inside}.includes", reason)
     return found
 
 
@@ -232,7 +250,7 @@ def is_first_revision(spec: Raw) -> bool:
 
 def flattened(spec: Raw, subject: str) -> dict[str, Any]:
     """The spec with flat devices that draw from counters. Raises Malformed for an invalid reference."""
-    mixins = mixins_by_name(spec.get("deviceMixins"), subject, "spec.deviceMixins", "composite")
+    mixins = mixins_by_name(spec.get("deviceMixins"), subject, "spec.deviceMixins", "composite", wrapped=True)
     devices: list[dict[str, Any]] = []
     members: list[Member] = []
     driver = str(spec.get("driver"))
@@ -265,6 +283,9 @@ def _flat_device(device: Raw, mixins: Mixins, subject: str, where: str) -> tuple
         found = "both" if kinds else "neither"
         raise Malformed(subject, where, f"has {found} of basic and composite; set exactly one")
     (kind,) = kinds
+    if kind == "basic" and "includes" in mapping(device[kind]):
+        reason = "only a composite device includes mixins; write `composite` in place of `basic`"
+        raise Malformed(subject, f"{where}.basic.includes", reason)
     flat = expand_includes(mapping(device[kind]), mixins, DEVICE_FIELDS, subject, f"{where}.{kind}")
     sources = references(
         flat.pop("consumesCapacityFrom", None), subject, f"{where}.{kind}.consumesCapacityFrom"

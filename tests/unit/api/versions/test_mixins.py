@@ -146,3 +146,17 @@ def amounts(counters: Any) -> dict[str, int]:
         key.replace("memorySlice", "memory-slice-"): counter["value"].nanos
         for key, counter in counters.items()
     }
+
+
+@pytest.mark.parametrize("kind", MIXINS)
+def test_mixins_do_not_nest_and_have_names(kind: str):
+    def refused(mixin: dict[str, Any]) -> str:
+        raw = a_slice(content=[device("gpu-0")], mixins={kind: [mixin]})
+        with pytest.raises(Malformed) as caught:
+            to_v1(raw)
+        return str(caught.value).removeprefix("ResourceSlice s: ")
+
+    assert refused({"name": "m", "includes": ["n"]}) == (
+        f"spec.mixins.{kind}[0].includes: a mixin cannot include mixins; list them in the devices"
+    )
+    assert refused({"name": "a b"}).startswith(f"spec.mixins.{kind}[0].name: must be a DNS label")

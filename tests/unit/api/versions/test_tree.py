@@ -189,6 +189,37 @@ def test_a_mixin_that_is_not_there_is_refused():
     )
 
 
+@pytest.mark.parametrize(
+    ("mixin", "line"),
+    [
+        ({"name": "m"}, "spec.deviceMixins[0]: must have exactly one type, composite; it has name"),
+        (
+            {"name": "m", "composite": {}, "basic": {}},
+            "spec.deviceMixins[0]: must have exactly one type, composite; it has name, and basic",
+        ),
+        (
+            {"name": "m", "composite": {"includes": [{"name": "n"}]}},
+            "spec.deviceMixins[0].composite.includes: a mixin cannot include mixins;"
+            " list them in the devices",
+        ),
+        (
+            {"name": "M_1", "composite": {}},
+            "spec.deviceMixins[0].name: must be a DNS label: at most 63 lower case letters, digits and '-'",
+        ),
+    ],
+)
+def test_a_mixin_that_is_none_is_refused(mixin: dict[str, Any], line: str):
+    assert refusal([composite("a")], deviceMixins=[mixin]) == line
+
+
+def test_a_basic_device_includes_nothing():
+    device = {"name": "a", "basic": {"includes": [{"name": "m"}]}}
+    assert refusal([device], deviceMixins=[{"name": "m", "composite": {}}]) == (
+        "spec.devices[0].basic.includes: only a composite device includes mixins; "
+        "write `composite` in place of `basic`"
+    )
+
+
 def test_more_than_eight_includes_are_refused():
     device = composite("a")
     device["composite"]["includes"] = [{"name": "y"}] * 9
