@@ -5,6 +5,7 @@ from typing import Any
 from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference
 from reconciler.api.objects.plan import Granted
 from reconciler.control.decider import Decider
+from reconciler.control.decisions.allocating import Deleted
 from reconciler.control.decisions.declaration import Decision
 from reconciler.control.decisions.every import Nominated, NominationDropped, NominationExpired, NominationUsed
 from reconciler.control.intake import Intake
@@ -46,7 +47,7 @@ async def drain(picture: Intake) -> None:
 
 
 def ends(said: list[Decision]) -> list[type[Decision]]:
-    return [type(one) for one in said if not isinstance(one, Nominated)]
+    return [type(one) for one in said if not isinstance(one, Nominated | Deleted)]
 
 
 async def test_units_that_wait_for_devices_wake_when_the_room_expires():

@@ -6,6 +6,7 @@ from tests.tools.structure import entries, entry, levels, way_of_a_claim
 
 UP = {
     ("reconciler.api.objects.plan", "reconciler.allocation.dra.result"),
+    ("reconciler.control.background_search", "reconciler.app.control"),
     ("reconciler.cluster.watch", "reconciler.control.intake"),
     ("reconciler.cluster.events", "reconciler.control.intake"),
     ("reconciler.cluster.client", "reconciler.operations.metrics.requests"),
