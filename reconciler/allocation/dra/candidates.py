@@ -4,6 +4,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from kernels.fit import fits
 from kernels.groups import distinct
 from kernels.types import Mask, Rows
 from reconciler.allocation.dra.budget import Fatal
@@ -136,10 +137,19 @@ def not_excluded(rows: Rows, snapshot: Snapshot) -> Mask:
 
 
 def counters_permit(rows: Rows, snapshot: Snapshot) -> Mask:
-    """(n,) the counters have what the device draws, or an earlier share has drawn it (CAP-13)."""
+    """(n,) the counters have what the device draws and its pool is not over-committed (CTR-6), or an earlier
+    share has drawn it (CAP-13). Whether others exclude it does not matter.
+    """
+    fleet, occupancy = snapshot.fleet, snapshot.occupancy
     if not snapshot.rules.has(PARTITIONABLE_DEVICES):
-        return ~draws(snapshot.fleet, rows)
-    return snapshot.occupancy.fits[rows] | snapshot.occupancy.sharing[rows]
+        return ~draws(fleet, rows)
+    sets = fleet.sets[rows]
+    passed = fits(occupancy.left, fleet.table, sets, fleet.draws[rows])
+    over = (occupancy.left < 0).any(axis=1)
+    if over.any():
+        groups = fleet.set_group[over]
+        passed &= ~((sets >= 0) & np.isin(fleet.set_group[sets], groups)).any(axis=1)
+    return passed | occupancy.sharing[rows]
 
 
 def _all(option: RequestOption, view: View, snapshot: Snapshot, static: StaticMatch) -> Rows:

@@ -147,9 +147,10 @@ def _tests(option: RequestOption, snapshot: Snapshot) -> Iterator[tuple[str, Cal
     if not option.admin:
         yield FREE, lambda rows: ~snapshot.occupancy.held[rows]
     yield CAPACITY, lambda rows: capacity_permits(option, rows, snapshot)
+    # What a whole device uses up, it excludes as well: that it is used up says more.
+    yield COUNTERS, lambda rows: counters_permit(rows, snapshot)
     if snapshot.occupancy.open is not None:  # listed only where some device excludes others
         yield EXCLUSION, lambda rows: not_excluded(rows, snapshot)
-    yield COUNTERS, lambda rows: counters_permit(rows, snapshot)
     yield TAINTS, lambda rows: taints_permit(option, rows, snapshot)
 
 

@@ -325,11 +325,8 @@ class Placement:
         If no node is left, also what helps. Empty if no node is left out.
         """
         if (bound := pod.spec.node_name) != "":
-            return (
-                ""
-                if len(self.only(bound, snapshot))
-                else f"the pod is bound to node {bound}, which does not exist"
-            )
+            exists = len(self.only(bound, snapshot))
+            return f"the pod is bound to node {bound}{'' if exists else ', which does not exist'}"
         order = snapshot.topology.order
         left = np.ones(len(order), dtype=np.bool_)
         reasons: dict[str, int] = {}

@@ -68,7 +68,8 @@ REASONS: dict[str, Advice] = {
     ),
     Reason.NO_NODE: Advice(
         "Enough devices match in total, but no node that the pod can use has enough of them.",
-        "Request fewer devices per claim, free devices on one node, or relax the pod's node selector.",
+        "Request fewer devices per claim, free devices on one node, or relax the pod's node selector. A pod "
+        "that is bound already stays on its node: delete it, so that a new one is scheduled.",
         Section.WAIT,
     ),
     Reason.NO_NODES: Advice(

@@ -8,11 +8,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from msgspec import Struct
 
-from kernels.fit import fits
 from kernels.groups import distinct
 from kernels.types import Mask
 from reconciler.allocation.dra.budget import Fatal
-from reconciler.allocation.dra.candidates import capacity_permits, not_excluded
+from reconciler.allocation.dra.candidates import capacity_permits, counters_permit, not_excluded
 from reconciler.allocation.dra.request_options import RequestOption, SelectorUse
 from reconciler.allocation.dra.static_match import disabled_features, resolve, taints_permit
 from reconciler.allocation.reasons.explanation import Kind
@@ -122,15 +121,8 @@ def _capacity(option: RequestOption, snapshot: Snapshot) -> Gate:
 
 
 def _counters(snapshot: Snapshot) -> Mask:
-    """(D,) enough is left for the draw and the pool is not over-committed (CTR-6), or it is drawn already
-    (CAP-13).
-    """
-    fleet, occupancy = snapshot.fleet, snapshot.occupancy
+    """(D,) `counters_permit`; all devices while the feature is off, which is a gate of its own."""
+    size = snapshot.fleet.size
     if not snapshot.rules.has(PARTITIONABLE_DEVICES):
-        return np.ones(fleet.size, dtype=np.bool_)
-    passed = fits(occupancy.left, fleet.table, fleet.sets, fleet.draws)
-    over = (occupancy.left < 0).any(axis=1)
-    if over.any():
-        groups = fleet.set_group[over]
-        passed &= ~((fleet.sets >= 0) & np.isin(fleet.set_group[fleet.sets], groups)).any(axis=1)
-    return passed | occupancy.sharing
+        return np.ones(size, dtype=np.bool_)
+    return counters_permit(np.arange(size), snapshot)

@@ -332,7 +332,7 @@ def _by_topology(at: Attempt, needed: Instance) -> tuple[Option, ...] | Failure:
 
 
 def _broken(at: Attempt, needed: Instance) -> Mapping[int, tuple[int, ...]]:
-    """GPU -> the free partitions that a part of it would break; empty where that does not matter (KOO-15)."""
+    """GPU -> the free partitions that a part of it would break; empty where that does not matter (KOO-16)."""
     if at.rules.upstream or not needed.shared or at.machine.partitions is None:
         return {}
     healthy = {minor for minor, shares in at.machine.capacity[GPU].items() if any_left(shares)}

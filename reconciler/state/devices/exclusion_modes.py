@@ -13,7 +13,8 @@ from kernels.groups import distinct
 from kernels.types import Mask, Rows
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.semantics import GroupMode, Semantics
-from reconciler.api.objects.slices import Device
+from reconciler.api.objects.slices import CompatibleOnlyWith, Device
+from reconciler.cel.program import CelRefused, compile_selector
 from reconciler.state.devices.exclusion import Exclusion
 from reconciler.state.devices.exclusion_pairs import JudgedPairs, evaluate, judged_pairs
 from reconciler.state.devices.fleet import Fleet
@@ -33,6 +34,8 @@ class Held(Struct, frozen=True):
     groups: tuple[str, ...]
     expression: str
     """Empty if the device has none"""
+    unreadable: str
+    """What is wrong with an expression that cannot be evaluated; empty if it can"""
     claims: tuple[ObjectKey, ...]
 
     def __str__(self) -> str:
@@ -40,6 +43,8 @@ class Held(Struct, frozen=True):
         if self.groups:
             word = "group" if len(self.groups) == 1 else "groups"
             return f"{held} with {word} {', '.join(self.groups)}"
+        if self.unreadable:
+            return f"{held} and {self.unreadable}"
         if self.expression:
             return f"{held} and compatible only with {self.expression}"
         return f"{held} without a group"
@@ -198,11 +203,23 @@ def _conflict(snapshot: Snapshot, exclusion: Exclusion, row: int, other: int, sc
     stated = _device(snapshot.fleet, row).compatible_only_with
     if stated is not None and (exclusion.asks[row, mine] & ~exclusion.meets[other, theirs]).any():
         name = snapshot.fleet.id_of(row).device
-        other_name = held.device.device
-        return (
-            f"{name} is compatible only with {stated.expression}, and {other_name} is held by {held.holders}"
-        )
+        why = _unreadable(stated) or f"is compatible only with {stated.expression}"
+        return f"{name} {why}, and {held.device.device} is held by {held.holders}"
     return str(held)
+
+
+def _unreadable(stated: CompatibleOnlyWith | None) -> str:
+    """What follows from an expression that cannot be evaluated; empty if it can, or there is none."""
+    if stated is None:
+        return ""
+    none = "is compatible with no other device"
+    if not stated.expression.strip():
+        return f"{none}: its compatibleOnlyWith has an empty expression"
+    try:
+        compile_selector(stated.expression)
+    except CelRefused as refused:
+        return f"{none}: its compatibleOnlyWith {stated.expression!r} does not compile: {refused}"
+    return ""
 
 
 def _against(exclusion: Exclusion, row: int, scope: int, others: Rows) -> Mask:
@@ -235,6 +252,7 @@ def _held(snapshot: Snapshot, row: int, scope: int) -> Held:
             )
         ),
         expression=stated.expression if stated is not None else "",
+        unreadable=_unreadable(stated),
         claims=snapshot.occupancy.claims_of(name),
     )
 

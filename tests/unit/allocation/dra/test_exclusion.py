@@ -282,3 +282,11 @@ def test_a_fleet_without_groups_and_expressions_keeps_no_columns_for_them():
     seen = World([gpu(part("a", 1), part("b", 1))], []).snapshot()
     assert seen.fleet.exclusion is None
     assert seen.occupancy.open is None
+
+
+def test_a_whole_device_that_uses_up_its_counters_is_the_reason_not_its_groups():
+    """Both are true, and only one of them says what to wait for."""
+    whole = gpu(part("whole", 152), part("a", 2, "x"), part("b", 2))
+    for wanted in ("a", "b"):
+        assert outcome(wanting(wanted, "whole", rules=Semantics(), slices=[whole])) == Reason.COUNTERS
+    assert outcome(wanting("a", "b", rules=Semantics(), slices=[whole])) == Reason.EXCLUDED

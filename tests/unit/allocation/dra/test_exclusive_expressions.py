@@ -261,3 +261,23 @@ def test_no_expression_is_judged_against_its_own_device():
     assert outcome(wanting("a", rules=NEW, slices=alone)) == "a"
     looking = World(alone, [claim("c", request(adminAccess=True))], [held("h", hold("a"))])
     assert outcome(looking) == "a"
+
+
+@pytest.mark.parametrize(
+    ("expression", "told"),
+    [
+        ("", "has an empty expression"),
+        (" ", "has an empty expression"),
+        ("devise.driver == 'd'", "does not compile"),
+    ],
+)
+def test_an_expression_that_cannot_be_read_is_the_reason(expression: str, told: str):
+    """Whether the held device says it, or the wanted one. It never means `without a group`."""
+    slices = [resource_slice("s", [stating("a", expression), device("x", {"id": "x"})], nodeName="n")]
+    for wanted, before in (("x", "a"), ("a", "x")):
+        refused = decide(wanting(wanted, before, rules=NEW, slices=slices))
+        assert isinstance(refused, Unsatisfied)
+        assert refused.reason is Reason.EXCLUDED
+        assert told in refused.message
+        assert "is compatible with no other device: its compatibleOnlyWith" in refused.message
+        assert "without a group" not in refused.message
