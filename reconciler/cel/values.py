@@ -38,8 +38,7 @@ class Format:
     problems: Callable[[str], tuple[str, ...]] = dataclass_field(compare=False)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Duration:
+class Duration(Struct, frozen=True, order=True):
     """A span of time."""
 
     nanos: int

@@ -1,8 +1,10 @@
 """Answers one question: devices that this controller owns, or a refusal with its reason."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
+
+from msgspec import Struct
 
 from kernels.types import Amounts
 from reconciler.allocation.alignment.deciding import decide
@@ -24,8 +26,7 @@ QuestionKey = tuple[tuple[tuple[str, ...], ...], NodeSubset | None]
 """What an answer depends on besides the snapshot: specs and preferences of the claims, and the nodes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """No devices in the present state of the cluster."""
 
     reason: str
