@@ -18,7 +18,8 @@ IMPLICIT = "deviceclass.resource.kubernetes.io/"
 _MIG = "nvidia.com/mig-"
 _MIG_CLASS = "mig.nvidia.com"
 _MIG_LABEL = f"{_MIG_CLASS}-"
-_MIG_PROFILE = re.compile(r"[0-9]+g\.[0-9]+gb(\.me(\.all)?)?")
+_MIG_PROFILE = re.compile(r"([0-9]+g\.[0-9]+gb)(?:\.(me|me\.all|gfx)|-me)?")
+"""As NVIDIA's device plugin writes profiles: `.` for `+`, and of what has all slices of its instance alone"""
 _KNOWN = {"nvidia.com/gpu": "gpu.nvidia.com"}
 """Resources of common device plugins -> the class that the vendor's DRA driver installs"""
 _FIELDS = ("class", "selector", "name")
@@ -64,8 +65,9 @@ class Resources(NamedTuple):
 
 
 def mig(profile: str) -> Wanted:
-    """The partition of a MIG profile; device plugins write `.me` for `+me`."""
-    written = profile.replace(".me", "+me")
+    """The partition of a MIG profile; the device plugin writes `.` for `+`, as in `.gfx`, and keeps `-me`."""
+    found = _MIG_PROFILE.fullmatch(profile)
+    written = f"{found[1]}+{found[2]}" if found and found[2] else profile
     return Wanted(
         _MIG_CLASS, f'device.attributes["gpu.nvidia.com"].profile == "{written}"', f"{_MIG_LABEL}{profile}"
     )

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.api.migrate.mapping import Resources, Wanted, mapping
-from reconciler.api.migrate.pods import rewrite
+from reconciler.api.migrate.pods import Template, rewrite, template_named
 from reconciler.api.objects.core import GATE
 from reconciler.errors import Malformed
 
@@ -218,11 +218,6 @@ def test_a_pod_holds_what_kubernetes_counts_for_it(inits: list[tuple[int, bool]]
             "mig.nvidia.com",
             'device.attributes["gpu.nvidia.com"].profile == "1g.5gb"',
         ),
-        (
-            "nvidia.com/mig-1g.5gb.me",
-            "mig.nvidia.com",
-            'device.attributes["gpu.nvidia.com"].profile == "1g.5gb+me"',
-        ),
         ("deviceclass.resource.kubernetes.io/fast", "fast", ""),
     ],
 )
@@ -230,6 +225,48 @@ def test_known_names_need_no_mapping(resource: str, device_class: str, selector:
     found = mapping([]).wanted(resource)
     assert found is not None
     assert (found.device_class, found.selector) == (device_class, selector)
+
+
+@pytest.mark.parametrize(
+    ("name", "profile"),
+    [
+        ("1g.5gb.me", "1g.5gb+me"),
+        ("1g.23gb.me", "1g.23gb+me"),
+        ("7g.186gb", "7g.186gb"),
+        ("1g.24gb.gfx", "1g.24gb+gfx"),
+        ("4g.96gb.gfx", "4g.96gb+gfx"),
+        ("2g.48gb.me.all", "2g.48gb+me.all"),
+        ("2g.48gb-me", "2g.48gb-me"),
+    ],
+)
+def test_every_profile_that_the_device_plugin_names_is_known(name: str, profile: str):
+    """rm.AddDefaultResourcesToConfig of the plugin, and MigProfileInfo.String of go-nvlib."""
+    found = mapping([])
+    wanted = found.wanted(f"nvidia.com/mig-{name}")
+    assert wanted is not None
+    assert wanted.selector == f'device.attributes["gpu.nvidia.com"].profile == "{profile}"'
+    assert template_named(Template(wanted, 12).name, found) == Template(wanted, 12)
+
+
+@pytest.mark.parametrize(
+    "name", ["1g.5gb.shared", "1g.5gb+me", "1c.2g.10gb", "1g.5gb.all", "1g.5gb-gfx", "strategy"]
+)
+def test_what_no_profile_is_called_is_unknown(name: str):
+    """A shared partition among them: a claim would be for the whole one."""
+    assert mapping([]).wanted(f"nvidia.com/mig-{name}") is None
+
+
+def test_a_container_may_ask_for_profiles_whose_names_differ_in_a_dot():
+    asked = {"limits": {"nvidia.com/mig-1g.24gb.me": 1, "nvidia.com/mig-1g.24gb-me": 1}}
+    found = done(pod([{"name": "main", "resources": asked}]), mapping([]))
+    assert [one["name"] for one in found.spec["resourceClaims"]] == [
+        "main-mig-nvidia-com-1g-24gb-me",
+        "main-mig-nvidia-com-1g-24gb-me-2",
+    ]
+    assert [one["resourceClaimTemplateName"] for one in found.spec["resourceClaims"]] == [
+        "mig.nvidia.com-1g.24gb.me-1",
+        "mig.nvidia.com-1g.24gb-me-1",
+    ]
 
 
 def test_a_mapping_file_comes_first_and_has_to_make_sense():
@@ -245,4 +282,3 @@ def test_a_mapping_file_comes_first_and_has_to_make_sense():
         with pytest.raises(Malformed, match=f"m.yaml: .*{told}"):
             mapping([], {"resources": wrong}, "m.yaml")
     assert mapping([]).wanted("example.com/x") is None
-    assert mapping([]).wanted("nvidia.com/mig-strategy") is None
