@@ -1,5 +1,8 @@
 """What a start may import: the wait before the first line is mostly that."""
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import get_args
 
@@ -7,8 +10,34 @@ from reconciler.allocation.policies.demand import NO_DEMAND
 from reconciler.allocation.policies.names import POLICIES
 from reconciler.allocation.policies.selection import policy_named
 from reconciler.settings import PolicyName
-from tests.tools.loaded_modules import loaded_after, loaded_by
+from tests.tools.patience import PATIENCE
 from tests.tools.short_manifests import CLASS, claim, gpus, together
+
+
+def loaded_by(*commands: str) -> set[str]:
+    """The modules in memory after some commands, all in one process of its own."""
+    return loaded_after(
+        "from reconciler.cli import main\n"
+        f"for command in {commands!r}:\n"
+        "    try:\n"
+        "        main(command.split(), standalone_mode=False)\n"
+        "    except SystemExit:\n"  # many commands end so
+        "        pass\n"
+    )
+
+
+def loaded_after(code: str) -> set[str]:
+    """The modules in memory after some code, in a process of its own."""
+    listing = "import json, sys; print(); print(json.dumps([*sys.modules]))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\n{listing}"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE,
+    )
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
 
 HEAVY = {"asyncio", "msgspec", "numpy", "pydantic", "rich", "structlog", "yaml"}
 """Libraries that take more than a few milliseconds to import"""

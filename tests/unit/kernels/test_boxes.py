@@ -1,11 +1,49 @@
 """Sets of vectors as bits of integers, compared with sets of tuples."""
 
+from collections.abc import Iterator, Sequence
+from itertools import product
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.boxes import Box, handed_out, moved, packings
-from tests.tools import naive_mixes
-from tests.tools.naive_mixes import Counts, below, cells, largest
+
+Counts = tuple[int, ...]
+
+
+def fitting(
+    left: Sequence[int], draws: Sequence[Sequence[int]], kinds: Sequence[Sequence[bool]], width: int
+) -> set[Counts]:
+    """The counts of each of `width` kinds of all sets of devices that fit together."""
+    return {
+        tuple(chosen.count(kind) for kind in range(width))
+        for chosen in product(*[[None, *(k for k in range(width) if serves[k])] for serves in kinds])
+        if all(
+            total == 0 or total <= have
+            for total, have in zip(_drawn(chosen, draws, len(left)), left, strict=True)
+        )
+    }
+
+
+def _drawn(chosen: Sequence[int | None], draws: Sequence[Sequence[int]], width: int) -> Iterator[int]:
+    for column in range(width):
+        yield sum(draw[column] for draw, kind in zip(draws, chosen, strict=True) if kind is not None)
+
+
+def cells(caps: Sequence[int]) -> Iterator[Counts]:
+    """All vectors with counts from 0 to the caps."""
+    return product(*[range(cap + 1) for cap in caps])
+
+
+def below(one: Counts, other: Counts) -> bool:
+    """Whether a vector is nowhere above another."""
+    return all(a <= b for a, b in zip(one, other, strict=True))
+
+
+def largest(counts: set[Counts]) -> set[Counts]:
+    """The vectors that are below no other."""
+    return {one for one in counts if not any(other != one and below(one, other) for other in counts)}
+
 
 MANY = 100_000
 
@@ -86,7 +124,7 @@ def test_packings_are_the_largest_of_all_choices(
     assert found is not None
     width = max(classes, default=-1) + 1
     kinds = [[of == kind for kind in range(width)] for of in classes]
-    assert set(found) == largest(naive_mixes.fitting(left, draws, kinds, width))
+    assert set(found) == largest(fitting(left, draws, kinds, width))
     assert len(set(found)) == len(found)
 
 
@@ -102,8 +140,8 @@ def test_devices_are_handed_out_in_every_way(
     steps = [[box.step(unit[kind]) for kind in serves[of] if caps[kind]] for of in range(width)]
     found = as_cells(box, handed_out(packed, steps, box.below([0] * 3)))
     kinds = [[kind in serves[of] for kind in range(3)] for of in classes]
-    fitting = naive_mixes.fitting(left, draws, kinds, 3)
-    assert found == {one for one in cells(caps) if any(below(one, other) for other in fitting)}
+    fit = fitting(left, draws, kinds, 3)
+    assert found == {one for one in cells(caps) if any(below(one, other) for other in fit)}
 
 
 def test_a_group_with_too_many_states_is_given_up():

@@ -9,9 +9,10 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 import pytest
@@ -21,10 +22,109 @@ from reconciler.cli import COMMANDS, main
 from reconciler.cli.exits import exit_codes
 from tests.tools.checkout import ROOT
 from tests.tools.command_servers import serving
-from tests.tools.command_stand_ins import NOT_RUN, STAND_INS
-from tests.tools.documented_commands import Command, everything
 from tests.tools.patience import PATIENCE
 from tests.tools.short_manifests import CLASS, gpus, together
+
+PAGES = sorted(
+    [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "deploy" / "README.md",
+        *(ROOT / "docs").glob("*.md"),
+    ]
+)
+_TOOLS = r"(?:dra-reconciler|kubectl|make|python -m|source) [\w\[<./-]"
+_BLOCK = re.compile(r"^[ ]*```(?P<kind>\w*)\n(?P<body>.*?)^[ ]*```", re.MULTILINE | re.DOTALL)
+_TYPED = re.compile(rf"^\s*(?:\$ )?(?P<text>{_TOOLS}.*)$")
+_INLINE = re.compile(rf"(?<!`)`(?P<text>{_TOOLS}[^`]*)`(?!`)")
+_COMMENT = re.compile(r"\s+#\s.*$")
+
+
+class Command(NamedTuple):
+    """What somebody may type, and where it stands."""
+
+    text: str
+    page: str
+
+    def __str__(self) -> str:
+        return f"{self.page}: {self.text}"
+
+
+def commands(page: Path) -> Iterator[Command]:
+    """All commands of a page, in no particular order."""
+    text, name = page.read_text(), str(page.relative_to(ROOT))
+    for block in _BLOCK.finditer(text):
+        if block["kind"] not in ("yaml", "json"):
+            yield from _typed(block["body"], name)
+    rest = _BLOCK.sub("", text)
+    yield from _typed("\n".join(line for line in rest.splitlines() if line.startswith("    ")), name)
+    for found in _INLINE.finditer(rest):
+        yield Command(" ".join(found["text"].split()), name)
+
+
+def _typed(body: str, page: str) -> Iterator[Command]:
+    for line in body.replace("\\\n", " ").splitlines():
+        found = _TYPED.match(line)
+        if found is not None:
+            yield Command(_COMMENT.sub("", found["text"]).strip(), page)
+
+
+def everything() -> list[Command]:
+    """Each command once, with the first page that has it."""
+    found: dict[str, Command] = {}
+    for page in PAGES:
+        for one in commands(page):
+            found.setdefault(one.text, one)
+    return list(found.values())
+
+
+STAND_INS: Mapping[str, str] = {
+    "[NAMESPACE/]CLAIM": "science/torus-half",
+    "NAMESPACE/CLAIM": "inference/vision",
+    "FILE|DIR": "manifests",
+    "--kubeconfig FILE": "--kubeconfig kubeconfig",
+    "logs FILE": "logs run.log",
+    "--slow 50ms": "--slow 0ms",
+    "replay JOURNAL": "replay journal",
+    "/var/lib/dra-reconciler/journal": "journal",
+    "--pod NAMESPACE/POD": "--pod training/trainer",
+    "describe pod NAME": "describe pod -n training trainer",
+    "resourceclaim NAME": "resourceclaim -n inference vision",
+    "pod NAME": "pod -n training trainer",
+    "namespace NAME": "namespace training",
+    "http://127.0.0.1:8001": "SERVER",
+    "--port 8001": "--port 0",
+    "node-17": "h100-0",
+    "dra-reconciler COMMAND": "dra-reconciler allocate",
+}
+"""Text of a page -> replacement; SERVER and DECISION are known only while the test runs.
+
+Files and folders have the names of the pages, in a folder that `workspace` fills."""
+
+_CLUSTER = "needs a real cluster: "
+NOT_RUN: Mapping[str, str] = {
+    "make ": "changes this checkout; CI runs test and lint, and another test runs the demonstration",
+    "source .venv/bin/activate": "changes the shell; the other commands run from that folder",
+    "python -m tests.conformance": "CI runs it if the recorded answers are available",
+    "python -m tests.tools.written_state": "changes this checkout; tests/whole/ha reads what it made",
+    "python -m reconciler.": "another test compares the page with the output",
+    "python -m docs.": "another test compares the pictures and pages",
+    "python -m perf placement": "learns for hours; tests/whole/perf runs a small one",
+    "python -m perf run": "is a long measurement; tests/whole/perf runs a small one",
+    "kubectl logs": _CLUSTER + "logs of pods",
+    "kubectl proxy": _CLUSTER + "runs until it is stopped",
+    "kubectl -n dra-reconciler port-forward": _CLUSTER + "a kubelet",
+    "kubectl delete -k deploy/": "tests/whole/deploy checks these manifests",
+    "kubectl label namespace NAME dra-reconciler.io/rewrite-resources=true": "changes nothing here",
+    "kubectl label namespace NAME dra-reconciler.io/announce-claims": "changes nothing here",
+    "kubectl krew": "needs a published release",
+    "kubectl label namespace NAME dra-reconciler.io/gate-pods-": "the label is on no namespace of the tests",
+    "dra-reconciler release-gates -A": "would ungate pods of other pages; another test removes gates",
+    "kubectl apply -k deploy/": "tests/whole/deploy checks these manifests",
+    "dra-reconciler run --leader-elect": "waits for a Lease; tests/whole/ha runs replicas",
+}
+"""Start of a command -> why no test runs it"""
+
 
 pytestmark = pytest.mark.loopback
 KUBECTL = shutil.which("kubectl") or ""

@@ -1,6 +1,9 @@
 """Small and large fleets, light and dark, wide and narrow as a phone: accessible, nothing is cut off."""
 
+import json
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,13 +14,34 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.validation.fields import timestamp
 from reconciler.control.decisions.allocating import Allocated, Waits
 from reconciler.operations.page.sources import PendingUnit
-from tests.tools.accessibility import violations
 from tests.tools.browsing import Browser
 from tests.tools.page_fleets import demonstration, hostile, hostile_claims
 from tests.tools.page_racks import JOINT, fleet, give
+from tests.tools.patience import PATIENCE
 from tests.tools.running_reconciler import Cluster
 from tests.tools.still_page import NOON, Still, standing
 from tests.tools.watched_reconciler import watched
+
+FOLDER = Path(__file__).parent / "axe"
+SCRIPT = FOLDER / "node_modules" / "axe-core" / "axe.min.js"
+INSTALL = "npm ci --prefix tests/tools/axe --ignore-scripts"
+RUN = """
+const done = arguments[arguments.length - 1];
+axe.run(document, {resultTypes: ['violations']}).then(
+  (found) => done(JSON.stringify(found.violations.map((one) =>
+    [one.id, one.help, ...one.nodes.slice(0, 5).map((node) => node.html.slice(0, 200))]))),
+  (error) => done(JSON.stringify([['axe-core failed', String(error)]])));
+"""
+
+
+async def violations(browser: Browser) -> Any:
+    """What axe-core finds: rule, its text, and the elements. Skips the test if it is not installed."""
+    if not SCRIPT.exists():
+        pytest.skip(f"axe-core is not installed; with npm: {INSTALL}")
+    await browser.do(lambda driver: driver.set_script_timeout(PATIENCE))
+    script = SCRIPT.read_text("utf-8") + RUN
+    return json.loads(await browser.do(lambda driver: driver.execute_async_script(script)))
+
 
 pytestmark = pytest.mark.loopback
 

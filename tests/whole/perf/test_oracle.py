@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from perf.catalogue import WORKLOADS
+from perf.deciding import Decider, Wrong, audit, read_claim
+from perf.fleets import gpus, mig
+from perf.fleets.objects import claim, exactly
 from perf.oracle import Unanswered, ask
 from perf.workload import OracleTask
 
@@ -72,6 +75,32 @@ def test_objects_carry_the_defaults_that_a_server_would_have_set():
     for workload in ASKED.values():
         assert workload.oracle is not None
         _, claims = workload.oracle.problem(workload.tiny)
-        for claim in json.loads(json.dumps(claims)):
-            for request in claim["spec"]["devices"]["requests"]:
+        for asked in json.loads(json.dumps(claims)):
+            for request in asked["spec"]["devices"]["requests"]:
                 assert {"allocationMode", "count"} <= request["exactly"].keys()
+
+
+def test_a_device_that_is_given_out_twice_fails_the_run():
+    decider = Decider.over(gpus.fleet(2))
+    granted = decider.grant(read_claim(claim("a", [exactly("r", gpus.CLASS)])))
+    audit(decider.store, [granted])
+    with pytest.raises(Wrong, match="given out twice"):
+        audit(decider.store, [granted, granted])
+
+
+def test_counters_that_are_overdrawn_fail_the_run():
+    """Two pictures that know nothing of each other grant the whole GPU and a part of it."""
+    granted = [
+        Decider.over(mig.fleet(2)).grant(read_claim(claim("a", [mig.partition("r", profile)])))
+        for profile in ("7g.40gb", "1g.5gb")
+    ]
+    with pytest.raises(Wrong, match="overdraws counter"):
+        audit(Decider.over(mig.fleet(2)).store, granted)
+
+
+def test_an_answer_that_must_not_be_fails_the_run():
+    decider = Decider.over(gpus.fleet(2))
+    with pytest.raises(Wrong, match="must not fit"):
+        decider.refuse(read_claim(claim("a", [exactly("r", gpus.CLASS)])))
+    with pytest.raises(Wrong, match="must fit"):
+        decider.grant(read_claim(claim("b", [exactly("r", gpus.CLASS, count=9)])))

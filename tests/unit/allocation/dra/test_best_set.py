@@ -1,6 +1,7 @@
 """The set of devices that a policy chooses, against trying all sets."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations
 
 import pytest
 from hypothesis import assume, given
@@ -19,10 +20,69 @@ from reconciler.allocation.policies.least_loss import LeastLoss
 from reconciler.allocation.policies.policy import Policy, PolicyQuestion
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Plan
-from tests.tools import naive_sets as naive
 from tests.tools.builders import claim, device_class, match, request, snapshot, typed
 from tests.tools.examples import examples
-from tests.tools.naive_policies import SIZES, Parts
+from tests.tools.naive_policies import PARTS, SIZES, Parts, slots_of
+
+Part = tuple[int, str]
+"""(GPU, part)"""
+Loss = tuple[int, int]
+
+
+def feasible(
+    parts: Parts, node: str, asked: Sequence[tuple[str, int]], *, together: bool
+) -> list[tuple[Part, ...]]:
+    """The parts for all requests, each a size and a count; `together`: all on one GPU."""
+    return [
+        chosen
+        for chosen in _choices(parts, node, asked, ())
+        if not together or len({gpu for gpu, _ in chosen}) == 1
+    ]
+
+
+def _choices(
+    parts: Parts, node: str, asked: Sequence[tuple[str, int]], chosen: tuple[Part, ...]
+) -> Iterator[tuple[Part, ...]]:
+    if not asked:
+        yield chosen
+        return
+    (size, count), *others = asked
+    open_parts = [(gpu, part) for name, gpu, part in parts.candidates(size) if name == node]
+    for picked in combinations(open_parts, count):
+        if _apart((*chosen, *picked)):
+            yield from _choices(parts, node, others, (*chosen, *picked))
+
+
+def _apart(chosen: Sequence[Part]) -> bool:
+    slots = [(gpu, slot) for gpu, part in chosen for slot in slots_of(part)]
+    return len(slots) == len(set(slots))
+
+
+def least_loss(
+    parts: Parts, node: str, chosen: Sequence[Part], demand: Mapping[str, tuple[int, int]]
+) -> Loss:
+    """The value that is lost, then the free slots of the GPUs now. Demand: size -> (weight, count)."""
+    taken = {(gpu, slot) for gpu, part in chosen for slot in slots_of(part)}
+    before, after = dict.fromkeys(SIZES.values(), 0), dict.fromkeys(SIZES.values(), 0)
+    for gpu in range(len(parts.held[node])):
+        for part in parts.open_parts(node, gpu):
+            before[SIZES[PARTS[part][1]]] += 1
+            after[SIZES[PARTS[part][1]]] += not taken & {(gpu, slot) for slot in slots_of(part)}
+    lost = sum(w * (before[size] // count - after[size] // count) for size, (w, count) in demand.items())
+    return lost, sum(len(parts.free_slots(node, gpu)) for gpu, _ in chosen)
+
+
+def best_fit(parts: Parts, node: str, chosen: Sequence[Part], _: object = None) -> Loss:
+    """The free slots that are left of the GPUs, for each part."""
+    taken = {(gpu, slot) for gpu, part in chosen for slot in slots_of(part)}
+    left = [len(parts.free_slots(node, gpu)) - sum(at == gpu for at, _ in taken) for gpu, _ in chosen]
+    return sum(left), 0
+
+
+def spread(parts: Parts, node: str, chosen: Sequence[Part], _: object = None) -> Loss:
+    """Its opposite."""
+    return -best_fit(parts, node, chosen)[0], 0
+
 
 MANY = 10**6
 """More sets than there are"""
@@ -41,7 +101,7 @@ ASKED = st.lists(
 DEMAND = st.fixed_dictionaries(
     {size: st.tuples(st.integers(1, 9), st.sampled_from([1, 2, 3])) for size in ("half", "quarter")}
 )
-Twin = Callable[[Parts, str, Sequence[naive.Part], dict[str, tuple[int, int]]], naive.Loss]
+Twin = Callable[[Parts, str, Sequence[Part], dict[str, tuple[int, int]]], Loss]
 
 
 def _selector(size: str) -> dict[str, object]:
@@ -57,7 +117,7 @@ def _claim(name: str, asked: Sequence[tuple[str, int]], *, together: bool = Fals
     return made
 
 
-def _chosen(plans: Sequence[Plan]) -> tuple[naive.Part, ...]:
+def _chosen(plans: Sequence[Plan]) -> tuple[Part, ...]:
     names = [result.device for plan in plans for result in plan.allocation.devices.results]
     return tuple(
         (int(gpu.removeprefix("g")), part) for gpu, _, part in (name.partition("-") for name in names)
@@ -79,17 +139,17 @@ def test_the_set_is_the_best_of_all_that_fit(
     demand = {**demand, "whole": (16, 1)}
     shapes = [Shape(_claim("s", [(size, count)]).spec, 0, 1, w) for size, (w, count) in demand.items()]
     policies: dict[str, tuple[Policy, Twin]] = {
-        "least-loss": (LeastLoss(Demand(tuple(shapes))), naive.least_loss),
-        "best-fit": (BEST_FIT, naive.best_fit),
-        "spread": (SPREAD, naive.spread),
+        "least-loss": (LeastLoss(Demand(tuple(shapes))), least_loss),
+        "best-fit": (BEST_FIT, best_fit),
+        "spread": (SPREAD, spread),
     }
     (policy, loss), parts = policies[name], Parts({"n": tuple(gpus)})
-    feasible = naive.feasible(parts, "n", asked, together=together)
-    assume(feasible)
+    possible = feasible(parts, "n", asked, together=together)
+    assume(possible)
     seen, wanted = snapshot(*parts.objects(), device_class()), _claim("c", asked, together=together)
     parsed = read_claims([wanted], seen.classes, seen.rules)
 
-    def outcome(tries: int, width: int) -> naive.Loss:
+    def outcome(tries: int, width: int) -> Loss:
         def choose(problem: NodeProblem, found: tuple[Choice, ...], reach: Reach | None):
             judge = policy.sets(PolicyQuestion(parsed, seen), problem.view)
             assert judge is not None
@@ -99,10 +159,10 @@ def test_the_set_is_the_best_of_all_that_fit(
         found = attempt(parsed, "n", seen, steps=10_000, choose_set=choose if tries else None)
         assert isinstance(found, NodeGrant)
         chosen = _chosen(found.plans)
-        assert tuple(sorted(chosen)) in {tuple(sorted(one)) for one in feasible}
+        assert tuple(sorted(chosen)) in {tuple(sorted(one)) for one in possible}
         return loss(parts, "n", chosen, demand)
 
-    best = min(loss(parts, "n", one, demand) for one in feasible)
+    best = min(loss(parts, "n", one, demand) for one in possible)
     assert outcome(MANY, MANY) == best
     assert best <= outcome(TRIES, WIDTH) <= outcome(0, 0)
 

@@ -2,15 +2,42 @@
 
 import inspect
 import sys
+from typing import Any
 
 import pytest
 
-from reconciler.analysis.relocation.occupants import Pods
+from reconciler.analysis.relocation.occupants import Occupants, Pods
 from reconciler.analysis.relocation.victim_sets import OFFSET, Cost, Pricing, Subsets
+from reconciler.analysis.world import world_of
 from reconciler.api.objects.gangs import GANG, SIZE
 from reconciler.api.objects.meta import ObjectKey
-from tests.tools.room_occupants import holding, keys, occupants, running
-from tests.tools.small_fleet import Object, pod
+from reconciler.api.objects.semantics import Semantics
+from reconciler.api.versions.reading import read
+from tests.tools.builders import gpu_slice
+from tests.tools.small_fleet import DRIVER, Object, claim, device_class, held, node, pod
+
+
+def holding(name: str, device: str, *users: str) -> Object:
+    made = claim(name)
+    made["metadata"]["uid"] = name
+    reserved = [{"resource": "pods", "name": one, "uid": f"uid-{one}"} for one in users]
+    return {**made, "status": {**held(DRIVER, "n", device, on="n"), "reservedFor": reserved}}
+
+
+def running(name: str, *claims: str, annotations: Object | None = None, **spec: Any) -> Object:
+    made = pod(name, *claims, gates=(), nodeName="n", **spec)
+    made["metadata"] |= {"uid": f"uid-{name}", "annotations": annotations or {}, "labels": {"app": name}}
+    return made
+
+
+def occupants(*objects: Object) -> Occupants:
+    raws = [node("n"), device_class(), gpu_slice("n", 8, driver=DRIVER), *objects]
+    world = world_of(map(read, raws), Semantics())
+    return Occupants(world)
+
+
+def keys(*names: str) -> frozenset[ObjectKey]:
+    return frozenset(ObjectKey("default", name) for name in names)
 
 
 def budget(app: str, allowed: int) -> Object:

@@ -2,14 +2,19 @@
 
 import subprocess
 import sys
+import weakref
+from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cached_property
 
 import pytest
 
 from reconciler.api.objects.claims import ResourceClaimSpec
 from reconciler.api.objects.core import Node, Pod
-from reconciler.api.objects.meta import ApiObject, ObjectMeta
+from reconciler.api.objects.meta import ApiObject, ObjectMeta, time_of
 from reconciler.api.objects.slices import ResourceSlice
+from reconciler.api.objects.value import value
+from reconciler.plugins.kueue.objects import Workload
 from tests.tools.patience import PATIENCE
 
 
@@ -57,3 +62,48 @@ print([model.__name__ for model in found if model.__pydantic_complete__])
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE
     )
     assert done.stdout.strip() == "[]"
+
+
+@value()
+class Point:
+    x: int
+    y: int = 0
+
+
+@value(eq=False, weakref_slot=True)
+class Picture:
+    x: int
+
+
+def test_equal_fields_are_equal_and_hash_alike():
+    assert Point(1) == Point(1, 0) != Point(1, 1)
+    assert len({Point(1), Point(1, 0), replace(Point(2), x=1)}) == 1
+
+
+def test_without_comparing_each_is_equal_to_itself_alone():
+    one = Picture(1)
+    assert one == one != Picture(1)
+    assert weakref.ref(one)() is one
+
+
+def test_there_is_room_for_its_fields_only():
+    with pytest.raises(AttributeError):
+        Point(1).z = 2  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("text", "time"),
+    [
+        ("2026-01-01T12:00:00Z", datetime(2026, 1, 1, 12, tzinfo=UTC)),
+        ("2026-01-01T12:00:00.5+02:00", datetime(2026, 1, 1, 10, 0, 0, 500_000, tzinfo=UTC)),
+        ("2026-01-01T12:00:00", None),
+        ("noon", None),
+        ("", None),
+    ],
+)
+def test_a_time_that_cannot_be_read_or_has_no_zone_is_none(text: str, time: datetime | None):
+    assert time_of(text) == time
+    condition = {"type": "QuotaReserved", "status": "True", "lastTransitionTime": text}
+    metadata = {"name": "w", "creationTimestamp": text}
+    found = Workload.model_validate({"metadata": metadata, "status": {"conditions": [condition]}})
+    assert found.metadata.created == found.quota_since == time
