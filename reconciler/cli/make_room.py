@@ -133,6 +133,7 @@ def _proof(advice: Advice) -> str:
         "highestPriority": "spares higher priorities",
         "priorities": "has less priority in total",
         "pods": "is smaller",
+        "groups": "takes fewer whole groups",
         "started": "spares those that ran longer",
         "devices": "frees fewer devices that nobody needs",
         "names": "comes first by name",

@@ -171,7 +171,8 @@ class Asking:
             case Decide(claims=claims, held=held, pod=pod):
                 gated = pod is not None and pod.gated
                 sharing = self._planner.sharing(pod, (*claims, *held)) if pod is not None and gated else ()
-                return Waiting(WantedPod(claims, pod, held, tuple(sharing), priority))
+                ranked = self._world.groups.ranked(pod) if pod is not None else None
+                return Waiting(WantedPod(claims, ranked, held, tuple(sharing), priority))
             case Blocked(reason=reason, message=message):
                 return Waiting(None, f"{reason}: {message}")
         pod = self._store.pods.get(unit.key) if unit.kind is Kind.POD else None

@@ -21,6 +21,7 @@ from reconciler.control.waiting import Waiting
 from reconciler.state.delta import Delta
 from reconciler.state.nodes.table import HERE, Hosted, Nodes
 from reconciler.state.pods.device_shares import demand_of
+from reconciler.state.pods.groups import PodGroups
 from reconciler.state.pods.placed import node_of
 from reconciler.state.store import Store
 from reconciler.state.volumes.objects import claims_named
@@ -129,6 +130,7 @@ class Dispatcher:
         self,
         store: Store,
         nodes: Nodes,
+        groups: PodGroups,
         queue: Queue[Unit],
         ours: Ownership,
         report: Report,
@@ -141,7 +143,7 @@ class Dispatcher:
         self.roster = Roster()
         self.gangs = GangRoster()
         self.workloads = WorkloadRoster()
-        self.units = UnitLookup(store, self.roster, self.gangs)
+        self.units = UnitLookup(store, self.roster, self.gangs, groups)
         self.waiting = Waiting()
         self.charges = Charges(store, self.roster, nodes)
         self.changed = asyncio.Event()

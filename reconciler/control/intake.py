@@ -110,7 +110,9 @@ class Intake:
         self.wanted: dict[str, asyncio.Event] = {kind: asyncio.Event() for kind in ON_DEMAND}
         """Kinds that are listed on demand; set when a pod needs them"""
         self.nodes = Nodes(on_wanted=lambda kind: self.wanted[kind].set(), volumes=volumes)
-        self._dispatcher = dispatcher = Dispatcher(store, self.nodes, queue, ours, report, self.note)
+        self._dispatcher = dispatcher = Dispatcher(
+            *(store, self.nodes, self.groups, queue, ours, report, self.note)
+        )
         self.queue = queue
         self.roster = dispatcher.roster
         self.gangs = dispatcher.gangs

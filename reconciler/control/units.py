@@ -8,6 +8,7 @@ from reconciler.allocation.placement.order import QueueKey, queue_key
 from reconciler.api.objects.core import Pod, claims_of, is_live
 from reconciler.api.objects.gangs import GangKey, GangSource, gang_of
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.state.pods.groups import PodGroups
 from reconciler.state.store import Store
 
 
@@ -140,18 +141,21 @@ _GONE: QueueKey = (0, "", "", "", "")
 class UnitLookup:
     """Reads the state. Changes nothing."""
 
-    def __init__(self, store: Store, roster: Roster, gangs: GangRoster) -> None:
+    def __init__(self, store: Store, roster: Roster, gangs: GangRoster, groups: PodGroups) -> None:
         self._store = store
         self._roster = roster
         self._gangs = gangs
+        self._groups = groups
 
     def place(self, unit: Unit) -> QueueKey:
         """The place of a unit in the queue."""
         if unit.kind is Kind.GANG:
             return min(map(queue_key, self.gated(unit.gang)), default=_GONE)
-        things = self._store.pods if unit.kind is Kind.POD else self._store.claims
-        thing = things.get(unit.key)
-        return queue_key(thing) if thing is not None else _GONE
+        if unit.kind is Kind.POD:
+            pod = self._store.pods.get(unit.key)
+            return queue_key(self._groups.ranked(pod)) if pod is not None else _GONE
+        claim = self._store.claims.get(unit.key)
+        return queue_key(claim) if claim is not None else _GONE
 
     def claims(self, unit: Unit) -> tuple[ObjectKey, ...]:
         """The claims that a unit decides about, as far as known."""
@@ -163,10 +167,10 @@ class UnitLookup:
         return claims_of(pod) if pod is not None else ()
 
     def gated(self, gang: GangKey) -> list[Pod]:
-        """The gated pods of a gang."""
+        """The gated pods of a gang, with the priority of their group."""
         # A listing may have dropped several of them, of which the roster learns one by one.
         pods = (self._store.pods.get(key) for key in self._gangs.members(gang))
-        return [pod for pod in pods if pod is not None and pod.gated]
+        return [self._groups.ranked(pod) for pod in pods if pod is not None and pod.gated]
 
     def decides(self, unit: Unit, key: ObjectKey) -> bool:
         """Whether a unit still decides about a claim."""

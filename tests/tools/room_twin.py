@@ -19,7 +19,7 @@ from reconciler.analysis.relocation.occupants import Occupants
 from reconciler.analysis.world import NoFit, Place, Wanted, WantedGang, WantedPod
 from reconciler.api.objects.claims import AllocatedDevice, ResourceClaim, ResourceClaimStatus
 from reconciler.api.objects.core import Pod, PodDisruptionBudget, claims_of
-from reconciler.api.objects.gangs import GANG, SIZE
+from reconciler.api.objects.gangs import GANG, SIZE, PodGroup
 from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
 from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.slices import ResourceSlice
@@ -118,15 +118,44 @@ def leaving(world: RoomWorld) -> Iterator[tuple[Pod, ...]]:
     able = [
         pod
         for pod in pods
-        if (pod.spec.priority or 0) < limit
+        if _priority(pod, world) < limit
         and MIRROR not in pod.metadata.annotations
         and not fixed & set(claims_of(pod))
         and all(one.spec.preemption_policy != "Never" for one in judged)
     ]
     for count in range(len(able) + 1):
         for chosen in combinations(able, count):
-            if all(_leaves_enough(gang, chosen, pods) for gang in "gh"):
+            if all(_leaves_enough(gang, chosen, pods) for gang in "gh") and _leaves_group(
+                chosen, pods, world
+            ):
                 yield chosen
+
+
+def _group(world: RoomWorld) -> PodGroup | None:
+    return next((one for one in world.objects if isinstance(one, PodGroup)), None)
+
+
+def _priority(pod: Pod, world: RoomWorld) -> int:
+    """That of its group, if that has one."""
+    group = _group(world)
+    if group is not None and pod.spec.scheduling_group and group.spec.priority is not None:
+        return group.spec.priority
+    return pod.spec.priority or 0
+
+
+def _is_whole(world: RoomWorld) -> bool:
+    group = _group(world)
+    return group is not None and group.leaves_whole
+
+
+def _leaves_group(gone: tuple[Pod, ...], pods: list[Pod], world: RoomWorld) -> bool:
+    """Whether the PodGroup stays whole where it must, and a gang keeps its minimum, or ends."""
+    group, members = _group(world), [pod for pod in pods if pod.spec.scheduling_group]
+    left = [pod for pod in members if pod not in gone]
+    if group is None or len(left) == len(members) or not left:
+        return True
+    rules = group.rules
+    return not _is_whole(world) and (rules is None or len(left) >= rules.least)
 
 
 def _judged(wanted: Wanted) -> tuple[list[Pod], set[ObjectKey]]:
@@ -193,14 +222,16 @@ def _cost(pods: tuple[Pod, ...], world: RoomWorld) -> Cost:
     """All costs before those that depend on the places."""
     if not pods:
         return (0, -(2**31) - 1)
-    highest = max(pod.spec.priority or 0 for pod in pods)
-    starts = [_start(pod) for pod in pods if (pod.spec.priority or 0) == highest]
+    highest = max(_priority(pod, world) for pod in pods)
+    most = [pod for pod in pods if _priority(pod, world) == highest]
+    groups = int(_is_whole(world) and any(pod.spec.scheduling_group for pod in most))
     return (
         _violations(pods, world),
         highest,
-        sum((pod.spec.priority or 0) + 2**31 for pod in pods),
+        sum(_priority(pod, world) + 2**31 for pod in pods),
         len(pods),
-        -min(starts),
+        groups,
+        -min(map(_start, most)),
     )
 
 
@@ -211,7 +242,7 @@ def _start(pod: Pod) -> float:
 def _violations(pods: tuple[Pod, ...], world: RoomWorld) -> int:
     """How many of the pods find a budget used up, by those that are more important."""
     budgets, found = [one for one in world.objects if isinstance(one, PodDisruptionBudget)], 0
-    ordered = sorted(pods, key=lambda pod: (-(pod.spec.priority or 0), _start(pod), pod.key))
+    ordered = sorted(pods, key=lambda pod: (-_priority(pod, world), _start(pod), pod.key))
     for last, pod in enumerate(ordered):
         for budget in budgets:
             assert budget.spec.selector is not None

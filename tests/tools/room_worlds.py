@@ -9,13 +9,14 @@ from typing import Any
 from reconciler.allocation.gangs.kinds import GangQuestion, Member
 from reconciler.analysis.world import NoFit, Sharing, Wanted, WantedGang, WantedPod, World, world_of
 from reconciler.api.objects.claims import ConsumerReference, ResourceClaim, ResourceClaimStatus
-from reconciler.api.objects.core import Pod, claims_of
+from reconciler.api.objects.core import Pod, PodSchedulingGroup, claims_of
 from reconciler.api.objects.gangs import GANG, SIZE, GangKey, GangSource
 from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from reconciler.state.nominations import HeldPlace, Nomination, of_claim
 from tests.tools.builders import Object, counter_slice, device, device_class, request, resource_slice, wants
+from tests.tools.gangs import pod_group
 
 PARTS = {"whole": range(4), "half-0": range(2), "half-1": range(2, 4), **{f"q-{n}": [n] for n in range(4)}}
 """A device that can be cut in two or four, by the slices that each part draws"""
@@ -42,8 +43,26 @@ class RoomWorld:
 
 
 def room_world(seed: int) -> RoomWorld:
-    """The world of a seed."""
-    return _Draw(Random(seed)).world()
+    """The world of a seed. In every fourth, a PodGroup has some of the pods."""
+    world = _Draw(Random(seed)).world()
+    return world if seed % 4 != 3 else _grouped(world, Random(~seed))
+
+
+GROUP = "x"
+
+
+def _grouped(world: RoomWorld, random: Random) -> RoomWorld:
+    mode: Object = random.choice([{}, {"disruptionMode": {"all": {}}}, {"disruptionMode": {"single": {}}}])
+    group = pod_group(GROUP, random.choice([None, 1, 2, 3]))
+    group["spec"] |= mode | random.choice([{}, {"priority": random.choice([-1, 4, 9])}])
+    inside = {"scheduling_group": PodSchedulingGroup(pod_group_name=GROUP)}
+    objects = [
+        one.model_copy(update={"spec": one.spec.model_copy(update=inside)})
+        if isinstance(one, Pod) and not one.metadata.annotations and random.random() < 0.6
+        else one
+        for one in world.objects
+    ]
+    return RoomWorld([*objects, read(group)], world.wanted, world.held)
 
 
 class _Draw:

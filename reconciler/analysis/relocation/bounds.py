@@ -347,4 +347,4 @@ class Bounds:
 def lower_bound(of_nodes: Costs, place: int) -> Cost:
     """The bound of one node as a cost."""
     violations, highest, priorities, pods = of_nodes[:, place].tolist()
-    return Cost(int(violations), int(highest), int(priorities), int(pods), -float("inf"))
+    return Cost(int(violations), int(highest), int(priorities), int(pods), 0, -float("inf"))

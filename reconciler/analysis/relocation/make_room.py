@@ -27,7 +27,7 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey
 
 TRIES = 2_000
 """Most sets of pods that are tried"""
-COSTS = ("violations", "highestPriority", "priorities", "pods", "started", "devices", "names")
+COSTS = ("violations", "highestPriority", "priorities", "pods", "groups", "started", "devices", "names")
 """The costs in the order in which they are compared"""
 NEVER = "PreemptionNever"
 """The reason if a pod wants nobody to be evicted"""

@@ -1,7 +1,8 @@
 """Who can leave: pods, what goes with them, and which budgets let them go. Source: MAKE-1 to MAKE-3.
 
-A pod leaves alone, or with its whole gang if the gang would have too few pods without it. A claim is free
-when all its users are gone; a claim without users is never freed.
+A pod leaves alone, or with its whole gang if the gang would have too few pods without it, or if its PodGroup
+is disrupted only as a whole. A claim is free when all its users are gone; a claim without users is never
+freed.
 """
 
 from collections import Counter
@@ -95,7 +96,7 @@ class Occupant(Struct, frozen=True):
     budgets: tuple[int, ...]
     """The budgets that its eviction would use"""
     gang: GangKey | None
-    """The gang whose minimum it counts for"""
+    """The gang whose minimum it counts for, or the group that it leaves with"""
 
     @property
     def priority(self) -> int:
@@ -150,6 +151,8 @@ class Occupants:
         """Allocated claim -> what it holds"""
         self.pods: dict[ObjectKey, Occupant] = {}
         self.gangs: dict[GangKey, Gang] = {}
+        self._whole: set[GangKey] = set()
+        """Groups that leave only as a whole"""
         self._read_claims(store)
         if gone:
             self.users = {
@@ -165,7 +168,8 @@ class Occupants:
                 members.setdefault(gang, []).append(pod)
             node, claims = node_of(pod, store), tuple(sorted(of_pod.get(key, ())))
             if (node or claims) and key not in gone:
-                self.pods[key] = Occupant(pod, node, claims, self.budgets.of(pod), gang)
+                ranked = world.groups.ranked(pod)
+                self.pods[key] = Occupant(ranked, node, claims, self.budgets.of(pod), gang)
         for gang, pods in members.items():
             self._count(gang, pods, world)
 
@@ -210,10 +214,13 @@ class Occupants:
     def _count(self, gang: GangKey, pods: Sequence[Pod], world: World) -> None:
         """Count the members of a gang that run. A gang whose rules are unknown leaves as a whole."""
         rules = rules_of(gang, pods, world.groups, world.nodes.on_demand)
-        if rules is None:  # the group is no gang
+        whole = world.groups.leaves_whole(gang)
+        if rules is None and not whole:  # the group is no gang
             return
         members = frozenset(pod.key for pod in pods if pod.key in self.pods)
-        spare = max(len(members) - rules.least, 0) if isinstance(rules, GangRules) else 0
+        if whole:
+            self._whole.add(gang)
+        spare = max(len(members) - rules.least, 0) if isinstance(rules, GangRules) and not whole else 0
         if members:
             self.gangs[gang] = Gang(members, spare, rules if isinstance(rules, GangRules) else None)
 
@@ -230,6 +237,10 @@ class Occupants:
             if known is not None and count > known.spare:
                 found |= known.members
         return frozenset(found)
+
+    def wholes(self, pods: Iterable[Occupant]) -> int:
+        """How many of the groups of some pods leave only as a whole."""
+        return len({one.gang for one in pods if one.gang is not None and one.gang in self._whole})
 
     def freed(self, pods: Pods) -> tuple[ObjectKey, ...]:
         """The claims that are free when these pods are gone, in order."""

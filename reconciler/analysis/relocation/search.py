@@ -301,7 +301,7 @@ class _GangSearch(_Search):
             np.array([float((taken * rate).sum()) for taken, rate in (total[0], total[2], total[3])])
         ).tolist()
         highest = total[1][1][total[1][0] > 0].max()
-        return Cost(int(violations), int(highest), int(priorities), int(pods), -float("inf"))
+        return Cost(int(violations), int(highest), int(priorities), int(pods), 0, -float("inf"))
 
     def _cheapest(self, mask: Mask, count: int) -> Pods:
         """The pods of the cheapest nodes on which so many members may fit."""

@@ -29,6 +29,8 @@ class Cost(NamedTuple):
     priorities: int = 0
     """The sum of the priorities, each with `OFFSET` added"""
     pods: int = 0
+    groups: int = 0
+    """PodGroups of the highest priority that leave whole: they count more than as many single pods"""
     started: float = 0.0
     """When the first of those of the highest priority started, negated: the one that ran longer costs more"""
     devices: int = 0
@@ -71,6 +73,7 @@ class Pricing:
             highest=highest,
             priorities=sum(one.priority + OFFSET for one in found),
             pods=len(found),
+            groups=self._occupants.wholes(one for one in found if one.priority == highest),
             started=-min(self._start(one.pod.key) for one in found if one.priority == highest),
             devices=spare(pods),
             names=tuple(sorted(pods)),

@@ -91,12 +91,23 @@ class SchedulingConstraints(Model):
     topology: Tuple[TopologyConstraint] = ()
 
 
+class DisruptionMode(Model):
+    """Whether the pods of a PodGroup are disrupted together. One of both is set."""
+
+    single: dict[str, Any] | None = None
+    all: dict[str, Any] | None = None
+
+
 class PodGroupSpec(Model):
-    """The fields of a PodGroup that a placement depends on."""
+    """The fields of a PodGroup that an answer depends on."""
 
     scheduling_policy: SchedulingPolicy = Field(default_factory=SchedulingPolicy)
     scheduling_constraints: SchedulingConstraints | None = None
     resource_claims: Tuple[PodResourceClaim] = ()
+    disruption_mode: DisruptionMode | None = None
+    priority: Int | None = None
+    """Counts instead of that of its pods, which Kubernetes wants to be equal"""
+    preemption_policy: Str | None = None
 
 
 class PodGroupStatus(Model):
@@ -111,6 +122,12 @@ class PodGroup(ApiObject):
     kind: Literal["PodGroup"] = "PodGroup"
     spec: PodGroupSpec = Field(default_factory=PodGroupSpec)
     status: PodGroupStatus = Field(default_factory=PodGroupStatus)
+
+    @property
+    def leaves_whole(self) -> bool:
+        """Whether its pods are disrupted only together."""
+        mode = self.spec.disruption_mode
+        return mode is not None and mode.all is not None
 
     @property
     def rules(self) -> GangRules | None:

@@ -20,7 +20,6 @@ DEVICE_STATUS = "DRAResourceClaimDeviceStatus"
 EXTENDED_RESOURCES = "DRAExtendedResource"
 FRACTIONAL_RANGE = "DRAFractionalCapacityRange"
 GROUP_CLAIMS = "DRAWorkloadResourceClaims"
-GROUP_PREEMPTION_POLICY = "PodGroupPreemptionPolicy"
 LIST_ATTRIBUTES = "DRAListTypeAttributes"
 NODE_ALLOCATABLE = "DRANodeAllocatableResources"
 OPTIONAL_NODE_OPERATIONS = "DRAOptionalNodeOperations"
@@ -31,7 +30,6 @@ SHARED_CAPACITY = "DRASharedConsumableCapacity"
 SHARING_AFFINITY = "DRASharingAffinity"
 TAINT_RULES = "DRADeviceTaintRules"
 TAINTS = "DRADeviceTaints"
-TOPOLOGY_OF_GROUPS = "TopologyAwareWorkloadScheduling"
 
 
 class FeatureGate(NamedTuple):
@@ -57,7 +55,6 @@ GATES: dict[str, FeatureGate] = {
     EXTENDED_RESOURCES: FeatureGate(36),
     FRACTIONAL_RANGE: FeatureGate(37),
     GROUP_CLAIMS: FeatureGate(),
-    GROUP_PREEMPTION_POLICY: FeatureGate(),
     LIST_ATTRIBUTES: FeatureGate(),
     NODE_ALLOCATABLE: FeatureGate(),
     OPTIONAL_NODE_OPERATIONS: FeatureGate(),
@@ -67,7 +64,6 @@ GATES: dict[str, FeatureGate] = {
     SHARING_AFFINITY: FeatureGate(is_preview=True),
     TAINT_RULES: FeatureGate(37, shown_by="DeviceTaintRule"),
     TAINTS: FeatureGate(36),
-    TOPOLOGY_OF_GROUPS: FeatureGate(),
 }
 """docs/versions.md shows them by release; tests compare them with the gates of each release."""
 

@@ -27,6 +27,7 @@ HARMLESS: Mapping[type, str] = {
     core.ClaimVolumeSource: "readOnly",
     core.Condition: "lastHeartbeatTime lastTransitionTime message reason",
     core.ConfigMap: "binaryData immutable",
+    core.ContainerClaim: "request",
     core.Container: (
         "args command env envFrom image imagePullPolicy lifecycle livenessProbe readinessProbe resizePolicy "
         "securityContext startupProbe stdin stdinOnce terminationMessagePath terminationMessagePolicy tty "
@@ -71,6 +72,7 @@ HARMLESS: Mapping[type, str] = {
     core.VolumeByID: "fsType readOnly secretRef",
     gangs.CoschedulingPodGroup: "status",
     gangs.CoschedulingPodGroupSpec: "minResources scheduleTimeoutSeconds",
+    gangs.PodGroupSpec: "priorityClassName workloadRef",  # admission turns the former into a priority
     gangs.PodGroupStatus: "conditions",
     gangs.SchedulingPolicy: "basic",
     meta.ObjectMeta: "deletionGracePeriodSeconds generateName managedFields selfLink",
@@ -108,15 +110,9 @@ UNUSED: Mapping[type, Mapping[str, str]] = {
     core.PodStatus: {
         "extendedResourceClaimStatus": "1.34: the claim that kube-scheduler made for extended resources",
     },
+    core.NodeAllocatableClaimStatus: {"resources": "1.36, off; another shape of `mapping`"},
     core.PodDisruptionBudgetSpec: {"unhealthyPodEvictionPolicy": "1.26: counts as `IfHealthyBudget`"},
-    gangs.PodGroupSpec: {
-        "disruptionMode": "1.36, off",
-        "parentCompositePodGroupName": "1.37, off",
-        "preemptionPolicy": "1.37, off",
-        "priority": "1.36, off",
-        "priorityClassName": "1.36, off",
-        "workloadRef": "1.37, off",
-    },
+    gangs.PodGroupSpec: {"parentCompositePodGroupName": "1.37, off: the group of groups that it is in"},
     storage.CSIDriverSpec: {"preventPodSchedulingIfMissing": "1.36"},
 }
 """Field -> since when, and what is known about it. docs/versions.md shows them."""

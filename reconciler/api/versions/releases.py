@@ -14,7 +14,6 @@ from reconciler.api.objects.semantics import (
     DERIVED_ATTRIBUTES,
     EXTENDED_RESOURCES,
     GATES,
-    GROUP_PREEMPTION_POLICY,
     LIST_ATTRIBUTES,
     NODE_ALLOCATABLE,
     OPTIONAL_NODE_OPERATIONS,
@@ -76,7 +75,7 @@ SINCE: Mapping[type, Mapping[str, Since]] = {
     },
     gangs.PodGroupSpec: {
         "parentCompositePodGroupName": Since(37),
-        "preemptionPolicy": Since(37, GROUP_PREEMPTION_POLICY),
+        "preemptionPolicy": Since(37),
     },
 }
 """Model -> its field as the API spells it"""

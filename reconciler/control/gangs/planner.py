@@ -288,7 +288,7 @@ class GangPlanner:
     def _member(self, pod: Pod) -> Member:
         claims = [self._store.claims[key] for key in claims_of(pod)]
         return Member(
-            pod,
+            self._groups.ranked(pod),
             tuple(claim for claim in claims if claim.allocation is None),
             tuple(claim for claim in claims if claim.allocation is not None),
         )

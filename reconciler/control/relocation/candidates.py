@@ -122,7 +122,7 @@ class Candidates:
         if unit.kind is Kind.GANG:
             return self._intake.units.gated(unit.gang)
         pod = self._intake.store.pods.get(unit.key) if unit.kind is Kind.POD else None
-        return [pod] if pod is not None and pod.gated else []
+        return [self._intake.groups.ranked(pod)] if pod is not None and pod.gated else []
 
     def judged(self, unit: Unit) -> list[Pod]:
         """The pods that must agree that others leave: those of a unit, and the gated pods that share claims

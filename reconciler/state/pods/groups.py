@@ -13,6 +13,7 @@ from reconciler.api.objects.gangs import (
     GangSource,
     PodGroup,
     annotated_rules,
+    gang_of,
 )
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.errors import Malformed, Unlisted
@@ -35,6 +36,23 @@ class PodGroups(Forkable):
     def get(self, gang: GangKey) -> Group | None:
         """The PodGroup of a gang."""
         return self._known.get(gang)
+
+    def leaves_whole(self, gang: GangKey) -> bool:
+        """Whether the pods of a group are evicted only together: `disruptionMode: {all: {}}`."""
+        group = self._known.get(gang)
+        return isinstance(group, PodGroup) and group.leaves_whole
+
+    def ranked(self, pod: Pod) -> Pod:
+        """A pod with the priority and the preemptionPolicy of its PodGroup, where that has them."""
+        gang = gang_of(pod) if self._known else None
+        group = self._known.get(gang) if gang is not None else None
+        if not isinstance(group, PodGroup):
+            return pod
+        given = {"priority": group.spec.priority, "preemption_policy": group.spec.preemption_policy}
+        found = {key: value for key, value in given.items() if value is not None}
+        if all(getattr(pod.spec, key) == value for key, value in found.items()):
+            return pod
+        return pod.model_copy(update={"spec": pod.spec.model_copy(update=found)})
 
     def note(self, change: Change) -> frozenset[GangKey]:
         """Apply a change of PodGroups. Returns the gangs that it concerns."""
@@ -76,6 +94,7 @@ def _key(key: ObjectKey, source: GangSource) -> GangKey:
     return GangKey(key.namespace, source, key.name)
 
 
+_GATES = {"PodGroup": ": is the feature gate GenericWorkload off?", "CoschedulingPodGroup": " of its group"}
 NOT_FOUND, INVALID, DISAGREE = "GangNotFound", "GangInvalid", "GangMembersDisagree"
 """The reasons if the PodGroup does not exist, if a field cannot be used, and if annotations differ."""
 
@@ -106,7 +125,7 @@ def rules_of(
         return NoRules(exc.reason, str(exc))
     group = groups.get(gang)
     if group is None:
-        served = "" if on_demand.is_served(kind) else "; the API server does not serve PodGroups of its group"
+        served = "" if on_demand.is_served(kind) else f"; the API server serves no PodGroups{_GATES[kind]}"
         return NoRules(NOT_FOUND, f"PodGroup {gang}, which pod {pods[0].key} names, does not exist{served}")
     rules = group.rules
     if rules is not None and rules.least < 1:

@@ -14,6 +14,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from tests.tools.builders import gpu_slice
+from tests.tools.gangs import pod_group
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, held, node, pod
 
 
@@ -87,6 +88,37 @@ def test_a_gang_leaves_down_to_its_minimum_or_as_a_whole(size: int, leaving: str
     assert (unit.gang is not None) == (with_them == "abc")
 
 
+@pytest.mark.parametrize("least", [None, 1, 2], ids=["basic", "gang of 1", "gang of 2"])
+def test_a_group_that_is_disrupted_as_a_whole_is_one_victim(least: int | None):
+    group = pod_group(least=least)
+    members = [running(name, schedulingGroup={"podGroupName": "g"}) for name in "abc"]
+    group["spec"]["disruptionMode"] = {"single": {}}
+    assert occupants(group, *members).together(keys("a")) == keys("a")
+    group["spec"]["disruptionMode"] = {"all": {}}
+    found = occupants(group, *members)
+    assert found.together(keys("a")) == keys("a", "b", "c")
+    (unit,) = found.units(keys("a", "b", "c"))
+    assert unit.gang is not None
+
+
+def test_the_priority_of_a_group_counts_instead_of_that_of_its_pods():
+    group = pod_group(least=1)
+    group["spec"]["priority"] = 9
+    found = occupants(group, running("a", schedulingGroup={"podGroupName": "g"}), running("b", priority=8))
+    price = Pricing(found, lambda _: 0, lambda _: 0)
+    assert price.of(keys("a")).highest == 9
+    assert price.of(keys("b")) < price.of(keys("a"))
+
+
+def test_a_whole_group_costs_more_than_as_many_pods():
+    group = pod_group(least=1)
+    group["spec"]["disruptionMode"] = {"all": {}}
+    members = [running(name, schedulingGroup={"podGroupName": "g"}) for name in "ab"]
+    found = occupants(group, *members, running("c"), running("d"))
+    price = Pricing(found, lambda _: 0, lambda _: 0)
+    assert price.of(keys("c", "d")) < price.of(keys("a", "b")) < price.of(keys("a", "b", "c"))
+
+
 def test_costs_are_those_of_kube_scheduler_in_its_order():
     found = occupants(
         holding("c", "gpu-0", "a"),
@@ -98,7 +130,7 @@ def test_costs_are_those_of_kube_scheduler_in_its_order():
     price = Pricing(found, lambda _: 1, lambda _: 0)
     both = price.of(keys("a", "b"))
     assert both[:4] == (1, 7, 2 + 2 * OFFSET, 2)
-    assert both[5:] == (1, (ObjectKey("default", "a"), ObjectKey("default", "b")))
+    assert both[6:] == (1, (ObjectKey("default", "a"), ObjectKey("default", "b")))
     assert price.of(keys("b")) < price.of(keys("a")) < both
     assert price.of(keys()) == Cost()
     assert price.least(keys("a", "b")) == both._replace(devices=0)

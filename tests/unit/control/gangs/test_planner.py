@@ -197,7 +197,9 @@ async def test_groups_are_listed_before_anything_is_decided_about_their_pods():
     step = gangs.next(P)
     assert reason(step) == "GangNotFound"
     assert isinstance(step, Blocked)
-    assert step.message.endswith("does not exist; the API server does not serve PodGroups of its group")
+    assert step.message.endswith(
+        "does not exist; the API server serves no PodGroups: is the feature gate GenericWorkload off?"
+    )
     put(found, pod_group())
     assert isinstance(gangs.next(P), Solve)
 
@@ -231,3 +233,18 @@ async def test_claims_of_several_shards_are_refused():
     pods = [annotated("p0", "a", size=2), annotated("p1", "b", size=2)]
     step = next_of(other, claim("a"), theirs, *pods, shard=parse_shard(f"driver={DRIVER}"))
     assert reason(step) == "NeedsSeveralShards"
+
+
+async def test_a_gang_has_the_place_and_the_wishes_of_its_group():
+    """In the queue by the priority of the PodGroup; its members ask with it, and with its policy."""
+    group = pod_group()
+    group["spec"] |= {"priority": 7, "preemptionPolicy": "Never"}
+    pods = (grouped("p0", "c0", priority=1), grouped("p1", "c1"))
+    found = intake(*FLEET, claim("c0"), claim("c1"), *pods, group)
+    assert found.units.place(gang_unit(P))[0] == -7
+    found.nodes.on_demand.listed("PodGroup")
+    step = planner(found).next(P)
+    assert isinstance(step, Solve)
+    assert {(one.pod.spec.priority, one.pod.spec.preemption_policy) for one in step.question.members} == {
+        (7, "Never")
+    }
