@@ -1,4 +1,4 @@
-"""Proofs against searches that try everything, on questions that are hard for their size."""
+"""Proofs against searches that try everything, on questions that are hard for their size (SRCH-13)."""
 
 from random import Random
 
