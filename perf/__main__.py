@@ -54,6 +54,7 @@ def list_() -> None:
     metavar="PATH",
     help="A program that answers scenario files: fills the column Kubernetes; see perf/README.md.",
 )
+@click.option("--solver", is_flag=True, help="Ask CP-SAT, too, and print how much of its time ours is.")
 @click.option("--kubeconfig", type=FILE, help="Run e2e against this cluster, which must be made for that.")
 def run(
     names: Sequence[str],
@@ -63,13 +64,14 @@ def run(
     out: Path | None,
     as_json: bool,
     oracle: Path | None,
+    solver: bool,
     kubeconfig: Path | None,
 ) -> None:
     """Run workloads by name, all of them without one. Each repeat runs in a process of its own."""
     chosen = [WORKLOADS[name] for name in names or WORKLOADS]
     if kubeconfig is not None:
         os.environ[KUBECONFIG] = str(kubeconfig.resolve())
-    other = dict(parsed(size) for size in sizes)
+    other = dict(parsed(size) for size in sizes) | ({"solver": 1} if solver else {})
     report = Report(
         began=datetime.now(UTC).isoformat(timespec="seconds"), commit=commit(), machine=machine(), runs=()
     )

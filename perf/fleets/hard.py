@@ -157,7 +157,8 @@ def _claim(rnd: Random, name: str, family: str, gpus: int, scale: Scale) -> tupl
     most = max(2, min(gpus, 16) // 2)
     requests: list[Json] = []
     least = 0
-    for at in range(rnd.randint(*scale.requests)):
+    fewest, largest = scale.requests
+    for at in range(rnd.randint(fewest, largest) // (2 if family == "claims" else 1) or 1):
         many = family in ("alternatives", "mixed")
         weights = [3, 4, 4, 3, 1][: len(scale.shapes)]
         options = [

@@ -18,6 +18,7 @@ from reconciler.allocation.dra.budget import UNLIMITED, Budget, Fatal, GaveUp
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.charging import NodeCharging
 from reconciler.allocation.dra.companions import Reach
+from reconciler.allocation.dra.descent import Descent, takes_first
 from reconciler.allocation.dra.plain_request import entangled
 from reconciler.allocation.dra.prover import Prover
 from reconciler.allocation.dra.request_options import MAX_RESULTS, Slot
@@ -134,7 +135,16 @@ class Search:
         """
         if not self.slots:
             return ()
-        return self._solve(0, begin(self.problem, self.problem.constraints[self.slots[0].claim]))
+        state = begin(self.problem, self.problem.constraints[self.slots[0].claim])
+        if self.pruned and self.reach is None and takes_first(self.slots, self.by_slot, self.problem):
+            found = Descent(self.problem, state).run(self.slots, self.by_slot)
+            if found is not None:
+                for _ in found:
+                    self._step()
+                return found
+            if self._proves_impossible(_Node(0, None, 0, 0, state)):
+                return None
+        return self._solve(0, state)
 
     def _is_dead(self, depth: int) -> bool:
         """Whether the place so deep on the way has no solution, now that a choice there had none.
