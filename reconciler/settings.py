@@ -289,7 +289,7 @@ class Settings(BaseSettings):
     """The leader steps down if it could not renew the Lease for this time."""
 
     retry_seconds: float = Field(default=2.0, gt=0)
-    """Interval between two attempts to renew or acquire the Lease."""
+    """Interval between two attempts to renew the Lease; a standby looks twice as often."""
 
     no_earlier_leader: Annotated[bool, FLAG] = False
     """Lead at once if the Lease does not exist at the start, instead of after `lease_seconds` and

@@ -140,6 +140,8 @@ log = structlog.get_logger()
 
 JITTER = 0.2
 """Random extension of a pause, as a fraction, so that candidates do not bid together"""
+STANDBY = 0.5
+"""Pauses of a standby, in those of a leader: a Lease that was released is taken within about a second"""
 MOST_LOGGED = 10
 """Maximum number of Leases, and of doubts about them, that are logged at a time"""
 RELEASES = 3
@@ -302,7 +304,7 @@ class Campaign:
         now, elector = self._clock(), self._elector
         pause = elector.terms.retry
         if not elector.holds(now):
-            return pause * (1 + JITTER * self._random())
+            return pause * STANDBY * (1 + JITTER * self._random())
         left = elector.clear_at - now
         return min(pause, left) if left > 0 else pause
 
