@@ -52,19 +52,19 @@ def test_a_line_for_each_pod_or_claim_that_waits():
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["-A"], {"big", "unnamed", "shared", "other"}),
-        ([], {"big", "unnamed", "shared"}),
-        (["-n", "elsewhere"], {"other"}),
-        (["-l", "team=a"], {"big"}),
-        (["-A", "-l", "team notin (a)"], {"unnamed", "shared", "other"}),
-        (["--reason", "ClassNotFound"], {"unnamed"}),
-        (["-n", "nobody"], set()),
+        (["-A"], "big other shared unnamed"),
+        ([], "big shared unnamed"),
+        (["-n", "elsewhere"], "other"),
+        (["-l", "team=a"], "big"),
+        (["-A", "-l", "team notin (a)"], "other shared unnamed"),
+        (["--reason", "ClassNotFound"], "unnamed"),
+        (["-n", "nobody"], ""),
     ],
     ids=" ".join,
 )
-def test_what_is_listed_can_be_selected(options: list[str], expected: set[str]):
+def test_what_is_listed_can_be_selected(options: list[str], expected: str):
     result = listed(*options, "-o", "json")
-    assert names(result) == expected
+    assert names(result) == {*expected.split()}
     assert result.exit_code == bool(expected)
 
 
